@@ -1,0 +1,69 @@
+# Needs Python 3.11 or newer and make; everything else goes into .venv. `make` alone lists the targets.
+# Another interpreter: make setup PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+UV_VERSION := 0.13.7
+# Left by us or by the caller's shell, these would make the result depend on who runs it.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test check format lock wheel clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## make .venv with the locked requirements and the command tidegate
+	@echo "setup: ready, $(BIN)/tidegate"
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "setup: $(PYTHON) is not Python 3.11 or newer. Try: make setup PYTHON=python3.11" >&2; exit 1; }
+	@echo "setup: making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "setup: no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "setup: installing the locked requirements (hashes checked, wheels only)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements/dev.txt
+	@echo "setup: installing tidegate itself, editable"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP) ## watch a long session flow through a small window
+	@$(BIN)/tidegate demo
+
+test: $(STAMP) ## run the tests (ARGS="-k word" goes to pytest)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## format, lint, strict types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/python -m mypy
+
+format: $(STAMP) ## rewrite the files as `make check` wants them
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+# uv writes hashes for every platform, and reads no pip configuration: the locks name no index whatever this machine uses.
+# runtime.txt is held to the versions of dev.txt, so that what is tested is what is installed.
+# Versions already in the files are kept; `make lock ARGS=--upgrade` takes the newest.
+LOCK = env -u UV_INDEX -u UV_INDEX_URL -u UV_DEFAULT_INDEX -u UV_EXTRA_INDEX_URL -u UV_FIND_LINKS \
+  build/lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 --fork-strategy fewest \
+  --generate-hashes --no-annotate --custom-compile-command "make lock" $(ARGS)
+
+lock: ## write requirements/*.txt anew from pyproject.toml
+	@$(PYTHON) -m venv --clear build/lock
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(LOCK) --group dev pyproject.toml --output-file requirements/dev.txt
+	@$(LOCK) --constraints requirements/dev.txt pyproject.toml --output-file requirements/runtime.txt
+	@rm -rf build
+	@echo "lock: wrote requirements/dev.txt and requirements/runtime.txt"
+
+wheel: $(STAMP) ## build the wheel into dist/
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+clean: ## remove .venv, builds and caches
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,65 @@
+"""tidegate: `Session.add` and `Session.fit` with a tail-keeping policy; `Session.prepare` where bytes are asked for.
+
+The same work as the peers': a token for every four characters, usage reported after every call, a window of the same
+size, and when it is full the oldest fifth leaves (no model). In mode `bytes` the request is rendered and validated.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+
+from conversation import WINDOW, Chat  # noqa: E402
+from measure import main  # noqa: E402
+
+from tidegate import Session  # noqa: E402
+from tidegate.core.policy_file import parse_policy  # noqa: E402
+from tidegate.core.stages import STAGES  # noqa: E402
+
+POLICY = """
+name: tail
+reserve: 0
+moments:
+  before_call:
+    - stage: keep_recent
+      when: {pressure: "> 1"}
+      share: 0.8
+"""
+
+
+class Ours:
+    async def load(self, history: Iterable[Chat]) -> None:
+        policy = parse_policy(POLICY, source="bench", stages=STAGES)
+        self.session = Session("none", policy=policy, window=WINDOW, count="chars/4")
+        self.body = b""
+        fresh = 0
+        for said in history:
+            self.session.add(said)
+            fresh += 1
+            if fresh >= 50 and said["role"] != "assistant":
+                self.session.fit()
+                fresh = 0
+        self.session.fit()
+
+    async def prepare(self, new: Sequence[Chat]) -> None:
+        self.session.add(*new)
+        self.session.fit()
+
+    async def render(self) -> bytes:
+        return self.session.request().to_bytes()
+
+    def used(self) -> int:
+        return self.session.view.tokens
+
+    async def record(self, tokens: int) -> None:
+        self.session.record({"prompt_tokens": tokens})
+
+    def visible(self) -> int:
+        return len(self.session.view.items)
+
+
+if __name__ == "__main__":
+    main("tidegate", "tidegate", Ours)

@@ -1,0 +1,231 @@
+"""What preparing one model call costs, here and in the libraries people use, in one run.
+
+    python bench/prepare.py [--peer NAME] [--sizes 100,1000] [--modes call,bytes] [--json]
+
+Every runner is a process of its own in an environment of its own, started one at a time; this file only starts them and
+prints their figures side by side. What each one measures is in bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+BENCH = Path(__file__).resolve().parent
+sys.path.insert(0, str(BENCH / "peers"))
+
+from conversation import CHARS_PER_TOKEN, MEAN_CHARS, VISIBLE, WINDOW  # noqa: E402
+from rows import MODES, ROWS, Row  # noqa: E402
+
+SIZES = (100, 1_000, 10_000, 100_000)
+SESSION = 10_000
+MEMORY = 100_000
+OURS = "tidegate"
+TITLES = {
+    "call": "Prepare one call: measure, decide, hold the view (CPU ms, median)",
+    "bytes": "The same, with the request rendered to bytes (CPU ms, median)",
+    "session": f"A whole session of {SESSION:,} messages, call after call (CPU s)",
+    "memory": f"Memory beyond the text itself at {MEMORY:,} messages (MB)",
+}
+FIGURES = {"call": "median_ms", "bytes": "median_ms", "session": "cpu_s", "memory": "beyond_bytes"}
+
+Line = dict[str, Any]
+
+
+class Ours(Row):
+    """The runner of this project, in the project's own environment."""
+
+    @property
+    def script(self) -> Path:
+        return BENCH / "ours.py"
+
+    @property
+    def python(self) -> Path:
+        return BENCH.parent / ".venv" / "bin" / "python"
+
+
+ALL: tuple[Row, ...] = (Ours(OURS, OURS, MODES, "kept", "tidegate: Session.add and Session.prepare"), *ROWS)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def absent(row: Row) -> str | None:
+    """Why a row cannot be measured here, with what to do about it."""
+    if not row.script.exists():
+        return f"{row.name}: {row.script.relative_to(BENCH.parent)} is not there"
+    if not row.python.exists():
+        remedy = "make setup" if row.name == OURS else f"make peers, or python3 bench/peers/build.py {row.env}"
+        return f"{row.name}: no environment; build it with: {remedy}"
+    return None
+
+
+def run_one(row: Row, mode: str, size: int, given: argparse.Namespace) -> Line:
+    command = [str(row.python), str(row.script), "--mode", mode, "--size", str(size), "--bound", str(given.bound)]
+    line: Line = {"peer": row.name, "mode": mode, "size": size}
+    # The hash seed is held so that two runs differ by the machine alone.
+    around = os.environ | {"PYTHONPATH": str(BENCH / "peers"), "PYTHONHASHSEED": "0"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=given.timeout, env=around, cwd=BENCH.parent, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return line | {"skipped": f"not ended after {given.timeout:.0f} s, setting up included"}
+    try:
+        told: Line = json.loads(done.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return line | {"failed": f"exit status {done.returncode}: {last}"[:500]}
+    return line | told
+
+
+def jobs(rows: list[Row], modes: list[str], sizes: list[int]) -> list[tuple[Row, str, int]]:
+    """Row by row within a size: what is compared is measured close together, since a shared machine has its moods."""
+    wanted = []
+    for mode in modes:
+        for size in {"session": [SESSION], "memory": [MEMORY]}.get(mode, sizes):
+            wanted += [(row, mode, size) for row in rows if mode in row.modes]
+    return wanted
+
+
+def run_all(todo: list[tuple[Row, str, int]], given: argparse.Namespace, lines: list[Line]) -> None:
+    """Fills `lines` as it goes, so that a run that is stopped still has what it measured."""
+    given_up: set[tuple[str, str]] = set()
+    for number, (row, mode, size) in enumerate(todo, 1):
+        if (row.name, mode) in given_up:
+            line: Line = {"peer": row.name, "mode": mode, "size": size, "skipped": "a smaller size was over the bound"}
+        else:
+            line = run_one(row, mode, size, given)
+        if "skipped" in line:
+            given_up.add((row.name, mode))
+        lines.append(line)
+        say(f"[{number}/{len(todo)}] {row.name} {mode} {size:,}: {cell(line)} {trouble(line) or ''}")
+
+
+def trouble(line: Line) -> str | None:
+    return line.get("failed") or line.get("skipped")
+
+
+def value(line: Line | None) -> float | None:
+    if line is None or trouble(line):
+        return None
+    figure = float(line[FIGURES[line["mode"]]])
+    return figure / 1e6 if line["mode"] == "memory" else figure
+
+
+def cell(line: Line | None, ours: Line | None = None) -> str:
+    if line is None:
+        return ""
+    figure = value(line)
+    if figure is None:
+        return "failed" if "failed" in line else "skipped"
+    shown = f"{figure:,.3f}" if figure < 10 else f"{figure:,.1f}"
+    if line.get("partial"):
+        return f"> {shown} ({line['messages']:,} messages)"
+    base = value(ours)
+    return f"{shown} ({figure / base:,.1f}x)" if base and base > 0 and line is not ours else shown
+
+
+def seen(lines: list[Line]) -> str:
+    """Messages in the held view after the last call, at the largest size measured."""
+    at = [line for line in lines if "visible" in line]
+    return f"{at[-1]['visible']:,}" if at else ""
+
+
+def table(mode: str, lines: list[Line]) -> list[str]:
+    here = [line for line in lines if line["mode"] == mode]
+    sizes = sorted({line["size"] for line in here})
+    by = {(line["peer"], line["size"]): line for line in here}
+    rows = [row for row in ALL if any((row.name, size) in by for size in sizes)]
+    grid = [["", "history", *(f"{size:,}" for size in sizes), "visible"]]
+    for row in rows:
+        cells = [cell(by.get((row.name, size)), by.get((OURS, size))) for size in sizes]
+        own = [by[row.name, size] for size in sizes if (row.name, size) in by]
+        grid.append([row.name, row.history, *cells, seen(own)])
+    widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
+    made = [TITLES[mode]]
+    for line in grid:
+        made.append(
+            "  "
+            + "  ".join(
+                [line[0].ljust(widths[0]), line[1].ljust(widths[1])]
+                + [text.rjust(width) for text, width in zip(line[2:], widths[2:], strict=True)]
+            )
+        )
+    return [text.rstrip() for text in made]
+
+
+def setting() -> str:
+    return (
+        f"Window {WINDOW:,} tokens; messages of {MEAN_CHARS:,} characters ({MEAN_CHARS // CHARS_PER_TOKEN} tokens) on "
+        f"average, so a full view is about {VISIBLE} messages.\n"
+        f"CPU time of one process, Python {platform.python_version()}, {platform.machine()}. (n x): times the cost of "
+        f"{OURS} in the same run. `deleted`: the peer no longer holds what left its view."
+    )
+
+
+def report(lines: list[Line], missing: list[str]) -> str:
+    made = [setting(), ""]
+    for mode in MODES:
+        if any(line["mode"] == mode for line in lines):
+            made += [*table(mode, lines), ""]
+    versions = sorted({f"{line['package']} {line['version']}" for line in lines if "version" in line})
+    made.append("Measured: " + ", ".join(versions))
+    made += [f"{line['peer']} {line['mode']} {line['size']:,}: {trouble(line)}" for line in lines if trouble(line)]
+    made += [f"Not measured: {why}" for why in missing]
+    return "\n".join(made)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure what preparing a call costs, beside the peers.")
+    names = ", ".join(row.name for row in ALL)
+    parser.add_argument("--peer", action="append", default=[], help=f"only this one (may be repeated): {names}")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="messages of history, with commas between")
+    parser.add_argument("--modes", default=",".join(MODES), help="of call, bytes, session, memory")
+    parser.add_argument("--bound", type=float, default=120.0, help="CPU seconds after which a session is cut")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which one process is given up")
+    parser.add_argument("--json", action="store_true", help="every figure, as JSON, instead of the tables")
+    given = parser.parse_args()
+    unknown = [name for name in given.peer if not any(name in (row.name, row.env) for row in ALL)]
+    if unknown:
+        parser.error(f"no runner named {', '.join(unknown)}; there are: {names}")
+    try:
+        given.sizes = [int(size) for size in given.sizes.split(",")]
+    except ValueError:
+        parser.error("--sizes takes whole numbers, for instance 100,1000")
+    given.modes = given.modes.split(",")
+    if wrong := [mode for mode in given.modes if mode not in MODES]:
+        parser.error(f"no mode named {', '.join(wrong)}; there are: {', '.join(MODES)}")
+    return given
+
+
+def main() -> int:
+    given = options()
+    chosen = [row for row in ALL if not given.peer or row.name in given.peer or row.env in given.peer]
+    missing = [why for row in chosen if (why := absent(row))]
+    rows = [row for row in chosen if absent(row) is None]
+    for why in missing:
+        say(f"not measured: {why}")
+    lines: list[Line] = []
+    status = 0
+    try:
+        run_all(jobs(rows, given.modes, given.sizes), given, lines)
+    except KeyboardInterrupt:
+        say("stopped; what was measured until now:")
+        status = 130
+    if given.json:
+        print(json.dumps({"setting": setting(), "missing": missing, "lines": lines}, indent=1))
+    else:
+        print(report(lines, missing))
+    return status or int(any("failed" in line for line in lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""The promise of the engine, over real sessions: every request fits, is valid for every provider, and holds the newest
+words of the user; nothing raises.
+
+    python bench/sweep.py FOLDER [--sample N] [--presets a,b] [--windows 8000,16000] [--counts exact,chars/4]
+
+Every recording in FOLDER is replayed under every preset, window and way to count. At each call the same view is
+rendered in all four dialects and each is judged by its validator; every 40th call all of it is done afresh, too.
+Sessions whose system prompt leaves no room in the window are refused with the numbers, and counted apart. The status is
+1 if anything is over, invalid, lost or raised.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate.core.errors import BadInput
+from tidegate.lab import traces
+from tidegate.lab.replay import Setup, replay
+from tidegate.lab.tally import SessionReport, total
+from tidegate.presets import load, names
+
+WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000)
+COUNTS = ("exact", "chars/4")
+WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini")
+AFRESH = 40
+HEAD = (
+    *"preset window count calls mean max prefix refused over".split(),
+    *"chat resp anthr gemini whole clipped lost raised guard".split(),
+)
+
+
+class Case(NamedTuple):
+    preset: str
+    window: int
+    how: str
+
+
+class Task(NamedTuple):
+    path: Path
+    cases: tuple[Case, ...]
+
+
+class Swept(NamedTuple):
+    path: Path
+    reports: tuple[SessionReport, ...]
+    unread: str = ""
+
+
+def sweep(task: Task) -> Swept:
+    """One recording under every case. It is read once: the same messages serve all."""
+    name = traces.stem_of(task.path)
+    try:
+        lines = list(traces.read(task.path))
+        reports = []
+        for case in task.cases:
+            setup = Setup(load(case.preset), case.window, case.how, WIRES, AFRESH)
+            reports.append(replay(name, lines, setup))
+    except BadInput as bad:
+        return Swept(task.path, (), str(bad))
+    return Swept(task.path, tuple(reports))
+
+
+def row(case: Case, report: SessionReport) -> list[str]:
+    prefix = "-" if report.prefix is None else f"{100 * report.prefix:.1f}%"
+    invalid = [report.invalid[wire] for wire in WIRES]
+    newest = [report.newest_whole, report.newest_clipped, report.newest_lost]
+    figures = [report.refused, report.over, *invalid, *newest, report.exceptions.total(), report.edits["guard"]]
+    sizes = [f"{report.mean:,.0f}", f"{report.most:,.0f}", prefix]
+    return [case.preset, f"{case.window:,}", case.how, str(report.calls), *sizes, *map(str, figures)]
+
+
+def is_clean(report: SessionReport) -> bool:
+    return not (report.over or report.invalid.total() or report.newest_lost or report.exceptions.total())
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(line[column]) for line in rows) for column in range(len(HEAD))]
+    for line in rows:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+def print_faults(case: Case, reports: Sequence[SessionReport]) -> None:
+    """Which sessions broke the promise, and how: the place to begin looking."""
+    for report in reports:
+        if is_clean(report):
+            continue
+        what = [f"{report.over} over (largest {report.most:,.1f})"] if report.over else []
+        what += [f"{rule}: {count}" for rule, count in report.rules.items()]
+        what += [f"{report.newest_lost} without the newest user message"] if report.newest_lost else []
+        what += [f"{text}: {count}" for text, count in report.exceptions.items()]
+        print(f"  {case.preset} {case.window} {case.how} {report.name}: {'; '.join(what)}")
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N recordings, spread over the folder")
+    parser.add_argument("--presets", default=",".join(names()))
+    parser.add_argument("--windows", default=",".join(map(str, WINDOWS)))
+    parser.add_argument("--counts", default=",".join(COUNTS))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parsed(argv)
+    paths = traces.find([options.folder])
+    if options.sample:
+        paths = paths[:: max(1, len(paths) // options.sample)][: options.sample]
+    windows = [int(window) for window in options.windows.split(",")]
+    cases = tuple(Case(*case) for case in product(options.presets.split(","), windows, options.counts.split(",")))
+    paths.sort(key=lambda path: path.stat().st_size, reverse=True)
+    done: list[Swept] = []
+    start = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+        for swept in pool.imap_unordered(sweep, [Task(path, cases) for path in paths]):
+            done.append(swept)
+            print(f"{len(done)}/{len(paths)} {swept.path.name} {time.monotonic() - start:.0f} s", file=sys.stderr)
+    read = [swept for swept in sorted(done) if not swept.unread]
+    by_case = [(case, [swept.reports[place] for swept in read]) for place, case in enumerate(cases)]
+    print_table([HEAD, *(row(case, total(reports)) for case, reports in by_case)])
+    for case, reports in by_case:
+        print_faults(case, reports)
+    for window in windows:
+        refused = {
+            report.name for case, reports in by_case if case.window == window for report in reports if report.refused
+        }
+        print(f"window {window:,}: {len(refused)} of {len(read)} sessions refused in some case")
+    for swept in done:
+        if swept.unread:
+            print(f"skipped: {swept.unread}")
+    clean = all(is_clean(report) for _, reports in by_case for report in reports)
+    print(f"{len(read)} recordings, {len(cases)} cases: {'clean' if clean else 'NOT CLEAN'}")
+    return 0 if clean and len(read) == len(paths) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

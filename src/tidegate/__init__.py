@@ -1,0 +1,69 @@
+"""tidegate keeps an LLM agent's context window from flooding.
+
+Everything said is kept for ever in an append-only log; what the model sees is a view computed from it that fits the
+window and is valid for the provider. Start with `Session`; `core/messages`, `core/view`, `core/plan` tell the rest.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidegate.core.budget import Budget as Budget
+    from tidegate.core.errors import BadEdit as BadEdit
+    from tidegate.core.errors import BadInput as BadInput
+    from tidegate.core.errors import BadPolicy as BadPolicy
+    from tidegate.core.errors import BadRequest as BadRequest
+    from tidegate.core.errors import GiveUp as GiveUp
+    from tidegate.core.errors import TidegateError as TidegateError
+    from tidegate.core.errors import TooSmall as TooSmall
+    from tidegate.core.messages import Call as Call
+    from tidegate.core.messages import Image as Image
+    from tidegate.core.messages import Message as Message
+    from tidegate.core.messages import Result as Result
+    from tidegate.core.messages import Text as Text
+    from tidegate.core.messages import Thinking as Thinking
+    from tidegate.core.messages import Tool as Tool
+    from tidegate.core.outcome import Flush as Flush
+    from tidegate.core.outcome import Outcome as Outcome
+    from tidegate.core.outcome import Spill as Spill
+    from tidegate.core.outcome import SummaryRequest as SummaryRequest
+    from tidegate.core.plan import Decision as Decision
+    from tidegate.core.policy import Policy as Policy
+    from tidegate.core.view import View as View
+    from tidegate.presets import load as load
+    from tidegate.session.explain import Explanation as Explanation
+    from tidegate.session.request import Request as Request
+    from tidegate.session.session import Session as Session
+    from tidegate.store.log import Log as Log
+    from tidegate.store.log import MemoryLog as MemoryLog
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "core.budget": ("Budget",),
+    "core.errors": ("BadEdit", "BadInput", "BadPolicy", "BadRequest", "GiveUp", "TidegateError", "TooSmall"),
+    "core.messages": ("Call", "Image", "Message", "Result", "Text", "Thinking", "Tool"),
+    "core.outcome": ("Flush", "Outcome", "Spill", "SummaryRequest"),
+    "core.plan": ("Decision",),
+    "core.policy": ("Policy",),
+    "core.view": ("View",),
+    "presets": ("load",),
+    "session.explain": ("Explanation",),
+    "session.request": ("Request",),
+    "session.session": ("Session",),
+    "store.log": ("Log", "MemoryLog"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 - names, all of them
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name's module when it is first asked for: importing tidegate costs nothing until it is used."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+    return getattr(import_module(f"tidegate.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,1 @@
+"""The faces for people: the command line and the demo."""

@@ -1,0 +1,95 @@
+"""`tidegate replay`: the command around `lab.batch`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from tidegate.apps.choices import FAILED, INTERRUPTED, OK, WIRES
+from tidegate.core.errors import BadInput
+from tidegate.lab import traces
+from tidegate.lab.batch import Done, Order, policy_of, replay_paths
+from tidegate.lab.report import as_json, as_table
+
+
+def replay_command(options: argparse.Namespace) -> int:
+    paths = traces.find([Path(path) for path in options.paths])
+    order = _order(options, paths)
+    done: dict[str, Done] = {}
+    interrupted = False
+    try:
+        with _progress(len(paths)) as step, closing(replay_paths(paths, order, options.jobs or _cores())) as stream:
+            for each in stream:
+                done[each.path] = each
+                step()
+    except KeyboardInterrupt:
+        interrupted = True
+    outcomes = [done[str(path)] for path in paths if str(path) in done]
+    reports = [each.report for each in outcomes if each.report is not None]
+    unread = [each.unread for each in outcomes if each.unread is not None]
+    print(as_json(order, reports, unread, interrupted=interrupted) if options.json else as_table(order, reports))
+    sys.stdout.flush()
+    for skipped in unread:
+        print(f"tidegate: skipped: {skipped.cause}\nremedy: {skipped.remedy}", file=sys.stderr)
+    if interrupted:
+        print(f"tidegate: stopped after {len(done)} of {len(paths)} recordings", file=sys.stderr)
+        return INTERRUPTED
+    return FAILED if unread else OK
+
+
+def _order(options: argparse.Namespace, paths: Sequence[Path]) -> Order:
+    """The order, with everything checked that would otherwise fail in the middle of the work."""
+    policy_of(options.policy, tuple(options.set))
+    asked = options.wire or WIRES[:1]
+    order = Order(
+        policy=options.policy,
+        window=options.window,
+        count=options.count,
+        wires=WIRES if "all" in asked else tuple(dict.fromkeys(asked)),
+        settings=tuple(options.set),
+        requests=options.requests,
+    )
+    if order.requests:
+        _check_names(paths)
+        try:
+            Path(order.requests).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"{order.requests}: cannot be made ({error.strerror}).", "Name another folder.") from None
+    return order
+
+
+def _check_names(paths: Sequence[Path]) -> None:
+    """Requests are filed under the recording's name, so two of one name would overwrite each other."""
+    seen: dict[str, Path] = {}
+    for path in paths:
+        other = seen.setdefault(traces.stem_of(path), path)
+        if other != path:
+            raise BadInput(
+                f"{other} and {path} would write the same file of requests.", "Replay them one after the other."
+            )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Step(Protocol):
+    def __call__(self) -> None: ...
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[_Step]:
+    """A bar on the terminal; nothing where there is none, for logs and pipes want lines."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)

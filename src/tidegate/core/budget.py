@@ -1,0 +1,122 @@
+"""How much room the history has: one visible subtraction.
+
+    window - reserve (for the answer) - fixed (system prompt + tools + framing) = room
+
+The window is in the provider's tokens. Our own count may be off by a constant factor, which the provider's reports
+reveal: `scale`. The room is given in our own tokens, so that stages compare like with like.
+"""
+
+import math
+from typing import NamedTuple
+
+from tidegate.core.errors import TooSmall
+from tidegate.core.messages import Message
+from tidegate.core.tokens import REQUEST, Counter, count_message
+from tidegate.core.view import View
+
+UNLIMITED = 2**53
+MIN_ROOM = 128
+"""Below this the newest words of the user could not be shown even clipped."""
+
+
+class Budget(NamedTuple):
+    window: int | None
+    reserve: int
+    fixed: int
+    scale: float
+    counter: Counter
+    thinking: bool = False
+    cap: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def capacity(self) -> int:
+        """What a request may weigh, in the provider's tokens; without a window it is what the policy falls back on."""
+        if self.window is not None:
+            return self.window - self.reserve
+        return UNLIMITED if self.cap is None else self.cap
+
+    @property
+    def limit(self) -> int:
+        """The same in our own tokens."""
+        return math.floor(self.capacity / self.scale)
+
+    @property
+    def room(self) -> int:
+        return self.limit - self.fixed
+
+    def count(self, message: Message) -> int:
+        return count_message(message, self.counter, thinking=self.thinking)
+
+    def explain(self) -> list[str]:
+        """The subtraction, line by line."""
+        if self.window is None:
+            fallback = "no token limit" if self.cap is None else f"the policy's fallback of {self.cap:,} tokens holds"
+            return [f"window unknown: {fallback}; set a window to have one", *self.notes]
+        lines = [f"window {self.window:,} - reserve {self.reserve:,} - fixed {self.fixed:,} = room {self.room:,}"]
+        if self.scale != 1.0:
+            lines[0] = (
+                f"(window {self.window:,} - reserve {self.reserve:,}) / scale {self.scale:.3f}"
+                f" - fixed {self.fixed:,} = room {self.room:,}"
+            )
+        return [*lines, *self.notes]
+
+
+def make_budget(
+    view: View,
+    *,
+    window: int | None,
+    reserve: int,
+    counter: Counter,
+    model: str = "",
+    thinking: bool = False,
+    cap: int | None = None,
+) -> Budget:
+    """The budget for this view, or a refusal with the numbers if the fixed part leaves no room."""
+    scale = view.ratios.get(model, 1.0)
+    fixed = view.fixed + REQUEST
+    notes: list[str] = []
+    if window is None:
+        return Budget(None, reserve, fixed, scale, counter, thinking, cap)
+    if window <= 0:
+        raise TooSmall(f"The window is {window} tokens.", "Give a positive number of tokens.")
+    taken = math.ceil((fixed + MIN_ROOM) * scale)
+    if taken > window:
+        raise TooSmall(
+            f"The fixed part does not leave room: system prompt {view.system_tokens:,} + tools {view.tools_tokens:,}"
+            f" + framing {REQUEST} + least history {MIN_ROOM} tokens, against a window of {window:,}.",
+            "Use a model with a larger window, shorten the system prompt or offer fewer tools.",
+        )
+    lowered = min(reserve, window // 4)
+    if lowered < reserve:
+        notes.append(f"reserve lowered from {reserve:,} to {lowered:,}: at most a quarter of the window")
+    if lowered > window - taken:
+        notes.append(f"reserve lowered to {window - taken:,}: the fixed part needs the rest of the window")
+        lowered = window - taken
+    return Budget(window, lowered, fixed, scale, counter, thinking, None, tuple(notes))
+
+
+def excess(view: View, budget: Budget) -> int:
+    """By how many of our own tokens the history is over its room; 0 if it fits."""
+    over = measure(view, budget) - budget.capacity
+    return max(view.tokens - budget.room, math.ceil(over / budget.scale), 0)
+
+
+def measure(view: View, budget: Budget) -> int:
+    """The one size: what the next request weighs, in the provider's tokens.
+
+    The last report, if no edit came since, plus what was said after it; else our own count, scaled.
+    """
+    usage = view.usage
+    if usage is None:
+        return math.ceil((budget.fixed + view.tokens) * budget.scale)
+    later = sum(item.tokens for item in view.since(usage.head))
+    return usage.input_tokens + math.ceil(later * budget.scale)
+
+
+def metered(view: View, budget: Budget) -> int:
+    """The same by the policy's own estimator: for its triggers only."""
+    usage = view.usage
+    if usage is None:
+        return view.fixed + view.metered
+    return usage.input_tokens + sum(item.metered for item in view.since(usage.head))

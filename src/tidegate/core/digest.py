@@ -1,0 +1,173 @@
+"""A summary made without a model: always there, always the same, always within its bound.
+
+It does not tell the story, it keeps what cannot be guessed: the words of the user, names of files and things, numbers,
+failures, outcomes. Everything is quoted and attributed in the past tense, as data about the conversation; nothing in
+it asks for anything. Units are chosen by worth within a share for each section, so that no section starves the rest.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidegate.core.clip import clip_tokens
+from tidegate.core.earlier import earlier
+from tidegate.core.harvest import (
+    ARTIFACTS,
+    COMMANDS,
+    DECISIONS,
+    ERRORS,
+    FIRST,
+    IDENTIFIERS,
+    INTENT,
+    NEXT,
+    USER,
+    Unit,
+    harvest,
+)
+from tidegate.core.messages import Message
+from tidegate.core.tokens import Counter
+
+DEFAULT_SECTIONS: Final = (INTENT, USER, DECISIONS, ARTIFACTS, COMMANDS, ERRORS, IDENTIFIERS, NEXT)
+
+# Shares of the bound in percent. What a section leaves goes to the most worthy units of all.
+_SHARES: Final = {
+    INTENT: 12,
+    USER: 18,
+    DECISIONS: 5,
+    ARTIFACTS: 27,
+    COMMANDS: 5,
+    ERRORS: 5,
+    IDENTIFIERS: 24,
+    NEXT: 4,
+}
+# Where the lines of a section stand if the caller wants fewer sections.
+_ELSEWHERE: Final = {USER: INTENT, ERRORS: COMMANDS, COMMANDS: ARTIFACTS, IDENTIFIERS: ARTIFACTS, DECISIONS: INTENT}
+_MISSES: Final = 64
+_HEADED: Final = 96  # below this headings would eat what they head
+_CRUMB: Final = 12
+
+
+def digest(
+    messages: Sequence[Message],
+    *,
+    max_tokens: int,
+    counter: Counter,
+    previous: str = "",
+    sections: Sequence[str] = DEFAULT_SECTIONS,
+) -> str:
+    """At most `max_tokens` of what these messages and the `previous` summary said. Empty only if nothing fits."""
+    old = earlier(previous)
+    units = [*old, *harvest(messages, continued=any(unit.text.startswith(FIRST) for unit in old))]
+    if not units:
+        plain = previous.strip() or (f"{len(messages)} messages without text" if messages else "")
+        return clip_tokens(plain, max_tokens, counter, mode="head", notice="").text
+    ranked = sorted(units, key=lambda unit: (-unit.weight, -unit.order, unit.text))
+    chosen = _choose(ranked, max_tokens, counter)
+    text = _assemble(chosen, sections, max_tokens)
+    while chosen and (over := counter.text(text) - max_tokens) > 0:
+        # The seams cost more than was reckoned: the least worthy units go, at least one.
+        chosen = chosen[: -1 - over // 40]
+        text = _assemble(chosen, sections, max_tokens)
+    return text or clip_tokens(ranked[0].text, max_tokens, counter, mode="head", notice="").text
+
+
+class _Purse:
+    """Spends the bound on units, most worthy first."""
+
+    def __init__(self, max_tokens: int, counter: Counter) -> None:
+        self.left = max_tokens
+        self.counter = counter
+        self.headed = max_tokens >= _HEADED
+        self.chosen: list[Unit] = []
+        self.heads: set[str] = set()
+        self.text = ""  # all that was chosen, to see what need not be said again
+
+    def cost(self, unit: Unit) -> int:
+        cost = 0
+        if self.headed and unit.section not in self.heads:
+            cost += self.counter.text(f"\n## {unit.section}\n")
+        if not unit.group:
+            return cost + self.counter.text(f"- {unit.text}\n")
+        if unit.group not in self.heads:
+            cost += self.counter.text(f"- {unit.group}: \n")
+        return cost + self.counter.text(f", {unit.text}")
+
+    def buy(self, unit: Unit, room: int) -> int:
+        """What it cost, or 0 if there was no room or no need. The words of the user are rather clipped than left."""
+        if _mentions(self.text, unit.key):
+            return 0
+        cost = self.cost(unit)
+        if cost > room and unit.section == INTENT and room >= _CRUMB:
+            less = room - (cost - self.counter.text(f"- {unit.text}\n")) - 4
+            text = clip_tokens(unit.text, less, self.counter, notice=" ... ").text
+            unit = unit._replace(text=" ".join(text.split()))
+            cost = self.cost(unit)
+        if cost > room or not unit.text:
+            return 0
+        self.chosen.append(unit)
+        self.heads.update((unit.section, unit.group))
+        self.text += f"{unit.text}\n"
+        self.left -= cost
+        return cost
+
+
+def _mentions(text: str, key: str) -> bool:
+    """Is it there as a whole? 443 is not said by 8443; a file is said by its path."""
+    at = text.find(key)
+    while at >= 0:
+        end = at + len(key)
+        if not (text[at - 1 : at].isalnum() and key[0].isalnum()) and not text[end : end + 1].isalnum():
+            return True
+        at = text.find(key, end)
+    return False
+
+
+def _choose(ranked: list[Unit], max_tokens: int, counter: Counter) -> list[Unit]:
+    """Lines before lists, since a line often says what a list would repeat; then whatever is worth most."""
+    purse = _Purse(max_tokens, counter)
+    left = {section: max_tokens * share // 100 for section, share in _SHARES.items()}
+    for listed in (False, True):
+        misses = dict.fromkeys(left, 0)
+        for unit in ranked:
+            section = unit.section
+            if bool(unit.group) == listed and misses[section] < _MISSES and left[section] > 2:
+                cost = purse.buy(unit, min(left[section], purse.left))
+                left[section] -= cost
+                misses[section] += not cost
+    taken = {unit.key for unit in purse.chosen}
+    missed = 0
+    for unit in ranked:
+        if purse.left <= 2 or missed >= _MISSES * 4:
+            break
+        if unit.key not in taken:
+            missed += not purse.buy(unit, purse.left)
+    return purse.chosen
+
+
+def _assemble(chosen: list[Unit], sections: Sequence[str], max_tokens: int) -> str:
+    blocks: list[str] = []
+    places: dict[str, list[Unit]] = {section: [] for section in sections}
+    for unit in chosen:
+        places[_place(unit.section, sections)].append(unit)
+    for section, units in places.items():
+        if not units:
+            continue
+        units.sort(key=lambda unit: (unit.order, unit.text))
+        lines = [f"- {unit.text}" for unit in units if not unit.group]
+        groups: dict[str, list[str]] = {}
+        for unit in units:
+            if unit.group:
+                groups.setdefault(unit.group, []).append(unit.text)
+        lines += [f"- {group}: {', '.join(items)}" for group, items in groups.items()]
+        if max_tokens >= _HEADED:
+            lines.insert(0, f"## {section}")
+        blocks.append("\n".join(lines))
+    return "\n".join(blocks)
+
+
+def _place(section: str, sections: Sequence[str]) -> str:
+    """A section the caller did not ask for is told under a kindred one, else under the last."""
+    for _ in range(len(_ELSEWHERE)):
+        if section in sections:
+            return section
+        section = _ELSEWHERE.get(section, section)
+    return section if section in sections else sections[-1]

@@ -1,0 +1,75 @@
+"""What happened: the records of the log, and how they are written down.
+
+The log is the truth and is only appended to. Token counts stand in the events, so that a view can be folded from
+the log without counting anything again.
+"""
+
+import msgspec
+
+from tidegate.core.edits import Edit
+from tidegate.core.messages import Message
+
+
+class Said(msgspec.Struct, frozen=True, tag="said"):
+    """A message entered the session. It is never changed; only the view of it may be."""
+
+    message: Message
+    tokens: int
+
+
+class Edited(msgspec.Struct, frozen=True, tag="edited"):
+    """One transaction on the view: all its edits or none. `rule` names the line of the policy that asked for it."""
+
+    stage: str
+    moment: str
+    rule: str
+    why: str
+    before: int
+    after: int
+    edits: tuple[Edit, ...]
+
+
+class Used(msgspec.Struct, frozen=True, tag="used", omit_defaults=True):
+    """A provider reported what a request cost. `head` and `counted` are the log's head and our count of it."""
+
+    model: str
+    head: int
+    counted: int
+    input_tokens: int
+    output_tokens: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+
+class Noted(msgspec.Struct, frozen=True, tag="noted", omit_defaults=True):
+    """Anything else worth keeping, by topic.
+
+    The fold knows `system` and `tools` (the fixed part; text and its tokens), `undo` and `redo` (text: the seq of an
+    Edited), `clear` (everything before it leaves the view) and `overflow` (a provider refused a request). Other topics
+    are for people to read.
+    """
+
+    topic: str
+    text: str = ""
+    tokens: int = 0
+
+
+What = Said | Edited | Used | Noted
+
+
+class Event(msgspec.Struct, frozen=True):
+    seq: int
+    time: float
+    what: What
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Event)
+
+
+def encode(event: Event) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode(data: bytes) -> Event:
+    return _decoder.decode(data)

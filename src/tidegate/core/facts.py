@@ -1,0 +1,210 @@
+"""Hard facts in a text: what a summary may not lose, for nobody can guess it again.
+
+Every expression here is a run of one class of characters or a choice of words: none can backtrack badly, and a text
+is only read at its head and tail, so the time is bounded whatever a tool printed.
+"""
+
+import re
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal["url", "email", "uuid", "path", "file", "hash", "id", "version", "name", "number", "quoted"]
+
+# Longest of what we take for one name. Longer runs are data, not names.
+_LONGEST: Final = 160
+_CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uff00-\uff60\u3000-\u303f"
+# A run of what names are made of. CJK has no spaces, so it ends a name.
+_RUN: Final = re.compile(rf"(?:[^\s\"'`<>()\[\]{{}},;|*!^\x00-\x1f{_CJK}]|(?<=\d),(?=\d\d\d))+")
+_QUOTED: Final = re.compile(
+    r"\"([^\"\n\\]{3,60})\"|`([^`\n]{3,80})`|«([^»\n]{2,60})»|“([^”\n]{2,60})”|「([^」\n]{2,40})」"
+)
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
+_HEX: Final = re.compile(r"[0-9a-f]{7,64}|[0-9A-F]{7,64}")
+_EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(\.[\w-]{1,32}){1,4}")
+_FILE: Final = re.compile(r"[\w@.+-]*\w\.([A-Za-z][A-Za-z0-9]{0,5}|7z|mp[34])(:\d+){0,2}")
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(\(\))?")
+_VERSION: Final = re.compile(r"v?\d+(\.\d+){1,3}([-+]?(rc|alpha|beta|dev|post|a|b)\.?\d*)?")
+_NUMBER: Final = re.compile(r"[-+]?[$€£]?\d[\d_,]*(\.\d+)?(%|[A-Za-z]{1,3}|[$€£])?")
+_ID: Final = re.compile(r"[#@]?[\w:.-]*\w")
+_WINDOWS: Final = re.compile(r"[A-Za-z]:\\|\\\\\w")
+_SEPARATORS: Final = re.compile(r"[/\\]")
+_EXTENSIONS: Final = frozenset(
+    "bash bat c cc cfg cfn class conf cpp cs css csv cxx dart db diff docx env ex exs fish gif go gz h hcl hpp htm html"
+    " ico ini ipynb jar java jpeg jpg js json jsonl jsx kt kts less lock log lua m map md mdx mjs cjs mod mp3 mp4 ods"
+    " odt parquet patch pdf php pl plist png ppt pptx proto ps1 py pyi pyx r rb rs rst sass scala scss sh so sql"
+    " sqlite sqlite3 sum svelte svg swift tar tex tf tgz toml ts tsv tsx txt vue wasm wav webp xls xlsx xml yaml yml"
+    " zig zip zsh".split()
+)
+_PLAIN: Final = frozenset("e.g i.e and/or n/a N/A w/o I/O TCP/IP CI/CD utf-8 UTF-8 etc ... .. //".split())
+
+
+class Fact(NamedTuple):
+    """`context` is up to two words before a number or id: 8443 says nothing, "port 8443" does."""
+
+    kind: Kind
+    value: str
+    context: str = ""
+
+
+def both_ends(text: str, limit: int) -> str:
+    """The head and tail of a long text, for reading: what is wanted stands at either end. Never shown to anyone."""
+    if len(text) <= limit:
+        return text
+    head = limit * 2 // 3
+    return f"{text[:head]}\n{text[len(text) - (limit - head) :]}"
+
+
+def facts_in(text: str, limit: int = 8_000) -> list[Fact]:
+    """Each distinct fact of a text, in order of appearance."""
+    found: dict[str, Fact] = {}
+    for line in both_ends(text, limit).split("\n"):
+        words: list[str] = []
+        for run in _RUN.findall(line):
+            for fact in _classify(run, words):
+                found.setdefault(fact.value, fact)
+            words.append(run)
+        for groups in _QUOTED.findall(line):
+            value = next(filter(None, groups)).strip()
+            if _nameable(value):
+                found.setdefault(value, Fact("quoted", value))
+    return list(found.values())
+
+
+def _nameable(value: str) -> bool:
+    return len(value) >= 3 and value.count(" ") <= 5 and any(map(str.isalnum, value)) and value not in _PLAIN
+
+
+def _classify(run: str, before: list[str]) -> list[Fact]:
+    word = run.lstrip(",:;!?=-…。、&").rstrip(".,:;!?=-…。、&\\#")
+    if "/" in word[:-1]:
+        word = word.rstrip("/")
+    if not 2 <= len(word) <= _LONGEST or word in _PLAIN:
+        return []
+    if "://" in word:
+        at = word.find("http")
+        value = word[max(at, 0) :]
+        return [Fact("url", value)] if len(value) > 10 else []
+    if "=" in word:  # key=value, --flag=value, a query
+        key, _, value = word.partition("=")
+        return _classify(value, [key.lstrip("-")]) if value else []
+    kind = _kind(word)
+    if kind is None:
+        if ":" in word:  # a label before a value: port:8443, file:a.py
+            key, _, value = word.partition(":")
+            return _classify(value, [key]) if value and value[0] != ":" else []
+        return []
+    return [Fact(kind, word, _context(before) if kind in ("number", "id", "hash", "uuid", "version") else "")]
+
+
+def _context(before: list[str]) -> str:
+    words = [word.strip(".,:;=-?!") for word in before[-3:]]
+    return " ".join(word for word in words[-2:] if 1 < len(word) <= 24 and word.replace("_", "").isalpha())
+
+
+def _kind(word: str) -> Kind | None:
+    if "@" in word and _EMAIL.fullmatch(word):
+        return "email"
+    if _SEPARATORS.search(word):
+        return "path" if _is_path(word) else None
+    if word.isdigit():
+        return "number" if len(word) >= 3 else None
+    if not any(map(str.isdigit, word)):
+        return _without_digits(word)
+    return _with_digits(word)
+
+
+def _is_path(word: str) -> bool:
+    if _WINDOWS.match(word):
+        return True
+    parts = [part for part in _SEPARATORS.split(word) if part]
+    if "\\" in word and "/" not in word:  # escapes of source text, as in \n\t
+        return False
+    if word[0] in "/~." and parts:
+        return len(word) >= 4 and any(map(str.isalpha, word))
+    return len(parts) >= 2 and not all(part.isdigit() for part in parts) and len(word) >= 5
+
+
+def _without_digits(word: str) -> Kind | None:
+    file = _FILE.fullmatch(word)
+    if file and file[1].lower() in _EXTENSIONS:
+        return "file"
+    if _DOTTED.fullmatch(word) and len(word) >= 6:
+        return "name"
+    if "_" in word.strip("_") and len(word) >= 5 and word.replace("_", "").isalpha():
+        return "name"
+    if len(word) >= 6 and word.isascii() and word.isalpha() and _humps(word):
+        return "name"
+    return None
+
+
+def _humps(word: str) -> bool:
+    """camelCase or PascalCase, and not a word at the start of a sentence or all capitals."""
+    return not word.isupper() and not word[1:].islower() and not word.islower()
+
+
+def _with_digits(word: str) -> Kind | None:
+    if _UUID.fullmatch(word):
+        return "uuid"
+    file = _FILE.fullmatch(word)
+    if file and file[1].lower() in _EXTENSIONS:
+        return "file"
+    if _NUMBER.fullmatch(word):
+        return "number" if len(word) >= 3 else None
+    if _VERSION.fullmatch(word):
+        return "version"
+    if _HEX.fullmatch(word) and not word.isalpha():
+        return "hash"
+    if len(word) >= 4 and any(map(str.isalpha, word)) and _ID.fullmatch(word):
+        return "id"
+    return None
+
+
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_RULE: Final = re.compile(
+    r"^(use|keep|prefer|stop)\b"
+    r"|\b(must|mustn't|never|always|don'?t|do not|should(n'?t| not)|only|make sure|ensure|remember|important|avoid"
+    r"|require[sd]?|forbidden|not allowed|no longer|instead of|from now on|needs? to"
+    r"|muss|müssen|niemals|immer|nicht|darf|dürfen|sollte|bitte|nur"
+    r"|toujours|jamais|doit|dois|devez|ne pas|il faut|uniquement"
+    r"|siempre|nunca|debe[ns]?|debes|no uses|solo|obligatori[oa]"
+    r"|sempre|deve[mi]?|não|apenas|mai|devono|soltanto"
+    r"|altijd|nooit|moet|zawsze|nigdy|musi|nie wolno|her zaman|asla|mutlaka|luôn|phải"
+    r"|всегда|никогда|долж[а-я]+|нельзя|обязательно|не надо|только|запрещ[а-я]+)\b"
+    r"|必须|必須|不要|禁止|务必|務必|一定|总是|始终|不得|不能|切勿|只能|必ず|しないで|絶対|ください|常に|だけ"
+    r"|반드시|절대|항상|하지\s?마|금지|해야|يجب|دائم|أبدا|ممنوع|لا ",
+    re.IGNORECASE,
+)
+_ERROR: Final = re.compile(
+    r"\b(\w*Error|\w*Exception|error|errors|failed|failure|fatal|panic|denied|refused|cannot|could not|can't|not found"
+    r"|no such|undefined|unresolved|traceback|abort(ed)?|timed? ?out|segfault|killed|invalid|conflict"
+    r"|exit (code|status)|FAIL|FAILED|E\d{3,4})\b|错误|失败|エラー|失敗|오류|실패|ошибк|خطأ",
+    re.IGNORECASE,
+)
+_FRAME: Final = re.compile(r"\s*(File \"|at |\^+|~+|\d+ \||#\d+ )")
+_CALM: Final = re.compile(r"\b(no|0|without) (errors?|failures?|failed)\b", re.IGNORECASE)
+
+
+def sentences(text: str, limit: int = 8_000) -> list[str]:
+    return [piece for piece in (part.strip() for part in _SENTENCE.split(both_ends(text, limit))) if piece]
+
+
+def rules_in(text: str, limit: int = 8_000) -> list[str]:
+    """Sentences in which somebody lays down a rule, in any of the languages known here."""
+    return [sentence for sentence in sentences(text, limit) if len(sentence) <= 600 and _RULE.search(sentence)]
+
+
+def errors_in(text: str, limit: int = 8_000) -> list[str]:
+    """Lines that report a failure, stack frames left out."""
+    lines = (line.strip() for line in both_ends(text, limit).split("\n"))
+    return [
+        line
+        for line in lines
+        if 4 <= len(line) <= 1_000 and _ERROR.search(line) and not _FRAME.match(line) and not _CALM.search(line)
+    ]
+
+
+def last_line(text: str) -> str:
+    """The last line with words in it: where most programs say how it ended."""
+    for line in reversed(text[-2_000:].split("\n")):
+        if any(map(str.isalnum, line)):
+            return line.strip()
+    return ""

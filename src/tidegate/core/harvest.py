@@ -1,0 +1,242 @@
+"""What messages have to say, in small units that can be kept or left one by one.
+
+Each unit is attributed: the user said it, the agent said or did it, a tool said it. White space is folded, so a text
+from outside can never begin a line of its own in a digest.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from tidegate.core.clip import clip_chars
+from tidegate.core.facts import Fact, Kind, errors_in, facts_in, last_line, rules_in, sentences
+from tidegate.core.messages import TOOL_SUMMARY, Call, Message, is_request, result_of, text_of
+
+INTENT: Final = "Session intent"
+USER: Final = "User said"
+DECISIONS: Final = "Key decisions"
+ARTIFACTS: Final = "Artifacts"
+COMMANDS: Final = "Commands and outcomes"
+ERRORS: Final = "Errors"
+IDENTIFIERS: Final = "Identifiers"
+NEXT: Final = "Next steps"
+
+FIRST: Final = "user asked first: "
+LAST: Final = "user asked last: "
+
+_READ: Final = 4_000_000  # characters looked at in one digest, whatever the history
+_ARGUMENT: Final = 600  # read of each argument: names stand in front, the rest is content
+_PARSED: Final = 200_000
+
+_KIND: Final[dict[Kind, float]] = {
+    "url": 1.0, "email": 1.0, "uuid": 1.0, "path": 1.0, "file": 0.9, "hash": 0.8, "id": 0.9,
+    "version": 0.4, "name": 0.6, "number": 0.4, "quoted": 0.4,
+}  # fmt: skip
+_CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append|delet|remov|mov|renam|upload", re.I)
+_LOOK: Final = re.compile(r"read|view|cat|open|get|list|ls|grep|search|find|glob|fetch|show", re.I)
+_SHELL: Final = frozenset({"command", "cmd", "script", "commands", "shell_command", "bash"})
+_TARGET: Final = re.compile(r"path|file|url|uri|notebook|target|dest|source", re.I)
+_QUIET: Final = frozenset({"workdir", "cwd", "description", "timeout", "explanation"})
+_DECISION: Final = re.compile(
+    r"\b(decid|chose|choos|conclu|root cause|turns out|because|instead of|the (fix|bug|problem|issue|reason) (is|was)"
+    r"|confirm|fixed|implemented|found (that|the)|so the|works now|verified|means that|will use|we use)"
+    r"|决定|原因|因为|所以|決定|原因は|결정|원인|решил|причина|поэтому",
+    re.I,
+)
+
+
+class Unit(NamedTuple):
+    """`group` gathers short items on one line; without it the unit is a line of its own. `key` is the bare fact."""
+
+    section: str
+    group: str
+    text: str
+    weight: float
+    order: int
+    key: str
+
+
+class _Seen:
+    """A fact over all its occurrences: where it counted most, how often it came, when it was last."""
+
+    def __init__(self, fact: Fact, section: str, group: str) -> None:
+        self.fact, self.section, self.group = fact, section, group
+        self.source = 0.0
+        self.times = 0
+        self.last = 0
+
+
+def fold(text: str, limit: int) -> str:
+    """One line of at most `limit` characters."""
+    return clip_chars(" ".join(clip_chars(text, limit * 4, notice=" ").text.split()), limit, notice=" ... ").text
+
+
+def quote(text: str, limit: int) -> str:
+    return f'"{fold(text, limit)}"'
+
+
+def harvest(messages: Sequence[Message], *, continued: bool = False) -> list[Unit]:
+    """All units of these messages, unsorted, repeated facts joined. `continued`: the first request came earlier."""
+    limit = min(max(_READ // max(len(messages), 1), 400), 8_000)
+    walk = _Walk(limit, len(messages), continued)
+    for order, message in enumerate(messages):
+        walk.take(message, order)
+    return walk.finish()
+
+
+class _Walk:
+    def __init__(self, limit: int, total: int, continued: bool) -> None:
+        self.limit, self.total, self.continued = limit, max(total, 1), continued
+        self.units: dict[str, Unit] = {}
+        self.facts: dict[str, _Seen] = {}
+        self.names: dict[str, str] = {}  # call id -> tool
+        self.commands: dict[str, str] = {}
+        self.requests: list[tuple[int, str]] = []
+        self.last_reply: tuple[int, str] | None = None
+
+    def take(self, message: Message, order: int) -> None:
+        result = result_of(message)
+        text = text_of(message)
+        if result is not None:
+            self._result(text, result.call_id, result.error, order)
+        elif is_request(message):
+            self._request(text, order)
+        elif message.role == "assistant":
+            self._reply(text, order)
+            for part in message.parts:
+                if isinstance(part, Call):
+                    self._call(part, order)
+        elif message.kind == TOOL_SUMMARY:
+            self._result(text, "", False, order)
+        elif text.strip():
+            self._facts(text, IDENTIFIERS, "noted", 1.0, order)
+
+    def _add(self, section: str, text: str, weight: float, order: int) -> None:
+        old = self.units.get(text)
+        if old is None or old.weight <= weight:
+            self.units[text] = Unit(section, "", text, weight, order, text)
+
+    def _facts(self, text: str, section: str, group: str, source: float, order: int) -> None:
+        for fact in facts_in(text, self.limit):
+            self._fact(fact, section, group, source, order)
+
+    def _fact(self, fact: Fact, section: str, group: str, source: float, order: int) -> None:
+        seen = self.facts.get(fact.value)
+        if seen is None:
+            seen = self.facts[fact.value] = _Seen(fact, section, group)
+        if source > seen.source:
+            seen.source, seen.section, seen.group = source, section, group
+        seen.times += 1
+        seen.last = order
+
+    def _request(self, text: str, order: int) -> None:
+        if not text.strip():
+            return
+        self.requests.append((order, text))
+        self._facts(text, IDENTIFIERS, "user named", 3.0, order)
+        age = order / self.total
+        if len(text) > 400:
+            for rule in rules_in(text, self.limit)[:20]:
+                self._add(USER, f"user said: {quote(rule, 300)}", 4.5 + age, order)
+
+    def _reply(self, text: str, order: int) -> None:
+        if not text.strip():
+            return
+        self.last_reply = (order, text)
+        self._facts(text, IDENTIFIERS, "agent named", 1.3, order)
+        for sentence in sentences(text, self.limit)[:40]:
+            if 20 <= len(sentence) <= 400 and _DECISION.search(sentence):
+                self._add(DECISIONS, f"agent concluded: {quote(sentence, 220)}", 1 + 1.5 * order / self.total, order)
+
+    def _call(self, call: Call, order: int) -> None:
+        self.names[call.id] = call.name
+        arguments = _arguments(call.arguments)
+        if _todos(arguments):
+            for todo in _todos(arguments):
+                self._add(NEXT, f"agent planned: {quote(todo, 160)}", 1 + order / self.total, order)
+            return
+        verb = "changed" if _CHANGE.search(call.name) else "read" if _LOOK.search(call.name) else "used"
+        for key, value in _strings(arguments):
+            if key in _SHELL:
+                self.commands[call.id] = value
+            named = _TARGET.search(key) is not None and len(value) <= 300
+            group = f"agent {verb} ({fold(call.name, 40)})" if named else f"in calls of {fold(call.name, 40)}"
+            for fact in facts_in(value[:_ARGUMENT]):
+                section = ARTIFACTS if fact.kind in ("path", "file", "url") else IDENTIFIERS
+                source = 2.6 if named and verb == "changed" else 2.2 if named else 1.8
+                self._fact(fact, section, group, source, order)
+
+    def _result(self, text: str, call_id: str, error: bool, order: int) -> None:
+        tool = fold(self.names.get(call_id, "a tool"), 40)
+        self._facts(text, IDENTIFIERS, "tools named", 0.8, order)
+        age = order / self.total
+        failures = errors_in(text, self.limit)
+        if error and not failures:
+            failures = [last_line(text)] if text.strip() else []
+        for line in (failures[:1] + failures[-2:])[: 3 if error else 2]:
+            self._add(ERRORS, f"tool said ({tool}): {quote(line, 200)}", 0.8 + age + error, order)
+        command = self.commands.get(call_id)
+        if command:
+            ended = last_line(text)
+            outcome = f", it ended with {quote(ended, 120)}" if ended else ""
+            self._add(COMMANDS, f"agent ran {quote(command, 160)} ({tool}){outcome}", 0.6 + 1.2 * age, order)
+
+    def finish(self) -> list[Unit]:
+        for place, (order, text) in enumerate(self.requests):
+            age = order / self.total
+            if place == 0 and not self.continued:
+                self._add(INTENT, f"{FIRST}{quote(text, 500)}", 8, order)
+            elif place == len(self.requests) - 1:
+                self._add(INTENT, f"{LAST}{quote(text, 500)}", 9, order)
+            else:
+                ruled = 1.5 if len(text) <= 400 and rules_in(text) else 0
+                self._add(USER, f"user said: {quote(text, 400)}", 3 + age + ruled, order)
+        if self.last_reply:
+            order, text = self.last_reply
+            self._add(NEXT, f"agent said last: {quote(text[-1_200:], 400)}", 4, order)
+        return [*self.units.values(), *self._named()]
+
+    def _named(self) -> Iterator[Unit]:
+        for seen in self.facts.values():
+            fact = seen.fact
+            weight = _KIND[fact.kind] * seen.source + 0.6 * math.log2(seen.times) + 0.9 * seen.last / self.total
+            text = f"{fact.context} {fact.value}".strip()
+            yield Unit(seen.section, seen.group, text, weight, seen.last, fact.value)
+
+
+def _arguments(text: str) -> Any:
+    if len(text) > _PARSED:
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _strings(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    if depth > 6 or key in _QUIET:
+        return
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, inner in list(value.items())[:64]:
+            yield from _strings(inner, str(name), depth + 1)
+    elif isinstance(value, list):
+        for inner in value[:64]:
+            yield from _strings(inner, key, depth + 1)
+
+
+def _todos(arguments: Any) -> list[str]:
+    """Open items of a to-do list, as several agents keep one with a tool."""
+    items = arguments.get("todos", arguments.get("plan")) if isinstance(arguments, dict) else None
+    if not isinstance(items, list):
+        return []
+    found = []
+    for item in items[:40]:
+        if isinstance(item, dict) and item.get("status") not in ("completed", "done", "cancelled"):
+            text = item.get("content") or item.get("step") or item.get("title")
+            if isinstance(text, str):
+                found.append(text)
+    return found

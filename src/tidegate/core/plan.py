@@ -1,0 +1,221 @@
+"""What to do now, decided without doing it.
+
+`run` walks the rules of one moment, cheapest loss first, as a generator: it yields what the edge must do (ask for a
+summary, carry out an effect, commit a transaction) and is sent the answer. It knows no I/O, so the same plan serves
+sync code, async code and replay.
+
+    A loss is a transaction: save first, then summarise, then check, then commit.
+    It always ends: each rule acts at most once a run; an edit that frees nothing is not made; the last rung, the
+    guard, needs no model and always fits.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.budget import MIN_ROOM, Budget, excess
+from tidegate.core.check import check
+from tidegate.core.clip import clip_chars, clip_tokens
+from tidegate.core.digest import digest
+from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.errors import BadEdit
+from tidegate.core.events import Edited
+from tidegate.core.messages import Message, user
+from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
+from tidegate.core.policy import Moment, Occasion, Policy, Rule, judge
+from tidegate.core.repair import repair
+from tidegate.core.stages.last_resort import guard
+from tidegate.core.view import View
+
+
+class Ask(NamedTuple):
+    """Answer with the summary's text, or None to let the deterministic summariser write it."""
+
+    request: SummaryRequest
+
+
+class Do(NamedTuple):
+    """Carry this out now. Answer None when done, or why it failed: the loss it was to precede then does not happen."""
+
+    effect: Effect
+
+
+class Commit(NamedTuple):
+    """Append this to the log and fold it into the view the plan is reading."""
+
+    edited: Edited
+
+
+Step = Ask | Do | Commit
+Answer = str | None
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What became of one rule: for `explain`."""
+
+    moment: str
+    rule: str
+    stage: str
+    acted: bool
+    why: str
+    before: int = 0
+    after: int = 0
+
+
+class Situation(NamedTuple):
+    """What a run needs to know. `tried` holds the rules that made no progress at this head of the log."""
+
+    policy: Policy
+    view: View
+    budget: Budget
+    now: float
+    tried: set[tuple[str, int]]
+
+
+Steps = Generator[Step, Answer, list[Decision]]
+
+
+def run(moment: Moment, at: Situation) -> Steps:
+    """Run the rules of a moment; before a call and after an overflow the guard has the last word."""
+    decisions: list[Decision] = []
+    mended = repair(at.view)
+    if not mended.empty:
+        decisions.append((yield from _commit("repair", moment, "", mended, at)))
+    recovery = at.view.recoveries if moment == "overflow" else 0
+    compacted = 0
+    for rule in at.policy.moments.get(moment, ()):
+        occasion = Occasion(at.view, at.budget, at.policy, compacted, recovery)
+        decision = yield from _try(rule, moment, occasion, at)
+        decisions.append(decision)
+        compacted += decision.acted and decision.after < decision.before
+    if moment in ("before_call", "overflow"):
+        target = _guard_target(moment, at, compacted)
+        if target is not None:
+            outcome = guard(at.view, at.budget, target=target)
+            if not outcome.empty:
+                decisions.append((yield from _commit("guard", moment, "", outcome, at, newest=True)))
+    return decisions
+
+
+def _guard_target(moment: Moment, at: Situation, compacted: int) -> int | None:
+    """How many tokens the history may have, if the guard must act. An overflow nobody acted on halves what there is."""
+    over = excess(at.view, at.budget)
+    if over:
+        return min(at.budget.room, at.view.tokens - over)
+    if moment == "overflow" and not compacted:
+        return min(at.budget.room, max(at.view.tokens // 2, MIN_ROOM))
+    return None
+
+
+def _try(rule: Rule, moment: Moment, occasion: Occasion, at: Situation) -> Generator[Step, Answer, Decision]:
+    verdict = judge(rule, occasion, at.now)
+    tokens = at.view.tokens
+    if not verdict.fires:
+        return Decision(moment, rule.name, rule.stage, False, verdict.why, tokens, tokens)
+    key = (rule.name, at.view.head)
+    if key in at.tried:
+        return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
+    outcome = rule.run(at.view, at.budget, **rule.settings)
+    if outcome.empty:
+        return Decision(moment, rule.name, rule.stage, False, f"{verdict.why}; nothing to do", tokens, tokens)
+    because = "; ".join(filter(None, (verdict.why, outcome.why)))
+    outcome = msgspec.structs.replace(outcome, why=because)
+    decision = yield from _carry_out(rule, moment, outcome, at)
+    if not decision.acted:
+        at.tried.add(key)
+    return decision
+
+
+def _carry_out(rule: Rule, moment: Moment, outcome: Outcome, at: Situation) -> Generator[Step, Answer, Decision]:
+    tokens = at.view.tokens
+
+    def refused(why: str) -> Decision:
+        return Decision(moment, rule.name, rule.stage, False, why, tokens, tokens)
+
+    least = _priced(outcome.edits, at)
+    if outcome.edits and not outcome.grows and change(at.view, least) >= 0:
+        return refused(f"{outcome.why}; would free nothing")
+    for effect in outcome.effects:
+        if isinstance(effect, Flush):
+            text = yield from settle(effect.request, at.budget)
+            effect = Flush(effect.request, text)
+        failed = yield Do(effect)
+        if failed is not None:
+            return refused(f"{outcome.why}; not done, because saving failed first: {failed}")
+    inserts: list[Edit] = []
+    for request in outcome.requests:
+        text = yield from settle(request, at.budget)
+        message = user(request.before + text + request.behind, request.kind)
+        inserts.append(Insert(message, request.after))
+    edits = (*_priced(inserts, at), *least)
+    if not edits:
+        return Decision(moment, rule.name, rule.stage, True, outcome.why, tokens, tokens)
+    freed = -change(at.view, edits)
+    if outcome.grows and tokens - freed > at.budget.room:
+        return refused(f"{outcome.why}; would not fit")
+    if not outcome.grows and freed <= max(0, rule.floor - 1):
+        return refused(f"{outcome.why}; would free {freed} tokens only")
+    return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits))
+
+
+def _commit(
+    stage: str,
+    moment: Moment,
+    rule: str,
+    outcome: Outcome,
+    at: Situation,
+    edits: tuple[Edit, ...] | None = None,
+    *,
+    newest: bool = False,
+) -> Generator[Step, Answer, Decision]:
+    """Check a transaction and hand it to the edge. An unlawful one is refused; the session goes on."""
+    if edits is None:
+        edits = _priced(outcome.edits, at)
+    before = at.view.tokens
+    after = before + change(at.view, edits)
+    try:
+        check(at.view, edits, may_touch_newest=newest)
+    except BadEdit as bad:
+        return Decision(moment, rule, stage, False, f"refused: {bad}", before, before)
+    yield Commit(Edited(stage, moment, rule, outcome.why, before, after, edits))
+    return Decision(moment, rule, stage, True, outcome.why, before, after)
+
+
+def _priced(edits: Sequence[Edit], at: Situation) -> tuple[Edit, ...]:
+    """The same edits with what each new content costs."""
+    roles = {item.message.id: item.message.role for item in at.view.items}
+    done: list[Edit] = []
+    for edit in edits:
+        if isinstance(edit, Replace):
+            message = Message(roles.get(edit.id, "user"), edit.parts)
+            edit = msgspec.structs.replace(edit, tokens=at.budget.count(message))
+        elif isinstance(edit, Insert):
+            edit = msgspec.structs.replace(edit, tokens=at.budget.count(edit.message))
+        done.append(edit)
+    return tuple(done)
+
+
+def change(view: View, edits: Sequence[Edit]) -> int:
+    """By how many tokens a transaction changes the view."""
+    cost = {item.message.id: item.tokens for item in view.items}
+    dropped = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
+    total = -sum(cost.get(ident, 0) for ident in dropped)
+    for edit in edits:
+        if isinstance(edit, Replace) and edit.id not in dropped:
+            total += edit.tokens - cost.get(edit.id, 0)
+        elif isinstance(edit, Insert):
+            total += edit.tokens
+    return total
+
+
+def settle(request: SummaryRequest, budget: Budget) -> Generator[Step, Answer, str]:
+    """The text of a summary, from whoever writes it, within its bounds. It never fails: the digest takes over."""
+    text = yield Ask(request)
+    if text is None or not text.strip():
+        text = digest(
+            request.messages, max_tokens=request.max_tokens, counter=budget.counter, previous=request.previous
+        )
+    if request.max_chars:
+        text = clip_chars(text, request.max_chars).text
+    return clip_tokens(text.strip(), request.max_tokens, budget.counter).text

@@ -1,0 +1,278 @@
+"""A policy file, from text to a `Policy`.
+
+Whatever is wrong comes out as one BadPolicy naming file, line, key and the nearest right name. A file that parses is
+ready to run: every stage, setting, trigger and expression in it has been looked up and computed.
+"""
+
+import inspect
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple, get_type_hints
+
+from tidegate.core.expression import (
+    KINDS,
+    Number,
+    Place,
+    Scalar,
+    bounded,
+    calculate,
+    check_names,
+    convert,
+    evaluate,
+    kind_of,
+    nearest,
+    quoted,
+)
+from tidegate.core.policy import METRICS, MOMENTS, OPS, Policy, Rule, Stage, Trigger
+from tidegate.core.yaml_nodes import Node, read_yaml
+
+IN_POLICY = "name about settings aliases reserve meter unknown_window unknown_limit recoveries moments".split()
+IN_RULE = "stage id if when cooldown floor".split()
+FLAGS = frozenset({"unlimited"})
+"""Metrics that are true or false, and may be asked for so."""
+
+Settings = dict[str, Scalar]
+
+
+def parse_policy(
+    text: str,
+    *,
+    source: str,
+    stages: Mapping[str, Stage],
+    settings: Mapping[str, object] | None = None,
+    ignore_unknown: bool = False,
+) -> Policy:
+    """Read a policy. `settings` go over the file's own; `ignore_unknown` lets a program's whole config be handed in."""
+    top = read_yaml(text, source).fields("a policy", IN_POLICY)
+    declared = _declared(top)
+    known = override(declared, settings or {}, source=source, ignore_unknown=ignore_unknown)
+    taken: dict[str, Place] = {}
+    moments: dict[str, tuple[Rule, ...]] = {}
+    if "moments" in top:
+        for moment, node in top["moments"].fields("moments", MOMENTS, "moment").items():
+            rules = [_rule(rule, moment, known, stages, taken) for rule in node.items(f"moment {moment}")]
+            moments[moment] = tuple(rule for rule in rules if rule is not None)
+    stem = source.replace("\\", "/").rpartition("/")[2].removesuffix(".yaml")
+    return Policy(
+        name=top["name"].text("name") if "name" in top else stem,
+        about=top["about"].text("about").strip() if "about" in top else "",
+        settings=known,
+        moments=moments,
+        reserve=int(_number(top.get("reserve"), "reserve", known)),
+        meter=_meter(top["meter"]) if "meter" in top else "",
+        unknown_window=_tokens(top.get("unknown_window"), "unknown_window", known),
+        unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
+        recoveries=int(_number(top["recoveries"], "recoveries", known)) if "recoveries" in top else 2,
+    )
+
+
+class Declared(NamedTuple):
+    """A policy's own settings, and the other names they answer to."""
+
+    settings: Settings
+    aliases: dict[str, str]
+
+
+def _declared(top: Mapping[str, Node]) -> Declared:
+    settings: Settings = {}
+    aliases: dict[str, str] = {}
+    for key, node in (top["settings"].mapping("settings") if "settings" in top else {}).items():
+        if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", key):
+            raise node.key.fault(f"setting {quoted(key)} has a bad name.", "Use letters, digits and underscores.")
+        if isinstance(node.value, list | dict):
+            remedy = "Give a number, text, true, false or null."
+            raise node.place.fault(f"setting {quoted(key)} is {node}.", remedy)
+        settings[key] = node.value
+    for key, node in (top["aliases"].mapping("aliases") if "aliases" in top else {}).items():
+        if (name := node.text(f"alias {quoted(key)}")) not in settings:
+            raise node.place.fault(f"alias {quoted(key)} names no setting: {quoted(name)}.", nearest(name, settings))
+        if key in settings or not re.fullmatch("[A-Za-z_][A-Za-z0-9_.-]*", key):
+            what = "is a setting itself" if key in settings else "has a bad name"
+            raise node.key.fault(f"alias {quoted(key)} {what}.", "Give it another name.")
+        aliases[key] = name
+    return Declared(settings, aliases)
+
+
+def override(declared: Declared, given: Mapping[str, object], *, source: str, ignore_unknown: bool = False) -> Settings:
+    """The settings with `given` over them, each of the type it was declared with. A number may be null."""
+    place = Place(source, 0)
+    settings, seen = dict(declared.settings), dict[str, str]()
+    if not isinstance(given, Mapping):
+        raise place.fault(f"the settings handed in are {quoted(given)}.", "Give a mapping of names and values.")
+    for name, value in given.items():
+        real = declared.aliases.get(name, name)
+        if real not in settings:
+            if ignore_unknown:
+                continue
+            raise place.fault(f"unknown setting {quoted(name)}.", nearest(str(name), [*settings, *declared.aliases]))
+        if real in seen:
+            raise place.fault(f'"{seen[real]}" and "{name}" are the same setting.', "Give it once.")
+        seen[real] = name
+        default = declared.settings[real]
+        hint: Any = Scalar if default is None else type(default)
+        hint = hint | None if hint in (int, float) else hint
+        settings[real] = bounded(convert(value, hint, f"setting {quoted(name)}", place), place)
+    return settings
+
+
+def _rule(
+    node: Node, moment: str, settings: Settings, stages: Mapping[str, Stage], taken: dict[str, Place]
+) -> Rule | None:
+    """One rule, or None if its `if` leaves it out today. What can be checked without values is checked either way."""
+    given = node.mapping(f"a rule of {moment}")
+    if "stage" not in given:
+        raise node.place.fault(f"a rule of {moment} names no stage.", f'Add the key "stage". {nearest("", stages)}')
+    stage = given["stage"].text("stage")
+    if stage not in stages:
+        raise given["stage"].place.fault(f"unknown stage {quoted(stage)}.", nearest(stage, stages))
+    parameters = _parameters(stages[stage])
+    node.fields(f"stage {stage}", [*IN_RULE, *parameters])
+    for name, parameter in parameters.items():
+        if parameter.required and name not in given:
+            raise node.place.fault(f'stage {stage} needs "{name}".', f"Give it {kind_of(parameter.hint)}.")
+    _check_names(node, settings)
+    when = _conditions(given["when"]) if "when" in given else []
+    name = _rule_name(given.get("id"), f"{moment}/{stage}", node.place, taken)
+    if "if" in given and not _applies(given["if"], settings):
+        return None
+    cooldown = given["cooldown"].fields("cooldown", ("turns", "seconds")) if "cooldown" in given else {}
+    return Rule(
+        name=name,
+        stage=stage,
+        run=stages[stage],
+        settings={
+            key: convert(_value(given[key], settings), parameter.hint, f'"{key}" in stage {stage}', given[key].place)
+            for key, parameter in parameters.items()
+            if key in given
+        },
+        when=tuple(tuple(test.trigger(settings) for test in tests) for tests in when),
+        cooldown_turns=int(_number(cooldown.get("turns"), "turns in cooldown", settings)),
+        cooldown_seconds=float(_number(cooldown.get("seconds"), "seconds in cooldown", settings, whole=False)),
+        floor=int(_number(given.get("floor"), "floor", settings)),
+    )
+
+
+def _rule_name(node: Node | None, default: str, place: Place, taken: dict[str, Place]) -> str:
+    """The name a rule is remembered by in a log: a rule left out today keeps its number."""
+    if node is None:
+        name, repeat = default, 1
+        while name in taken:
+            repeat += 1
+            name = f"{default}-{repeat}"
+    else:
+        name, place = node.text("id"), node.place
+        if name in taken:
+            raise place.fault(f"id {quoted(name)} is taken by line {taken[name].line}.", "Give each rule its own.")
+    taken[name] = place
+    return name
+
+
+class Parameter(NamedTuple):
+    hint: Any
+    required: bool
+
+
+@cache
+def _parameters(stage: Stage) -> dict[str, Parameter]:
+    """What may be set on a stage: its keyword-only parameters. The function's own signature is the only declaration."""
+    hints = get_type_hints(stage, include_extras=True)
+    return {
+        name: Parameter(hints.get(name, Any), parameter.default is inspect.Parameter.empty)
+        for name, parameter in inspect.signature(stage).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def _check_names(node: Node, settings: Settings) -> None:
+    if isinstance(node.value, str):
+        check_names(node.value, settings, node.place)
+    elif isinstance(node.value, list | dict):
+        for inner in node.value if isinstance(node.value, list) else node.value.values():
+            _check_names(inner, settings)
+
+
+def _applies(node: Node, settings: Settings) -> bool:
+    """All settings have the wanted value, or one of a list of them. True is not 1, but 1.0 is."""
+    for key, wanted in node.fields("if", settings, "setting").items():
+        value = settings[key]
+        choices = [
+            _value(choice, settings) for choice in (wanted.value if isinstance(wanted.value, list) else [wanted])
+        ]
+        if not all(isinstance(choice, Scalar) for choice in choices):
+            raise wanted.place.fault(f"{quoted(key)} in if is {wanted}.", "Give a value, or a list of values.")
+        if not any(choice == value and isinstance(choice, bool) == isinstance(value, bool) for choice in choices):
+            return False
+    return True
+
+
+class Test(NamedTuple):
+    """A trigger whose number is still as written."""
+
+    metric: str
+    op: str
+    number: Node
+
+    def trigger(self, settings: Settings) -> Trigger:
+        value = self.number.value
+        if isinstance(value, str):
+            value = calculate(value, settings, self.number.place)
+        if not isinstance(value, Number):
+            raise self.number.place.fault(f"{self.metric} is compared with {self.number}.", "Give a number.")
+        return Trigger(self.metric, self.op, float(value))
+
+
+def _conditions(node: Node) -> list[list[Test]]:
+    """`when`: a mapping of which all must hold, or a list of such mappings of which one must."""
+    choices = node.value if isinstance(node.value, list) else [node]
+    return [[_test(k, n) for k, n in choice.fields("when", METRICS, "metric").items()] for choice in choices]
+
+
+def _test(metric: str, node: Node) -> Test:
+    if isinstance(node.value, bool) and metric in FLAGS:
+        return Test(metric, "==", node._replace(value=int(node.value)))
+    if isinstance(node.value, bool) or not isinstance(node.value, Number | str):
+        raise node.place.fault(f"{metric} is compared with {node}.", 'Give a number, or text such as "> 20".')
+    if not isinstance(node.value, str):
+        return Test(metric, ">", node)
+    found = re.match(r"\s*([^\s\w$.()+-]*)\s*", node.value)
+    op, rest = (found[1], node.value[found.end() :]) if found else ("", node.value)
+    if op and op not in OPS:
+        raise node.place.fault(f"unknown comparison {quoted(op)} for {metric}.", f"Use {', '.join(OPS)}.")
+    return Test(metric, op or ">", node._replace(value=rest))
+
+
+def _number(node: Node | None, what: str, settings: Settings, *, whole: bool = True) -> Number:
+    """A number that counts something, so not below 0. A key that is not there is 0."""
+    if node is None:
+        return 0
+    value = calculate(node.value, settings, node.place) if isinstance(node.value, str) else node.value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int if whole else Number) or value < 0:
+        shown = str(node) if value == node.value else f"{node}, which is {quoted(value)}"
+        raise node.place.fault(f"{what} is {shown}.", f"Give {KINDS[int if whole else float]}, 0 or more.")
+    return value
+
+
+def _tokens(node: Node | None, what: str, settings: Settings) -> int | None:
+    """A number of tokens; nothing, or a setting that is null, is none."""
+    if node is None or _value(node, settings) is None:
+        return None
+    return int(_number(node, what, settings))
+
+
+def _value(node: Node, settings: Settings) -> Any:
+    if isinstance(node.value, list):
+        return [_value(item, settings) for item in node.value]
+    if isinstance(node.value, dict):
+        return {key: _value(item, settings) for key, item in node.value.items()}
+    return evaluate(node.value, settings, node.place) if isinstance(node.value, str) else node.value
+
+
+def _meter(node: Node) -> str:
+    meter = node.text("meter").replace(" ", "")
+    found = re.fullmatch(r"chars/([0-9]{1,6}(?:\.[0-9]{1,6})?)", meter)
+    if found is None or not float(found[1]):
+        raise node.place.fault(f"meter is {node}.", 'Write "chars/4": so many characters to a token.')
+    return meter

@@ -1,0 +1,170 @@
+"""The guard: under every policy, the rung that needs no model and always fits.
+
+It loses, in this order and only as far as needed: old tool output, old call arguments and thinking, whole old groups,
+then the middle of the newest group, and at the very last the middle of the newest request itself. Where it must act
+it frees a fifth more than it has to while old things last, because each act makes the provider read the prompt again.
+"""
+
+from tidegate.core.budget import Budget
+from tidegate.core.clip import clip_tokens
+from tidegate.core.messages import NOTE, SUMMARY, Call, Image, Part, Result, Text, Thinking, calls_of, result_of, user
+from tidegate.core.outcome import NOTHING, Outcome
+from tidegate.core.shrink import shrink_json
+from tidegate.core.stages.draft import Draft
+from tidegate.core.turns import Group, groups
+from tidegate.core.view import Item, View
+
+SLACK = 0.8
+ARGUMENTS = 200
+LEAST_RESULT = 24
+NOTE_COST = 48
+NO_IMAGE = "[image left out]"
+
+
+def guard(view: View, budget: Budget, *, target: int) -> Outcome:
+    """Bring the history to at most `target` tokens, whatever it holds."""
+    if view.tokens <= target or not view.items:
+        return NOTHING
+    draft = Draft(view, budget)
+    units = groups(view)
+    newest = view.newest_request
+    last = units[-1]
+    old = [unit for unit in units if unit is not last and newest not in unit.ids]
+    aim = int(target * SLACK)
+    _clear(draft, old, aim)
+    _shrink(draft, old, aim)
+    _drop(draft, old, aim - NOTE_COST, target)
+    if draft.tokens > target and newest not in last.ids:
+        _squeeze(draft, last, target, budget)
+    if draft.tokens > target:
+        _drop_rest(draft, units, newest, target)
+    if draft.tokens > target:
+        _clip_request(draft, view, target, budget)
+    _note(draft, old, target)
+    return Outcome(draft.edits(), why=f"{view.tokens:,} tokens of history, {target:,} fit")
+
+
+def stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:
+    """What remains of a cleared result: what it was, how large, and how to have it back."""
+    result = result_of(item.message)
+    if result is None:
+        return item.message.parts
+    name = names.get(result.call_id, "a tool")
+    text = f"[cleared: result of {name[:40]}, {item.tokens:,} tokens; recall {item.message.id}]"
+    return (Result(result.call_id, (Text(text),), result.error),)
+
+
+def call_names(group: Group) -> dict[str, str]:
+    return {call.id: call.name for item in group.items for call in calls_of(item.message)}
+
+
+def _clear(draft: Draft, old: list[Group], aim: int) -> None:
+    for group in old:
+        names = call_names(group)
+        for item in group.results:
+            if draft.tokens <= aim:
+                return
+            draft.replace(item, stub(item, names))
+
+
+def _shrink(draft: Draft, old: list[Group], aim: int) -> None:
+    for group in old:
+        for item in group.items:
+            if draft.tokens <= aim:
+                return
+            if item.message.role == "assistant":
+                draft.replace(item, without_bulk(item.message.parts))
+
+
+def without_bulk(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """An assistant message without thinking and with short, still valid, arguments."""
+    return tuple(
+        Call(part.id, part.name, shrink_json(part.arguments, ARGUMENTS)) if isinstance(part, Call) else part
+        for part in parts
+        if not isinstance(part, Thinking)
+    )
+
+
+def _drop(draft: Draft, old: list[Group], aim: int, target: int) -> None:
+    """Whole groups, oldest first; summaries stand for what left before and go last."""
+    kept = [unit for unit in old if unit.items[0].message.kind in (SUMMARY, NOTE)]
+    if draft.tokens <= aim + NOTE_COST:
+        return
+    for unit in old:
+        if draft.tokens <= aim:
+            break
+        if unit not in kept:
+            draft.drop(unit)
+    if draft.tokens > target:
+        for unit in kept:
+            draft.drop(unit)
+
+
+def _note(draft: Draft, old: list[Group], target: int) -> None:
+    """Say what is missing, if there is room for saying it. One note is enough: it replaces the one before."""
+    left = draft.dropped
+    if not left or draft.tokens + NOTE_COST > target:
+        return
+    for unit in old:
+        if unit.items[0].message.kind == NOTE:
+            draft.drop(unit)
+    text = f"[{len(left)} earlier messages are not shown, {left[0]} to {left[-1]}; they are kept: recall by id]"
+    draft.insert(user(text, NOTE))
+
+
+def _squeeze(draft: Draft, last: Group, target: int, budget: Budget) -> None:
+    """Fit the newest group into what the rest leaves, each result with an equal share."""
+    for item in last.items:
+        if item.message.role == "assistant":
+            draft.replace(item, without_bulk(item.message.parts))
+    room = target - (draft.tokens - draft.group_cost(last))
+    for item in last.items:
+        if item.message.role != "tool":
+            room -= draft.cost(item.message.id)
+    results = sorted(last.results, key=lambda item: draft.cost(item.message.id))
+    for place, item in enumerate(results):
+        share = room // (len(results) - place)
+        if draft.cost(item.message.id) > share >= LEAST_RESULT:
+            draft.replace(item, _clipped(item.message.parts, share, budget))
+        room -= draft.cost(item.message.id)
+    if not results and last.items[0].message.role == "assistant":
+        room = target - (draft.tokens - draft.group_cost(last))
+        if room >= LEAST_RESULT:
+            item = last.items[0]
+            draft.replace(item, _clipped(draft.parts(item), room, budget))
+
+
+def _clipped(parts: tuple[Part, ...], tokens: int, budget: Budget) -> tuple[Part, ...]:
+    """All text of these parts in at most about `tokens`, images as a word. The overhead of a message is kept free."""
+    texts = [text for part in parts for text in _texts(part)]
+    whole = clip_tokens("\n".join(texts), max(1, tokens - 10), budget.counter).text
+    for part in parts:
+        if isinstance(part, Result):
+            return (Result(part.call_id, (Text(whole),), part.error),)
+    return (Text(whole), *(part for part in parts if isinstance(part, Call)))
+
+
+def _texts(part: Part) -> list[str]:
+    if isinstance(part, Text):
+        return [part.text]
+    if isinstance(part, Image):
+        return [NO_IMAGE]
+    if isinstance(part, Result):
+        return [text for inner in part.parts for text in _texts(inner)]
+    return []
+
+
+def _drop_rest(draft: Draft, units: list[Group], newest: str, target: int) -> None:
+    for unit in units:
+        if draft.tokens <= target:
+            return
+        if newest not in unit.ids:
+            draft.drop(unit)
+
+
+def _clip_request(draft: Draft, view: View, target: int, budget: Budget) -> None:
+    """The newest words of the user do not fit by themselves: show their beginning and end. The log has them whole."""
+    for item in view.items:
+        if item.message.id == view.newest_request:
+            room = target - (draft.tokens - draft.cost(item.message.id))
+            draft.replace(item, _clipped(item.message.parts, room, budget))

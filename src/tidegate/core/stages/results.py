@@ -1,0 +1,205 @@
+"""Old tool output: the cheapest loss. The model has acted on it, and it can be recalled."""
+
+from typing import Literal
+
+from tidegate.core.budget import Budget
+from tidegate.core.clip import clip_chars, clip_tokens
+from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.messages import (
+    ARCHIVED,
+    TOOL_RESULT,
+    TOOL_SUMMARY,
+    Image,
+    Message,
+    Part,
+    Result,
+    Text,
+    result_of,
+    text_of,
+    user,
+)
+from tidegate.core.outcome import NOTHING, Outcome, SummaryRequest
+from tidegate.core.stages.last_resort import call_names, stub
+from tidegate.core.stages.names import caller_names
+from tidegate.core.turns import Group, groups, outline
+from tidegate.core.view import Item, View
+
+Strategy = Literal["llm", "heuristic", "off"]
+
+
+def clear_results(
+    view: View, budget: Budget, *, keep: int, spare: tuple[str, ...] = (), placeholder: str = "", least: int = 0
+) -> Outcome:
+    """Blank all tool results but the newest `keep`, and those of tools named in `spare`.
+
+    All go in one sweep, because every edit makes the provider read the rest of the prompt again. An empty placeholder
+    means a stub that names the result and how to recall it. Results of fewer than `least` tokens are left.
+    """
+    names = caller_names(view)
+    results = [item for item in view.items if item.message.role == "tool"]
+    edits: list[Edit] = []
+    for item in results[: len(results) - keep] if keep else results:
+        result = result_of(item.message)
+        if result is None or names.get(result.call_id) in spare or item.tokens < least:
+            continue
+        parts: tuple[Part, ...] = stub(item, names)
+        if placeholder:
+            parts = (Result(result.call_id, (Text(placeholder),), result.error),)
+        if budget.count(Message("tool", parts)) < item.tokens:
+            edits.append(Replace(item.message.id, parts))
+    return Outcome(tuple(edits), why=f"{len(edits)} old results cleared") if edits else NOTHING
+
+
+def cap_results(
+    view: View, budget: Budget, *, chars: int, scope: Literal["historical", "all"] = "historical"
+) -> Outcome:
+    """Cut results over `chars` characters to their beginning and end. Historical: the current turn is not touched."""
+    current = _current(view) if scope == "historical" else frozenset()
+    edits: list[Edit] = []
+    for item in view.items:
+        result = result_of(item.message)
+        if result is None or item.message.id in current:
+            continue
+        text = text_of(item.message)
+        if len(text) <= chars:
+            continue
+        notice = f"\n[... {len(text):,} characters cut to {chars:,}: the middle was left out ...]\n"
+        cut = clip_chars(text, chars, mode="head_tail", notice=notice).text
+        images = tuple(part for part in result.parts if isinstance(part, Image))
+        edits.append(Replace(item.message.id, (Result(result.call_id, (Text(cut), *images), result.error),)))
+    return Outcome(tuple(edits), why=f"{len(edits)} results over {chars:,} characters") if edits else NOTHING
+
+
+def _current(view: View) -> frozenset[str]:
+    turns = outline(view).turns
+    return frozenset(turns[-1].ids) if turns else frozenset()
+
+
+def cap_texts(
+    view: View,
+    budget: Budget,
+    *,
+    chars: int = 0,
+    share: float = 0.0,
+    roles: tuple[str, ...] = ("user", "assistant", "tool", "system"),
+) -> Outcome:
+    """Cut any single message over `chars` characters, or over a share of the room, to its beginning and end.
+
+    The newest request is left alone; the guard sees to it if it cannot fit.
+    """
+    tokens = int(budget.room * share)
+    edits: list[Edit] = []
+    for item in view.items:
+        message = item.message
+        if message.role not in roles or message.id == view.newest_request:
+            continue
+        parts = tuple(_cap_part(part, chars, tokens, budget) for part in message.parts)
+        if parts != message.parts:
+            edits.append(Replace(message.id, parts))
+    return Outcome(tuple(edits), why=f"{len(edits)} oversized messages cut") if edits else NOTHING
+
+
+def _cap_part(part: Part, chars: int, tokens: int, budget: Budget) -> Part:
+    if isinstance(part, Text):
+        text = clip_chars(part.text, chars).text if chars else part.text
+        if tokens:
+            text = clip_tokens(text, tokens, budget.counter).text
+        return part if text == part.text else Text(text)
+    if isinstance(part, Result):
+        inner = tuple(_cap_part(each, chars, tokens, budget) for each in part.parts)
+        if inner != part.parts:
+            return Result(part.call_id, inner, part.error)  # type: ignore[arg-type]
+    return part
+
+
+def archive_results(
+    view: View,
+    budget: Budget,
+    *,
+    cutoff: int,
+    strategy: Strategy = "llm",
+    input_chars: int = 12000,
+    output_chars: int = 1200,
+    heuristic_chars: int = 800,
+) -> Outcome:
+    """Archive the oldest results over the cutoff; a short message with what each said stands in their place.
+
+    An archived result is a stub where its call needs one. Once all results of a group are archived the group leaves;
+    its summaries stay where it stood.
+    """
+    surplus = view.tool_results - cutoff
+    if surplus <= 0 or strategy == "off":
+        return NOTHING
+    edits: list[Edit] = []
+    requests: list[SummaryRequest] = []
+    for group in groups(view):
+        chosen = [item for item in group.results if item.message.kind == TOOL_RESULT][:surplus]
+        if not chosen:
+            continue
+        surplus -= len(chosen)
+        edits.extend(_archived(group, chosen))
+        for item in chosen:
+            if strategy == "llm":
+                requests.append(_tool_request(group, item, input_chars, output_chars))
+            else:
+                edits.append(_tool_summary(group, item, heuristic_chars))
+    return Outcome(tuple(edits), tuple(requests), why=f"{view.tool_results} visible results, cutoff {cutoff}")
+
+
+def _archived(group: Group, chosen: list[Item]) -> list[Edit]:
+    ids = {item.message.id for item in chosen}
+    if all(item.message.kind == ARCHIVED or item.message.id in ids for item in group.results):
+        return [Drop(group.ids)]
+    return [
+        Replace(item.message.id, (Result(result.call_id, (Text("[archived]"),), result.error),), kind=ARCHIVED)
+        for item in chosen
+        if (result := result_of(item.message)) is not None
+    ]
+
+
+def _label(group: Group, item: Item) -> str:
+    result = result_of(item.message)
+    return call_names(group).get(result.call_id if result else "", "tool")
+
+
+def _tool_request(group: Group, item: Item, input_chars: int, output_chars: int) -> SummaryRequest:
+    text = clip_chars(text_of(item.message), input_chars).text
+    return SummaryRequest(
+        messages=(Message("user", (Text(text),)),),
+        instructions=f"State in a few lines what this result of the tool {_label(group, item)} says. Facts only.",
+        max_tokens=max(1, output_chars // 2),
+        max_chars=min(output_chars, max(1, len(text))),
+        before=f"[Tool result summary: {_label(group, item)}] ",
+        kind=TOOL_SUMMARY,
+        after=group.last,
+    )
+
+
+def _tool_summary(group: Group, item: Item, chars: int) -> Insert:
+    text = clip_chars(text_of(item.message), chars).text
+    return Insert(user(f"[Tool result summary: {_label(group, item)}] {text}", TOOL_SUMMARY), group.last)
+
+
+def digest_results(
+    view: View, budget: Budget, *, cutoff: int, chars: int = 2400, before: str = "[Compaction tool digest]\n"
+) -> Outcome:
+    """Archive the oldest results over the cutoff and leave one message that says, in a line each, what they held."""
+    surplus = view.tool_results - cutoff
+    if surplus <= 0:
+        return NOTHING
+    edits: list[Edit] = []
+    lines: list[str] = []
+    after = ""
+    for group in groups(view):
+        chosen = [item for item in group.results if item.message.kind == TOOL_RESULT][:surplus]
+        if not chosen:
+            continue
+        surplus -= len(chosen)
+        edits.extend(_archived(group, chosen))
+        after = group.last
+        each = max(40, chars // max(1, view.tool_results - cutoff))
+        for item in chosen:
+            said = " ".join(clip_chars(text_of(item.message), each, notice=" ... ").text.split())
+            lines.append(f"- {_label(group, item)} ({item.message.id}): {said}")
+    edits.append(Insert(user(before + clip_chars("\n".join(lines), chars).text, TOOL_SUMMARY), after))
+    return Outcome(tuple(edits), why=f"{view.tool_results} visible results, cutoff {cutoff}")

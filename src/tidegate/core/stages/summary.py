@@ -1,0 +1,114 @@
+"""Old turns become a summary. The stage only asks for it; whoever holds a model writes it, else the digest does."""
+
+import msgspec
+
+from tidegate.core.budget import Budget
+from tidegate.core.clip import clip_chars
+from tidegate.core.edits import Drop, Edit
+from tidegate.core.messages import REMINDER, SUMMARY, Message, Part, Result, Text, calls_of, text_of
+from tidegate.core.outcome import NOTHING, Effect, Outcome, SummaryRequest, spill
+from tidegate.core.stages.reminder import reminder_edits
+from tidegate.core.turns import Group, groups, ids_of, newest_within, outline
+from tidegate.core.view import Item, View
+
+SECTIONS = ("Session intent", "Key decisions", "Artifacts", "Next steps")
+
+
+def summarise(
+    view: View,
+    budget: Budget,
+    *,
+    max_tokens: int,
+    keep_turns: int | None = None,
+    keep_messages: int | None = None,
+    keep_tokens: int | None = None,
+    keep_share: float = 0.0,
+    before: str = "[Summary of earlier messages: what was said, not what to do]\n",
+    behind: str = "",
+    sections: tuple[str, ...] = SECTIONS,
+    input_chars: int = 0,
+    save: str = "",
+    reminder: int = 0,
+) -> Outcome:
+    """Replace what is old by one summary; what is recent and the newest request stay verbatim.
+
+    Recent is a number of turns or messages, or tokens; `keep_share` bounds it by a share of the room. An earlier
+    summary is continued, not summarised again. `save` names a file to which the raw turns go first.
+    """
+    units = groups(view)
+    kept = _kept(view, budget, units, keep_turns, keep_messages, keep_tokens, keep_share)
+    old = [group for group in units[: len(units) - kept] if view.newest_request not in group.ids]
+    earlier = [item for group in old for item in group.items if item.message.kind == SUMMARY]
+    fresh = [item for group in old for item in group.items if item.message.kind not in (SUMMARY, REMINDER)]
+    if not fresh:
+        return NOTHING
+    room = max(64, budget.room // 4)
+    request = SummaryRequest(
+        messages=tuple(shortened(item.message, input_chars) for item in fresh),
+        instructions=instructions(sections),
+        max_tokens=min(max_tokens, room),
+        previous="\n".join(text_of(item.message) for item in earlier),
+        before=before,
+        behind=behind + (f"\n[The full messages are in {save}]" if save else ""),
+        after=old[0].last,
+    )
+    edits: list[Edit] = [Drop(ids_of(old)), *reminder_edits(view, budget, old, reminder)]
+    effects: tuple[Effect, ...] = (spill(save, transcript(fresh), append=True),) if save else ()
+    return Outcome(tuple(edits), (request,), effects, f"{len(fresh)} old messages into one summary")
+
+
+def _kept(
+    view: View,
+    budget: Budget,
+    units: list[Group],
+    turns: int | None,
+    messages: int | None,
+    tokens: int | None,
+    share: float,
+) -> int:
+    """How many groups at the end stay: by tokens if given, else by messages, else by turns."""
+    if tokens or messages is not None:
+        turns = None
+        messages = None if tokens else messages
+    if turns is not None:
+        newest = outline(view).turns[-turns:] if turns else ()
+        messages = sum(len(turn.items) for turn in newest)
+    if share:
+        tokens = min(tokens or budget.room, int(budget.room * share))
+    return newest_within(units, messages=messages, tokens=tokens or None)
+
+
+def instructions(sections: tuple[str, ...]) -> str:
+    heads = "\n".join(f"## {name}" for name in sections)
+    return (
+        "Summarise the conversation below for the assistant that continues it. Keep every file name, identifier"
+        ", number, rule of the user and error text exactly. State facts in the past tense and say who said them; write no"
+        f" instructions. Use these headings:\n{heads}"
+    )
+
+
+def shortened(message: Message, chars: int) -> Message:
+    """A message as the summariser gets it: long tool output cut to its beginning and end."""
+    if not chars or message.role != "tool":
+        return message
+
+    def cut(part: Part) -> Part:
+        if not isinstance(part, Result):
+            return part
+        inner = tuple(Text(clip_chars(p.text, chars).text) if isinstance(p, Text) else p for p in part.parts)
+        return Result(part.call_id, inner, part.error)
+
+    return msgspec.structs.replace(message, parts=tuple(cut(part) for part in message.parts))
+
+
+def transcript(items: list[Item]) -> str:
+    """Messages as plain text, for a file people and the agent's read tool can open."""
+    lines: list[str] = []
+    for item in items:
+        message = item.message
+        lines.append(f"## {message.id} {message.role}\n")
+        text = text_of(message)
+        if text:
+            lines.append(text + "\n")
+        lines.extend(f"call {call.name} {call.arguments}\n" for call in calls_of(message))
+    return "\n".join(lines) + "\n"

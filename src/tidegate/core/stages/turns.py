@@ -1,0 +1,150 @@
+"""Whole turns and groups leave. Nothing here needs a model; what leaves can first be put into memory."""
+
+from tidegate.core.budget import Budget
+from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.messages import NOTE, REMINDER, SUMMARY, Message, Part, Text, is_request, user
+from tidegate.core.outcome import NOTHING, Effect, Flush, Outcome, SummaryRequest
+from tidegate.core.stages.reminder import reminder_edits
+from tidegate.core.turns import Group, Turn, groups, ids_of, newest_within, outline
+from tidegate.core.view import Item, View
+
+FLUSH = (
+    "Write down what is worth remembering of these messages for later sessions: facts, decisions, outcomes,"
+    " preferences of the user. Short notes, no instructions."
+)
+
+
+def flush_of(items: tuple[Item, ...], max_tokens: int) -> Flush:
+    return Flush(SummaryRequest(tuple(item.message for item in items), FLUSH, max_tokens))
+
+
+def drop_turns(
+    view: View,
+    budget: Budget,
+    *,
+    share: float = 0.0,
+    keep: int | None = None,
+    flush: int = 0,
+    least: int = 0,
+) -> Outcome:
+    """Drop the oldest complete turns: a share of them, or all but the newest `keep`. The current turn stays.
+
+    `flush` > 0 puts them into memory first, as a summary of at most so many tokens. With fewer than `least` turns
+    nothing is done.
+    """
+    turns = outline(view).turns
+    complete = turns[:-1]
+    if len(turns) < least or not complete:
+        return NOTHING
+    count = int(len(complete) * share) if keep is None else max(0, len(turns) - max(1, keep))
+    gone = complete[:count]
+    if not gone:
+        return NOTHING
+    items = tuple(item for turn in gone for item in turn.items)
+    effects: tuple[Effect, ...] = (flush_of(items, flush),) if flush else ()
+    return Outcome((Drop(ids_of(gone)),), effects=effects, why=f"{len(gone)} of {len(turns)} turns leave")
+
+
+def text_only_turns(view: View, budget: Budget, *, below: int = 0, current: bool = True) -> Outcome:
+    """Each turn keeps its first user text and its last reply; the tool chains between leave.
+
+    With `below`, only if there are fewer turns than that. Without `current` the newest turn is left whole.
+    """
+    turns = outline(view).turns
+    if below and len(turns) >= below:
+        return NOTHING
+    edits: list[Edit] = []
+    for turn in turns if current else turns[:-1]:
+        edits.extend(_text_only(turn, turn is turns[-1]))
+    return Outcome(tuple(edits), why=f"{len(turns)} turns to request and reply") if edits else NOTHING
+
+
+def _text_only(turn: Turn, newest: bool) -> list[Edit]:
+    """A newest turn that is still being worked on keeps its last group, or the model would not see what it did."""
+    rest = turn.groups[1:]
+    reply = next((group for group in reversed(rest) if _has_reply(group)), None)
+    keep = {turn.groups[0].last}
+    edits: list[Edit] = []
+    if newest and rest and len(rest[-1].items) > 1:
+        keep.update(rest[-1].ids)
+    elif reply is not None:
+        keep.update(reply.ids if len(reply.items) == 1 else ())
+    gone = [group for group in rest if not keep.issuperset(group.ids)]
+    if gone:
+        edits.append(Drop(ids_of(gone)))
+    if reply is not None and reply in gone:
+        text = tuple(part for part in reply.items[0].message.parts if isinstance(part, Text))
+        edits.append(Insert(Message("assistant", text, kind=NOTE), turn.groups[0].last))
+    if not newest:
+        first: tuple[Part, ...] = tuple(
+            part for part in turn.groups[0].items[0].message.parts if isinstance(part, Text)
+        )
+        if first and first != turn.groups[0].items[0].message.parts:
+            edits.append(Replace(turn.groups[0].last, first))
+    return edits
+
+
+def _has_reply(group: Group) -> bool:
+    message = group.items[0].message
+    return message.role == "assistant" and any(isinstance(part, Text) and part.text.strip() for part in message.parts)
+
+
+def keep_recent(
+    view: View,
+    budget: Budget,
+    *,
+    messages: int | None = None,
+    tokens: int | None = None,
+    share: float = 0.0,
+    note: str = "[Earlier messages truncated]",
+    reminder: int = 0,
+) -> Outcome:
+    """Keep the newest messages (a number, tokens, or a share of the room) and the newest request; a note says so.
+
+    The cut moves before a group, never into it.
+    """
+    if share:
+        tokens = int(budget.room * share)
+    units = groups(view)
+    kept = newest_within(units, messages=messages, tokens=tokens)
+    return _without(view, budget, units[: len(units) - kept], note, reminder)
+
+
+def drop_oldest(view: View, budget: Budget, *, share: float = 0.5, note: str = "", reminder: int = 0) -> Outcome:
+    """Drop the oldest share of the messages, cut at a group border: the blunt cut for when a provider refuses."""
+    units = groups(view)
+    kept = newest_within(units, messages=view.messages - int(view.messages * share))
+    return _without(view, budget, units[: len(units) - kept], note, reminder)
+
+
+def _without(view: View, budget: Budget, old: list[Group], note: str, reminder: int) -> Outcome:
+    """Drop these groups, but not the newest request nor a summary of what left before."""
+    gone = [
+        group
+        for group in old
+        if view.newest_request not in group.ids and group.items[0].message.kind not in (SUMMARY, REMINDER)
+    ]
+    if not any(is_request(item.message) or item.message.role != "user" for group in gone for item in group.items):
+        return NOTHING
+    edits: list[Edit] = [Drop(ids_of(gone))]
+    if note:
+        edits.append(Insert(user(note, NOTE), gone[-1].last))
+    edits.extend(reminder_edits(view, budget, gone, reminder))
+    return Outcome(tuple(edits), why=f"{sum(len(group.items) for group in gone)} old messages leave")
+
+
+def clear_context(view: View, budget: Budget, *, flush: int = 0) -> Outcome:
+    """Everything leaves but the newest request."""
+    gone = [group for group in groups(view) if view.newest_request not in group.ids]
+    if not gone:
+        return NOTHING
+    items = tuple(item for group in gone for item in group.items)
+    effects: tuple[Effect, ...] = (flush_of(items, flush),) if flush else ()
+    return Outcome((Drop(ids_of(gone)),), effects=effects, why="the context is cleared")
+
+
+def flush_memory(view: View, budget: Budget, *, tokens: int) -> Outcome:
+    """Put all of the view into long-term memory; nothing leaves yet."""
+    if not view.items:
+        return NOTHING
+    return Outcome(effects=(flush_of(tuple(view.items), tokens),), why="everything is saved to memory first")

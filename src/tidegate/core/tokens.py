@@ -1,0 +1,184 @@
+"""What a message costs: the one place where sizes are made.
+
+A `Counter` is handed in (exact vocabularies live at the edge, in `tidegate.models.tokenizers`); here is only what is
+counted. Everything that will be sent has a cost, opaque data included, and adding a part never lowers the sum.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from tidegate.core.errors import BadPolicy
+from tidegate.core.estimate import Estimate
+from tidegate.core.images import dimensions
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
+
+__all__ = [
+    "IMAGE",
+    "LABEL",
+    "MESSAGE",
+    "REQUEST",
+    "TOOL",
+    "CharsPer",
+    "Counter",
+    "Estimate",
+    "calibrate",
+    "chars_counter",
+    "count_message",
+    "count_system",
+    "count_tools",
+    "document_meter",
+    "image_tokens",
+    "plausible",
+]
+
+MESSAGE = 4  # role and separators of one message
+REQUEST = 16  # what a chat template adds once: begin, end, the assistant's opening
+LABEL = 4  # a system message in mid-conversation is shown as a labelled user text
+TOOL = 8  # braces and keywords around a tool definition
+IMAGE = 1200  # a picture of unknown size
+
+# Pictures are scaled down before they are looked at, so their cost has a ceiling.
+_ANTHROPIC_EDGE = 2576
+_ANTHROPIC_MOST = 4784
+_OPENAI_EDGE = 2048
+_OPENAI_SHORT = 768
+
+
+class Counter(Protocol):
+    """Tokens of a text. `name` says how they were found, for people and for the log."""
+
+    @property
+    def name(self) -> str: ...
+
+    def text(self, text: str) -> int: ...
+
+
+class CharsPer:
+    """`chars/N`: rounded up for every text, so a sum is never below the quotient of the whole."""
+
+    def __init__(self, n: float = 4) -> None:
+        if not 0 < n < math.inf:
+            raise BadPolicy(f"chars/{n:g} is not a way to count.", "Give a number above zero, as in chars/4.")
+        self.n = n
+        self.name = f"chars/{n:g}"
+
+    def text(self, text: str) -> int:
+        return math.ceil(len(text) / self.n)
+
+
+def chars_counter(name: str) -> CharsPer | None:
+    """The counter for a name of the form `chars/N`; None if it has another form."""
+    if not name.startswith("chars/"):
+        return None
+    try:
+        return CharsPer(float(name[6:]))
+    except ValueError:
+        raise BadPolicy(f"{name!r} is not a way to count.", "Give a number, as in chars/4.") from None
+
+
+def image_tokens(image: Image) -> int:
+    """By pixels, never by base64: the larger of what Anthropic and OpenAI would charge.
+
+    Anthropic: width * height / 750 after scaling the long edge. OpenAI: fit into 2048, short edge to 768, then 85 and
+    170 for every tile of 512. The newest model of each is taken, so that the sum is a safe bound for all of them.
+    """
+    width, height = image.width, image.height
+    if image.data and (width <= 0 or height <= 0):
+        width, height = dimensions(image.data)
+    if width <= 0 or height <= 0:
+        return IMAGE
+    long = max(width, height)
+    scale = min(1.0, _ANTHROPIC_EDGE / long)
+    anthropic = min(math.ceil(width * scale * height * scale / 750), _ANTHROPIC_MOST)
+    scale = min(1.0, _OPENAI_EDGE / long)
+    scale *= min(1.0, _OPENAI_SHORT / (min(width, height) * scale))
+    tiles = math.ceil(width * scale / 512) * math.ceil(height * scale / 512)
+    return max(anthropic, 85 + 170 * tiles)
+
+
+def count_message(message: Message, counter: Counter, *, thinking: bool = False) -> int:
+    """All that a renderer may send of a message. Plain thinking is sent to few providers: only when asked."""
+    count = MESSAGE + (LABEL if message.role == "system" else 0)
+    for part in message.parts:
+        count += _count_part(part, counter, thinking)
+    return count
+
+
+def _count_part(part: Part, counter: Counter, thinking: bool) -> int:
+    if isinstance(part, Text):
+        return counter.text(part.text) + (counter.text(part.opaque) if part.opaque else 0)
+    if isinstance(part, Result):
+        return sum(_count_part(inner, counter, thinking) for inner in part.parts)
+    if isinstance(part, Call):
+        count = counter.text(part.name) + counter.text(part.arguments)
+        return count + (counter.text(part.opaque) if part.opaque else 0)
+    if isinstance(part, Thinking):
+        if part.block:
+            return counter.text(part.block)
+        return counter.text(part.text) if thinking else 0
+    # A count by characters is a document's own convention, and that says one price for every picture.
+    return IMAGE if isinstance(counter, CharsPer) else image_tokens(part)
+
+
+def count_tools(tools: Iterable[Tool], counter: Counter) -> int:
+    return sum(
+        TOOL + counter.text(tool.name) + counter.text(tool.description) + counter.text(tool.parameters)
+        for tool in tools
+    )
+
+
+def count_system(text: str, counter: Counter) -> int:
+    return MESSAGE + counter.text(text) if text else 0
+
+
+def document_meter(name: str) -> Callable[[Message], int]:
+    """A document's own estimator, for triggers only: the engine's count decides what fits.
+
+    It rounds once for the whole message, counts plain thinking, and knows no overhead.
+    """
+    counter = chars_counter(name)
+    if counter is None:
+        raise BadPolicy(f"{name!r} is not an estimator.", "Use chars/N, for instance chars/4.")
+    per = counter.n
+
+    def measure(message: Message) -> int:
+        chars, images = _characters(message.parts)
+        return math.ceil(chars / per) + IMAGE * images
+
+    return measure
+
+
+def _characters(parts: Iterable[Part]) -> tuple[int, int]:
+    chars = images = 0
+    for part in parts:
+        if isinstance(part, Image):
+            images += 1
+        elif isinstance(part, Call):
+            chars += len(part.name) + len(part.arguments)
+        elif isinstance(part, Result):
+            inner = _characters(part.parts)
+            chars, images = chars + inner[0], images + inner[1]
+        else:
+            chars += len(part.text)
+    return chars, images
+
+
+def plausible(counted: int, reported: int) -> bool:
+    """Is a usage report about the request we counted?
+
+    Far less means that a server cut the prompt in silence, far more that something else was billed: to learn from
+    either would spoil every later count.
+    """
+    return counted > 0 and 0.5 * counted <= reported <= 4 * counted
+
+
+def calibrate(ratio: float, counted: int, reported: int) -> float:
+    """The ratio of reported to counted tokens, after one more report.
+
+    Up in big steps, down in small ones: a count that is too low overflows, one that is too high only wastes room.
+    """
+    if not plausible(counted, reported):
+        return ratio
+    seen = reported / counted
+    return min(max(ratio + (seen - ratio) * (0.5 if seen > ratio else 0.2), 0.5), 3.0)

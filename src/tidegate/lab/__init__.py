@@ -1,0 +1,1 @@
+"""The lab: recorded or generated sessions, replayed under a policy, measured on what would be sent."""

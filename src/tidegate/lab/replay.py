@@ -1,0 +1,203 @@
+"""A recorded session, gone through again as if each assistant message had to be asked for.
+
+Before each recorded assistant message the policy prepares a request from everything that stood before it; then the
+recorded answer is added, its results follow, and so on to the end. Nothing is sent. What would have been sent is
+weighed and judged here, apart from the engine: does it fit, is it valid, does it hold the newest words of the user,
+how much of it is the beginning of the request before.
+
+Two things that a live session takes from outside are fixed, so that a replay gives the same figures anywhere:
+
+- time: the clock starts at 0 and 30 seconds pass with every assistant message;
+- summaries: the deterministic summariser writes them.
+
+Leading system messages are the fixed part, the system prompt; later ones are messages like any other.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.errors import BadInput, BadRequest, TooSmall
+from tidegate.core.messages import Message, Text
+from tidegate.core.policy import Policy
+from tidegate.lab.sizes import Scale
+from tidegate.lab.tally import SessionReport
+from tidegate.lab.traces import Line
+from tidegate.session.session import Session
+from tidegate.wire.faults import Fault
+from tidegate.wire.rendering import Rendering
+
+SECONDS_PER_CALL = 30.0
+MAIN = "openai_chat"
+"""The dialect that requests are weighed and written in, so that figures can be compared with other tools'."""
+
+Json = dict[str, object]
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What a session is replayed under. `wires` are the dialects each request is validated in.
+
+    Requests are rendered and validated incrementally. With `afresh` every so many calls they are made and judged from
+    nothing as well, and must come out the same.
+    """
+
+    policy: Policy
+    window: int
+    count: str = "exact"
+    wires: tuple[str, ...] = (MAIN,)
+    afresh: int = 0
+
+
+class Asked(NamedTuple):
+    """One request: `at` is the place of the assistant message it asks for. Refused: no messages but an error."""
+
+    at: int
+    messages: Sequence[Json]
+    error: str = ""
+
+
+def replay(
+    name: str,
+    lines: Iterable[Line],
+    setup: Setup,
+    *,
+    sink: Callable[[Asked], None] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> SessionReport:
+    """Replay one recording. `sink` is handed each request; when `stopped` says so it ends with KeyboardInterrupt."""
+    stream = iter(lines)
+    system, first = _fixed_part(stream)
+    run = _Run(name, system, setup, sink)
+    for at, line in enumerate(chain(first, stream), len(system)):
+        if line.message.get("role") == "assistant":
+            if stopped():
+                raise KeyboardInterrupt
+            run.ask(at)
+        run.add(line)
+    return run.finish()
+
+
+def _fixed_part(stream: Iterator[Line]) -> tuple[list[str], list[Line]]:
+    """The texts of the leading system messages, and the message that ended them, if there is one."""
+    texts: list[str] = []
+    for line in stream:
+        if line.message.get("role") not in ("system", "developer"):
+            return texts, [line]
+        content = line.message.get("content")
+        if isinstance(content, list):
+            content = "\n\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+        texts.append(content if isinstance(content, str) else "")
+    return texts, []
+
+
+class _Run:
+    """The state of one replay."""
+
+    def __init__(self, name: str, system: list[str], setup: Setup, sink: Callable[[Asked], None] | None) -> None:
+        self._report = SessionReport(name)
+        self._setup = setup
+        self._sink = sink
+        self._time = 0.0
+        self._refusal = ""
+        self._newest: Message | None = None
+        self._session = Session(
+            policy=setup.policy,
+            window=setup.window,
+            wire=MAIN,
+            system="\n\n".join(text for text in system if text),
+            count=setup.count,
+            clock=lambda: self._time,
+        )
+        self._scale = Scale(self._session.counter, setup.window)
+        self._others = [Rendering(wire) for wire in setup.wires if wire != MAIN]
+
+    def add(self, line: Line) -> None:
+        if self._refusal:
+            return
+        try:
+            idents = self._session.add(line.message)
+        except BadInput as bad:
+            raise BadInput(f"line {line.number}: {bad.args[0]}", bad.remedy) from None
+        if line.message.get("role") == "user" and idents:
+            self._newest = self._session.recall(idents[-1])
+
+    def ask(self, at: int) -> None:
+        report = self._report
+        report.calls += 1
+        if self._refusal:
+            report.refused += 1
+            self._hand_on(Asked(at, (), self._refusal))
+            return
+        try:
+            messages = self._session.prepare().messages
+        except TooSmall as refusal:
+            self._refusal = report.refusal = str(refusal)
+            report.refused += 1
+            self._hand_on(Asked(at, (), self._refusal))
+        except Exception as error:  # noqa: BLE001 - the lab is here to count them, whatever they are
+            self._fail(at, error)
+        else:
+            self._judge(messages)
+            self._hand_on(Asked(at, messages))
+        self._time += SECONDS_PER_CALL
+
+    def _fail(self, at: int, error: Exception) -> None:
+        if isinstance(error, BadRequest):
+            rendering = Rendering(MAIN)
+            rendering.update(self._session.view)
+            self._report.count_invalid(MAIN, [fault.rule for fault in rendering.faults()])
+        else:
+            self._report.exceptions[f"{type(error).__name__}: {error}"[:300]] += 1
+        self._hand_on(Asked(at, (), str(error)))
+
+    def _judge(self, messages: Sequence[Json]) -> None:
+        report = self._report
+        report.weighed(self._scale.weigh(messages))
+        for rendering in self._others:
+            rendering.update(self._session.view)
+            faults = rendering.faults()
+            if faults:
+                report.count_invalid(rendering.dialect.name, [fault.rule for fault in faults])
+        if self._setup.afresh and report.calls % self._setup.afresh == 0:
+            self._judge_afresh(MAIN, messages, [])
+            for rendering in self._others:
+                self._judge_afresh(rendering.dialect.name, rendering.messages, rendering.faults())
+        if self._newest is not None:
+            self._judge_newest(messages, self._newest)
+
+    def _judge_afresh(self, wire: str, messages: Sequence[Json], faults: Sequence[Fault]) -> None:
+        fresh = Rendering(wire)
+        fresh.update(self._session.view)
+        if fresh.messages != messages or fresh.faults() != faults:
+            self._report.exceptions[f"a request in {wire} made afresh differs"] += 1
+
+    def _judge_newest(self, messages: Sequence[Json], newest: Message) -> None:
+        """Are the newest words of the user there, word for word? If not: could they have been?"""
+        wanted = [part.text for part in newest.parts if isinstance(part, Text) and part.text.strip()]
+        shown = [_text(message) for message in messages if message.get("role") == "user"]
+        if all(any(text in said for said in reversed(shown)) for text in wanted):
+            self._report.newest_whole += 1
+            return
+        budget = self._session.budget()
+        begun = any(wanted[0][:40] in said for said in shown)
+        if begun and budget.count(newest) > budget.room:
+            self._report.newest_clipped += 1
+        else:
+            self._report.newest_lost += 1
+
+    def _hand_on(self, asked: Asked) -> None:
+        if self._sink is not None:
+            self._sink(asked)
+
+    def finish(self) -> SessionReport:
+        self._report.edits.update(self._session.edits)
+        return self._report
+
+
+def _text(message: Mapping[str, object]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\x00".join(part["text"] for part in content if isinstance(part.get("text"), str))
+    return content if isinstance(content, str) else ""

@@ -1,0 +1,78 @@
+"""How large a rendered request is, counted anew on what would be sent and apart from the engine's own sums.
+
+By `chars/4` it is what other tools count: the characters of content, call names and call arguments. Otherwise it is
+the counter's tokens of these texts, pictures by their pixels, and what the engine takes for the framing.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tidegate.core.tokens import MESSAGE, REQUEST, CharsPer, Counter, image_tokens
+from tidegate.wire.reading import image_of
+
+Json = Mapping[str, object]
+
+
+class Size(NamedTuple):
+    """Of a request. `shared` is the part in leading messages that are those of the request before."""
+
+    tokens: float
+    shared: float
+    over: bool
+
+
+class Scale:
+    """Weighs one request after the other; only messages the request before did not have are counted."""
+
+    def __init__(self, counter: Counter, window: int) -> None:
+        self._counter = counter
+        self._per = counter.n if isinstance(counter, CharsPer) else 1
+        self._once = 0 if isinstance(counter, CharsPer) else REQUEST
+        self._window = window
+        self._messages: list[Json] = []
+        self._units: list[int] = []
+
+    def weigh(self, messages: Sequence[Json]) -> Size:
+        same = 0
+        for old, new in zip(self._messages, messages, strict=False):
+            if old is not new and old != new:
+                break
+            same += 1
+        units = self._units[:same]
+        known: dict[int, int] = {}
+        if same < len(self._messages):  # edited: what only moved is the same object still
+            known = {id(old): unit for old, unit in zip(self._messages, self._units, strict=True)}
+        units += [known[id(new)] if id(new) in known else self.units(new) for new in messages[same:]]
+        self._messages, self._units = list(messages), units
+        total = sum(units) + self._once
+        return Size(total / self._per, sum(units[:same]) / self._per, total > self._per * self._window)
+
+    def units(self, message: Json) -> int:
+        """Characters or tokens, as the counter goes, of one message in OpenAI chat form."""
+        texts = list(_texts(message))
+        if isinstance(self._counter, CharsPer):
+            return sum(map(len, texts))
+        count = self._counter.text
+        return MESSAGE + sum(map(count, texts)) + sum(image_tokens(image_of(url)) for url in _images(message))
+
+
+def _texts(message: Json) -> Iterable[str]:
+    content = message.get("content")
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        yield from (part["text"] for part in content if isinstance(part.get("text"), str))
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call["function"]
+        arguments = function["arguments"]
+        yield function["name"]
+        yield arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def _images(message: Json) -> Iterable[str]:
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
+        if part.get("type") == "image_url":
+            yield part["image_url"]["url"]

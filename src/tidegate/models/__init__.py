@@ -1,0 +1,1 @@
+"""What is known about models: how they count, how much they hold."""

@@ -1,0 +1,69 @@
+"""The shipped policies, and the way to any policy: by a preset's name or a file's path. What reads files is here."""
+
+import os
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from tidegate.core.errors import BadPolicy
+from tidegate.core.expression import nearest, quoted
+from tidegate.core.policy import Policy
+from tidegate.core.policy_file import parse_policy
+from tidegate.core.stages import STAGES
+from tidegate.core.yaml_nodes import MAX_SIZE
+
+_ENDINGS = (".yaml", ".yml")
+
+
+def names() -> tuple[str, ...]:
+    """The presets that ship with the package."""
+    files = resources.files(__name__).iterdir()
+    return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
+
+
+def load(
+    name_or_path: str | os.PathLike[str],
+    overrides: Mapping[str, object] | None = None,
+    *,
+    ignore_unknown: bool = False,
+) -> Policy:
+    """The policy of that name or file, with `overrides` over its settings.
+
+    A preset's name comes before a file of the same name: write `./default` for the file. `overrides` may be a
+    program's whole config if `ignore_unknown` is set.
+    """
+    wanted = os.fspath(name_or_path)
+    if wanted in names():
+        source = f"{wanted}.yaml"
+        data = resources.files(__name__).joinpath(source).read_bytes()
+    else:
+        source = wanted.encode("utf-8", "backslashreplace").decode()
+        data = _read(wanted)
+    return parse_policy(
+        _decoded(data, source), source=source, stages=STAGES, settings=overrides, ignore_unknown=ignore_unknown
+    )
+
+
+def _read(path: str) -> bytes:
+    """At most one byte more than a policy may have, whatever the path leads to."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(MAX_SIZE + 1)
+    except FileNotFoundError:
+        stem = Path(path).name
+        for ending in _ENDINGS:
+            stem = stem.removesuffix(ending)
+        raise BadPolicy(f"No policy file or preset is called {quoted(path)}.", nearest(stem, names())) from None
+    except (OSError, ValueError) as bad:
+        why = getattr(bad, "strerror", None) or str(bad)
+        raise BadPolicy(f"{quoted(path)} cannot be read: {why}.", "Give a preset's name or a readable file.") from None
+
+
+def _decoded(data: bytes, source: str) -> str:
+    if len(data) > MAX_SIZE:
+        raise BadPolicy(f"{source}: more than {MAX_SIZE:,} bytes.", "A policy is a short text; is this the right file?")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as bad:
+        line = data.count(b"\n", 0, bad.start) + 1
+        raise BadPolicy(f"{source}:{line}: not UTF-8 text.", "Save the file as UTF-8; is it a policy at all?") from None

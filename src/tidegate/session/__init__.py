@@ -1,0 +1,1 @@
+"""A live log: the library's face."""

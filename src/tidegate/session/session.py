@@ -1,0 +1,325 @@
+"""A session: a live log with its view kept up, and the whole path from a message to a request.
+
+    session = Session("gpt-4o", system="You are ...", tools=[...])
+    session.add({"role": "user", "content": "..."})
+    request = session.prepare()                  # fits the window, valid for the provider
+    reply = client.chat.completions.create(**request.body)
+    session.add(reply.choices[0].message.model_dump())
+    session.record(reply.usage.model_dump())
+
+`add` only ever appends to the log. All deciding happens in `prepare`, which derives from the log alone what is due:
+so a session that was closed and opened again goes on exactly where it stood.
+"""
+
+import time
+from collections import Counter as Tally
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
+
+from tidegate.core.budget import Budget, make_budget, measure
+from tidegate.core.edits import Insert
+from tidegate.core.errors import BadInput, BadRequest, GiveUp
+from tidegate.core.events import Edited, Event, Noted, Said, Used, What
+from tidegate.core.messages import Message, Tool, is_request
+from tidegate.core.outcome import Effect, SummaryRequest
+from tidegate.core.plan import Ask, Commit, Decision, Do, Situation, run
+from tidegate.core.policy import Moment, Policy
+from tidegate.core.tokens import REQUEST, count_message, count_system, count_tools, document_meter
+from tidegate.core.view import View, project, shown
+from tidegate.models.catalog import window_of
+from tidegate.models.tokenizers import counter_for
+from tidegate.presets import load
+from tidegate.session.explain import Explanation
+from tidegate.session.recall import newest_to, recall
+from tidegate.session.request import Request
+from tidegate.store.log import Log, MemoryLog
+from tidegate.wire.dialects import parse_any
+from tidegate.wire.reading import clean, cleaned
+from tidegate.wire.rendering import Rendering
+from tidegate.wire.tools import dialect_for, parse_tools
+from tidegate.wire.usage import read_usage
+
+Summarise = Callable[[SummaryRequest], str | None]
+SummariseAsync = Callable[[SummaryRequest], Awaitable[str | None]]
+RECOVERIES = 2
+
+
+class Session:
+    def __init__(
+        self,
+        model: str = "",
+        *,
+        policy: str | Policy = "default",
+        window: int | None = None,
+        wire: str = "",
+        system: str = "",
+        tools: Sequence[Mapping[str, object] | Tool] = (),
+        count: str = "auto",
+        reserve: int | None = None,
+        log: Log | None = None,
+        carry: Callable[[Effect], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if window is not None and window <= 0:
+            raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
+        self.model = model
+        self.policy = load(policy) if isinstance(policy, str) else policy
+        self.window = window or window_of(model) or self.policy.unknown_window
+        self.reserve = self.policy.reserve if reserve is None else reserve
+        self.dialect = dialect_for(wire, model)
+        self.counter = counter_for(model, count)
+        self.log: Log = MemoryLog() if log is None else log
+        self.decisions: list[Decision] = []
+        self.edits: Tally[str] = Tally()
+        self._carry = carry
+        self._clock = clock
+        self._meter = document_meter(self.policy.meter) if self.policy.meter else None
+        self._tried: set[tuple[str, int]] = set()
+        self._rendering = Rendering(self.dialect, model=model)
+        self._asked = (0, 0)
+        self.view: View = project(self.log.read, self._meter)
+        if system != self.view.system and (system or not self.view.head):
+            self.set_system(system)
+        if tools:
+            self.set_tools(tools)
+
+    # --- what happened --------------------------------------------------------------------------------------------
+
+    def add(self, *messages: Mapping[str, object] | Message) -> list[str]:
+        """Append messages, in the form of any provider. All are read before the first is kept."""
+        parsed: list[Message] = []
+        for message in messages:
+            parsed.extend([message] if isinstance(message, Message) else parse_any(message))
+        return [self._say(message) for message in parsed]
+
+    def _say(self, message: Message) -> str:
+        message = msgspec.structs.replace(message, id=f"m{self.log.head + 1}")
+        seen = shown(message)
+        tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
+        try:
+            self._append(Said(message, tokens))
+        except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
+            self._append(Said(msgspec.convert(cleaned(msgspec.to_builtins(message)), Message), tokens))
+        return message.id
+
+    def set_system(self, text: str) -> None:
+        """Change the system prompt. The whole prompt must be read again after that."""
+        text = clean(text)
+        if text != self.view.system:
+            self._append(Noted("system", text, count_system(text, self.counter)))
+
+    def set_tools(self, tools: Sequence[Mapping[str, object] | Tool]) -> None:
+        parsed = parse_tools(tools)
+        if parsed != self.view.tools:
+            text = msgspec.json.encode(parsed).decode()
+            self._append(Noted("tools", text, count_tools(parsed, self.counter)))
+
+    def record(self, usage: Mapping[str, object]) -> None:
+        """What the provider says the last request cost, in its own form."""
+        head, counted = self._asked
+        read = read_usage(usage)
+        self._append(
+            Used(self.model, head, counted, read.input_tokens, read.output_tokens, read.cache_read, read.cache_write)
+        )
+
+    def note(self, topic: str, text: str = "") -> None:
+        """Write something into the log that the model never sees."""
+        if topic in ("system", "tools", "undo", "redo", "clear", "overflow"):
+            raise BadInput(f"The topic {topic} is the engine's own.", "Choose another name for the note.")
+        self._append(Noted(topic, clean(text)))
+
+    def _append(self, what: What) -> None:
+        event = Event(self.log.head + 1, self._clock(), what)
+        self.log.append(event)
+        self.view.fold(event)
+
+    # --- what the model sees --------------------------------------------------------------------------------------
+
+    def prepare(self, summarise: Summarise | None = None) -> Request:
+        """The next request: mended, admitted, fitted, rendered, validated."""
+        self.fit(summarise)
+        return self.request()
+
+    async def prepare_async(self, summarise: SummariseAsync | None = None) -> Request:
+        """The same for async code."""
+        self.decisions = []
+        for moment in self._due():
+            await self._run_async(moment, summarise)
+        return self.request()
+
+    def fit(self, summarise: Summarise | None = None) -> list[Decision]:
+        """Bring the view to where the next request fits: all of `prepare` but the request itself."""
+        self.decisions = []
+        for moment in self._due():
+            self._run(moment, summarise)
+        self._weigh()
+        return self.decisions
+
+    def overflowed(self, summarise: Summarise | None = None) -> Request:
+        """The provider refused the last request for its length: shrink as the policy says, at most twice a turn."""
+        tries = min(self.policy.recoveries, RECOVERIES)
+        if self.view.recoveries >= tries:
+            raise GiveUp(
+                f"The provider refused {tries + 1} requests of this turn for their length, the last at"
+                f" {self.size():,} tokens by our count, window {self.window}.",
+                "Set the model's true window, or start a new session; this one is whole and nothing was lost.",
+            )
+        self.decisions = []
+        self._append(Noted("overflow"))
+        self._run("overflow", summarise)
+        return self.request()
+
+    def end_turn(self, summarise: Summarise | None = None) -> list[Decision]:
+        """Run what the policy wants after a turn, now instead of before the next call."""
+        return self._run("turn_end", summarise)
+
+    def compact(self, summarise: Summarise | None = None) -> list[Decision]:
+        """Compact on demand."""
+        return self._run("manual", summarise)
+
+    def restore(self, summarise: Summarise | None = None) -> list[Decision]:
+        """Run what the policy wants of a session that was opened again."""
+        return self._run("restore", summarise)
+
+    def clear(self) -> None:
+        """Empty the view. The log keeps everything."""
+        self._append(Noted("clear"))
+
+    def _due(self) -> list[Moment]:
+        """Which moments stand before the next call, told from the log alone."""
+        fresh = self.view.fresh()
+        due: list[Moment] = []
+        if any(item.message.role == "tool" for item in fresh):
+            due.append("tool_result")
+        if any(is_request(item.message) for item in fresh):
+            if self.view.turn_count > 1:
+                due.append("turn_end")
+            due.append("turn_start")
+        return [*due, "before_call"]
+
+    def _run(self, moment: Moment, summarise: Summarise | None) -> list[Decision]:
+        steps = run(moment, self._situation())
+        answer: str | None = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as done:
+                return self._decided(done.value)
+            answer = self._ask(step.request, summarise) if isinstance(step, Ask) else self._serve(step)
+
+    async def _run_async(self, moment: Moment, summarise: SummariseAsync | None) -> list[Decision]:
+        steps = run(moment, self._situation())
+        answer: str | None = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as done:
+                return self._decided(done.value)
+            if isinstance(step, Ask):
+                answer = await self._ask_async(step.request, summarise)
+            else:
+                answer = self._serve(step)
+
+    def _situation(self) -> Situation:
+        self._tried = {key for key in self._tried if key[1] == self.view.head}
+        return Situation(self.policy, self.view, self.budget(), self._clock(), self._tried)
+
+    def _decided(self, decisions: list[Decision]) -> list[Decision]:
+        self.decisions.extend(decisions)
+        return decisions
+
+    def _ask(self, request: SummaryRequest, summarise: Summarise | None) -> str | None:
+        """A summariser that fails costs nothing but the attempt: the deterministic one takes over."""
+        try:
+            return summarise(request) if summarise else None
+        except Exception as failure:  # noqa: BLE001 - it is not our code
+            self.note("summary_failed", type(failure).__name__)
+            return None
+
+    async def _ask_async(self, request: SummaryRequest, summarise: SummariseAsync | None) -> str | None:
+        try:
+            return await summarise(request) if summarise else None
+        except Exception as failure:  # noqa: BLE001 - it is not our code
+            self.note("summary_failed", type(failure).__name__)
+            return None
+
+    def _serve(self, step: Do | Commit) -> str | None:
+        if isinstance(step, Commit):
+            self._edit(step.edited)
+            return None
+        try:
+            if self._carry:
+                self._carry(step.effect)
+        except Exception as failure:  # noqa: BLE001 - it is not our code
+            return f"{type(failure).__name__}: {failure}"
+        return None
+
+    def _edit(self, edited: Edited) -> None:
+        """Append a transaction. What it adds gets its name from where it stands in the log."""
+        seq = self.log.head + 1
+        edits = tuple(
+            msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))
+            if isinstance(edit, Insert)
+            else edit
+            for place, edit in enumerate(edited.edits)
+        )
+        self._append(msgspec.structs.replace(edited, edits=edits))
+        self.edits[edited.stage] += 1
+
+    def request(self) -> Request:
+        """The view as it is now, rendered and validated; `prepare` makes it fit first."""
+        self._rendering.update(self.view)
+        faults = self._rendering.faults()
+        if faults:
+            raise BadRequest(
+                f"The request broke {len(faults)} rules of {self.dialect.name}: {faults[0].rule}: {faults[0].text}",
+                "It was not sent and nothing was lost. This is a defect of tidegate; please report it.",
+            )
+        self._weigh()
+        return Request(self._rendering, self.size())
+
+    def _weigh(self) -> None:
+        """Remember what we make of this request, to compare with what the provider will report."""
+        self._asked = (self.log.head, self.view.fixed + REQUEST + self.view.tokens)
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    def budget(self) -> Budget:
+        return make_budget(
+            self.view,
+            window=self.window,
+            reserve=self.reserve,
+            counter=self.counter,
+            model=self.model,
+            thinking=self.dialect.sends_thinking,
+            cap=self.policy.unknown_limit,
+        )
+
+    def size(self) -> int:
+        """What the next request weighs, in the provider's tokens."""
+        return measure(self.view, self.budget())
+
+    def explain(self) -> Explanation:
+        """What the window holds, what the last request did to it, and why."""
+        return Explanation.of(self.view, self.budget(), self.policy, self.decisions, self.edits)
+
+    def recall(self, ident: str) -> Message:
+        """A message as it was said, wherever it is now."""
+        return recall(self.log, ident)
+
+    def undo(self) -> int | None:
+        """Take back the newest edit. What was said since stays. Gives its seq, or None if there is none."""
+        return self._undo_or_redo("undo")
+
+    def redo(self) -> int | None:
+        """Make the edit again that was undone last."""
+        return self._undo_or_redo("redo")
+
+    def _undo_or_redo(self, topic: str) -> int | None:
+        seq = newest_to(topic, self.log)
+        if seq is not None:
+            event = Event(self.log.head + 1, self._clock(), Noted(topic, str(seq)))
+            self.log.append(event)
+            self.view = project(self.log.read, self._meter)
+        return seq

@@ -1,0 +1,89 @@
+"""The values between a view and a dialect: what is shown, what a dialect can carry, and the blocks laid out for it."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+
+from tidegate.core.messages import Image, Message, Part, Text, Tool
+from tidegate.wire.names import Shape
+
+Side = Literal["user", "assistant"]
+Json = dict[str, object]
+
+
+class Shown(Protocol):
+    """An item of a view. Not `signed`: something before it was edited since, so its opaque data may not be sent."""
+
+    @property
+    def message(self) -> Message: ...
+    @property
+    def signed(self) -> bool: ...
+
+
+class Viewed(Protocol):
+    """A view. As long as `epoch` is the same, items were only appended."""
+
+    @property
+    def items(self) -> Sequence[Shown]: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def system(self) -> str: ...
+    @property
+    def tools(self) -> tuple[Tool, ...]: ...
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What a dialect can carry.
+
+    `joins`: several texts of a message become one. `plain_thinking`: reasoning text is replayed. `early_thinking`:
+    thinking may come as a message of its own, right before the one it belongs to.
+    """
+
+    family: str
+    shape: Shape
+    joins: bool = False
+    plain_thinking: bool = False
+    early_thinking: bool = False
+    user_images: bool = True
+    result_images: bool = False
+    assistant_images: bool = False
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What a request asks for beside its content. `thinking` is a budget in tokens, where a dialect has one."""
+
+    model: str = ""
+    max_tokens: int = 0
+    thinking: int = 0
+
+
+class Slot(NamedTuple):
+    """A call waiting for its answer: its id in the history, its id and name on the wire."""
+
+    call_id: str
+    id: str
+    name: str
+
+
+class Answer(msgspec.Struct):
+    id: str
+    name: str
+    parts: list[Text | Image]
+    error: bool = False
+
+
+class Block(msgspec.Struct, eq=False):
+    """`key` tells whether another block would render the same; `sources` keep the messages it names alive.
+
+    `wire` and `chunks` hold what was rendered from it: JSON values, and each of them encoded.
+    """
+
+    side: Side
+    key: tuple[object, ...]
+    sources: tuple[Message, ...]
+    parts: list[Part]
+    answers: list[Answer]
+    wire: list[Json] | None = None
+    chunks: list[bytes] = []

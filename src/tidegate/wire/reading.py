@@ -1,0 +1,228 @@
+"""Reading what people hand in.
+
+Input is never trusted to have the type it should: every step asks, and refuses with a cause and a remedy. Nothing
+that was said is dropped in silence; what has no place in a `Message` is refused.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.core.images import dimensions
+from tidegate.core.messages import TOOL_RESULT, Image, Message, Part, Result, Role, Text, Tool
+
+MAX_DEPTH = 200
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """The body of a request, read."""
+
+    system: str = ""
+    tools: tuple[Tool, ...] = ()
+    messages: tuple[Message, ...] = ()
+
+
+def refuse(cause: str, remedy: str) -> NoReturn:
+    raise BadInput(cause, remedy)
+
+
+def shown(value: object) -> str:
+    """A value short enough to stand in a message."""
+    return clean(str(value))[:40]
+
+
+def kind_of(value: object) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def clean(text: str) -> str:
+    """Valid Unicode: halves of a pair that stand side by side are joined, a half alone becomes U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def cleaned(value: object, depth: int = 0) -> object:
+    """A JSON value with every string, keys included, cleaned."""
+    if isinstance(value, str):
+        return clean(value)
+    if depth > MAX_DEPTH:
+        refuse(f"The JSON is nested more than {MAX_DEPTH} deep.", "Flatten it.")
+    if isinstance(value, dict):
+        return {clean(str(key)): cleaned(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [cleaned(inner, depth + 1) for inner in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    refuse(f"A {kind_of(value)} is not JSON.", "Hand in plain dicts, lists, strings and numbers.")
+
+
+def json_text(value: object) -> str:
+    """A JSON value as text, valid Unicode."""
+    return msgspec.json.encode(cleaned(value)).decode()
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def object_text(raw: str) -> str:
+    """Call arguments as the text of a JSON object: as written where they are one, else whole under the key `input`."""
+    if is_object(raw):
+        return raw
+    if not raw or raw.isspace():
+        return "{}"
+    try:
+        # The strict reader refuses half a surrogate pair inside an escape; everything else may still be sound.
+        value = json.loads(raw, parse_constant=_no_constant)
+        if isinstance(value, dict) and is_object(text := json_text(value)):
+            return text
+    except (ValueError, RecursionError, BadInput):
+        pass
+    return json_text({"input": raw})
+
+
+def is_object(raw: str) -> bool:
+    """Whether the text is a JSON object that every dialect can carry."""
+    try:
+        value = msgspec.json.decode(raw)
+        if raw.count("{") + raw.count("[") > MAX_DEPTH:
+            cleaned(value)
+        return isinstance(value, dict)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError, BadInput):
+        return False
+
+
+def object_of(text: str) -> dict[str, object]:
+    """The JSON object in a text, or an empty one: for what was checked before and for blocks a provider made."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def arguments_of(value: object) -> str:
+    if value is None:
+        return "{}"
+    return object_text(clean(value)) if isinstance(value, str) else object_text(json_text(value))
+
+
+# --- JSON values --------------------------------------------------------------------------------------------------
+
+
+def a_dict(value: object, what: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        refuse(f"{what} is a {kind_of(value)}, not an object.", "Hand in one JSON object.")
+    return value
+
+
+def a_list(value: object, what: str) -> Sequence[object]:
+    if not isinstance(value, list | tuple):
+        refuse(f"{what} is a {kind_of(value)}, not a list.", "Hand in a list.")
+    return value
+
+
+def a_text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        refuse(f"{what} is a {kind_of(value)}, not a text.", "Hand in a string.")
+    return clean(value)
+
+
+def text_or_empty(value: object, what: str) -> str:
+    return "" if value is None else a_text(value, what)
+
+
+def needed(obj: dict[str, object], key: str, what: str) -> str:
+    if not isinstance(obj.get(key), str):
+        refuse(f"{what} has no {key}.", f"Add {key} as a string.")
+    return clean(str(obj[key]))
+
+
+def unknown_part(kind: object, what: str) -> BadInput:
+    return BadInput(f"{what} has a part of the unknown type '{shown(kind)}'.", "Send it as a text or an image.")
+
+
+ReadPart = Callable[[dict[str, object], str], Part]
+
+
+def parts_of(content: object, what: str, read: ReadPart) -> tuple[Part, ...]:
+    """A content that is null, a text or a list of parts."""
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (Text(clean(content)),) if content else ()
+    return tuple(read(a_dict(part, f"a part of {what}"), what) for part in a_list(content, f"The content of {what}"))
+
+
+# --- parts of a message -------------------------------------------------------------------------------------------
+
+
+def image_of(url: str, media: str = "image/png") -> Image:
+    """An image from its URL; the bytes of a data URL are looked at for their size."""
+    if not url.startswith("data:"):
+        return Image(media=media, url=url)
+    header, _, data = url.partition(",")
+    kind = header.removeprefix("data:").partition(";")[0]
+    return image_from(data, kind or media)
+
+
+def image_from(data: str, media: str) -> Image:
+    size = dimensions(data)
+    return Image(media=media, data=data, width=size.width, height=size.height)
+
+
+def shown_only(parts: Iterable[Part], what: str) -> tuple[Text | Image, ...]:
+    """The parts of a result: texts and images, nothing else."""
+    found = []
+    for part in parts:
+        if not isinstance(part, Text | Image):
+            refuse(f"{what} holds a part that is neither text nor image.", "Send it as a text.")
+        found.append(part)
+    return tuple(found)
+
+
+def tool_message(call_id: str, parts: Iterable[Part], error: bool = False) -> Message:
+    return Message("tool", (Result(call_id, shown_only(parts, "A tool result"), error),), kind=TOOL_RESULT)
+
+
+def joined_text(parts: Iterable[Part]) -> str:
+    return "\n\n".join(part.text for part in parts if isinstance(part, Text))
+
+
+def a_tool(name: str, description: object, parameters: object) -> Tool:
+    text = text_or_empty(description, f"The description of the tool {name}")
+    if parameters is None:
+        return Tool(name, text)
+    return Tool(name, text, json_text(a_dict(parameters, f"The parameters of the tool {name}")))
+
+
+def heading(messages: Iterable[Message], system: str, tools: Iterable[Tool]) -> Parsed:
+    """System messages at the head are the system text; those in mid-conversation stay where they are."""
+    found = list(messages)
+    texts = [system] if system else []
+    while found and found[0].role == "system":
+        texts.append(joined_text(found.pop(0).parts))
+    return Parsed("\n\n".join(text for text in texts if text), tuple(tools), tuple(found))
+
+
+def merged(messages: Iterable[Message], role: Role) -> list[Message]:
+    """Neighbours of one role as one message: for dialects that write down each part by itself."""
+    found: list[Message] = []
+    for message in messages:
+        if found and message.role == role == found[-1].role:
+            both = found[-1].parts + message.parts
+            found[-1] = msgspec.structs.replace(found[-1], parts=both)
+        else:
+            found.append(message)
+    return found

@@ -1,0 +1,144 @@
+"""The request of a session, kept up to date.
+
+A session asks for its request before every call, and little changed since the last one. So everything here is kept by
+block: the JSON values, their bytes, and how far the validator has read. In the steady state an update renders, encodes
+and judges what is new, and joins the rest.
+"""
+
+from itertools import takewhile
+from operator import eq
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.messages import Tool
+from tidegate.wire.blocks import Block, Json, Options, Viewed
+from tidegate.wire.dialects import DIALECTS, Checker, Dialect
+from tidegate.wire.faults import Fault
+from tidegate.wire.layout import Layout
+from tidegate.wire.reading import a_dict, cleaned
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Rendering:
+    """One request in one dialect, following one view.
+
+    `shared` is the number of leading messages that the last update left as they were: what a provider that had the
+    request before may take from its cache. It is 0 when the head (system text, tools) changed.
+    """
+
+    def __init__(self, dialect: Dialect | str, model: str = "", *, max_tokens: int = 0, thinking: int = 0) -> None:
+        self.dialect = DIALECTS[dialect] if isinstance(dialect, str) else dialect
+        self.options = Options(model, max_tokens, thinking)
+        self.shared = 0
+        self._layout = Layout(self.dialect.rules)
+        self._system = ""
+        self._tools: tuple[Tool, ...] = ()
+        self._messages: list[Json] = []
+        self._chunks: list[bytes] = []
+        self._starts: list[int] = []  # where each block begins among the messages
+        self._head: Json = {}
+        self._head_bytes = b""
+        self._head_of: tuple[bool, bool] | None = None
+        self._check: Checker | None = None
+        self._read = 0  # how many messages the validator has read
+
+    def update(self, view: Viewed) -> None:
+        kept = self._layout.update(view)
+        if self._head_of is None or view.system != self._system or view.tools != self._tools:
+            kept = 0
+            self._system, self._tools = view.system, view.tools
+            self._head_of = None
+        blocks = self._layout.blocks
+        start = self._starts[kept] if kept < len(self._starts) else len(self._messages)
+        start = start if kept else 0
+        before = self._chunks[start:]
+        del self._messages[start:], self._chunks[start:], self._starts[kept:]
+        if not kept:
+            for message in self.dialect.lead(self._system):
+                self._put(message)
+        for block in blocks[kept:]:
+            self._starts.append(len(self._messages))
+            self._add(block)
+        self.shared = start + sum(1 for _ in takewhile(bool, map(eq, before, self._chunks[start:])))
+        if start < self._read:
+            self._check = None
+        self._behead()
+
+    def _add(self, block: Block) -> None:
+        if block.wire is None:
+            block.wire, block.chunks = [], []
+            for message in self.dialect.block(block, self.options):
+                sound, chunk = _encoded(message)
+                block.wire.append(sound)
+                block.chunks.append(chunk)
+        self._messages += block.wire
+        self._chunks += block.chunks
+
+    def _put(self, message: Json) -> None:
+        sound, chunk = _encoded(message)
+        self._messages.append(sound)
+        self._chunks.append(chunk)
+
+    def _behead(self) -> None:
+        """Make the head again if what it depends on has changed."""
+        thinks = bool(self.options.thinking) and self.dialect.may_think(self._messages)
+        calls = self._layout.calls
+        if self._head_of == (calls, thinks):
+            return
+        options = self.options if thinks else msgspec.structs.replace(self.options, thinking=0)
+        head, encoded = _encoded(self.dialect.head(self._system, self._tools, options, calls))
+        self._head_of = (calls, thinks)
+        if encoded != self._head_bytes:
+            self._head, self._head_bytes = head, encoded
+            self._check = None
+            self.shared = 0
+
+    # --- the request ----------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> list[Json]:
+        """The messages as they go over the wire. They are kept for the next request: read them, do not change them."""
+        return list(self._messages)
+
+    def body(self) -> Json:
+        return {**self._head, self.dialect.key: self.messages}
+
+    def to_bytes(self) -> bytes:
+        """The body as JSON: what `msgspec.json.encode(self.body())` gives, for the price of joining."""
+        opening = self._head_bytes[:-1] + (b',"' if self._head else b'"') + self.dialect.key.encode() + b'":['
+        chunks = self._chunks or [b""]
+        chunks = chunks.copy()  # one join, so that the bulk is copied once
+        chunks[0] = opening + chunks[0]
+        chunks[-1] += b"]}"
+        return b",".join(chunks)
+
+    def faults(self) -> list[Fault]:
+        """What the provider would refuse. Messages that can no longer change are read once, the others on a fork."""
+        if self._check is None:
+            self._check = self.dialect.check(self._head, self.dialect.profile(self.options.model))
+            self._read = 0
+        done = self._layout.firm
+        stable = max(self._read, self._starts[done] if done < len(self._starts) else len(self._messages))
+        for message in self._messages[self._read : stable]:
+            self._check.feed(message)
+        self._read = stable
+        tail = self._check.fork()
+        for message in self._messages[stable:]:
+            tail.feed(message)
+        return tail.finish()
+
+
+class _Encoded(NamedTuple):
+    value: Json
+    chunk: bytes
+
+
+def _encoded(value: Json) -> _Encoded:
+    """A message handed in as `Message` was never parsed: half a surrogate pair in it shows only here."""
+    try:
+        return _Encoded(value, _encode(value))
+    except UnicodeEncodeError:
+        sound = a_dict(cleaned(value), "A message")
+        return _Encoded(sound, _encode(sound))

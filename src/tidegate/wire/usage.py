@@ -1,0 +1,37 @@
+"""What providers call the same four numbers."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Usage(NamedTuple):
+    """`input_tokens` is all that was read, cached or not."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_read: int
+    cache_write: int
+
+
+def read_usage(usage: Mapping[str, object]) -> Usage:
+    """OpenAI (chat, Responses), Anthropic or Gemini usage. Missing or senseless numbers are 0, which is never believed."""
+    if "promptTokenCount" in usage:
+        read = _number(usage, "promptTokenCount")
+        return Usage(read, _number(usage, "candidatesTokenCount"), _number(usage, "cachedContentTokenCount"), 0)
+    if "prompt_tokens" in usage:
+        cached = _nested(usage, "prompt_tokens_details", "cached_tokens")
+        return Usage(_number(usage, "prompt_tokens"), _number(usage, "completion_tokens"), cached, 0)
+    read, written = _number(usage, "cache_read_input_tokens"), _number(usage, "cache_creation_input_tokens")
+    total = _number(usage, "input_tokens") + read + written
+    cached = read or _nested(usage, "input_tokens_details", "cached_tokens")
+    return Usage(total, _number(usage, "output_tokens"), cached, written)
+
+
+def _number(usage: Mapping[str, object], key: str) -> int:
+    value = usage.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _nested(usage: Mapping[str, object], key: str, inner: str) -> int:
+    value = usage.get(key)
+    return _number(value, inner) if isinstance(value, Mapping) else 0

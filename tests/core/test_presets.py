@@ -1,0 +1,107 @@
+"""Policies by name and by path: what is found, and what is said of what cannot be."""
+
+from pathlib import Path
+
+import pytest
+
+from tidegate import presets
+from tidegate.core.errors import BadPolicy
+from tidegate.core.stages import STAGES
+from tidegate.core.yaml_nodes import MAX_SIZE
+
+MINE = """\
+name: mine
+settings: {turns: 20}
+aliases: {agent_turns: turns}
+moments:
+  before_call:
+    - stage: drop_turns
+      when: {turns: $turns}
+"""
+
+
+def refusal(name_or_path: str | Path) -> str:
+    with pytest.raises(BadPolicy) as caught:
+        presets.load(name_or_path)
+    assert caught.value.remedy
+    return str(caught.value)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINE, "utf-8")
+    return path
+
+
+def test_the_presets_are_there() -> None:
+    assert presets.names() == ("ai", "cowagent", "default", "digitorn", "jutul", "picoclaw")
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_preset_loads(name: str) -> None:
+    policy = presets.load(name)
+    assert policy.name == name
+    assert policy.about
+    assert any(policy.moments.values())
+    assert all(STAGES[rule.stage] is rule.run for rules in policy.moments.values() for rule in rules)
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_setting_of_a_preset_can_be_handed_in(name: str) -> None:
+    settings = presets.load(name).settings
+    assert presets.load(name, settings).settings == settings
+
+
+def test_a_file_with_overrides(mine: Path) -> None:
+    assert presets.load(mine).settings == {"turns": 20}
+    policy = presets.load(str(mine), {"turns": 5})
+    assert policy.settings == {"turns": 5}
+    assert policy.moments["before_call"][0].when[0][0].value == 5
+    config = {"agent_turns": 7, "channel": "web"}
+    assert presets.load(mine, config, ignore_unknown=True).settings == {"turns": 7}
+    with pytest.raises(BadPolicy, match='unknown setting "channel"'):
+        presets.load(mine, config)
+
+
+def test_a_byte_order_mark_and_windows_lines(mine: Path) -> None:
+    mine.write_bytes(b"\xef\xbb\xbf" + MINE.replace("\n", "\r\n").encode())
+    assert presets.load(mine) == presets.load(_again(mine))
+
+
+def _again(path: Path) -> Path:
+    other = path.with_name("again.yaml")
+    other.write_text(MINE, "utf-8")
+    return other
+
+
+def test_an_error_names_the_file_and_line(mine: Path) -> None:
+    mine.write_text(MINE.replace("drop_turns", "drop_turn"), "utf-8")
+    assert refusal(mine) == f'{mine}:6: unknown stage "drop_turn". Did you mean "drop_turns"?'
+
+
+@pytest.mark.parametrize("wrong", ["{}x", "{}.yml", "some/where/{}x.yaml"])
+def test_the_nearest_preset_is_named(wrong: str) -> None:
+    for name in presets.names():
+        path = wrong.format(name)
+        assert refusal(path) == f'No policy file or preset is called "{path}". Did you mean "{name}"?'
+
+
+def test_what_is_no_policy(tmp_path: Path) -> None:
+    path = tmp_path / "odd"
+    path.write_bytes(b"name: x\nabout: \xff\xfe\n")
+    assert refusal(path) == f"{path}:2: not UTF-8 text. Save the file as UTF-8; is it a policy at all?"
+    path.write_bytes(bytes(range(256)))
+    assert refusal(path).startswith(f"{path}:")
+    path.write_bytes(b"")
+    assert refusal(path).startswith(f"{path}: the file is empty.")
+    path.write_bytes(b"#" * (MAX_SIZE + 1))
+    assert refusal(path).startswith(f"{path}: more than 1,000,000 bytes.")
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    assert refusal(tmp_path).endswith("cannot be read: Is a directory. Give a preset's name or a readable file.")
+    assert refusal("a\0b").startswith('"a\\u0000b" cannot be read: ')
+    assert refusal("x" * 5000).startswith('"xxx')
+    assert refusal("").startswith('"" cannot be read: ')
+    assert refusal("/dev/zero").startswith("/dev/zero: more than 1,000,000 bytes.")

@@ -1,0 +1,233 @@
+"""Sessions under observation: what must hold of every request, judged from outside."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from tests.laws.tape import check_view, snapshot
+from tidegate import Request, Session, presets
+from tidegate.core.budget import MIN_ROOM, Budget
+from tidegate.core.edits import Drop, Insert, Replace
+from tidegate.core.events import Edited, Noted, Said
+from tidegate.core.messages import Message, Text
+from tidegate.core.view import View, project
+from tidegate.store.log import MemoryLog
+from tidegate.wire.dialects import DIALECTS
+from tidegate.wire.layout import CONTINUE
+from tidegate.wire.reading import cleaned
+from tidegate.wire.rendering import Rendering
+
+WIRES = tuple(DIALECTS)
+TOOLS = ({"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}},)
+SYSTEM = "You are a careful assistant."
+
+
+loaded = cache(presets.load)
+
+
+def a_session(policy: str, *, window: int | None, wire: str, counting: str = "chars/4", log: MemoryLog | None = None) -> Session:
+    clock = count(1_000)
+    return Session(
+        policy=loaded(policy),
+        window=window,
+        wire=wire,
+        system=SYSTEM if log is None else "",
+        tools=TOOLS,
+        count=counting,
+        log=log,
+        clock=lambda: float(next(clock)),
+    )
+
+
+def reopened(session: Session) -> Session:
+    """The same session from what is on record, with nothing else of the old one."""
+    assert isinstance(session.log, MemoryLog)
+    return Session(
+        policy=session.policy,
+        window=session.window,
+        wire=session.dialect.name,
+        count="chars/4" if session.counter.name == "chars/4" else "exact",
+        log=MemoryLog(session.log.records()),
+        clock=session._clock,
+    )
+
+
+def said(session: Session) -> dict[str, Message]:
+    return {event.what.message.id: event.what.message for event in session.log.read() if isinstance(event.what, Said)}
+
+
+def edits(session: Session) -> list[Edited]:
+    return [event.what for event in session.log.read() if isinstance(event.what, Edited)]
+
+
+# --- the request, as a provider reads it ------------------------------------------------------------------------------
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from strings(inner)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for inner in value:
+            yield from strings(inner)
+
+
+def fresh_rendering(view: View, wire: str) -> Rendering:
+    rendering = Rendering(wire)
+    rendering.update(view)
+    return rendering
+
+
+def check_renderings(view: View) -> None:
+    """The view is valid for every provider, whichever the session speaks to."""
+    for wire in WIRES:
+        assert fresh_rendering(view, wire).faults() == [], wire
+
+
+def chat_texts(body: Mapping[str, Any]) -> list[str]:
+    """What is counted of an OpenAI chat request: contents, call names, arguments."""
+    found: list[str] = []
+    for message in body["messages"]:
+        content = message.get("content")
+        if isinstance(content, list):
+            content = "".join(part["text"] for part in content if part["type"] == "text")
+        found.append(content or "")
+        for call in message.get("tool_calls", ()):
+            found += [call["function"]["name"], call["function"]["arguments"]]
+    return found
+
+
+# --- what holds of every request --------------------------------------------------------------------------------------
+
+
+def check_request(session: Session, request: Request) -> None:
+    check_size(session, request)
+    check_view(session.view)
+    assert not session.view.unanswered
+    assert not session.view.orphans
+    check_renderings(session.view)
+    check_newest(session, request)
+    check_truth(session)
+    assert request.to_bytes() == fresh_rendering(session.view, request.wire).to_bytes()
+    assert msgspec.json.decode(request.to_bytes()) == msgspec.json.decode(msgspec.json.encode(request.body))
+
+
+def check_size(session: Session, request: Request) -> None:
+    budget = session.budget()
+    assert request.tokens <= budget.capacity
+    assert session.view.tokens <= budget.room
+    assert request.tokens == session.size()
+    body = fresh_rendering(session.view, "openai_chat").body()
+    texts = chat_texts(body)
+    counted = sum(session.counter.text(text) for text in texts if text)
+    assert counted <= session.view.tokens + budget.fixed, "the request is larger than the view was counted"
+    if session.counter.name == "chars/4":
+        assert sum(map(len, texts)) / 4 <= budget.limit
+
+
+def check_newest(session: Session, request: Request) -> None:
+    """The newest words of the user are in the request as they were said, or clipped by the guard with a notice."""
+    newest = newest_visible(session)
+    assert session.view.newest_request == (newest.id if newest else "")
+    if newest is None:
+        return
+    found = "\0".join(strings(request.messages))
+    if all(text in found for text in words(newest)):
+        return
+    assert "guard" in {e.stage for e in edits(session) if newest.id in touched(e)}, "something changed the newest request"
+    assert "left out" in found
+
+
+def newest_visible(session: Session) -> Message | None:
+    """The newest message of the user since the view was last cleared on purpose."""
+    newest = None
+    for event in session.log.read():
+        what = event.what
+        if isinstance(what, Said) and what.message.role == "user" and what.message.agent_visible:
+            newest = what.message
+        elif isinstance(what, Noted) and what.topic == "clear":
+            newest = None
+    return newest
+
+
+def words(message: Message) -> list[str]:
+    return [part.text for part in message.parts if isinstance(part, Text) and part.text.strip()]
+
+
+def check_truth(session: Session) -> None:
+    """The live view is what the log says, and so is the request of a session opened from its records."""
+    assert snapshot(session.view) == snapshot(project(session.log.read, session._meter))
+
+
+def check_recall(session: Session, expected: Mapping[str, Message]) -> None:
+    """Whatever was said is there, as it was said."""
+    for ident, message in expected.items():
+        assert session.recall(ident) == message
+    assert said(session) == dict(expected)
+
+
+def touched(edited: Edited) -> set[str]:
+    """The messages a transaction replaces or drops."""
+    found: set[str] = set()
+    for edit in edited.edits:
+        if isinstance(edit, Replace):
+            found.add(edit.id)
+        elif isinstance(edit, Drop):
+            found.update(edit.ids)
+    return found
+
+
+def check_edit(before: View, after: View, edited: Edited, budget: Budget) -> None:
+    """What one transaction may do to a view."""
+    assert (before.tokens, after.tokens) == (edited.before, edited.after), "the transaction was priced wrongly"
+    if edited.stage != "repair":
+        assert after.tokens < before.tokens, f"{edited.stage} did not make the view smaller"
+    ids = touched(edited)
+    first = len(before.items)
+    for place, item in enumerate(before.items):
+        if item.message.id in ids:
+            first = min(first, place)
+    names = [item.message.id for item in before.items]
+    for edit in edited.edits:
+        if isinstance(edit, Insert):
+            first = min(first, names.index(edit.after) + 1 if edit.after else 0)
+    assert after.items[:first] == before.items[:first], "the prefix before the first edited message changed"
+    check_newest_spared(before, edited, budget)
+
+
+def check_newest_spared(before: View, edited: Edited, budget: Budget) -> None:
+    """Only the guard touches the newest request: when it alone is too large, or after a refusal is most of what there is."""
+    if before.newest_request not in touched(edited):
+        return
+    assert edited.stage == "guard"
+    cost = next(item.tokens for item in before.items if item.message.id == before.newest_request)
+    assert cost > MIN_ROOM, "a short request of the user was changed"
+    assert cost > budget.room or (edited.moment == "overflow" and 2 * cost > before.tokens), "it would have fitted"
+
+
+def check_extends(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
+    """Only the last message of a request may still grow; the filler behind an answer goes when more is said."""
+    filler = bool(before) and any(text == CONTINUE for text in strings(before[-1]))
+    firm = len(before) - (2 if filler else 1)
+    assert after[: max(0, firm)] == before[: max(0, firm)]
+
+
+def check_new_edits(session: Session, start: int) -> None:
+    """Judge every edit made since the log had `start` events."""
+    events = list(session.log.read())
+    for event in events[start:]:
+        if isinstance(event.what, Edited):
+            before = project(lambda: events[: event.seq - 1], session._meter)  # noqa: B023 - read at once
+            after = project(lambda: events[: event.seq], session._meter)  # noqa: B023
+            check_edit(before, after, event.what, session.budget())
+
+
+def sound(message: Message) -> Message:
+    """The message with every text valid Unicode."""
+    return msgspec.convert(cleaned(msgspec.to_builtins(message)), Message)

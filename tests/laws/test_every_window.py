@@ -1,0 +1,230 @@
+"""For one rich history: every window and every cut, not samples. Off-by-ones hide at single values."""
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from tests.laws.rich import NEWEST, RICH
+from tests.laws.sessions import WIRES, a_session, chat_texts, check_renderings, fresh_rendering, strings, words
+from tests.laws.tape import Tape, check_view, shown
+from tidegate import presets
+from tidegate.core.budget import MIN_ROOM, Budget, make_budget
+from tidegate.core.check import check
+from tidegate.core.edits import Edit, Insert
+from tidegate.core.errors import TooSmall
+from tidegate.core.messages import SUMMARY, is_request, user
+from tidegate.core.outcome import Outcome
+from tidegate.core.repair import repair
+from tidegate.core.stages import STAGES
+from tidegate.core.tokens import REQUEST, CharsPer
+from tidegate.core.view import View
+from tidegate.store.log import MemoryLog
+
+SMALLEST = 1
+LARGEST = 3_000
+HUGE = (3_500, 4_000, 5_000, 6_000, 8_000, 16_000, 200_000)
+
+
+@cache
+def recorded() -> tuple[bytes, ...]:
+    """The history as a log, so that each window only has to read it."""
+    session = a_session("default", window=None, wire="openai_chat")
+    session.add(*RICH)
+    assert isinstance(session.log, MemoryLog)
+    return session.log.records()
+
+
+_valid: set[bytes] = set()
+
+
+def check_all_wires(view: View) -> None:
+    """Valid for all wires; what was judged before is not judged again."""
+    chat = fresh_rendering(view, "openai_chat").to_bytes()
+    key = chat + repr([item.signed for item in view.items]).encode()
+    if key not in _valid:
+        check_renderings(view)
+        _valid.add(key)
+
+
+def check_window(preset: str, window: int) -> bool:
+    """Whether the history could be fitted; if not, the refusal must be right."""
+    session = a_session(preset, window=window, wire="openai_chat", log=MemoryLog(recorded()))
+    try:
+        request = session.prepare()
+    except TooSmall as refusal:
+        assert refusal.remedy
+        assert session.view.fixed + REQUEST + MIN_ROOM > window
+        return False
+    budget = session.budget()
+    assert request.tokens <= budget.capacity <= window
+    assert sum(map(len, chat_texts(request.body))) / 4 <= budget.limit
+    check_view(session.view)
+    assert not session.view.unanswered
+    assert not session.view.orphans
+    check_all_wires(session.view)
+    assert any(NEWEST in text for text in strings(request.messages)), "the newest request is not whole"
+    assert all(session.recall(f"m{place}") for place in said_places())
+    return True
+
+
+@cache
+def said_places() -> tuple[int, ...]:
+    first = len(recorded()) - len(RICH) + 1
+    return tuple(range(first, first + len(RICH)))
+
+
+def test_every_window_for_the_default_policy() -> None:
+    fitted = [check_window("default", window) for window in (*range(SMALLEST, LARGEST + 1), *HUGE)]
+    first = fitted.index(True)
+    assert first > 100, "nothing was refused"
+    assert all(fitted[first:]), "a larger window was refused"
+
+
+@pytest.mark.parametrize("preset", [name for name in presets.names() if name != "default"])
+def test_windows_for_every_preset(preset: str) -> None:
+    """Every integer around the smallest window that can be, then every seventeenth."""
+    windows = (*range(170, 260), *range(260, LARGEST + 1, 17), *HUGE)
+    fitted = [check_window(preset, window) for window in windows]
+    assert not fitted[0]
+    assert all(fitted[fitted.index(True) :])
+
+
+# --- every cut --------------------------------------------------------------------------------------------------------
+
+
+def prefix(length: int) -> Tape:
+    """The first messages of the history, mended as a session would."""
+    tape = Tape()
+    for message in RICH[:length]:
+        tape.say(message)
+    mended = repair(tape.view)
+    if mended.edits:
+        tape.edit(mended.edits, stage="repair")
+    return tape
+
+
+def budget_for(view: View) -> Budget:
+    return make_budget(view, window=100_000, reserve=0, counter=CharsPer(4))
+
+
+def cut(length: int, stage: str, settings: dict[str, object]) -> tuple[View, View]:
+    """The view of a prefix before and after one stage; what it asks a model for is filled in."""
+    tape = prefix(length)
+    before = prefix(length).view
+    outcome: Outcome = STAGES[stage](tape.view, budget_for(tape.view), **settings)
+    asked: list[Edit] = [Insert(user("sum", SUMMARY), request.after) for request in outcome.requests]
+    edits = (*asked, *outcome.edits)
+    if edits:
+        check(tape.view, edits)
+        tape.edit(edits, stage=stage)
+    return before, tape.view
+
+
+def check_cut(before: View, after: View) -> None:
+    check_view(after)
+    assert not after.unanswered
+    assert not after.orphans
+    assert after.newest_request == before.newest_request
+    kept = {item.message.id: item.message for item in before.items}
+    for item in after.items:
+        if item.message.id == before.newest_request:
+            assert item.message == kept[item.message.id]
+    check_all_wires(after)
+
+
+def tail_of(view: View, ids: list[str]) -> list[str]:
+    """What is left of the said messages, without the newest request, which stays wherever it stands."""
+    return [ident for ident in shown(view) if ident in set(ids) and ident != view.newest_request]
+
+
+def is_suffix(before: View, after: View) -> bool:
+    every = [ident for ident in shown(before) if ident != before.newest_request]
+    left = tail_of(after, every)
+    return left == every[len(every) - len(left) :]
+
+
+BY_MESSAGES: tuple[Callable[[int], tuple[str, dict[str, object]]], ...] = (
+    lambda keep: ("keep_recent", {"messages": keep}),
+    lambda keep: ("summarise", {"keep_messages": keep, "max_tokens": 100}),
+)
+
+
+@pytest.mark.parametrize("make", BY_MESSAGES, ids=["keep_recent", "summarise"])
+def test_every_cut_by_messages(make: Callable[[int], tuple[str, dict[str, object]]]) -> None:
+    """For every prefix and every number of messages to keep: a whole suffix stays, of at least so many messages."""
+    for length in range(len(RICH) + 1):
+        for keep in range(length + 2):
+            before, after = cut(length, *make(keep))
+            check_cut(before, after)
+            assert is_suffix(before, after)
+            left = len(tail_of(after, shown(before)))
+            assert left >= min(keep, before.messages) - 1, "fewer were kept than asked for"
+
+
+def test_every_cut_by_tokens() -> None:
+    """For every prefix and every place where one group more fits, at it and right below."""
+    for length in range(0, len(RICH) + 1):
+        view = prefix(length).view
+        sums, total = {0, 1}, 0
+        for item in reversed(view.items):
+            total += item.tokens
+            sums |= {total - 1, total}
+        for tokens in sums:
+            before, after = cut(length, "keep_recent", {"tokens": tokens})
+            check_cut(before, after)
+            assert is_suffix(before, after)
+
+
+def test_every_cut_by_turns() -> None:
+    for length in range(len(RICH) + 1):
+        turns = prefix(length).view.turns
+        for keep in range(turns + 2):
+            before, after = cut(length, "drop_turns", {"keep": keep})
+            check_cut(before, after)
+            assert after.turns == min(turns, max(1, keep))
+            before, after = cut(length, "summarise", {"keep_turns": keep, "max_tokens": 100})
+            check_cut(before, after)
+            assert after.turns == min(turns, max(1, keep))
+
+
+def test_every_share_of_the_oldest() -> None:
+    for length in range(len(RICH) + 1):
+        for percent in range(0, 101, 5):
+            before, after = cut(length, "drop_oldest", {"share": percent / 100})
+            check_cut(before, after)
+            assert is_suffix(before, after)
+
+
+@pytest.mark.parametrize("stage", ["clear_results", "archive_results"])
+def test_every_number_of_results_to_keep(stage: str) -> None:
+    for length in range(len(RICH) + 1):
+        results = prefix(length).view.tool_results
+        for keep in range(results + 2):
+            settings: dict[str, object] = {"keep": keep} if stage == "clear_results" else {"cutoff": keep}
+            before, after = cut(length, stage, settings)
+            check_cut(before, after)
+            assert [i.message.id for i in after.items if not i.message.id.startswith("e")] == [
+                i.message.id for i in before.items if not i.message.id.startswith("e")
+            ], "clearing results dropped a message"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_prefix_is_valid_and_holds_every_word(wire: str) -> None:
+    """A window nobody could fill: the history goes out as it is, mended, at every point of it."""
+    for length in range(len(RICH) + 1):
+        view = prefix(length).view
+        rendering = fresh_rendering(view, wire)
+        assert rendering.faults() == []
+        found = "\0".join(strings(rendering.body()))
+        for item in view.items:
+            assert all(text in found for text in words(item.message)), item.message
+
+
+def test_the_newest_request_is_where_it_should_be() -> None:
+    """The history itself: the tests above say nothing if it lost its features."""
+    assert 55 <= len(RICH) <= 70
+    assert sum(map(is_request, RICH)) > 10
+    view = prefix(len(RICH)).view
+    assert view.tokens > LARGEST
+    assert NEWEST in words(next(i.message for i in view.items if i.message.id == view.newest_request))

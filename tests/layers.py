@@ -1,0 +1,236 @@
+"""Checkers for the arrows between the rooms and the rules of size and naming: from source to complaints.
+
+They read the source and import nothing of the product: a rule broken in a file that does not even load is still seen.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).parents[1] / "src" / "tidegate"
+
+# The one statement of the arrows: a room may import from rooms on earlier lines, never from its own line or below.
+# "tidegate" is the public surface, `tidegate/__init__.py`.
+LADDER = (
+    ("core",),
+    ("wire",),
+    ("store", "models", "memory", "presets"),
+    ("session",),
+    ("tidegate",),
+    ("agent", "gateway", "lab", "integrations"),
+    ("apps",),
+)
+LEVEL = {room: level for level, rooms in enumerate(LADDER) for room in rooms}
+DATA_ROOMS = {"data": ".json"}
+
+PURE_ROOMS = frozenset({"core", "wire"})
+# A list of what is known to be pure, not of what is known to be impure: the second is never complete.
+PURE_MODULES = frozenset(
+    "__future__ abc array ast base64 binascii bisect collections contextlib copy dataclasses decimal difflib enum "
+    "fractions functools graphlib hashlib heapq html itertools json keyword math numbers operator re statistics string "
+    "struct textwrap types typing unicodedata zlib msgspec splintr ruamel".split()
+)
+IMPURE_CALLS = frozenset({"open", "print", "input", "breakpoint", "exec", "eval", "__import__"})
+
+MAX_FILE, MAX_FUNCTION, MAX_DEPTH = 400, 60, 1
+EMPTY_WORDS = frozenset({"manager", "handler", "helper", "helpers", "util", "utils", "base"})
+
+
+class Source(NamedTuple):
+    module: str
+    text: str
+    is_package: bool = False
+
+
+class Import(NamedTuple):
+    line: int
+    target: str
+    typing_only: bool
+
+
+@cache
+def tree_of(source: Source) -> ast.Module:
+    return ast.parse(source.text)
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    if len(parts) == 1:
+        return "tidegate"
+    return "apps" if parts[1] == "__main__" else parts[1]
+
+
+def absolute(source: Source, node: ast.ImportFrom) -> str:
+    if node.level == 0:
+        return node.module or ""
+    parts = source.module.split(".")
+    keep = len(parts) - node.level + (1 if source.is_package else 0)
+    return ".".join([*parts[:keep], *([node.module] if node.module else [])])
+
+
+def named_by_string(node: ast.Call) -> Iterator[str]:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name in {"import_module", "__import__"} and node.args and isinstance(node.args[0], ast.Constant):
+        yield str(node.args[0].value)
+
+
+def imports_of(source: Source) -> list[Import]:
+    """Every import wherever it stands: in a function, under TYPE_CHECKING or by name; all of them are knowledge."""
+    tree = tree_of(source)
+    guarded = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for inner in node.body
+    }
+    found: list[Import] = []
+    for node in ast.walk(tree):
+        targets: list[str] = []
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            targets = [f"{absolute(source, node)}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call):
+            targets = list(named_by_string(node))
+        elif isinstance(node, ast.Constant) and source.module == "tidegate" and isinstance(node.value, str):
+            # The surface may load its names late, from a table of module paths.
+            targets = [node.value] if re.fullmatch(r"tidegate(\.\w+)+", node.value) else []
+        found += [Import(getattr(node, "lineno", 0), target, node in guarded) for target in targets]
+    return found
+
+
+def arrow_faults(source: Source) -> list[str]:
+    room = room_of(source.module)
+    if room in DATA_ROOMS:
+        return [f"{source.module}:{line}: a room of data imports" for line, _, _ in imports_of(source)]
+    if room not in LEVEL:
+        return [f"{source.module}: the house has no room called {room}"]
+    faults: list[str] = []
+    for line, target, _ in imports_of(source):
+        if target.split(".")[0] != "tidegate":
+            continue
+        there = room_of(target)
+        if there in DATA_ROOMS:
+            bad = room in PURE_ROOMS
+        else:
+            there = there if there in LEVEL else "tidegate"
+            bad = there != room and LEVEL[there] >= LEVEL[room]
+        if bad:
+            faults.append(f"{source.module}:{line}: {room} must not know {there} ({target})")
+    return faults
+
+
+def purity_faults(source: Source) -> list[str]:
+    if room_of(source.module) not in PURE_ROOMS:
+        return []
+    faults: list[str] = []
+    for line, target, _ in imports_of(source):
+        top = target.split(".")[0]
+        if top != "tidegate" and top not in PURE_MODULES:
+            faults.append(f"{source.module}:{line}: {top} is not on the list of pure modules")
+    for node in ast.walk(tree_of(source)):
+        if isinstance(node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await):
+            faults.append(f"{source.module}:{node.lineno}: async in a pure room")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
+            faults.append(f"{source.module}:{node.lineno}: {node.func.id}() in a pure room")
+    return faults
+
+
+def size_faults(source: Source) -> list[str]:
+    lines = len(source.text.splitlines())
+    faults = [f"{source.module}: {lines} lines, over {MAX_FILE}"] if lines > MAX_FILE else []
+    for node in ast.walk(tree_of(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > MAX_FUNCTION:
+                faults.append(f"{source.module}:{node.lineno}: {node.name} has {length} lines, over {MAX_FUNCTION}")
+    return faults
+
+
+def is_empty_name(name: str) -> bool:
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)
+    return bool(words) and not EMPTY_WORDS.isdisjoint({words[0].lower(), words[-1].lower()})
+
+
+def name_faults(source: Source) -> list[str]:
+    names = [(1, source.module.rsplit(".", 1)[-1])]
+    names += [(node.lineno, node.name) for node in ast.walk(tree_of(source)) if isinstance(node, ast.ClassDef)]
+    return [f"{source.module}:{line}: {name} does not say what it is" for line, name in names if is_empty_name(name)]
+
+
+def bound_names(source: Source) -> dict[str, str]:
+    """What each imported name stands for, to follow a parent class into the file that holds it."""
+    bound: dict[str, str] = {}
+    for node in ast.walk(tree_of(source)):
+        if isinstance(node, ast.ImportFrom):
+            base = absolute(source, node)
+            bound |= {alias.asname or alias.name: f"{base}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            bound |= {alias.asname: alias.name for alias in node.names if alias.asname}
+    return bound
+
+
+def depth_faults(sources: list[Source]) -> list[str]:
+    """Classes whose parent has a parent of ours. Parents from outside (Struct, Protocol, Exception) count as none."""
+    bound = {source.module: bound_names(source) for source in sources}
+    classes = {
+        f"{source.module}.{node.name}": (source.module, node)
+        for source in sources
+        for node in ast.walk(tree_of(source))
+        if isinstance(node, ast.ClassDef)
+    }
+
+    def find(module: str, name: str, child: str, hops: int = 5) -> str | None:
+        head, _, rest = name.partition(".")
+        full = f"{module}.{name}"
+        if full in classes and full != child:
+            return full
+        full = ".".join(part for part in (bound.get(module, {}).get(head, head), rest) if part)
+        if full in classes or not hops:
+            return full if full in classes else None
+        owner, _, last = full.rpartition(".")  # a package that hands on a name of one of its files
+        return find(owner, last, child, hops - 1) if owner in bound else None
+
+    def depth(full: str) -> int:
+        module, node = classes[full]
+        bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+        parents = [find(module, ast.unparse(base), full) for base in bases]
+        return max((1 + depth(parent) for parent in parents if parent), default=0)
+
+    return [f"{full}: inherits {depth(full)} deep" for full in classes if depth(full) > MAX_DEPTH]
+
+
+def cycle_faults(sources: list[Source]) -> list[str]:
+    """Files that need each other, late imports included: an import moved into a function hides a cycle, no more."""
+    modules = {source.module for source in sources}
+    needs: dict[str, set[str]] = {module: set() for module in modules}
+    for source in sources:
+        for _, target, typing_only in imports_of(source):
+            held = next((name for name in (target, target.rpartition(".")[0]) if name in modules), None)
+            if held and not typing_only and held != source.module:
+                needs[source.module].add(held)
+    # What needs nothing, or is needed by nothing, is on no cycle; take such files away until only cycles are left.
+    while free := {m for m, others in needs.items() if not others or all(m not in more for more in needs.values())}:
+        needs = {module: others - free for module, others in needs.items() if module not in free}
+    return [f"{module} needs {', '.join(sorted(others))}: a cycle" for module, others in sorted(needs.items())]
+
+
+def data_faults(room: str, relative: str, text: str) -> list[str]:
+    if relative == "__init__.py":
+        body = ast.parse(text).body
+        docstring_only = all(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in body)
+        return [] if docstring_only else [f"{room}/{relative}: code in a room of data"]
+    return [] if Path(relative).suffix == DATA_ROOMS[room] else [f"{room}/{relative}: not {DATA_ROOMS[room]}"]
+
+
+@cache
+def package_sources() -> tuple[Source, ...]:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = ["tidegate", *path.relative_to(PACKAGE).with_suffix("").parts]
+        is_package = parts[-1] == "__init__"
+        found.append(Source(".".join(parts[:-1] if is_package else parts), path.read_text("utf-8"), is_package))
+    return tuple(found)

@@ -1,0 +1,201 @@
+"""The arrows between the rooms and the rules of size and naming hold, and the checkers see what they are for."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.layers import (
+    DATA_ROOMS,
+    PACKAGE,
+    Source,
+    arrow_faults,
+    cycle_faults,
+    data_faults,
+    depth_faults,
+    name_faults,
+    package_sources,
+    purity_faults,
+    room_of,
+    size_faults,
+)
+
+# The house as it stands.
+
+
+def test_the_package_is_read() -> None:
+    assert {room_of(source.module) for source in package_sources()} >= {"tidegate", "core"}
+
+
+CHECKS = [arrow_faults, purity_faults, size_faults, name_faults]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: str(check.__name__))
+def test_every_file(check: Callable[[Source], list[str]]) -> None:
+    assert [fault for source in package_sources() for fault in check(source)] == []
+
+
+def test_inheritance_is_shallow() -> None:
+    assert depth_faults(list(package_sources())) == []
+
+
+def test_no_cycles() -> None:
+    assert cycle_faults(list(package_sources())) == []
+
+
+@pytest.mark.parametrize("room", sorted(DATA_ROOMS))
+def test_rooms_of_data_hold_data(room: str) -> None:
+    files = [path for path in (PACKAGE / room).rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    faults = [data_faults(room, str(path.relative_to(PACKAGE / room)), path.read_text("utf-8")) for path in files]
+    assert [fault for some in faults for fault in some] == []
+
+
+# The checkers themselves: each must see what it is for.
+
+
+FORBIDDEN = """
+core wire, core store, core session, core apps, core presets, core tidegate, wire models, wire session, wire data,
+store models, store memory, models store, models memory, memory store, memory models, store session, models agent,
+session agent, session gateway, session lab, session tidegate, session apps, gateway agent, lab agent,
+integrations agent, agent gateway, gateway lab, agent apps, gateway apps, lab apps, integrations apps
+"""
+ALLOWED = """
+wire core, store core, store wire, models wire, memory core, session store, session models, session memory,
+session presets, agent session, gateway session, lab session, integrations session, lab wire, agent core,
+apps agent, apps gateway, apps lab, apps core, apps tidegate, agent tidegate
+"""
+
+
+def pairs(table: str) -> list[list[str]]:
+    return [pair.split() for pair in table.replace("\n", " ").split(",")]
+
+
+def importing(there: str) -> str:
+    return "import tidegate" if there == "tidegate" else f"from tidegate.{there}.thing import name"
+
+
+@pytest.mark.parametrize(("room", "there"), pairs(FORBIDDEN))
+def test_forbidden_arrow_is_seen(room: str, there: str) -> None:
+    assert len(arrow_faults(Source(f"tidegate.{room}.file", importing(there)))) == 1
+
+
+@pytest.mark.parametrize(("room", "there"), pairs(ALLOWED))
+def test_allowed_arrow_is_left_alone(room: str, there: str) -> None:
+    assert arrow_faults(Source(f"tidegate.{room}.file", importing(there))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import tidegate.agent.loop as loop",
+        "from tidegate import agent",
+        "from ..agent import loop",
+        "from .. import agent",
+        "def late():\n    from tidegate.agent.loop import run",
+        "class Late:\n    def go(self):\n        import tidegate.agent",
+        "if TYPE_CHECKING:\n    from tidegate.agent.loop import run",
+        "try:\n    import tidegate.agent\nexcept ImportError:\n    pass",
+        "importlib.import_module('tidegate.agent.loop')",
+    ],
+)
+def test_no_way_of_importing_escapes(text: str) -> None:
+    assert len(arrow_faults(Source("tidegate.gateway.server", text))) == 1
+
+
+def test_relative_import_from_a_package_counts_from_the_package() -> None:
+    assert arrow_faults(Source("tidegate.session", "from . import live", is_package=True)) == []
+    assert len(arrow_faults(Source("tidegate.session", "from ..agent import loop", is_package=True))) == 1
+
+
+def test_the_surface_is_held_when_it_loads_late() -> None:
+    assert len(arrow_faults(Source("tidegate", "HOMES = {'run': 'tidegate.agent.loop'}", is_package=True))) == 1
+    assert arrow_faults(Source("tidegate", "HOMES = {'Session': 'tidegate.session.session'}", is_package=True)) == []
+
+
+def test_a_name_of_the_surface_is_the_surface() -> None:
+    assert len(arrow_faults(Source("tidegate.session.file", "from tidegate import Session"))) == 1
+    assert arrow_faults(Source("tidegate.lab.file", "from tidegate import Session")) == []
+
+
+def test_running_the_package_is_an_app() -> None:
+    assert arrow_faults(Source("tidegate.__main__", "from tidegate.apps.cli import main")) == []
+
+
+def test_unknown_room_is_seen() -> None:
+    assert len(arrow_faults(Source("tidegate.common.things", ""))) == 1
+
+
+IMPURE = (
+    "asyncio socket time datetime random os pathlib logging subprocess threading uuid secrets io sys shutil tempfile "
+    "urllib http sqlite3 multiprocessing selectors signal locale zoneinfo httpx rich"
+).split()
+
+
+@pytest.mark.parametrize("module", IMPURE)
+@pytest.mark.parametrize("room", ["core", "core.stages", "wire"])
+def test_impure_import_is_seen(module: str, room: str) -> None:
+    assert len(purity_faults(Source(f"tidegate.{room}.file", f"def f():\n    import {module}"))) == 1
+    assert len(purity_faults(Source(f"tidegate.{room}.file", f"from {module} import name"))) == 1
+
+
+@pytest.mark.parametrize("text", ["async def f(): ...", "open('x')", "print(1)", "__import__('os').getcwd()"])
+def test_impure_code_is_seen(text: str) -> None:
+    assert purity_faults(Source("tidegate.core.file", text)) != []
+
+
+def test_pure_code_and_outer_rooms_are_left_alone() -> None:
+    assert purity_faults(Source("tidegate.core.file", "import re, msgspec\nfrom collections.abc import Iterable")) == []
+    assert purity_faults(Source("tidegate.store.file", "import os\nasync def f(): open('x')")) == []
+
+
+def test_sizes_are_seen_at_the_limit() -> None:
+    assert size_faults(Source("tidegate.core.file", "x = 1\n" * 400)) == []
+    assert len(size_faults(Source("tidegate.core.file", "x = 1\n" * 401))) == 1
+    assert size_faults(Source("tidegate.core.file", "def f():\n" + "    x = 1\n" * 59)) == []
+    assert len(size_faults(Source("tidegate.core.file", "class A:\n  async def f(self):\n" + "    x = 1\n" * 60))) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["StoreManager", "Handler", "HTTPHandler", "EditHelper", "TextUtil", "StoreBase", "BaseStore"]
+)
+def test_empty_class_name_is_seen(name: str) -> None:
+    assert len(name_faults(Source("tidegate.core.file", f"def f():\n    class {name}: ..."))) == 1
+
+
+def test_names_that_say_something_are_left_alone() -> None:
+    assert (
+        name_faults(Source("tidegate.core.file", "class Database: ...\nclass Utility: ...\nclass Baseline: ...")) == []
+    )
+    assert len(name_faults(Source("tidegate.core.utils", ""))) == 1
+
+
+def test_deep_inheritance_is_seen_across_files() -> None:
+    first = Source("tidegate.core.a", "class A(Struct): ...\nclass B(A): ...")
+    handed_on = Source("tidegate.core", "from tidegate.core.a import B", is_package=True)
+    for text in (
+        "from tidegate.core.a import B\nclass C(B[int]): ...",
+        "from tidegate.core import a as x\nclass C(x.B): ...",
+        "from tidegate.core import B as Other\nclass C(Other): ...",
+        "import tidegate.core.a as x\nclass C(x.B): ...",
+        "import tidegate.core.a\nclass C(tidegate.core.a.B): ...",
+        "from tidegate.core.a import B as C\nclass C(C): ...",
+    ):
+        assert depth_faults([first, handed_on, Source("tidegate.wire.c", text)]) == [
+            "tidegate.wire.c.C: inherits 2 deep"
+        ]
+    assert depth_faults([first, handed_on]) == []
+
+
+def test_cycle_is_seen_even_when_it_is_late() -> None:
+    first = Source("tidegate.core.a", "from tidegate.core.b import g")
+    late = Source("tidegate.core.b", "def g():\n    from tidegate.core.a import f")
+    beside = [Source("tidegate.core.c", "import tidegate.core.a"), Source("tidegate.core", "", is_package=True)]
+    assert len(cycle_faults([first, late, *beside])) == 2
+    assert cycle_faults([first, Source("tidegate.core.b", "if TYPE_CHECKING:\n    import tidegate.core.a")]) == []
+    assert cycle_faults([first, Source("tidegate.core.b", "import re")]) == []
+
+
+def test_code_among_data_is_seen() -> None:
+    assert data_faults("presets", "__init__.py", '"""Policies as data."""') == []
+    assert data_faults("presets", "default.yaml", "a: 1") == []
+    assert len(data_faults("presets", "__init__.py", "import re")) == 1
+    assert len(data_faults("presets", "load.py", "x = 1")) == 1

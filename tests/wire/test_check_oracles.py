@@ -1,0 +1,104 @@
+"""Judges of others against ours: Mistral's request validator, JSON Schema's draft 7, an image library."""
+
+import base64
+import io
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mistral_common.exceptions import MistralCommonException
+from mistral_common.protocol.instruct.request import ChatCompletionRequest
+from mistral_common.protocol.instruct.validator import (
+    MistralRequestValidator,
+    MistralRequestValidatorV5,
+    ValidationMode,
+)
+from mistral_common.utils.json_utils import validate_json_schema_by_draft7
+from PIL import Image
+
+from tests.wire.rules_chat import A9, B9, SAID, SYSTEM, USER, answer, call, calls, chat
+from tidegate.wire.check_media import UNKNOWN, Pixels, pixels
+from tidegate.wire.check_openai_chat import check
+from tidegate.wire.check_schema import schema_fault
+from tidegate.wire.faults import Profile
+
+ALPHABET = [
+    SYSTEM,
+    USER,
+    SAID,
+    SAID | {"prefix": True},
+    SAID | {"content": ""},
+    calls(call(A9), content="so"),
+    calls(call(A9), call(B9)),
+    answer(A9),
+    answer(B9),
+]
+
+
+def test_what_we_accept_mistral_accepts() -> None:
+    """Every sequence of up to four messages, not a sample."""
+    validator: MistralRequestValidator = MistralRequestValidatorV5(ValidationMode.serving)
+    accepted = 0
+    for length in range(1, 5):
+        for messages in itertools.product(ALPHABET, repeat=length):
+            if check(chat(*messages), Profile(mistral=True)) == []:
+                accepted += 1
+                validator.validate_request(ChatCompletionRequest(**chat(*messages)))
+    assert accepted > 10
+
+
+def test_the_oracle_can_refuse() -> None:
+    validator: MistralRequestValidator = MistralRequestValidatorV5(ValidationMode.serving)
+    with pytest.raises(MistralCommonException):
+        validator.validate_request(ChatCompletionRequest(**chat(USER, SAID)))
+
+
+KINDS = ["array", "boolean", "integer", "null", "number", "object", "string", "text", "Object"]
+VALUES: Any = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 3)
+    | st.sampled_from([*KINDS, "("])
+    | st.lists(st.sampled_from(KINDS), max_size=2)
+)
+WORDS = (
+    "type required enum items properties additionalProperties anyOf allOf not minLength maximum multipleOf pattern "
+    "uniqueItems title dependencies patternProperties if examples"
+).split()
+SCHEMAS: Any = st.recursive(
+    st.booleans() | st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=2),
+    lambda inner: st.dictionaries(
+        st.sampled_from(WORDS),
+        VALUES | inner | st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "b"]), inner, max_size=2),
+        max_size=3,
+    ),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(schema=SCHEMAS)
+def test_a_schema_is_one_exactly_when_draft_7_says_so(schema: Any) -> None:
+    try:
+        validate_json_schema_by_draft7(schema)
+        valid = True
+    except ValueError:
+        valid = False
+    assert (schema_fault(schema, regex=True) == "") == valid
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "JPEG", "WEBP"])
+@pytest.mark.parametrize("size", [(1, 1), (37, 2001), (8001, 5)])
+def test_the_size_of_an_image_is_read_from_its_header(kind: str, size: tuple[int, int]) -> None:
+    image = Image.new("RGB", size)
+    for options in ({}, {"lossless": True}, {"progressive": True}):
+        stream = io.BytesIO()
+        image.save(stream, kind, **options)
+        assert pixels(base64.b64encode(stream.getvalue()).decode()) == Pixels(*size)
+
+
+@given(data=st.text(max_size=40) | st.binary(max_size=40).map(lambda raw: base64.b64encode(raw).decode()))
+def test_no_image_data_raises(data: str) -> None:
+    assert pixels(data) == UNKNOWN

@@ -1,0 +1,211 @@
+"""Blocks: what is laid out, in which order, and how little an append touches."""
+
+import pytest
+
+from tests.wire.histories import HISTORIES, PICTURE, FakeView, Seen, call, gave, said, system, told, view_of
+from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking
+from tidegate.wire import anthropic, openai_chat, openai_responses
+from tidegate.wire.blocks import Block, Rules
+from tidegate.wire.dialects import DIALECTS
+from tidegate.wire.layout import ANCHOR, CONTINUE, EMPTY, NO_OUTPUT, NO_RESULT, Layout, joined
+from tidegate.wire.names import Shape, wire_id, wire_name
+
+RULES = anthropic.RULES
+
+
+def laid(view: FakeView, rules: Rules = RULES) -> list[Block]:
+    layout = Layout(rules)
+    layout.update(view)
+    return layout.blocks
+
+
+def texts(block: Block) -> list[str]:
+    return [part.text for part in block.parts if isinstance(part, Text)]
+
+
+def answers(block: Block) -> list[tuple[str, str]]:
+    return [(each.id, "|".join(part.text for part in each.parts if isinstance(part, Text))) for each in block.answers]
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_blocks_take_turns_and_the_user_is_first_and_last(name: str, dialect: str) -> None:
+    blocks = laid(view_of(HISTORIES[name]), DIALECTS[dialect].rules)
+    sides = [block.side for block in blocks]
+    assert sides == ["user", "assistant"] * (len(sides) // 2) + ["user"]
+    assert all(block.parts or block.answers for block in blocks)
+
+
+def test_neighbours_share_a_block_and_keep_their_words() -> None:
+    blocks = laid(view_of([said("one"), said("two"), told("a"), told("b"), said("three")]))
+    assert [texts(block) for block in blocks] == [["one", "two"], ["a", "b"], ["three"]]
+
+
+def test_a_system_message_in_the_middle_is_labelled() -> None:
+    blocks = laid(view_of([said("one"), told("a"), system("Be brief."), said("two")]))
+    assert texts(blocks[2]) == ["[system] Be brief.", "two"]
+
+
+def test_fillers_stand_where_the_user_is_missing() -> None:
+    blocks = laid(view_of([told("hello")]))
+    assert [texts(block) for block in blocks] == [[ANCHOR], ["hello"], [CONTINUE]]
+    assert [texts(block) for block in laid(view_of([]))] == [[CONTINUE]]
+
+
+def test_results_stand_first_and_in_the_order_of_the_calls() -> None:
+    view = view_of([said("a"), told(call("c1"), call("c2")), said("wait"), gave("c2", "two"), gave("c1", "one")])
+    last = laid(view)[-1]
+    assert answers(last) == [("c1", "one"), ("c2", "two")]
+    assert texts(last) == ["wait"]
+
+
+def test_repeated_ids_are_matched_by_occurrence() -> None:
+    blocks = laid(view_of(HISTORIES["same id twice in a message"]))
+    calls = [part.id for part in blocks[1].parts if isinstance(part, Call)]
+    assert len(set(calls)) == 2
+    assert answers(blocks[2]) == [(calls[0], "1st"), (calls[1], "2nd")]
+
+
+def test_a_call_without_a_result_is_answered_and_a_result_without_a_call_is_text() -> None:
+    view = view_of([said("a"), told(call("c1"), call("c2")), gave("c2", "two"), gave("c9", "lost"), said("go on")])
+    last = laid(view)[-1]
+    assert answers(last) == [("c1", NO_RESULT), ("c2", "two")]
+    assert texts(last) == ["[result] lost", "go on"]
+
+
+def test_nothing_said_vanishes_or_says_so() -> None:
+    view = view_of(
+        [said(" \n"), told(""), told(Thinking("hm")), system(""), said("b"), told(call("c1")), gave("c1", "")]
+    )
+    blocks = laid(view)
+    assert texts(blocks[0]) == [EMPTY, "b"]
+    assert answers(blocks[2]) == [("c1", NO_OUTPUT)]
+    assert len(blocks) == 3
+
+
+def test_images_of_results_move_behind_them_where_a_dialect_wants_text() -> None:
+    blocks = laid(view_of(HISTORIES["images in results"]), openai_chat.RULES)
+    last = blocks[2]
+    assert [text for _, text in answers(last)] == ["(img)", "a plan", "no picture"]
+    assert [part.text if isinstance(part, Text) else type(part) for part in last.parts] == [
+        "img 1",
+        Image,
+        "img 2",
+        Image,
+        Image,
+    ]
+    kept = laid(view_of(HISTORIES["images in results"]), anthropic.RULES)[2]
+    assert [len(answer.parts) for answer in kept.answers] == [1, 3, 1]
+    assert not kept.parts
+
+
+def test_opaque_data_goes_only_to_its_family_and_only_signed() -> None:
+    signed = told(Thinking(block='{"type":"thinking"}'), Text("x", "sig"), call("c1", opaque="s"), origin="anthropic")
+
+    def parts(item: Seen, rules: Rules) -> list[Part]:
+        return laid(FakeView([Seen(said("a")), item]), rules)[1].parts
+
+    kept = parts(Seen(signed), anthropic.RULES)
+    assert kept == list(signed.parts)
+    for item, rules in ((Seen(signed, 0, signed=False), anthropic.RULES), (Seen(signed), openai_responses.RULES)):
+        assert parts(item, rules) == [Text("x"), call("c1")]
+
+
+def test_reasoning_that_came_by_itself_joins_the_answer_it_led_to() -> None:
+    blocks = laid(view_of(HISTORIES["reasoning before its item"]), openai_responses.RULES)
+    assert [type(part) for part in blocks[1].parts] == [Thinking, Call]
+    lost = view_of([*HISTORIES["reasoning before its item"].messages[:2], said("stop")])
+    assert len(laid(lost, openai_responses.RULES)) == 1
+
+
+def test_an_append_touches_the_last_block_only() -> None:
+    view = view_of([said("a"), told(call("c1"), call("c2")), gave("c1", "one")])
+    layout = Layout(RULES)
+    layout.update(view)
+    first, second, _ = layout.blocks
+    view.items.append(Seen(gave("c2", "two")))
+    assert layout.update(view) == 2
+    assert layout.blocks[:2] == [first, second]
+    third = layout.blocks[2]
+    view.items.append(Seen(told("done")))
+    assert layout.update(view) == 3
+    assert layout.blocks[2] is third
+    assert layout.update(view) == len(layout.blocks)
+
+
+def test_an_edit_keeps_the_blocks_made_of_the_same_messages() -> None:
+    view = view_of([said("a"), told("b"), said("c"), told("d"), said("e")])
+    layout = Layout(RULES)
+    layout.update(view)
+    before = list(layout.blocks)
+    view.items[2] = Seen(said("C"))
+    view.epoch += 1
+    assert layout.update(view) == 2
+    assert [was is now for was, now in zip(before, layout.blocks, strict=True)] == [True, True, False, True, True]
+
+
+def test_losing_the_signature_lays_a_block_out_again() -> None:
+    view = view_of(HISTORIES["signed thinking"])
+    layout = Layout(RULES)
+    layout.update(view)
+    view.items[1].signed = False
+    view.epoch += 1
+    assert layout.update(view) == 1
+    assert not any(isinstance(part, Thinking) for part in layout.blocks[1].parts)
+
+
+# --- ids and names ------------------------------------------------------------------------------------------------
+
+
+def shapes() -> list[Shape]:
+    return [dialect.rules.shape for dialect in DIALECTS.values()]
+
+
+@pytest.mark.parametrize("shape", shapes())
+@pytest.mark.parametrize("call_id", ["", "ok", "call_1", "i" * 200, "имя", "a b", "a|b", "x" * 9])
+def test_an_id_fits_and_is_the_same_every_time(shape: Shape, call_id: str) -> None:
+    used: set[str] = set()
+    first, second = (wire_id(call_id, "m1", index, shape, used) for index in range(2))
+    assert first != second
+    assert shape.ids.fullmatch(first)
+    assert shape.ids.fullmatch(second)
+    assert first == wire_id(call_id, "m1", 0, shape, set())
+    assert (first == call_id) == bool(shape.ids.fullmatch(call_id))
+
+
+def test_ids_stay_apart_even_when_one_is_made_up_to_collide() -> None:
+    shape = openai_chat.MISTRAL.shape
+    made = wire_id("call_1", "m1", 0, shape, set())
+    used = {made}
+    other = wire_id("call_1", "m1", 0, shape, used)
+    assert other != made
+    assert used == {made, other}
+    assert wire_id(made, "m2", 0, shape, used) not in (made, other)
+
+
+@pytest.mark.parametrize("shape", shapes())
+@pytest.mark.parametrize("name", ["", "fs.read", "9 lives", "x" * 90, "読む", "-", "read", "a__b", "." * 70])
+def test_a_tool_name_fits(shape: Shape, name: str) -> None:
+    found = wire_name(name, shape)
+    assert shape.names.fullmatch(found)
+    assert (found == name) == bool(shape.names.fullmatch(name))
+    assert wire_name("x" * 90, shape) != wire_name("x" * 91, shape)
+
+
+@pytest.mark.parametrize(("count", "gap"), [(2, "\n\n"), (6, "\n\n"), (7, "\n"), (11, "\n"), (12, "")])
+def test_many_texts_stand_closer(count: int, gap: str) -> None:
+    assert joined(["x"] * count) == gap.join(["x"] * count)
+    assert len(gap) * (count - 1) <= 10
+
+
+def test_a_message_that_breaks_the_contract_is_still_laid_out() -> None:
+    odd = [
+        Message("assistant", (Text("a"), *gave("c1", "b").parts)),
+        Message("user", (call("c1"),)),
+        Message("tool", (Text("c"), PICTURE)),
+        Message("system", (call("c1"),)),
+        Message("assistant", gave("c1", "b").parts),
+    ]
+    blocks = laid(view_of(odd))
+    assert [block.side for block in blocks] == ["user", "assistant", "user"]
+    assert texts(blocks[2]) == [EMPTY, "c"]

@@ -1,0 +1,191 @@
+"""A rendering that is kept up gives what one made from scratch gives, at every step."""
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.wire.histories import HISTORIES, TOOLS, FakeView, Seen, call, gave, said, told, view_of
+from tidegate.core.messages import Tool
+from tidegate.wire.check_thinking import check_bound
+from tidegate.wire.dialects import DIALECTS
+from tidegate.wire.faults import Fault
+from tidegate.wire.rendering import Rendering
+
+
+def scratch(dialect: str, view: FakeView, thinking: int = 0) -> Rendering:
+    rendering = Rendering(dialect, "m", thinking=thinking, max_tokens=8000)
+    rendering.update(view)
+    return rendering
+
+
+def assert_same(kept: Rendering, new: Rendering) -> None:
+    assert kept.messages == new.messages
+    assert kept.body() == new.body()
+    assert kept.to_bytes() == new.to_bytes() == msgspec.json.encode(kept.body())
+    assert kept.faults() == new.faults()
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_step_by_step_is_the_same_as_at_once(dialect: str, name: str) -> None:
+    whole = view_of(HISTORIES[name])
+    growing = FakeView(tools=TOOLS)
+    kept = Rendering(dialect, "m", thinking=2000, max_tokens=8000)
+    kept.update(growing)
+    for item in whole.items:
+        growing.items.append(item)
+        kept.update(growing)
+        assert_same(kept, scratch(dialect, growing, thinking=2000))
+
+
+@given(seed=st.integers(0, 2**32), dialect=st.sampled_from(sorted(DIALECTS)))
+@settings(max_examples=60, deadline=None)
+def test_any_edits_are_the_same_as_at_once(seed: int, dialect: str) -> None:
+    """Histories stuck together, grown, cut, replaced and unsigned in any order."""
+    chance = random.Random(seed)
+    pool = [item for name in chance.sample(sorted(HISTORIES), 4) for item in view_of(HISTORIES[name]).items]
+    view = FakeView(tools=TOOLS)
+    kept = Rendering(dialect, "m", max_tokens=8000)
+    for _ in range(12):
+        move = chance.randrange(6)
+        if move < 3 or not view.items:
+            view.items += pool[: chance.randrange(1, 4)]
+            del pool[:3]
+        else:
+            view.epoch += 1
+            place = chance.randrange(len(view.items))
+            if move == 3:
+                del view.items[place : place + chance.randrange(1, 4)]
+            elif move == 4:
+                view.items[place] = Seen(said("replaced"))
+            else:
+                view.items = [*view.items[:place], *(Seen(i.message, 0, signed=False) for i in view.items[place:])]
+        kept.update(view)
+        new = scratch(dialect, view)
+        assert_same(kept, new)
+        assert new.faults() == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_turn_only_extends_the_request_before(dialect: str) -> None:
+    """P6: what was sent once is sent again, byte for byte, as long as nothing was edited."""
+    view = view_of([said("go")])
+    kept = scratch(dialect, view)
+    for step in range(6):
+        before = kept.messages
+        sent = kept.to_bytes()
+        calls = [call(f"id|{step}", "fs.read"), call("again")]
+        view.items.append(Seen(told(f"step {step}", *calls)))
+        view.items += [Seen(gave("again", f"b{step}")), Seen(gave(f"id|{step}", f"a{step}"))]
+        if step % 2:
+            view.items += [Seen(told("done")), Seen(said("next"))]
+        kept.update(view)
+        assert kept.messages[: len(before)] == before
+        assert kept.shared == (len(before) if step else kept.shared)
+        common = sent[: sent.rindex(b"]")] if step else b""
+        assert kept.to_bytes().startswith(common)
+
+
+def test_an_old_turn_keeps_its_stand_in_signature() -> None:
+    view = view_of([said("go"), told(call("c1")), gave("c1", "done"), told("ok"), said("next")])
+    kept = scratch("gemini", view)
+    view.items += [Seen(told(call("c2"))), Seen(gave("c2", "done"))]
+    before = kept.messages
+    kept.update(view)
+    assert kept.messages[: len(before)] == before
+    assert kept.faults() == []
+
+
+def test_thinking_stays_bound_to_what_it_stood_on() -> None:
+    view = view_of(HISTORIES["interleaved thinking"].messages[:1])
+    bodies = []
+    for message in HISTORIES["interleaved thinking"].messages[1:]:
+        bodies.append(scratch("anthropic", view, thinking=2000).body())
+        view.items.append(Seen(message))
+    bodies.append(scratch("anthropic", view, thinking=2000).body())
+    assert "thinking" in bodies[-1]
+    for earlier, later in zip(bodies[::2], bodies[2::2], strict=False):
+        assert check_bound(earlier, later) == []
+
+
+def test_shared_counts_what_a_cache_can_keep() -> None:
+    view = view_of([said("a"), told("b"), said("c"), told("d"), said("e")])
+    kept = Rendering("openai_chat")
+    kept.update(view)
+    assert kept.shared == 0
+    kept.update(view)
+    assert kept.shared == 6
+    view.items[2] = Seen(said("C"))
+    view.epoch += 1
+    kept.update(view)
+    assert kept.shared == 3
+    view.system = "Another."
+    kept.update(view)
+    assert kept.shared == 0
+    view.tools = (Tool("new"),)
+    kept.update(view)
+    assert kept.shared == 0
+    kept.update(view)
+    assert kept.shared == 6
+
+
+def test_messages_of_a_user_block_that_grows_are_shared_one_by_one() -> None:
+    view = view_of([said("a"), told(call("c1"), call("c2")), gave("c1", "one"), gave("c2", "two")])
+    kept = Rendering("openai_chat")
+    kept.update(view)
+    view.items.append(Seen(said("wait")))
+    kept.update(view)
+    assert kept.shared == 5
+    assert len(kept.messages) == 6
+
+
+def test_the_validator_reads_a_settled_message_once() -> None:
+    """The one place where a counting double stands in for the validator: how often it is fed is what is promised."""
+    fed: list[object] = []
+
+    class Counting:
+        def __init__(self, head: object, profile: object) -> None:
+            pass
+
+        def feed(self, message: object, /) -> None:
+            fed.append(message)
+
+        def fork(self) -> "Counting":
+            return Counting(None, None)
+
+        def finish(self) -> list[Fault]:
+            return []
+
+    dialect = msgspec.structs.replace(DIALECTS["anthropic"], check=Counting)
+    view = view_of([said("a")])
+    kept = Rendering(dialect)
+    for n in range(50):
+        view.items += [Seen(told(call(f"c{n}"))), Seen(gave(f"c{n}", "r"))]
+        kept.update(view)
+        kept.faults()
+    assert len(fed) == 50 * 3
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_half_a_surrogate_pair_never_reaches_the_wire(dialect: str) -> None:
+    view = view_of(HISTORIES["half pairs"])
+    view.system = "s\ud83d"
+    kept = scratch(dialect, view)
+    assert "\ufffd" in kept.to_bytes().decode()
+    assert kept.faults() == []
+
+
+def test_thinking_is_not_asked_for_when_the_loop_lost_its_own() -> None:
+    signed = scratch("anthropic", view_of(HISTORIES["signed thinking"]), thinking=2000)
+    assert signed.body()["thinking"] == {"type": "enabled", "budget_tokens": 2000}
+    assert signed.faults() == []
+    lost = scratch("anthropic", view_of(HISTORIES["signed thinking, edited before"]), thinking=2000)
+    assert "thinking" not in lost.body()
+    assert lost.faults() == []
+
+
+def test_nothing_rendered_yet_is_still_a_body() -> None:
+    assert Rendering("openai_chat").body() == {"messages": []}

@@ -1,0 +1,70 @@
+"""Every rule of every provider: one request that breaks it is refused in the provider's words, its twin is accepted."""
+
+import pytest
+from mistral_common.exceptions import MistralCommonException
+from mistral_common.protocol.instruct.request import ChatCompletionRequest
+from mistral_common.protocol.instruct.validator import (
+    MistralRequestValidator,
+    MistralRequestValidatorV3,
+    ValidationMode,
+)
+
+from tests.wire.cases import Body, Case
+from tests.wire.rules_anthropic import ANTHROPIC, BINDING
+from tests.wire.rules_bedrock import BEDROCK
+from tests.wire.rules_chat import CHAT, MISTRAL
+from tests.wire.rules_gemini import GEMINI
+from tests.wire.rules_responses import RESPONSES
+from tidegate.wire.faults import NOT_CHECKABLE, RULES
+
+CASES = [*CHAT, *MISTRAL, *RESPONSES, *ANTHROPIC, *BINDING, *BEDROCK, *GEMINI]
+
+ALL = (
+    [f"OC{n}" for n in range(1, 16)]
+    + [f"OR{n}" for n in range(1, 13)]
+    + [f"AN{n}" for n in range(1, 17)]
+    + [f"GE{n}" for n in range(1, 9)]
+    + [f"BR{n}" for n in range(1, 6)]
+    + [f"MI{n}" for n in range(1, 6)]
+    + ["XA1"]
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_the_bad_one_is_refused_in_the_providers_words(case: Case) -> None:
+    faults = case.check(case.bad, case.profile)
+    assert {fault.rule for fault in faults} == {case.rule}, faults
+    assert any(case.phrase in fault.text for fault in faults), faults
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_its_twin_is_accepted(case: Case) -> None:
+    assert case.check(case.good, case.profile) == []
+
+
+def test_every_rule_has_a_case_or_a_reason() -> None:
+    covered = {case.rule for case in CASES}
+    assert covered | set(NOT_CHECKABLE) == {*ALL, "SHAPE"}
+    assert not covered & set(NOT_CHECKABLE)
+    assert set(RULES) == {*ALL, "SHAPE"}
+
+
+def mistral_refuses(body: Body) -> bool:
+    """What Mistral's own validator says, in the oldest form that knows call ids."""
+    validator: MistralRequestValidator = MistralRequestValidatorV3(ValidationMode.serving)
+    try:
+        validator.validate_request(ChatCompletionRequest(**body))
+    except (MistralCommonException, ValueError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("case", MISTRAL, ids=[case.name for case in MISTRAL])
+def test_mistral_itself_takes_the_twin(case: Case) -> None:
+    assert not mistral_refuses(case.good)
+
+
+@pytest.mark.parametrize("case", MISTRAL, ids=[case.name for case in MISTRAL])
+def test_mistral_itself_refuses_the_bad_one(case: Case) -> None:
+    # Its newest validator lets the user speak after a tool; the servers that gave error 3230 did not.
+    assert mistral_refuses(case.bad) or "after role 'tool'" in case.phrase
