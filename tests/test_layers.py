@@ -195,7 +195,7 @@ def test_cycle_is_seen_even_when_it_is_late() -> None:
 
 
 def test_code_among_data_is_seen() -> None:
-    assert data_faults("presets", "__init__.py", '"""Policies as data."""') == []
-    assert data_faults("presets", "default.yaml", "a: 1") == []
-    assert len(data_faults("presets", "__init__.py", "import re")) == 1
-    assert len(data_faults("presets", "load.py", "x = 1")) == 1
+    assert data_faults("data", "__init__.py", '"""Policies as data."""') == []
+    assert data_faults("data", "seeds.json", "a: 1") == []
+    assert len(data_faults("data", "__init__.py", "import re")) == 1
+    assert len(data_faults("data", "load.py", "x = 1")) == 1

@@ -59,7 +59,9 @@ def test_only_the_head_is_read() -> None:
     assert dimensions(whole + "!not base64 at all!" * 1000) == Size(5, 6)
 
 
-@pytest.mark.parametrize("data", ["", "AAAA", "data:image/png;base64,", "data:", "=", "ÿ", "/9j/", "iVBORw0KGgo=", "R0lGODlh"])
+@pytest.mark.parametrize(
+    "data", ["", "AAAA", "data:image/png;base64,", "data:", "=", "ÿ", "/9j/", "iVBORw0KGgo=", "R0lGODlh"]
+)
 def test_unknown(data: str) -> None:
     assert dimensions(data) == UNKNOWN
 
@@ -69,9 +71,7 @@ def test_never_raises(data: str) -> None:
     assert dimensions(data) >= UNKNOWN
 
 
-@given(
-    st.sampled_from(["PNG", "GIF", "JPEG", "WEBP"]), st.integers(0, 300), st.integers(0, 255), st.integers(1, 400)
-)
+@given(st.sampled_from(["PNG", "GIF", "JPEG", "WEBP"]), st.integers(0, 300), st.integers(0, 255), st.integers(1, 400))
 def test_broken_pictures_never_raise(form: str, at: int, value: int, length: int) -> None:
     raw = bytearray(base64.b64decode(encoded(form, 20, 10)))
     raw[at % len(raw)] = value

@@ -42,14 +42,14 @@ def a_session(policy: str, *, window: int | None, wire: str, counting: str = "ch
     )
 
 
-def reopened(session: Session) -> Session:
+def reopened(session: Session, counting: str) -> Session:
     """The same session from what is on record, with nothing else of the old one."""
     assert isinstance(session.log, MemoryLog)
     return Session(
         policy=session.policy,
         window=session.window,
         wire=session.dialect.name,
-        count="chars/4" if session.counter.name == "chars/4" else "exact",
+        count=counting,
         log=MemoryLog(session.log.records()),
         clock=session._clock,
     )

@@ -84,7 +84,7 @@ def test_every_window_for_the_default_policy() -> None:
 @pytest.mark.parametrize("preset", [name for name in presets.names() if name != "default"])
 def test_windows_for_every_preset(preset: str) -> None:
     """Every integer around the smallest window that can be, then every seventeenth."""
-    windows = (*range(170, 260), *range(260, LARGEST + 1, 17), *HUGE)
+    windows = (*range(140, 260), *range(260, LARGEST + 1, 19), *HUGE)
     fitted = [check_window(preset, window) for window in windows]
     assert not fitted[0]
     assert all(fitted[fitted.index(True) :])
@@ -204,9 +204,8 @@ def test_every_number_of_results_to_keep(stage: str) -> None:
             settings: dict[str, object] = {"keep": keep} if stage == "clear_results" else {"cutoff": keep}
             before, after = cut(length, stage, settings)
             check_cut(before, after)
-            assert [i.message.id for i in after.items if not i.message.id.startswith("e")] == [
-                i.message.id for i in before.items if not i.message.id.startswith("e")
-            ], "clearing results dropped a message"
+            if stage == "clear_results":
+                assert shown(after) == shown(before), "clearing results dropped a message"
 
 
 @pytest.mark.parametrize("wire", WIRES)

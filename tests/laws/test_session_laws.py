@@ -54,7 +54,7 @@ class Life(RuleBasedStateMachine):
     )
     def start(self, window: int | None, wire: str, form: str, counting: str, whole: bool) -> None:
         self.session = a_session(self.preset, window=window, wire=wire, counting=counting)
-        self.form, self.player = form, Player(whole=whole)
+        self.form, self.counting, self.player = form, counting, Player(whole=whole)
         self.seen: list[bytes] = []
 
     # --- what is said ---------------------------------------------------------------------------------------------
@@ -109,6 +109,11 @@ class Life(RuleBasedStateMachine):
             self.too_small(refusal)
             return
         self.judge(request, start)
+        head = self.session.log.head
+        again = reopened(self.session, self.counting)
+        for session in (self.session, again):
+            assert session.prepare().to_bytes() == request.to_bytes(), "a second prepare gives another request"
+            assert session.log.head == head, "a second prepare found something to do"
 
     @rule()
     def overflowed(self) -> None:
@@ -151,7 +156,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        self.session = reopened(self.session)
+        self.session = reopened(self.session, self.counting)
         self.last = None
 
     # --- what holds -----------------------------------------------------------------------------------------------
@@ -166,9 +171,9 @@ class Life(RuleBasedStateMachine):
     def judge(self, request: Request, start: int) -> None:
         check_request(self.session, request)
         check_new_edits(self.session, start)
-        again = reopened(self.session)
-        assert again.prepare().to_bytes() == request.to_bytes(), "a second prepare gives another request"
-        assert again.log.head == self.session.log.head, "a second prepare found something to do"
+        again = reopened(self.session, self.counting)
+        assert again.request().to_bytes() == request.to_bytes(), "a session opened again gives another request"
+        assert again.size() == request.tokens
         if self.last is not None:
             assert request.messages[: request.shared] == self.last.messages[: request.shared]
             if self.epoch == (self.session.view, self.session.view.epoch):

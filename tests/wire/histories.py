@@ -234,6 +234,7 @@ _TABLE = (
     History("encrypted reasoning", _loop("openai_responses", thinking(REASONING), "looking", thinking(REASONING))),
     History("encrypted reasoning, edited before", _loop("openai_responses", thinking(REASONING)), signed=False),
     History("a run of reasoning", _loop("openai_responses", thinking(REASONING), thinking(REASONING))),
+    History("reasoning in clear", _loop("openai_responses", thinking('{"type":"reasoning","id":"rs_1","summary":[]}'))),
     History("reasoning cut off", (said("a"), told("so", thinking(REASONING), origin="openai_responses"))),
     History(
         "reasoning before its item", (said("a"), told(thinking(REASONING), origin="openai_responses"), *_loop("x")[1:])

@@ -114,8 +114,10 @@ def test_opaque_data_goes_only_to_its_family_and_only_signed() -> None:
 def test_reasoning_that_came_by_itself_joins_the_answer_it_led_to() -> None:
     blocks = laid(view_of(HISTORIES["reasoning before its item"]), openai_responses.RULES)
     assert [type(part) for part in blocks[1].parts] == [Thinking, Call]
-    lost = view_of([*HISTORIES["reasoning before its item"].messages[:2], said("stop")])
-    assert len(laid(lost, openai_responses.RULES)) == 1
+    lost = view_of([*HISTORIES["reasoning before its item"].messages[:2], said("stop"), told("ok")])
+    blocks = laid(lost, openai_responses.RULES)
+    assert [block.side for block in blocks] == ["user", "assistant", "user"]
+    assert blocks[1].parts == [Text("ok")]
 
 
 def test_an_append_touches_the_last_block_only() -> None:

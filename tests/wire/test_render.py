@@ -203,6 +203,11 @@ def test_anthropic_thinking_comes_back_as_it_came() -> None:
     assert list(content[0]) == list(json.loads(SIGNED))
 
 
+def test_thinking_that_was_cut_off_goes_as_a_whole() -> None:
+    content = body("anthropic", HISTORIES["thinking cut off"])["messages"][1]["content"]
+    assert content == [{"type": "text", "text": "so"}]
+
+
 def test_a_tool_the_server_runs_goes_with_its_result() -> None:
     content = body("anthropic", HISTORIES["tools of the server"])["messages"][1]["content"]
     assert [block["type"] for block in content] == ["server_tool_use", "web_search_tool_result", "text"]
@@ -214,6 +219,11 @@ def test_reasoning_comes_back_without_ids_right_before_its_item() -> None:
     sent = {key: reasoning[key] for key in ("type", "summary", "encrypted_content")}
     assert [item["type"] for item in items[1:5]] == ["reasoning", "message", "reasoning", "function_call"]
     assert items[1] == items[3] == sent
+
+
+def test_reasoning_the_server_forgot_is_not_sent() -> None:
+    items = body("openai_responses", HISTORIES["reasoning in clear"])["input"]
+    assert [item["type"] for item in items] == ["message", "function_call", "function_call_output"]
 
 
 def test_gemini_signatures_stay_on_their_parts() -> None:

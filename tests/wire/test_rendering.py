@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.histories import HISTORIES, TOOLS, FakeView, Seen, call, gave, said, told, view_of
+from tidegate.core.errors import BadInput
 from tidegate.core.messages import Tool
 from tidegate.wire.check_thinking import check_bound
 from tidegate.wire.dialects import DIALECTS
@@ -132,6 +133,17 @@ def test_shared_counts_what_a_cache_can_keep() -> None:
     assert kept.shared == 6
 
 
+def test_an_edit_renders_only_what_it_touched() -> None:
+    view = view_of([said("a"), told("b"), said("c"), told("d"), said("e")])
+    kept = Rendering("gemini")
+    kept.update(view)
+    before = kept.messages
+    view.items[2] = Seen(said("C"))
+    view.epoch += 1
+    kept.update(view)
+    assert [was is now for was, now in zip(before, kept.messages, strict=True)] == [True, True, False, True, True]
+
+
 def test_messages_of_a_user_block_that_grows_are_shared_one_by_one() -> None:
     view = view_of([said("a"), told(call("c1"), call("c2")), gave("c1", "one"), gave("c2", "two")])
     kept = Rendering("openai_chat")
@@ -185,6 +197,11 @@ def test_thinking_is_not_asked_for_when_the_loop_lost_its_own() -> None:
     lost = scratch("anthropic", view_of(HISTORIES["signed thinking, edited before"]), thinking=2000)
     assert "thinking" not in lost.body()
     assert lost.faults() == []
+
+
+def test_an_unknown_dialect_is_refused() -> None:
+    with pytest.raises(BadInput, match="Use one of openai_chat"):
+        Rendering("openai")
 
 
 def test_nothing_rendered_yet_is_still_a_body() -> None:

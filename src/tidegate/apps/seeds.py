@@ -94,15 +94,15 @@ def _ids(node: ast.AST) -> list[str]:
 
 def run(found: Sequence[Row], root: Path) -> str:
     """Run the marked tests now and set each row's state. The result is pytest's own last words, for people."""
-    tests = list(dict.fromkeys(test for row in found for test in row.tests))
+    files = sorted({test.partition("::")[0] for row in found for test in row.tests})
     passed: dict[str, bool] = {}
     words = "no test is marked"
-    if tests:
+    if files:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.xml"
             # One file that does not load must not keep the others from being run.
             quiet = ("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors")
-            command = [sys.executable, "-m", "pytest", *quiet, f"--junitxml={report}", *tests]
+            command = [sys.executable, "-m", "pytest", *quiet, "-m", "seed", f"--junitxml={report}", *files]
             done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
             words = (done.stdout + done.stderr).strip()
             passed = _passed(report) if report.is_file() else {}

@@ -34,6 +34,7 @@ Mode = Literal["head", "head_tail"]
 NOTICE = "\n[... {chars} characters, {lines} lines left out ...]\n"
 
 _STEPS = 32  # longest run of joined code points we are ready to step over
+_FLAGS = 1_000  # flags are pairs counted from the first of a run
 _ZWJ = "\u200d"
 # No vocabulary has a token of more characters: a longer text is over the limit without being counted.
 _TOKEN_CHARS = 256
@@ -67,7 +68,7 @@ def _flag(character: str) -> bool:
 
 def _flags_before(text: str, at: int) -> int:
     count = 0
-    while count < at and count < _STEPS and _flag(text[at - count - 1]):
+    while count < at and count < _FLAGS and _flag(text[at - count - 1]):
         count += 1
     return count
 

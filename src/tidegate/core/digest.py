@@ -109,9 +109,18 @@ class _Purse:
         self.left -= cost
         return cost
 
+    def return_repeated(self) -> None:
+        """Give back items that a line bought later says anyway."""
+        lines = "\n".join(unit.text for unit in self.chosen if not unit.group)
+        repeated = [unit for unit in self.chosen if unit.group and _mentions(lines, unit.key)]
+        self.chosen = [unit for unit in self.chosen if unit not in repeated]
+        self.left += sum(self.counter.text(f", {unit.text}") for unit in repeated)
+
 
 def _mentions(text: str, key: str) -> bool:
-    """Is it there as a whole? 443 is not said by 8443; a file is said by its path."""
+    """Is it there as a whole? 443 is not said by 8443; a file is said by its path. Nothing is said by anything."""
+    if not key:
+        return True
     at = text.find(key)
     while at >= 0:
         end = at + len(key)
@@ -133,14 +142,20 @@ def _choose(ranked: list[Unit], max_tokens: int, counter: Counter) -> list[Unit]
                 cost = purse.buy(unit, min(left[section], purse.left))
                 left[section] -= cost
                 misses[section] += not cost
+    for _ in range(2):
+        _spend(purse, ranked)
+        purse.return_repeated()
+    return purse.chosen
+
+
+def _spend(purse: _Purse, ranked: list[Unit]) -> None:
     taken = {unit.key for unit in purse.chosen}
     missed = 0
     for unit in ranked:
         if purse.left <= 2 or missed >= _MISSES * 4:
-            break
+            return
         if unit.key not in taken:
             missed += not purse.buy(unit, purse.left)
-    return purse.chosen
 
 
 def _assemble(chosen: list[Unit], sections: Sequence[str], max_tokens: int) -> str:

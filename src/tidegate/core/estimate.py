@@ -51,7 +51,7 @@ _CONTINUATION: Final = bytes(range(0x80, 0xC0))
 
 # Hundredths of a token for each occurrence.
 _WEIGHTS: Final[tuple[tuple[bytes, int], ...]] = (
-    (b"a", 20),
+    (b"a", 19),
     (b"A", 58),
     (b"0", 40),
     (b"n", 100),
@@ -74,6 +74,7 @@ _WEIGHTS: Final[tuple[tuple[bytes, int], ...]] = (
     (b"ta", 50),
     (b"tp", 50),
     (b"ssss", 10),
+    (b"a" * 10, 70),  # long words are made of several
 )
 _FOREIGN: Final[tuple[tuple[bytes, int], ...]] = (
     (b"1", 100),
@@ -83,7 +84,7 @@ _FOREIGN: Final[tuple[tuple[bytes, int], ...]] = (
     (b"I", 43),
     (b"Y", 92),
     (b"K", 71),
-    (b"C", 94),
+    (b"C", 80),
     (b"H", 77),
     (b"E", 193),
 )

@@ -45,8 +45,8 @@ class Noted(msgspec.Struct, frozen=True, tag="noted", omit_defaults=True):
     """Anything else worth keeping, by topic.
 
     The fold knows `system` and `tools` (the fixed part; text and its tokens), `undo` and `redo` (text: the seq of an
-    Edited), `clear` (everything before it leaves the view) and `overflow` (a provider refused a request). Other topics
-    are for people to read.
+    Edited), `clear` (everything before it leaves the view), `turn` (the rules for the start of this turn were run) and
+    `overflow` (a provider refused a request). Other topics are for people to read.
     """
 
     topic: str

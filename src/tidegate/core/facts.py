@@ -179,7 +179,13 @@ _ERROR: Final = re.compile(
     r"|exit (code|status)|FAIL|FAILED|E\d{3,4})\b|错误|失败|エラー|失敗|오류|실패|ошибк|خطأ",
     re.IGNORECASE,
 )
-_FRAME: Final = re.compile(r"\s*(File \"|at |\^+|~+|\d+ \||#\d+ )")
+# Not a report of a failure: frames of a stack, and source text that speaks of errors.
+_SOURCE: Final = re.compile(
+    r"(File \"|at |\^+|~+|\d+ \||#\d+ )"
+    r"|(\d+\s?[:|→\t]\s*|[+-]\s*)?"
+    r"(raise|throw|except|catch|return|def|class|import|from|if|elif|else|for|while|const|let|var|func|type|try|case"
+    r"|//|#|\*|@|/\*|\"\"\")[\s({\"*]"
+)
 _CALM: Final = re.compile(r"\b(no|0|without) (errors?|failures?|failed)\b", re.IGNORECASE)
 
 
@@ -198,7 +204,7 @@ def errors_in(text: str, limit: int = 8_000) -> list[str]:
     return [
         line
         for line in lines
-        if 4 <= len(line) <= 1_000 and _ERROR.search(line) and not _FRAME.match(line) and not _CALM.search(line)
+        if 4 <= len(line) <= 1_000 and _ERROR.search(line) and not _SOURCE.match(line) and not _CALM.search(line)
     ]
 
 

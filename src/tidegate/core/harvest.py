@@ -7,6 +7,7 @@ from outside can never begin a line of its own in a digest.
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -27,13 +28,14 @@ FIRST: Final = "user asked first: "
 LAST: Final = "user asked last: "
 
 _READ: Final = 4_000_000  # characters looked at in one digest, whatever the history
-_ARGUMENT: Final = 600  # read of each argument: names stand in front, the rest is content
+_ARGUMENT: Final = 1_000  # read of each argument: names stand in front, the rest is content
 _PARSED: Final = 200_000
 
 _KIND: Final[dict[Kind, float]] = {
     "url": 1.0, "email": 1.0, "uuid": 1.0, "path": 1.0, "file": 0.9, "hash": 0.8, "id": 0.9,
     "version": 0.4, "name": 0.6, "number": 0.4, "quoted": 0.4,
 }  # fmt: skip
+_VALUES: Final = frozenset({"uuid", "hash", "id", "number", "version"})
 _CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append|delet|remov|mov|renam|upload", re.I)
 _LOOK: Final = re.compile(r"read|view|cat|open|get|list|ls|grep|search|find|glob|fetch|show", re.I)
 _SHELL: Final = frozenset({"command", "cmd", "script", "commands", "shell_command", "bash"})
@@ -165,14 +167,15 @@ class _Walk:
             group = f"agent {verb} ({fold(call.name, 40)})" if named else f"in calls of {fold(call.name, 40)}"
             for fact in facts_in(value[:_ARGUMENT]):
                 section = ARTIFACTS if fact.kind in ("path", "file", "url") else IDENTIFIERS
-                source = 2.6 if named and verb == "changed" else 2.2 if named else 1.8
+                source = 2.9 if named and verb == "changed" else 2.5 if named else 2.1
                 self._fact(fact, section, group, source, order)
 
     def _result(self, text: str, call_id: str, error: bool, order: int) -> None:
         tool = fold(self.names.get(call_id, "a tool"), 40)
         self._facts(text, IDENTIFIERS, "tools named", 0.8, order)
         age = order / self.total
-        failures = errors_in(text, self.limit)
+        # What a reading tool shows may speak of errors; only a failed call reports one.
+        failures = [] if _LOOK.search(tool) and not error else errors_in(text, self.limit)
         if error and not failures:
             failures = [last_line(text)] if text.strip() else []
         for line in (failures[:1] + failures[-2:])[: 3 if error else 2]:
@@ -191,19 +194,29 @@ class _Walk:
             elif place == len(self.requests) - 1:
                 self._add(INTENT, f"{LAST}{quote(text, 500)}", 9, order)
             else:
-                ruled = 1.5 if len(text) <= 400 and rules_in(text) else 0
-                self._add(USER, f"user said: {quote(text, 400)}", 3 + age + ruled, order)
+                short = len(text) <= 400
+                bonus = 1.5 if short and rules_in(text) else 0.5 if short and facts_in(text) else 0
+                self._add(USER, f"user said: {quote(text, 400)}", 3 + age + bonus, order)
         if self.last_reply:
             order, text = self.last_reply
             self._add(NEXT, f"agent said last: {quote(text[-1_200:], 400)}", 4, order)
         return [*self.units.values(), *self._named()]
 
     def _named(self) -> Iterator[Unit]:
+        alike = Counter(_class(seen) for seen in self.facts.values())
         for seen in self.facts.values():
             fact = seen.fact
-            weight = _KIND[fact.kind] * seen.source + 0.6 * math.log2(seen.times) + 0.9 * seen.last / self.total
+            worth = _KIND[fact.kind]
+            # Said often: it mattered. One of a kind: nothing else tells it. One of a thousand alike: a log line.
+            often = 0.3 * min(math.log2(seen.times), 4) * worth * seen.source
+            rare = 1.2 / math.sqrt(alike[_class(seen)]) if fact.kind in _VALUES else 0
+            weight = worth * seen.source + often + rare + 0.9 * seen.last / self.total
             text = f"{fact.context} {fact.value}".strip()
             yield Unit(seen.section, seen.group, text, weight, seen.last, fact.value)
+
+
+def _class(seen: _Seen) -> tuple[str, str, str]:
+    return seen.fact.kind, seen.fact.context, seen.group
 
 
 def _arguments(text: str) -> Any:

@@ -30,12 +30,16 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
 
 class Spill(msgspec.Struct, frozen=True):
-    """Write this text to a file of the session, before the view forgets it. `path` is inside the session's folder."""
+    """Write this text to a file of the session, before the view forgets it. `path` is inside the session's folder.
+
+    With `ids` the text is what these messages said, in full, whatever the view shows of them: the edge reads the log.
+    """
 
     path: str
     text: str
     sha256: str
     append: bool = False
+    ids: tuple[str, ...] = ()
 
 
 class Flush(msgspec.Struct, frozen=True):

@@ -113,7 +113,7 @@ def _try(rule: Rule, moment: Moment, occasion: Occasion, at: Situation) -> Gener
     tokens = at.view.tokens
     if not verdict.fires:
         return Decision(moment, rule.name, rule.stage, False, verdict.why, tokens, tokens)
-    key = (rule.name, at.view.head)
+    key = (rule.name, at.view.changed_at)
     if key in at.tried:
         return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
     outcome = rule.run(at.view, at.budget, **rule.settings)

@@ -37,7 +37,7 @@ class Trigger(NamedTuple):
     value: float
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.op} {self.value:g}"
+        return f"{self.metric} {self.op} {self.value:,.10g}"
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -60,7 +60,8 @@ class Rule(msgspec.Struct, frozen=True):
 class Policy(msgspec.Struct, frozen=True):
     """`meter` names the estimator its document uses for triggers ('' = the engine's own count).
 
-    `unknown_window` and `unknown_limit` are what holds where the window is not known. `recoveries`: how often in a
+    `window` is the one the policy sets, before what is known of the model; `unknown_window` and `unknown_limit` are
+    what holds where nothing is known. `recoveries`: how often in a
     turn a request that the provider refused for its length is shrunk and sent again.
     """
 
@@ -69,6 +70,7 @@ class Policy(msgspec.Struct, frozen=True):
     settings: Mapping[str, Any] = {}
     reserve: int = 0
     meter: str = ""
+    window: int | None = None
     unknown_window: int | None = None
     unknown_limit: int | None = None
     recoveries: int = 2
@@ -121,6 +123,8 @@ def holds(trigger: Trigger, occasion: Occasion) -> bool:
         value = min(value, occasion.budget.capacity)
     elif trigger.metric == "history":
         value = min(value, occasion.budget.room)
+    elif trigger.metric == "window_share" and occasion.budget.window:
+        value = min(value, occasion.budget.capacity / occasion.budget.window)
     return OPS[trigger.op](METRICS[trigger.metric](occasion), value)
 
 
@@ -148,4 +152,4 @@ def judge(rule: Rule, occasion: Occasion, now: float) -> Verdict:
 
 
 def describe(condition: tuple[Trigger, ...], occasion: Occasion) -> str:
-    return " and ".join(f"{trigger} (is {METRICS[trigger.metric](occasion):g})" for trigger in condition)
+    return " and ".join(f"{trigger} (is {METRICS[trigger.metric](occasion):,.6g})" for trigger in condition)

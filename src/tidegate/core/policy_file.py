@@ -27,7 +27,7 @@ from tidegate.core.expression import (
 from tidegate.core.policy import METRICS, MOMENTS, OPS, Policy, Rule, Stage, Trigger
 from tidegate.core.yaml_nodes import Node, read_yaml
 
-IN_POLICY = "name about settings aliases reserve meter unknown_window unknown_limit recoveries moments".split()
+IN_POLICY = "name about settings aliases reserve meter window unknown_window unknown_limit recoveries moments".split()
 IN_RULE = "stage id if when cooldown floor".split()
 FLAGS = frozenset({"unlimited"})
 """Metrics that are true or false, and may be asked for so."""
@@ -61,6 +61,7 @@ def parse_policy(
         moments=moments,
         reserve=int(_number(top.get("reserve"), "reserve", known)),
         meter=_meter(top["meter"]) if "meter" in top else "",
+        window=_tokens(top.get("window"), "window", known),
         unknown_window=_tokens(top.get("unknown_window"), "unknown_window", known),
         unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
         recoveries=int(_number(top["recoveries"], "recoveries", known)) if "recoveries" in top else 2,
@@ -133,8 +134,11 @@ def _rule(
             raise node.place.fault(f'stage {stage} needs "{name}".', f"Give it {kind_of(parameter.hint)}.")
     _check_names(node, settings)
     when = _conditions(given["when"]) if "when" in given else []
+    applies = "if" not in given or _applies(given["if"], settings)
+    if not applies and "id" in given:  # two rules of which only one applies may share an id
+        return None
     name = _rule_name(given.get("id"), f"{moment}/{stage}", node.place, taken)
-    if "if" in given and not _applies(given["if"], settings):
+    if not applies:
         return None
     cooldown = given["cooldown"].fields("cooldown", ("turns", "seconds")) if "cooldown" in given else {}
     return Rule(

@@ -112,16 +112,20 @@ def _short(text: str, cap: int) -> str:
 
 
 def _keys_only(value: dict[str, Any], limit: int) -> str:
-    """As many keys as fit, each with the little its value can keep, in the order they were written."""
+    """As many keys as fit; what room they leave goes to their values, in the order they were written."""
     kept: dict[str, Any] = {}
     room = limit - 2
-    for key, item in islice(value.items(), limit):
-        for short in (_shrunk(item, _Caps(limit, _LEAST, 0, 0)), "…"):
-            size = len(_dump({key: short})) - 2 + bool(kept)
-            if size <= room:
-                kept[key] = short
-                room -= size
-                break
+    for key in islice(value, limit):
+        size = len(_dump({key: "…"})) - 2 + bool(kept)
+        if size <= room:
+            kept[key] = "…"
+            room -= size
+    for key in kept:
+        short = _shrunk(value[key], _Caps(limit, _LEAST, 0, 0))
+        more = len(_dump(short)) - 3
+        if more <= room:
+            kept[key] = short
+            room -= more
     return _dump(kept)
 
 

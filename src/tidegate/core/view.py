@@ -87,8 +87,8 @@ class View:
         self.tools_tokens = 0
         self.tokens = self.metered = 0
         self.turns = self.tool_results = self.tool_calls = 0
-        self.turn_count = 0
-        self.head = 0
+        self.turn_count = self.turn_begun = 0
+        self.head = self.said_at = 0
         self.epoch = 0
         self.edited_at = 0
         self.recoveries = 0
@@ -114,6 +114,7 @@ class View:
             self._note(what)
 
     def _say(self, message: Message, tokens: int) -> None:
+        self.said_at = self.head
         if is_request(message):
             self.turn_count += 1
             self.recoveries = 0
@@ -229,6 +230,8 @@ class View:
             self.orphans = []
             self._moved()
             self._rebuild([], 0)
+        elif noted.topic == "turn":
+            self.turn_begun = self.turn_count
         elif noted.topic == "overflow":
             self.recoveries += 1
         elif noted.topic in ("undo", "redo"):
@@ -295,6 +298,11 @@ class View:
     @property
     def messages(self) -> int:
         return len(self.items)
+
+    @property
+    def changed_at(self) -> int:
+        """The seq of the event that last changed what is shown."""
+        return max(self.said_at, self.edited_at)
 
     def since(self, seq: int) -> Iterator[Item]:
         """Items said after `seq`, newest first: those at the end of the view."""

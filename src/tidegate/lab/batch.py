@@ -3,11 +3,13 @@ the others."""
 
 import multiprocessing
 import signal
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -20,6 +22,9 @@ from tidegate.lab import traces
 from tidegate.lab.replay import MAIN, Asked, Setup, replay
 from tidegate.lab.tally import SessionReport
 from tidegate.presets import load
+
+PATIENCE = 5.0
+"""Seconds a worker has to notice that it is to stop."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -52,11 +57,10 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def replay_path(path: Path, order: Order, stopped: Callable[[], bool] = lambda: False) -> Done:
-    name = traces.stem_of(path)
     setup = Setup(policy_of(order.policy, order.settings), order.window, order.count, order.wires)
     try:
-        with _request_file(order.requests, name) as sink:
-            return Done(str(path), replay(name, traces.read(path), setup, sink=sink, stopped=stopped))
+        with _request_file(order.requests, path) as sink:
+            return Done(str(path), replay(traces.stem_of(path), traces.read(path), setup, sink=sink, stopped=stopped))
     except BadInput as bad:
         cause = str(bad.args[0])
         return Done(
@@ -71,13 +75,12 @@ def policy_of(name: str, settings: tuple[tuple[str, str], ...]) -> Policy:
 
 
 @contextmanager
-def _request_file(folder: str, name: str) -> Iterator[Callable[[Asked], None] | None]:
+def _request_file(folder: str, path: Path) -> Iterator[Callable[[Asked], None] | None]:
     """Written line by line beside its place and moved there when complete: a file that is there is whole."""
     if not folder:
         yield None
         return
-    target = Path(folder) / f"{name}.jsonl"
-    part = target.with_name(f".{name}.jsonl.part")
+    part = _part(folder, path)
     try:
         with part.open("wb") as file:
 
@@ -90,9 +93,13 @@ def _request_file(folder: str, name: str) -> Iterator[Callable[[Asked], None] | 
                 file.write(_encode(line) + b"\n")
 
             yield write
-        part.replace(target)
+        part.replace(Path(folder) / f"{traces.stem_of(path)}.jsonl")
     finally:
         part.unlink(missing_ok=True)
+
+
+def _part(folder: str, path: Path) -> Path:
+    return Path(folder) / f".{traces.stem_of(path)}.jsonl.part"
 
 
 def replay_paths(paths: Sequence[Path], order: Order, jobs: int) -> Generator[Done, None, None]:
@@ -113,7 +120,19 @@ def replay_paths(paths: Sequence[Path], order: Order, jobs: int) -> Generator[Do
         raise TidegateError("A worker process died, perhaps for lack of memory.", "Try again with --jobs 1.") from None
     finally:
         stop.set()
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
+        _end(multiprocessing.active_children())
+        for path in paths if order.requests else ():
+            _part(order.requests, path).unlink(missing_ok=True)
+
+
+def _end(workers: Sequence[BaseProcess]) -> None:
+    """Workers stop by themselves before their next call; one that hangs in a call is ended."""
+    deadline = time.monotonic() + PATIENCE
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+        if worker.is_alive():
+            worker.terminate()
 
 
 def _bytes(path: Path) -> int:

@@ -21,10 +21,11 @@ from tidegate.core.budget import Budget, make_budget, measure
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput, BadRequest, GiveUp
 from tidegate.core.events import Edited, Event, Noted, Said, Used, What
-from tidegate.core.messages import Message, Tool, is_request
-from tidegate.core.outcome import Effect, SummaryRequest
+from tidegate.core.messages import SUMMARY, Message, Tool
+from tidegate.core.outcome import Effect, Spill, SummaryRequest, spill
 from tidegate.core.plan import Ask, Commit, Decision, Do, Situation, run
 from tidegate.core.policy import Moment, Policy
+from tidegate.core.stages.summary import transcript
 from tidegate.core.tokens import REQUEST, count_message, count_system, count_tools, document_meter
 from tidegate.core.view import View, project, shown
 from tidegate.models.catalog import window_of
@@ -65,7 +66,7 @@ class Session:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
         self.model = model
         self.policy = load(policy) if isinstance(policy, str) else policy
-        self.window = window or window_of(model) or self.policy.unknown_window
+        self.window = window or self.policy.window or window_of(model) or self.policy.unknown_window
         self.reserve = self.policy.reserve if reserve is None else reserve
         self.dialect = dialect_for(wire, model)
         self.counter = counter_for(model, count)
@@ -78,6 +79,7 @@ class Session:
         self._tried: set[tuple[str, int]] = set()
         self._rendering = Rendering(self.dialect, model=model)
         self._asked = (0, 0)
+        self._compaction = self._failure = ""
         self.view: View = project(self.log.read, self._meter)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
@@ -125,7 +127,7 @@ class Session:
 
     def note(self, topic: str, text: str = "") -> None:
         """Write something into the log that the model never sees."""
-        if topic in ("system", "tools", "undo", "redo", "clear", "overflow"):
+        if topic in ("system", "tools", "undo", "redo", "clear", "turn", "overflow"):
             raise BadInput(f"The topic {topic} is the engine's own.", "Choose another name for the note.")
         self._append(Noted(topic, clean(text)))
 
@@ -188,11 +190,10 @@ class Session:
 
     def _due(self) -> list[Moment]:
         """Which moments stand before the next call, told from the log alone."""
-        fresh = self.view.fresh()
         due: list[Moment] = []
-        if any(item.message.role == "tool" for item in fresh):
+        if any(item.message.role == "tool" for item in self.view.fresh()):
             due.append("tool_result")
-        if any(is_request(item.message) for item in fresh):
+        if self.view.turn_begun < self.view.turn_count:
             if self.view.turn_count > 1:
                 due.append("turn_end")
             due.append("turn_start")
@@ -205,7 +206,7 @@ class Session:
             try:
                 step = steps.send(answer)
             except StopIteration as done:
-                return self._decided(done.value)
+                return self._decided(moment, done.value)
             answer = self._ask(step.request, summarise) if isinstance(step, Ask) else self._serve(step)
 
     async def _run_async(self, moment: Moment, summarise: SummariseAsync | None) -> list[Decision]:
@@ -215,42 +216,66 @@ class Session:
             try:
                 step = steps.send(answer)
             except StopIteration as done:
-                return self._decided(done.value)
+                return self._decided(moment, done.value)
             if isinstance(step, Ask):
                 answer = await self._ask_async(step.request, summarise)
             else:
                 answer = self._serve(step)
 
     def _situation(self) -> Situation:
-        self._tried = {key for key in self._tried if key[1] == self.view.head}
+        self._tried = {key for key in self._tried if key[1] == self.view.changed_at}
         return Situation(self.policy, self.view, self.budget(), self._clock(), self._tried)
 
-    def _decided(self, decisions: list[Decision]) -> list[Decision]:
+    def _decided(self, moment: Moment, decisions: list[Decision]) -> list[Decision]:
         self.decisions.extend(decisions)
+        if self._compaction:
+            self.note("compaction_end", f"{self._compaction} -> {self._standing()}{self._failure}")
+            self._compaction = self._failure = ""
+        if moment == "turn_start":
+            self._append(Noted("turn"))
         return decisions
 
-    def _ask(self, request: SummaryRequest, summarise: Summarise | None) -> str | None:
+    def _standing(self) -> str:
+        return f"{self.view.tokens} tokens in {self.view.messages} messages"
+
+    def _asked_for(self, request: SummaryRequest) -> None:
+        """A summary of old messages is about to be written: say so, for it may take a while or fail."""
+        if request.kind == SUMMARY and not self._compaction:
+            self._compaction = self._standing()
+            self.note("compaction_start", self._compaction)
+
+    def _failed(self, failure: Exception) -> None:
         """A summariser that fails costs nothing but the attempt: the deterministic one takes over."""
+        self._failure = f"; {type(failure).__name__}"
+        self.note("summary_failed", type(failure).__name__)
+
+    def _ask(self, request: SummaryRequest, summarise: Summarise | None) -> str | None:
+        self._asked_for(request)
         try:
             return summarise(request) if summarise else None
         except Exception as failure:  # noqa: BLE001 - it is not our code
-            self.note("summary_failed", type(failure).__name__)
+            self._failed(failure)
             return None
 
     async def _ask_async(self, request: SummaryRequest, summarise: SummariseAsync | None) -> str | None:
+        self._asked_for(request)
         try:
             return await summarise(request) if summarise else None
         except Exception as failure:  # noqa: BLE001 - it is not our code
-            self.note("summary_failed", type(failure).__name__)
+            self._failed(failure)
             return None
 
     def _serve(self, step: Do | Commit) -> str | None:
         if isinstance(step, Commit):
             self._edit(step.edited)
             return None
+        effect = step.effect
+        if isinstance(effect, Spill) and effect.ids:
+            whole = [self.recall(ident) for ident in effect.ids]
+            effect = spill(effect.path, transcript(whole), append=effect.append)
         try:
             if self._carry:
-                self._carry(step.effect)
+                self._carry(effect)
         except Exception as failure:  # noqa: BLE001 - it is not our code
             return f"{type(failure).__name__}: {failure}"
         return None
@@ -293,7 +318,7 @@ class Session:
             counter=self.counter,
             model=self.model,
             thinking=self.dialect.sends_thinking,
-            cap=self.policy.unknown_limit,
+            cap=self.policy.unknown_limit or None,
         )
 
     def size(self) -> int:

@@ -6,6 +6,7 @@ from typing import Protocol, Self
 
 import msgspec
 
+from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, Tool
 from tidegate.wire import (
     anthropic,
@@ -20,7 +21,7 @@ from tidegate.wire import (
 from tidegate.wire.blocks import Block, Json, Options, Rules
 from tidegate.wire.faults import STRICT, Fault, Profile
 from tidegate.wire.names import original_names
-from tidegate.wire.reading import Parsed, a_dict
+from tidegate.wire.reading import Parsed, a_dict, shown
 
 
 class Checker(Protocol):
@@ -149,6 +150,13 @@ _ALL = (
     ),
 )
 DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in _ALL})
+
+
+def dialect_of(name: str) -> Dialect:
+    if name not in DIALECTS:
+        raise BadInput(f"The dialect '{shown(name)}' is unknown.", f"Use one of {', '.join(DIALECTS)}.")
+    return DIALECTS[name]
+
 
 _ANTHROPIC_ONLY = frozenset({"image", "tool_use", "tool_result", "thinking", "redacted_thinking"})
 _RESPONSES_ONLY = frozenset({"input_text", "output_text", "input_image", "input_file"})

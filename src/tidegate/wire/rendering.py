@@ -13,7 +13,7 @@ import msgspec
 
 from tidegate.core.messages import Tool
 from tidegate.wire.blocks import Block, Json, Options, Viewed
-from tidegate.wire.dialects import DIALECTS, Checker, Dialect
+from tidegate.wire.dialects import Checker, Dialect, dialect_of
 from tidegate.wire.faults import Fault
 from tidegate.wire.layout import Layout
 from tidegate.wire.reading import a_dict, cleaned
@@ -29,7 +29,7 @@ class Rendering:
     """
 
     def __init__(self, dialect: Dialect | str, model: str = "", *, max_tokens: int = 0, thinking: int = 0) -> None:
-        self.dialect = DIALECTS[dialect] if isinstance(dialect, str) else dialect
+        self.dialect = dialect_of(dialect) if isinstance(dialect, str) else dialect
         self.options = Options(model, max_tokens, thinking)
         self.shared = 0
         self._layout = Layout(self.dialect.rules)
@@ -64,7 +64,7 @@ class Rendering:
         self.shared = start + sum(1 for _ in takewhile(bool, map(eq, before, self._chunks[start:])))
         if start < self._read:
             self._check = None
-        self._behead()
+        self._renew_head()
 
     def _add(self, block: Block) -> None:
         if block.wire is None:
@@ -81,7 +81,7 @@ class Rendering:
         self._messages.append(sound)
         self._chunks.append(chunk)
 
-    def _behead(self) -> None:
+    def _renew_head(self) -> None:
         """Make the head again if what it depends on has changed."""
         thinks = bool(self.options.thinking) and self.dialect.may_think(self._messages)
         calls = self._layout.calls

@@ -14,7 +14,7 @@ class Usage(NamedTuple):
 
 
 def read_usage(usage: Mapping[str, object]) -> Usage:
-    """OpenAI (chat, Responses), Anthropic or Gemini usage. Missing or senseless numbers are 0, which is never believed."""
+    """OpenAI (chat, Responses), Anthropic or Gemini usage. Missing or senseless numbers are 0: never believed."""
     if "promptTokenCount" in usage:
         read = _number(usage, "promptTokenCount")
         return Usage(read, _number(usage, "candidatesTokenCount"), _number(usage, "cachedContentTokenCount"), 0)

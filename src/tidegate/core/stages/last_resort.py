@@ -1,7 +1,7 @@
 """The guard: under every policy, the rung that needs no model and always fits.
 
 It loses, in this order and only as far as needed: old tool output, old call arguments and thinking, whole old groups,
-then the middle of the newest group, and at the very last the middle of the newest request itself. Where it must act
+then the middle of the newest group. The newest request is touched only if it would not fit even alone. Where it acts
 it frees a fifth more than it has to while old things last, because each act makes the provider read the prompt again.
 """
 
@@ -31,6 +31,7 @@ def guard(view: View, budget: Budget, *, target: int) -> Outcome:
     last = units[-1]
     old = [unit for unit in units if unit is not last and newest not in unit.ids]
     aim = int(target * SLACK)
+    _clip_request(draft, view, target, budget)
     _clear(draft, old, aim)
     _shrink(draft, old, aim)
     _drop(draft, old, aim - NOTE_COST, target)
@@ -38,8 +39,6 @@ def guard(view: View, budget: Budget, *, target: int) -> Outcome:
         _squeeze(draft, last, target, budget)
     if draft.tokens > target:
         _drop_rest(draft, units, newest, target)
-    if draft.tokens > target:
-        _clip_request(draft, view, target, budget)
     _note(draft, old, target)
     return Outcome(draft.edits(), why=f"{view.tokens:,} tokens of history, {target:,} fit")
 
@@ -163,8 +162,10 @@ def _drop_rest(draft: Draft, units: list[Group], newest: str, target: int) -> No
 
 
 def _clip_request(draft: Draft, view: View, target: int, budget: Budget) -> None:
-    """The newest words of the user do not fit by themselves: show their beginning and end. The log has them whole."""
+    """If the newest words of the user do not fit even by themselves, show their beginning and end.
+
+    Half of the room is theirs then, so that the work on them can be seen too. The log has them whole.
+    """
     for item in view.items:
-        if item.message.id == view.newest_request:
-            room = target - (draft.tokens - draft.cost(item.message.id))
-            draft.replace(item, _clipped(item.message.parts, room, budget))
+        if item.message.id == view.newest_request and item.tokens > target:
+            draft.replace(item, _clipped(item.message.parts, max(target // 2, LEAST_RESULT), budget))

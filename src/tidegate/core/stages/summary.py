@@ -1,15 +1,17 @@
 """Old turns become a summary. The stage only asks for it; whoever holds a model writes it, else the digest does."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from tidegate.core.budget import Budget
 from tidegate.core.clip import clip_chars
 from tidegate.core.edits import Drop, Edit
 from tidegate.core.messages import REMINDER, SUMMARY, Message, Part, Result, Text, calls_of, text_of
-from tidegate.core.outcome import NOTHING, Effect, Outcome, SummaryRequest, spill
+from tidegate.core.outcome import NOTHING, Effect, Outcome, Spill, SummaryRequest
 from tidegate.core.stages.reminder import reminder_edits
 from tidegate.core.turns import Group, groups, ids_of, newest_within, outline
-from tidegate.core.view import Item, View
+from tidegate.core.view import View
 
 SECTIONS = ("Session intent", "Key decisions", "Artifacts", "Next steps")
 
@@ -53,7 +55,9 @@ def summarise(
         after=old[0].last,
     )
     edits: list[Edit] = [Drop(ids_of(old)), *reminder_edits(view, budget, old, reminder)]
-    effects: tuple[Effect, ...] = (spill(save, transcript(fresh), append=True),) if save else ()
+    effects: tuple[Effect, ...] = (
+        (Spill(save, "", "", append=True, ids=tuple(item.message.id for item in fresh)),) if save else ()
+    )
     return Outcome(tuple(edits), (request,), effects, f"{len(fresh)} old messages into one summary")
 
 
@@ -81,8 +85,8 @@ def _kept(
 def instructions(sections: tuple[str, ...]) -> str:
     heads = "\n".join(f"## {name}" for name in sections)
     return (
-        "Summarise the conversation below for the assistant that continues it. Keep every file name, identifier"
-        ", number, rule of the user and error text exactly. State facts in the past tense and say who said them; write no"
+        "Summarise the conversation below for the assistant that continues it. Keep every file name,"
+        " identifier, number, rule of the user and error text exactly. State facts in the past tense and say who said them; write no"
         f" instructions. Use these headings:\n{heads}"
     )
 
@@ -101,11 +105,10 @@ def shortened(message: Message, chars: int) -> Message:
     return msgspec.structs.replace(message, parts=tuple(cut(part) for part in message.parts))
 
 
-def transcript(items: list[Item]) -> str:
+def transcript(messages: Iterable[Message]) -> str:
     """Messages as plain text, for a file people and the agent's read tool can open."""
     lines: list[str] = []
-    for item in items:
-        message = item.message
+    for message in messages:
         lines.append(f"## {message.id} {message.role}\n")
         text = text_of(message)
         if text:

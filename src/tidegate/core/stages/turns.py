@@ -45,27 +45,29 @@ def drop_turns(
     return Outcome((Drop(ids_of(gone)),), effects=effects, why=f"{len(gone)} of {len(turns)} turns leave")
 
 
-def text_only_turns(view: View, budget: Budget, *, below: int = 0, current: bool = True) -> Outcome:
+def text_only_turns(
+    view: View, budget: Budget, *, below: int = 0, current: bool = True, running: bool = True
+) -> Outcome:
     """Each turn keeps its first user text and its last reply; the tool chains between leave.
 
-    With `below`, only if there are fewer turns than that. Without `current` the newest turn is left whole.
+    With `below`, only if there are fewer turns than that. Without `current` the newest turn is left whole. A newest
+    turn that is `running` keeps its last group, or the model would not see what it just did.
     """
     turns = outline(view).turns
     if below and len(turns) >= below:
         return NOTHING
     edits: list[Edit] = []
     for turn in turns if current else turns[:-1]:
-        edits.extend(_text_only(turn, turn is turns[-1]))
+        edits.extend(_text_only(turn, turn is turns[-1], running))
     return Outcome(tuple(edits), why=f"{len(turns)} turns to request and reply") if edits else NOTHING
 
 
-def _text_only(turn: Turn, newest: bool) -> list[Edit]:
-    """A newest turn that is still being worked on keeps its last group, or the model would not see what it did."""
+def _text_only(turn: Turn, newest: bool, running: bool) -> list[Edit]:
     rest = turn.groups[1:]
     reply = next((group for group in reversed(rest) if _has_reply(group)), None)
     keep = {turn.groups[0].last}
     edits: list[Edit] = []
-    if newest and rest and len(rest[-1].items) > 1:
+    if newest and running and rest and len(rest[-1].items) > 1:
         keep.update(rest[-1].ids)
     elif reply is not None:
         keep.update(reply.ids if len(reply.items) == 1 else ())

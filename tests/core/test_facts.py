@@ -1,0 +1,125 @@
+"""What is a hard fact and what is not."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.core.facts import Fact, both_ends, errors_in, facts_in, last_line, rules_in, sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("see src/app/main.py.", "path", "src/app/main.py"),
+        ("in (/etc/nginx/nginx.conf),", "path", "/etc/nginx/nginx.conf"),
+        ("run ./build.sh now", "path", "./build.sh"),
+        ("put it in ~/notes/a.md", "path", "~/notes/a.md"),
+        ("at src/a.py:42:7", "path", "src/a.py:42:7"),
+        (r"open C:\Users\bob\x.txt", "path", r"C:\Users\bob\x.txt"),
+        ("文件src/核心.py在这里 src/core.py。", "path", "src/core.py"),
+        ("edit package.json first", "file", "package.json"),
+        ("the .github/workflows folder", "path", ".github/workflows"),
+        ("отчёт.pdf лежит там", "file", "отчёт.pdf"),
+        ("go to https://example.com/a?b=1.", "url", "https://example.com/a?b=1"),
+        ("mail bob.smith@example.co.uk!", "email", "bob.smith@example.co.uk"),
+        ("id 123e4567-e89b-12d3-a456-426614174000", "uuid", "123e4567-e89b-12d3-a456-426614174000"),
+        ("commit 9f3a1bc22d", "hash", "9f3a1bc22d"),
+        ("ticket JIRA-1234 is open", "id", "JIRA-1234"),
+        ("host=pg-7731.internal:5433", "id", "pg-7731.internal:5433"),
+        ("upgrade to v2.14.1", "version", "v2.14.1"),
+        ("port 8443 is taken", "number", "8443"),
+        ("it costs $1,250.50 a month", "number", "$1,250.50"),
+        ("set timeout=30s", "number", "30s"),
+        ("call getUserName()", "name", "getUserName"),
+        ("os.path.join is used", "name", "os.path.join"),
+        ("DATABASE_URL is unset", "name", "DATABASE_URL"),
+        ('the "Magic Button" is gone', "quoted", "Magic Button"),
+        ("run `make test` twice", "quoted", "make test"),
+        ("「設定画面」を開く", "quoted", "設定画面"),
+    ],
+)
+def test_found(text: str, kind: str, value: str) -> None:
+    assert (kind, value) in [(fact.kind, fact.value) for fact in facts_in(text)]
+
+
+@pytest.mark.parametrize(
+    "text", ["and/or", "Hello there.", "e.g. this", "it is 5 or 12", "What?!", "- - -", "yes/no \\n\\t"]
+)
+def test_not_a_fact(text: str) -> None:
+    assert [fact for fact in facts_in(text) if fact.value != "yes/no"] == []
+
+
+def test_context_tells_what_a_number_is() -> None:
+    assert facts_in("the gateway listens on port 8443") == [Fact("number", "8443", "on port")]
+    assert Fact("number", "30", "retry_count") not in facts_in("retry_count=30")  # two digits say too little
+    assert Fact("number", "300", "retry_count") in facts_in("retry_count=300")
+
+
+def test_each_fact_once_in_order() -> None:
+    values = [fact.value for fact in facts_in("b/c.py then a/b.py then b/c.py")]
+    assert values == ["b/c.py", "a/b.py"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "You must run the tests.",
+        "Never touch main.",
+        "Don't use mocks.",
+        "Use tabs.",
+        "必须使用中文回答。",
+        "不要删除这个文件。",
+        "必ずテストを実行してください。",
+        "반드시 한국어로 답하세요.",
+        "Никогда не меняй этот файл.",
+        "Verwende niemals globale Variablen.",
+        "Il faut toujours tester.",
+        "Nunca uses esa rama.",
+        "يجب أن تستخدم هذا الملف.",
+    ],
+)
+def test_rules_in_many_languages(rule: str) -> None:
+    assert rules_in(f"Some words before. {rule}\nThe sky was blue") == [rule]
+
+
+def test_errors() -> None:
+    text = (
+        'File "a.py", line 3\nValueError: no key\n0 errors\nall fine\nfatal: not a git repo\n  raise ValueError("no")'
+    )
+    assert errors_in(text) == ["ValueError: no key", "fatal: not a git repo"]
+
+
+def test_last_line_and_sentences() -> None:
+    assert last_line("a\n12 passed in 3s\n\n----\n") == "12 passed in 3s"
+    assert last_line("  \n") == ""
+    assert sentences("One two. Three!  Four\nfive。六") == ["One two.", "Three!", "Four", "five。", "六"]
+
+
+def test_a_long_text_is_read_at_both_ends() -> None:
+    text = "a/first.py " + "x " * 100_000 + " z/last.py"
+    assert [fact.value for fact in facts_in(text)] == ["a/first.py", "z/last.py"]
+    assert len(both_ends(text, 1000)) <= 1001
+    assert both_ends("short", 1000) == "short"
+
+
+@given(st.text(st.characters(codec=None), max_size=300))
+def test_never_raises(text: str) -> None:
+    for fact in facts_in(text):
+        assert fact.value
+        assert "\n" not in fact.value
+    rules_in(text)
+    errors_in(text)
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "/", "a/", "1.", '"', "a-", "@", ".a", "1,", "=", "a=", ":", "a:", "\\", "é", "中", "- "]
+)
+def test_linear_time_on_hostile_texts(unit: str) -> None:
+    text = unit * (400_000 // len(unit))
+    start = time.process_time()
+    facts_in(text, len(text))
+    rules_in(text, len(text))
+    errors_in(text, len(text))
+    assert time.process_time() - start < 5

@@ -1,0 +1,173 @@
+"""Renderers merge, bridge, demote and rename; they never change a word, and never send more than was counted."""
+
+import math
+
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.laws.conversations import conversations, law
+from tests.laws.sessions import WIRES, chat_texts, fresh_rendering, sound, strings, words
+from tests.laws.tape import Tape
+from tidegate.core.messages import Message, Result, Text, Thinking, calls_of
+from tidegate.core.repair import repair
+from tidegate.core.tokens import REQUEST, CharsPer, Counter, count_message
+from tidegate.core.view import View
+from tidegate.models.tokenizers import counter_for
+from tidegate.wire.dialects import DIALECTS
+
+
+def view_of(messages: list[Message], *, mend: bool = True) -> View:
+    tape = Tape()
+    for message in messages:
+        tape.say(sound(message))
+    mended = repair(tape.view)
+    if mend and mended.edits:
+        tape.edit(mended.edits, stage="repair")
+    return tape.view
+
+
+def shown_words(view: View) -> list[str]:
+    """Every text of the view that says anything, those inside results included."""
+    found: list[str] = []
+    for item in view.items:
+        found += words(item.message)
+        for part in item.message.parts:
+            if isinstance(part, Result):
+                found += [inner.text for inner in part.parts if isinstance(inner, Text) and inner.text.strip()]
+    return found
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@law(40)
+@given(conversations(huge=5_000))
+def test_every_text_of_the_view_is_in_the_request(wire: str, messages: list[Message]) -> None:
+    view = view_of(messages)
+    found = "\0".join(strings(fresh_rendering(view, wire).messages))
+    for text in shown_words(view):
+        assert text in found, f"{text[:40]!r} is lost for {wire}"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@law(40)
+@given(conversations(huge=5_000), st.booleans())
+def test_every_view_renders_validly(wire: str, messages: list[Message], mend: bool) -> None:
+    """Even one that was never mended: rendering alone may not produce what a provider refuses."""
+    view = view_of(messages, mend=mend)
+    assert fresh_rendering(view, wire).faults() == []
+
+
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def expected_pairs(view: View) -> list[list[str]]:
+    """For every call, in order, the words of its answer. Of equal ids the first call has the first answer."""
+    pairs: list[list[str]] = []
+    slots: list[tuple[str, list[str]]] = []
+    for item in view.items:
+        calls = calls_of(item.message)
+        if item.message.role != "tool":
+            slots = [(call.id, []) for call in calls]
+            pairs += [said for _, said in slots]
+            continue
+        for part in item.message.parts:
+            if isinstance(part, Result):
+                place = next(place for place, slot in enumerate(slots) if slot[0] == part.call_id)
+                said = slots.pop(place)[1]
+                said += [inner.text for inner in part.parts if isinstance(inner, Text) and inner.text.strip()]
+    return pairs
+
+
+def rendered_pairs(wire: str, messages: list[dict]) -> list[str]:
+    """The text of the answer to every call, in the order of the calls."""
+    calls: list[object] = []
+    answers: dict[object, str] = {}
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            calls.append(call["id"])
+        if message.get("role") == "tool":
+            answers[message["tool_call_id"]] = message["content"]
+        if message.get("type") == "function_call":
+            calls.append(message["call_id"])
+        if message.get("type") == "function_call_output":
+            answers[message["call_id"]] = "\0".join(strings(message["output"]))
+        content = message.get("content")
+        for block in content if isinstance(content, list) else ():
+            if block.get("type") == "tool_use":
+                calls.append(block["id"])
+            elif block.get("type") == "tool_result":
+                answers[block["tool_use_id"]] = "\0".join(strings(block["content"]))
+        for part in message.get("parts", ()):
+            if "functionCall" in part:
+                calls.append(len(calls))
+            elif "functionResponse" in part:
+                answers[len(answers)] = "\0".join(strings(part["functionResponse"]["response"]))
+    assert len(set(map(str, calls))) == len(calls), f"two calls of one request share an id for {wire}"
+    assert set(answers) == set(calls)
+    return [answers[call] for call in calls]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@law(40)
+@given(conversations(huge=0, size=20))
+def test_every_call_keeps_its_own_answer(wire: str, messages: list[Message]) -> None:
+    view = view_of(messages)
+    expected = expected_pairs(view)
+    found = rendered_pairs(wire, fresh_rendering(view, wire).messages)
+    assert len(found) == len(expected)
+    for texts, answer in zip(expected, found, strict=True):
+        assert all(text in answer for text in texts)
+
+
+# --- opaque data ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai_responses", "gemini"])
+@law(40)
+@given(conversations(broken=False, huge=0), st.booleans())
+def test_signed_blocks_go_out_as_they_came_or_not_at_all(wire: str, messages: list[Message], moved: bool) -> None:
+    view = view_of(messages)
+    if moved:
+        view._rebuild(view.items, 0)
+    sent = [block for block in blocks_of(fresh_rendering(view, wire).messages) if is_signed(block)]
+    known: list[object] = []
+    for item in view.items:
+        if item.message.origin == DIALECTS[wire].family and item.signed:
+            known += [msgspec.json.decode(p.block) for p in item.message.parts if isinstance(p, Thinking) and p.block]
+    assert all(block in known for block in sent)
+    assert not sent or not moved
+
+
+def blocks_of(messages: list[dict]) -> list[dict]:
+    found: list[dict] = []
+    for message in messages:
+        found.append(message)
+        for key in ("content", "parts"):
+            inner = message.get(key)
+            found += [each for each in inner if isinstance(each, dict)] if isinstance(inner, list) else []
+    return found
+
+
+def is_signed(block: dict) -> bool:
+    return block.get("type") in ("thinking", "redacted_thinking", "reasoning") or bool(block.get("thought"))
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+COUNTERS = (CharsPer(4), counter_for("gpt-4o", "exact"), counter_for("gpt-4o", "estimate"))
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "mistral", "deepseek"])
+@pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
+@law(60)
+@given(conversations(broken=False, huge=20_000))
+def test_a_request_is_never_larger_than_its_view(wire: str, counter: Counter, messages: list[Message]) -> None:
+    view = view_of(messages)
+    thinking = DIALECTS[wire].sends_thinking
+    counted = REQUEST + sum(count_message(item.message, counter, thinking=thinking) for item in view.items)
+    texts = chat_texts(fresh_rendering(view, wire).body())
+    assert sum(counter.text(text) for text in texts if text) <= counted
+    if counter.name == "chars/4":
+        assert math.ceil(sum(map(len, texts)) / 4) <= counted
