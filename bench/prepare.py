@@ -20,7 +20,7 @@ from typing import Any
 BENCH = Path(__file__).resolve().parent
 sys.path.insert(0, str(BENCH / "peers"))
 
-from conversation import CHARS_PER_TOKEN, MEAN_CHARS, VISIBLE, WINDOW  # noqa: E402
+from conversation import CHARS_PER_TOKEN, MEAN_CHARS, PRELUDE, VISIBLE, WINDOW  # noqa: E402
 from rows import MODES, ROWS, Row  # noqa: E402
 
 SIZES = (100, 1_000, 10_000, 100_000)
@@ -200,6 +200,8 @@ def options() -> argparse.Namespace:
         given.sizes = [int(size) for size in given.sizes.split(",")]
     except ValueError:
         parser.error("--sizes takes whole numbers, for instance 100,1000")
+    if any(size < PRELUDE or size % 2 for size in given.sizes):
+        parser.error(f"--sizes takes even numbers from {PRELUDE} on: the conversation goes on in pairs")
     given.modes = given.modes.split(",")
     if wrong := [mode for mode in given.modes if mode not in MODES]:
         parser.error(f"no mode named {', '.join(wrong)}; there are: {', '.join(MODES)}")

@@ -1,6 +1,7 @@
 """Long agent sessions made from a seed, with facts planted at places the seed decides."""
 
 import random
+from functools import cache
 from typing import NamedTuple
 
 from tests.core.token_texts import hexes, log, python
@@ -69,6 +70,7 @@ def called(ident: str, tool: str, arguments: str, output: str) -> list[Message]:
     return [Message("assistant", (Call(ident, tool, arguments),)), result]
 
 
+@cache
 def session(seed: int, steps: int = 120, plants: int = 3) -> Planted:
     pick = random.Random(seed)
     blocks = [step(pick, number) for number in range(steps)]

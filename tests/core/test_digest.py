@@ -58,7 +58,7 @@ def test_beats_a_clip_of_the_same_size(size: int) -> None:
         ends += recall(planted, clip_tokens(plain(planted.messages), size, EXACT).text) / len(SEEDS)
     print(f"{size}: digest {ours:.0%}, head clip {head:.0%}, head and tail clip {ends:.0%}")
     assert ours > max(head, ends) + 0.1
-    assert ours >= {256: 0.15, 512: 0.3, 1024: 0.5, 2048: 0.75, 4096: 0.85}[size]
+    assert ours >= {256: 0.3, 512: 0.5, 1024: 0.75, 2048: 0.8, 4096: 0.9}[size]
 
 
 def test_chained_digests_carry_facts_and_do_not_grow() -> None:
@@ -104,7 +104,7 @@ def test_nothing_new_keeps_the_previous_summary() -> None:
 
 
 def test_same_bytes_every_time() -> None:
-    one, two = session(3), session(3)
+    one, two = session.__wrapped__(3), session.__wrapped__(3)
     assert digest(one.messages, max_tokens=900, counter=EXACT) == digest(two.messages, max_tokens=900, counter=EXACT)
 
 
@@ -133,12 +133,12 @@ def test_never_over_the_bound(some: list[Message], size: int, counter: Counter, 
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
 def test_every_small_size(counter: Counter) -> None:
     planted = session(5, steps=4, plants=1)
-    for size in (*range(4, 40), *range(40, 200, 9)):
+    for size in (*range(2, 40), *range(40, 200, 9)):
         text = digest(planted.messages, max_tokens=size, counter=counter)
         assert text
         assert counter.text(text) <= size
     for some in ([user("hi")], [Message("assistant", (Call("a", "b", "{}"),))], [Message("tool", (Result("x"),))]):
-        assert digest(some, max_tokens=4, counter=counter)
+        assert digest(some, max_tokens=2, counter=counter)
     assert digest([], max_tokens=100, counter=counter) == ""
     assert digest(planted.messages, max_tokens=0, counter=counter) == ""
 
@@ -166,6 +166,7 @@ def test_sections_can_be_fewer() -> None:
     names = ("Session intent", "Key decisions", "Artifacts", "Next steps")
     text = digest(session(6).messages, max_tokens=1500, counter=EXACT, sections=names)
     assert re.findall(r"^## (.*)$", text, re.M) == list(names)
+    assert digest(session(6).messages, max_tokens=300, counter=EXACT, sections=()).startswith("## Session intent")
     only = digest(session(6).messages, max_tokens=800, counter=EXACT, sections=("What happened",))
     assert re.findall(r"^## (.*)$", only, re.M) == ["What happened"]
 
@@ -187,6 +188,19 @@ def test_engine_notes_are_not_the_words_of_the_user() -> None:
     text = digest([user("real"), user("you have these tools", REMINDER)], max_tokens=300, counter=EXACT)
     assert "asked last" not in text
     assert "these tools" not in text
+
+
+def test_a_summary_among_the_messages_is_carried_like_a_previous_one() -> None:
+    old = digest(session(1).messages, max_tokens=500, counter=EXACT)
+    one = digest([user("go")], max_tokens=700, counter=EXACT, previous=old)
+    assert digest([user(old, SUMMARY), user("go")], max_tokens=700, counter=EXACT) == one
+
+
+def test_rules_of_the_system_are_kept_as_such() -> None:
+    some = [user("start"), Message("system", (Text("Answer in French only."),)), *session(1, steps=30).messages]
+    text = digest(some, max_tokens=500, counter=EXACT)
+    assert '- system said: "Answer in French only."' in text
+    assert "Answer in French only." in digest([user("go on")], max_tokens=500, counter=EXACT, previous=text)
 
 
 def test_huge_histories_take_bounded_time() -> None:

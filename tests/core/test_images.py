@@ -13,9 +13,9 @@ from PIL import Image as Picture
 from tidegate.core.images import UNKNOWN, Size, dimensions
 
 
-def encoded(form: str, width: int, height: int, **options: object) -> str:
+def encoded(form: str, width: int, height: int, options: dict[str, object] | None = None) -> str:
     out = io.BytesIO()
-    Picture.new("RGB", (width, height), (10, 200, 30)).save(out, form, **options)  # type: ignore[arg-type]
+    Picture.new("RGB", (width, height), (10, 200, 30)).save(out, form, **(options or {}))
     return base64.b64encode(out.getvalue()).decode()
 
 
@@ -33,7 +33,7 @@ def encoded(form: str, width: int, height: int, **options: object) -> str:
     ],
 )
 def test_size_of_real_pictures(form: str, options: dict[str, object], size: tuple[int, int]) -> None:
-    assert dimensions(encoded(form, *size, **options)) == Size(*size)
+    assert dimensions(encoded(form, *size, options)) == Size(*size)
 
 
 def test_jpeg_with_a_long_preamble() -> None:

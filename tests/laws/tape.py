@@ -4,7 +4,7 @@ The invariants are recomputed from the items alone, by code that shares nothing 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -27,9 +27,9 @@ def meter(message: Message) -> int:
 class Tape:
     """What a session does with a log, and nothing else of it."""
 
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.view = View(meter)
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.events = list(events)
+        self.view = project(self.read, meter)
 
     def read(self) -> Iterator[Event]:
         return iter(self.events)

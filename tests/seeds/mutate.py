@@ -1,9 +1,13 @@
 """What must break a test: the settings, rules or stages that carry its row, changed behind its back."""
 
+from typing import Any
+
 import msgspec
 
 from tests.seeds.talk import Preset
-from tidegate import Policy, load
+from tidegate import Outcome, Policy, View, load
+from tidegate.core.budget import Budget
+from tidegate.core.edits import Drop
 
 
 class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,3 +59,9 @@ def _require(mutation: Mutation, policy: Policy) -> None:
     missing |= set(mutation.swap) - {rule.stage for rule in found}
     if missing:
         raise LookupError(f"the policy {policy.name} has no {sorted(missing)}")
+
+
+def cut_by_index(view: View, budget: Budget, **settings: Any) -> Outcome:
+    """What the documents complain of, for `swap`: a cut that counts messages and looks at nothing else."""
+    gone = view.items[: len(view.items) // 2]
+    return Outcome((Drop(tuple(item.message.id for item in gone)),), why="half of the messages")

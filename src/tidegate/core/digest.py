@@ -23,7 +23,7 @@ from tidegate.core.harvest import (
     Unit,
     harvest,
 )
-from tidegate.core.messages import Message
+from tidegate.core.messages import SUMMARY, Message, text_of
 from tidegate.core.tokens import Counter
 
 DEFAULT_SECTIONS: Final = (INTENT, USER, DECISIONS, ARTIFACTS, COMMANDS, ERRORS, IDENTIFIERS, NEXT)
@@ -55,19 +55,27 @@ def digest(
     sections: Sequence[str] = DEFAULT_SECTIONS,
 ) -> str:
     """At most `max_tokens` of what these messages and the `previous` summary said. Empty only if nothing fits."""
+    previous = "\n".join([previous, *(text_of(message) for message in messages if message.kind == SUMMARY)])
     old = earlier(previous)
     units = [*old, *harvest(messages, continued=any(unit.text.startswith(FIRST) for unit in old))]
     if not units:
-        plain = previous.strip() or (f"{len(messages)} messages without text" if messages else "")
-        return clip_tokens(plain, max_tokens, counter, mode="head", notice="").text
+        return _least(f"{len(messages)} messages without text" if messages else previous.strip(), max_tokens, counter)
     ranked = sorted(units, key=lambda unit: (-unit.weight, -unit.order, unit.text))
     chosen = _choose(ranked, max_tokens, counter)
-    text = _assemble(chosen, sections, max_tokens)
+    text = _assemble(chosen, sections or DEFAULT_SECTIONS, max_tokens)
     while chosen and (over := counter.text(text) - max_tokens) > 0:
         # The seams cost more than was reckoned: the least worthy units go, at least one.
         chosen = chosen[: -1 - over // 40]
-        text = _assemble(chosen, sections, max_tokens)
-    return text or clip_tokens(ranked[0].text, max_tokens, counter, mode="head", notice="").text
+        text = _assemble(chosen, sections or DEFAULT_SECTIONS, max_tokens)
+    return text or _least(ranked[0].text, max_tokens, counter)
+
+
+def _least(text: str, max_tokens: int, counter: Counter) -> str:
+    """The beginning of the most important line, or at least a sign that something was there."""
+    for some in (clip_tokens(text, max_tokens, counter, mode="head", notice="").text, "…", "."):
+        if some and text and counter.text(some) <= max_tokens:
+            return some
+    return ""
 
 
 class _Purse:

@@ -18,20 +18,22 @@ from tidegate.core.harvest import (
     INTENT,
     LAST,
     NEXT,
+    SAID,
+    SYSTEM,
     USER,
     Unit,
     fold,
 )
 
 NOTED: Final = "noted earlier: "
-_SAID: Final = "user said: "
 _LIST: Final = re.compile(
     r"(agent (?:changed|read|used) \([^)]{1,50}\)|in calls of [^:]{1,50}|(?:user|agent|tools) named|noted): (.+)"
 )
 # What a line is worth and where it belongs, by how it begins. A little less than the same thing said anew.
 _LINES: Final = (
     (FIRST, INTENT, 8.0),
-    (_SAID, USER, 3.4),
+    (SAID, USER, 3.4),
+    (SYSTEM, USER, 3.4),
     ("agent concluded: ", DECISIONS, 1.1),
     ("agent planned: ", NEXT, 0.6),
     ("agent said: ", DECISIONS, 0.8),
@@ -62,7 +64,7 @@ def _units(line: str, order: int) -> list[Unit]:
         section = ARTIFACTS if group.startswith(("agent changed", "agent read", "agent used")) else IDENTIFIERS
         return [Unit(section, group, item, weight, order, item.rsplit(" ", 1)[-1]) for item in listed[2].split(", ")]
     if line.startswith(LAST):
-        line = _SAID + line.removeprefix(LAST)
+        line = SAID + line.removeprefix(LAST)
     if line.startswith("agent said last: "):
         line = "agent said: " + line.removeprefix("agent said last: ")
     return _line(line, order)

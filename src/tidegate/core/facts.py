@@ -176,7 +176,7 @@ _RULE: Final = re.compile(
 _ERROR: Final = re.compile(
     r"\b(\w*Error|\w*Exception|error|errors|failed|failure|fatal|panic|denied|refused|cannot|could not|can't|not found"
     r"|no such|undefined|unresolved|traceback|abort(ed)?|timed? ?out|segfault|killed|invalid|conflict"
-    r"|exit (code|status)|FAIL|FAILED|E\d{3,4})\b|错误|失败|エラー|失敗|오류|실패|ошибк|خطأ",
+    r"|exit (code|status)|FAIL|FAILED|(?-i:E\d{3,4}))\b|错误|失败|エラー|失敗|오류|실패|ошибк|خطأ",
     re.IGNORECASE,
 )
 # Not a report of a failure: frames of a stack, and source text that speaks of errors.

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from tidegate.core.clip import clip_chars
 from tidegate.core.facts import Fact, Kind, errors_in, facts_in, last_line, rules_in, sentences
-from tidegate.core.messages import TOOL_SUMMARY, Call, Message, is_request, result_of, text_of
+from tidegate.core.messages import REMINDER, SUMMARY, TOOL_SUMMARY, Call, Message, is_request, result_of, text_of
 
 INTENT: Final = "Session intent"
 USER: Final = "User said"
@@ -26,8 +26,11 @@ NEXT: Final = "Next steps"
 
 FIRST: Final = "user asked first: "
 LAST: Final = "user asked last: "
+SAID: Final = "user said: "
+SYSTEM: Final = "system said: "
 
 _READ: Final = 4_000_000  # characters looked at in one digest, whatever the history
+_BULK: Final = 40  # so many values with one label in tool output: a log, not facts
 _ARGUMENT: Final = 1_000  # read of each argument: names stand in front, the rest is content
 _PARSED: Final = 200_000
 
@@ -41,6 +44,7 @@ _LOOK: Final = re.compile(r"read|view|cat|open|get|list|ls|grep|search|find|glob
 _SHELL: Final = frozenset({"command", "cmd", "script", "commands", "shell_command", "bash"})
 _TARGET: Final = re.compile(r"path|file|url|uri|notebook|target|dest|source", re.I)
 _QUIET: Final = frozenset({"workdir", "cwd", "description", "timeout", "explanation"})
+_DIGITS: Final = re.compile(r"[0-9a-fA-F]*\d[\w.:-]*")
 _DECISION: Final = re.compile(
     r"\b(decid|chose|choos|conclu|root cause|turns out|because|instead of|the (fix|bug|problem|issue|reason) (is|was)"
     r"|confirm|fixed|implemented|found (that|the)|so the|works now|verified|means that|will use|we use)"
@@ -112,7 +116,10 @@ class _Walk:
                     self._call(part, order)
         elif message.kind == TOOL_SUMMARY:
             self._result(text, "", False, order)
-        elif text.strip():
+        elif message.role == "system":
+            self._add(USER, f"{SYSTEM}{quote(text, 400)}", 3.5 + order / self.total, order)
+            self._facts(text, IDENTIFIERS, "noted", 1.0, order)
+        elif message.kind not in (SUMMARY, REMINDER):
             self._facts(text, IDENTIFIERS, "noted", 1.0, order)
 
     def _add(self, section: str, text: str, weight: float, order: int) -> None:
@@ -141,7 +148,7 @@ class _Walk:
         age = order / self.total
         if len(text) > 400:
             for rule in rules_in(text, self.limit)[:20]:
-                self._add(USER, f"user said: {quote(rule, 300)}", 4.5 + age, order)
+                self._add(USER, f"{SAID}{quote(rule, 300)}", 4.5 + age, order)
 
     def _reply(self, text: str, order: int) -> None:
         if not text.strip():
@@ -196,23 +203,37 @@ class _Walk:
             else:
                 short = len(text) <= 400
                 bonus = 1.5 if short and rules_in(text) else 0.5 if short and facts_in(text) else 0
-                self._add(USER, f"user said: {quote(text, 400)}", 3 + age + bonus, order)
+                self._add(USER, f"{SAID}{quote(text, 400)}", 3 + age + bonus, order)
         if self.last_reply:
             order, text = self.last_reply
             self._add(NEXT, f"agent said last: {quote(text[-1_200:], 400)}", 4, order)
-        return [*self.units.values(), *self._named()]
+        return [*self._lines(), *self._named()]
+
+    def _lines(self) -> Iterator[Unit]:
+        """Failures that differ only in their numbers are one failure many times over."""
+        alike = Counter(_pattern(unit) for unit in self.units.values())
+        for unit in self.units.values():
+            rare = 1.5 / math.sqrt(alike[_pattern(unit)]) if unit.section == ERRORS else 0
+            yield unit._replace(weight=unit.weight + rare)
 
     def _named(self) -> Iterator[Unit]:
         alike = Counter(_class(seen) for seen in self.facts.values())
         for seen in self.facts.values():
             fact = seen.fact
+            many = alike[_class(seen)] if fact.kind in _VALUES else 1
+            if many > _BULK and seen.source < 1:
+                continue
             worth = _KIND[fact.kind]
             # Said often: it mattered. One of a kind: nothing else tells it. One of a thousand alike: a log line.
             often = 0.3 * min(math.log2(seen.times), 4) * worth * seen.source
-            rare = 1.2 / math.sqrt(alike[_class(seen)]) if fact.kind in _VALUES else 0
+            rare = 1.2 / math.sqrt(many) if fact.kind in _VALUES else 0
             weight = worth * seen.source + often + rare + 0.9 * seen.last / self.total
             text = f"{fact.context} {fact.value}".strip()
             yield Unit(seen.section, seen.group, text, weight, seen.last, fact.value)
+
+
+def _pattern(unit: Unit) -> str:
+    return _DIGITS.sub("#", unit.text)[:80] if unit.section == ERRORS else unit.text
 
 
 def _class(seen: _Seen) -> tuple[str, str, str]:

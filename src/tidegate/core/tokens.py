@@ -5,6 +5,7 @@ counted. Everything that will be sent has a cost, opaque data included, and addi
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -17,6 +18,7 @@ __all__ = [
     "IMAGE",
     "LABEL",
     "MESSAGE",
+    "ODD_NAME",
     "REQUEST",
     "TOOL",
     "CharsPer",
@@ -37,6 +39,8 @@ REQUEST = 16  # what a chat template adds once: begin, end, the assistant's open
 LABEL = 4  # a system message in mid-conversation is shown as a labelled user text
 TOOL = 8  # braces and keywords around a tool definition
 IMAGE = 1200  # a picture of unknown size
+ODD_NAME = 8  # a name that no provider takes is sent under a longer one
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 
 # Pictures are scaled down before they are looked at, so their cost has a ceiling.
 _ANTHROPIC_EDGE = 2576
@@ -111,7 +115,10 @@ def _count_part(part: Part, counter: Counter, thinking: bool) -> int:
     if isinstance(part, Result):
         return sum(_count_part(inner, counter, thinking) for inner in part.parts)
     if isinstance(part, Call):
-        count = counter.text(part.name) + counter.text(part.arguments)
+        name = counter.text(part.name)
+        if not _PLAIN_NAME(part.name):
+            name += ODD_NAME
+        count = name + counter.text(part.arguments)
         return count + (counter.text(part.opaque) if part.opaque else 0)
     if isinstance(part, Thinking):
         if part.block:

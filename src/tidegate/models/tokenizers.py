@@ -122,36 +122,33 @@ def mend_surrogates(text: str) -> str:
 
 
 # The first pattern found in the bare name decides. None: a known family whose vocabulary is not bundled.
-_RULES: Final[tuple[tuple[re.Pattern[str], Vocabulary | None], ...]] = tuple(
-    (re.compile(pattern), vocabulary)
-    for pattern, vocabulary in (
-        (r"distill-llama", Vocabulary("llama3")),
-        (r"distill-qwen", Vocabulary("qwen3")),
-        (
-            r"gpt-?4o|gpt-?4\.[15]|gpt-?oss|gpt-?([5-9]|1\d)|codex|(^|[^a-z])o[1-9]([^a-z0-9]|$)",
-            Vocabulary("o200k_base"),
-        ),
-        (r"gpt-?4|gpt-?3\.?5|text-embedding", Vocabulary("cl100k_base")),
-        (r"gemini|gemma-?[34]", Vocabulary("gemma4")),
-        (r"gemma", Vocabulary("gemma2")),
-        (r"llama-?v?4", Vocabulary("o200k_base", 1.05)),
-        (r"code-?llama", Vocabulary("codellama")),
-        (r"tinyllama|vicuna|llama-?v?2|phi-?3", Vocabulary("llama2")),
-        (r"llama-?v?3", Vocabulary("llama3")),
-        (r"qwen-?(3\.[5-9]|[4-9])", None),
-        (r"qwen-?\d|qwq|qvq", Vocabulary("qwen3")),
-        (r"deepseek-?(v2|llm|coder)", None),
-        (r"deepseek", Vocabulary("deepseek_v3")),
-        (r"^mistral$|mixtral|mathstral|mistral-?7b|mistral-large-24|codestral-(2405|mamba)", Vocabulary("mistral_v2")),
-        (r"mistral|ministral|codestral|devstral|magistral|pixtral|voxtral", Vocabulary("mistral_v3")),
-        (r"glm-?[5-9]", None),
-        (r"glm-?4", Vocabulary("glm4")),
-        (r"kimi-?k3", Vocabulary("kimi_k3")),
-        (r"kimi|moonshot", Vocabulary("kimi_k2")),
-        (r"phi-?4-(mini|multimodal)", Vocabulary("o200k_base", 1.05)),
-        (r"phi-?4", Vocabulary("phi4")),
-        (r"olmo-?2", Vocabulary("olmo2")),
-    )
+_RULES: Final[tuple[tuple[str, Vocabulary | None], ...]] = (
+    (r"distill-llama", Vocabulary("llama3")),
+    (r"distill-qwen", Vocabulary("qwen3")),
+    (
+        r"gpt-?4o|gpt-?4\.[15]|gpt-?oss|gpt-?([5-9]|1\d)|codex|(^|[^a-z])o[1-9]([^a-z0-9]|$)",
+        Vocabulary("o200k_base"),
+    ),
+    (r"gpt-?4|gpt-?3\.?5|text-embedding", Vocabulary("cl100k_base")),
+    (r"gemini|gemma-?[34]", Vocabulary("gemma4")),
+    (r"gemma", Vocabulary("gemma2")),
+    (r"llama-?v?4", Vocabulary("o200k_base", 1.05)),
+    (r"code-?llama", Vocabulary("codellama")),
+    (r"tinyllama|vicuna|llama-?v?2|phi-?3", Vocabulary("llama2")),
+    (r"llama-?v?3", Vocabulary("llama3")),
+    (r"qwen-?(3\.[5-9]|[4-9])", None),
+    (r"qwen-?\d|qwq|qvq", Vocabulary("qwen3")),
+    (r"deepseek-?(v2|llm|coder)", None),
+    (r"deepseek", Vocabulary("deepseek_v3")),
+    (r"^mistral$|mixtral|mathstral|mistral-?7b|mistral-large-24|codestral-(2405|mamba)", Vocabulary("mistral_v2")),
+    (r"mistral|ministral|codestral|devstral|magistral|pixtral|voxtral", Vocabulary("mistral_v3")),
+    (r"glm-?[5-9]", None),
+    (r"glm-?4", Vocabulary("glm4")),
+    (r"kimi-?k3", Vocabulary("kimi_k3")),
+    (r"kimi|moonshot", Vocabulary("kimi_k2")),
+    (r"phi-?4-(mini|multimodal)", Vocabulary("o200k_base", 1.05)),
+    (r"phi-?4", Vocabulary("phi4")),
+    (r"olmo-?2", Vocabulary("olmo2")),
 )
 _CLAUDE: Final = re.compile(r"claude(?:[^0-9]*(\d{1,2})(?!\d)(?:[.-](\d{1,2})(?!\d))?)?")
 
@@ -168,7 +165,7 @@ def vocabulary_of(model: str) -> Vocabulary | None:
     if claude:
         version = (int(claude[1]), int(claude[2] or 0)) if claude[1] else (99, 0)
         return Vocabulary(DEFAULT, 1.75 if version >= (4, 7) else 1.35)
-    return next((vocabulary for pattern, vocabulary in _RULES if pattern.search(name)), None)
+    return next((vocabulary for pattern, vocabulary in _RULES if re.search(pattern, name)), None)
 
 
 def counter_for(model: str, count: str = "auto") -> Counter:

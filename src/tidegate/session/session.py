@@ -36,7 +36,7 @@ from tidegate.session.recall import newest_to, recall
 from tidegate.session.request import Request
 from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.dialects import parse_any
-from tidegate.wire.reading import clean, cleaned
+from tidegate.wire.reading import clean, cleaned_message, mended
 from tidegate.wire.rendering import Rendering
 from tidegate.wire.tools import dialect_for, parse_tools
 from tidegate.wire.usage import read_usage
@@ -92,7 +92,7 @@ class Session:
         """Append messages, in the form of any provider. All are read before the first is kept."""
         parsed: list[Message] = []
         for message in messages:
-            parsed.extend([message] if isinstance(message, Message) else parse_any(message))
+            parsed.extend([mended(message)] if isinstance(message, Message) else parse_any(message))
         return [self._say(message) for message in parsed]
 
     def _say(self, message: Message) -> str:
@@ -102,7 +102,7 @@ class Session:
         try:
             self._append(Said(message, tokens))
         except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
-            self._append(Said(msgspec.convert(cleaned(msgspec.to_builtins(message)), Message), tokens))
+            self._append(Said(cleaned_message(message), tokens))
         return message.id
 
     def set_system(self, text: str) -> None:
@@ -191,7 +191,7 @@ class Session:
     def _due(self) -> list[Moment]:
         """Which moments stand before the next call, told from the log alone."""
         due: list[Moment] = []
-        if any(item.message.role == "tool" for item in self.view.fresh()):
+        if self.view.unanswered or any(item.message.role == "tool" for item in self.view.fresh()):
             due.append("tool_result")
         if self.view.turn_begun < self.view.turn_count:
             if self.view.turn_count > 1:

@@ -12,7 +12,7 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.core.images import dimensions
-from tidegate.core.messages import TOOL_RESULT, Image, Message, Part, Result, Role, Text, Tool
+from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool
 
 MAX_DEPTH = 200
 
@@ -226,3 +226,22 @@ def merged(messages: Iterable[Message], role: Role) -> list[Message]:
         else:
             found.append(message)
     return found
+
+
+# --- messages nobody has parsed -----------------------------------------------------------------------------------
+
+
+def mended(message: Message) -> Message:
+    """A Message handed in as such, with call arguments as a parser would have left them: the text of an object."""
+    if not any(isinstance(part, Call) for part in message.parts):
+        return message
+    parts = tuple(
+        msgspec.structs.replace(part, arguments=object_text(part.arguments)) if isinstance(part, Call) else part
+        for part in message.parts
+    )
+    return msgspec.structs.replace(message, parts=parts)
+
+
+def cleaned_message(message: Message) -> Message:
+    """The same with valid Unicode in every text."""
+    return msgspec.convert(cleaned(msgspec.to_builtins(message)), Message)

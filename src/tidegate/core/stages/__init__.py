@@ -2,6 +2,7 @@
 
 from tidegate.core.policy import Stage
 from tidegate.core.stages.admit import cap_result, spill_result
+from tidegate.core.stages.last_resort import shrink_to
 from tidegate.core.stages.results import archive_results, cap_results, cap_texts, clear_results, digest_results
 from tidegate.core.stages.summary import summarise
 from tidegate.core.stages.turns import (
@@ -30,5 +31,6 @@ STAGES: dict[str, Stage] = {
         drop_oldest,
         clear_context,
         flush_memory,
+        shrink_to,
     )
 }

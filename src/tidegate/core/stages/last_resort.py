@@ -7,7 +7,21 @@ it frees a fifth more than it has to while old things last, because each act mak
 
 from tidegate.core.budget import Budget
 from tidegate.core.clip import clip_tokens
-from tidegate.core.messages import NOTE, SUMMARY, Call, Image, Part, Result, Text, Thinking, calls_of, result_of, user
+from tidegate.core.messages import (
+    NOTE,
+    REMINDER,
+    SUMMARY,
+    Call,
+    Image,
+    Part,
+    Result,
+    Text,
+    Thinking,
+    calls_of,
+    result_of,
+    text_of,
+    user,
+)
 from tidegate.core.outcome import NOTHING, Outcome
 from tidegate.core.shrink import shrink_json
 from tidegate.core.stages.draft import Draft
@@ -18,10 +32,16 @@ SLACK = 0.8
 ARGUMENTS = 200
 LEAST_RESULT = 24
 NOTE_COST = 48
+NOTE_END = "; they are kept: recall by id]"
 NO_IMAGE = "[image left out]"
 
 
-def guard(view: View, budget: Budget, *, target: int) -> Outcome:
+def shrink_to(view: View, budget: Budget, *, share: float) -> Outcome:
+    """The guard's means as a stage: bring the history to a share of the room, but leave the newest request alone."""
+    return guard(view, budget, target=int(budget.room * share), whole_request=True)
+
+
+def guard(view: View, budget: Budget, *, target: int, whole_request: bool = False) -> Outcome:
     """Bring the history to at most `target` tokens, whatever it holds."""
     if view.tokens <= target or not view.items:
         return NOTHING
@@ -31,16 +51,18 @@ def guard(view: View, budget: Budget, *, target: int) -> Outcome:
     last = units[-1]
     old = [unit for unit in units if unit is not last and newest not in unit.ids]
     aim = int(target * SLACK)
-    _clip_request(draft, view, target, budget)
+    if not whole_request:
+        _clip_request(draft, view, target, budget)
     _clear(draft, old, aim)
     _shrink(draft, old, aim)
-    _drop(draft, old, aim - NOTE_COST, target)
+    _drop(draft, old, aim)
     if draft.tokens > target and newest not in last.ids:
         _squeeze(draft, last, target, budget)
     if draft.tokens > target:
         _drop_rest(draft, units, newest, target)
     _note(draft, old, target)
-    return Outcome(draft.edits(), why=f"{view.tokens:,} tokens of history, {target:,} fit")
+    why = f"{view.tokens:,} tokens of history, {target:,} fit"
+    return Outcome(draft.edits(), why=why) if draft.touched else NOTHING
 
 
 def stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:
@@ -84,18 +106,14 @@ def without_bulk(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     )
 
 
-def _drop(draft: Draft, old: list[Group], aim: int, target: int) -> None:
-    """Whole groups, oldest first; summaries stand for what left before and go last."""
-    kept = [unit for unit in old if unit.items[0].message.kind in (SUMMARY, NOTE)]
-    if draft.tokens <= aim + NOTE_COST:
+def _drop(draft: Draft, old: list[Group], aim: int) -> None:
+    """Whole groups, oldest first. What the engine itself said stands for what left before, and stays."""
+    if draft.tokens <= aim:
         return
     for unit in old:
-        if draft.tokens <= aim:
+        if draft.tokens <= aim - NOTE_COST:
             break
-        if unit not in kept:
-            draft.drop(unit)
-    if draft.tokens > target:
-        for unit in kept:
+        if unit.items[0].message.kind not in (SUMMARY, NOTE, REMINDER):
             draft.drop(unit)
 
 
@@ -105,10 +123,9 @@ def _note(draft: Draft, old: list[Group], target: int) -> None:
     if not left or draft.tokens + NOTE_COST > target:
         return
     for unit in old:
-        if unit.items[0].message.kind == NOTE:
+        if text_of(unit.items[0].message).endswith(NOTE_END):
             draft.drop(unit)
-    text = f"[{len(left)} earlier messages are not shown, {left[0]} to {left[-1]}; they are kept: recall by id]"
-    draft.insert(user(text, NOTE))
+    draft.insert(user(f"[{len(left)} earlier messages are not shown, {left[0]} to {left[-1]}{NOTE_END}", NOTE))
 
 
 def _squeeze(draft: Draft, last: Group, target: int, budget: Budget) -> None:

@@ -23,9 +23,9 @@ def reminder_edits(view: View, budget: Budget, gone: Sequence[Group], allowance:
     going = {ident for group in gone for ident in group.ids}
     earlier = [line for message in old for line in text_of(message).splitlines() if line.startswith("- ")]
     lines = [*(_done(gone)), *earlier]
-    half = max(1, (allowance - 24) // 2)
-    tools = clip_tokens(_tools(view.tools), half, budget.counter, mode="head").text
-    done = clip_tokens("\n".join(lines), half, budget.counter, mode="head").text
+    left = max(2, allowance - 24)
+    done = clip_tokens("\n".join(lines), left // 2, budget.counter, mode="head").text
+    tools = _tools(view.tools, left - budget.counter.text(done), budget)
     text = "\n".join(filter(None, (HEAD, _DONE if done else "", done, tools)))
     edits: list[Edit] = []
     stale = tuple(message.id for message in old if message.id not in going)
@@ -48,14 +48,28 @@ def _done(gone: Sequence[Group]) -> list[str]:
     return [f"- {name} x{count}, last {last[name]}" for name, count in counts.most_common(20)]
 
 
-def _tools(tools: tuple[Tool, ...]) -> str:
-    """Few tools are listed; of many only the families and how to find one."""
+def _tools(tools: tuple[Tool, ...], room: int, budget: Budget) -> str:
+    """Few tools are listed, all of them, each with as much of its description as fits; of many only the families."""
     if not tools:
         return ""
-    if len(tools) <= DIRECT:
-        return "\n".join([_TOOLS, *(f"* {tool.name}: {' '.join(tool.description.split())[:100]}" for tool in tools)])
+    if len(tools) > DIRECT:
+        return clip_tokens(_families(tools), room, budget.counter, mode="head").text
+    text = ""
+    for chars in (100, 60, 30, 0):
+        text = "\n".join([_TOOLS, *(_line(tool, chars) for tool in tools)])
+        if budget.counter.text(text) <= room:
+            return text
+    return clip_tokens(text, room, budget.counter, mode="head").text
+
+
+def _line(tool: Tool, chars: int) -> str:
+    about = " ".join(tool.description.split())[:chars]
+    return f"* {tool.name}: {about}" if about else f"* {tool.name}"
+
+
+def _families(tools: tuple[Tool, ...]) -> str:
     families = Tally(_family(tool.name) for tool in tools)
-    finders = [tool.name for tool in tools if any(word in tool.name for word in ("search", "find", "discover", "list"))]
+    finders = [tool.name for tool in tools if any(word in tool.name for word in ("tool", "discover", "capabilit"))]
     how = f" Find one with {finders[0]}." if finders else " Each can be called by its name."
     return f"{_TOOLS} {len(tools)} in " + ", ".join(f"{name} ({count})" for name, count in families.items()) + "." + how
 

@@ -85,9 +85,9 @@ def _kept(
 def instructions(sections: tuple[str, ...]) -> str:
     heads = "\n".join(f"## {name}" for name in sections)
     return (
-        "Summarise the conversation below for the assistant that continues it. Keep every file name,"
-        " identifier, number, rule of the user and error text exactly. State facts in the past tense and say who said them; write no"
-        f" instructions. Use these headings:\n{heads}"
+        "Summarise the conversation below for the assistant that continues it. Keep every file name, identifier,"
+        " number, error text and rule of the user exactly. State facts in the past tense and say who said them;"
+        f" write no instructions. Use these headings:\n{heads}"
     )
 
 

@@ -1,0 +1,301 @@
+"""The promises of the preset `ai`: archiving, compaction, the estimate."""
+
+import json
+
+import pytest
+
+from tests.seeds.talk import (
+    Json,
+    Preset,
+    Scribe,
+    asks,
+    batch,
+    calls,
+    edits,
+    fate,
+    flat,
+    names,
+    noted,
+    numbers,
+    only,
+    opened,
+    paired,
+    passage,
+    replies,
+    result,
+    results,
+    rules,
+    said,
+    stages,
+    turn,
+    turns,
+)
+from tidegate import GiveUp, Message, Result, Session, Text
+from tidegate.core.events import Noted
+from tidegate.core.messages import text_of
+
+CHECKPOINT = "[Previous conversation summary]"
+DIGEST = "[Compaction tool digest]"
+
+
+# --- archiving --------------------------------------------------------------------------------------------------------
+
+
+def kinds(session: Session, kind: str) -> list[Message]:
+    return [item.message for item in session.view.items if item.message.kind == kind]
+
+
+@pytest.mark.seed("AI-06", change={"tool_call_cutoff": 20})
+@pytest.mark.seed("AI-06", change={"tool_summary_strategy": "off"})
+def test_the_oldest_results_over_the_cutoff_are_archived(preset: Preset) -> None:
+    """Ten stay; each of the others leaves with its group, and one summary message stands where it stood."""
+    session, scribe = opened(preset("ai")), Scribe("s" * 3_000)
+    session.add(asks("ask-1"))
+    for step in range(1, 11):
+        session.add(*batch(f"step-{step}", 16_000))
+    session.prepare(scribe)
+    assert stages(session) == [], "ten are not over ten"
+    session.add(*batch("step-11", 900), *batch("step-12", 900))
+    request = session.prepare(scribe)
+    assert stages(session) == ["archive_results"]
+    assert numbers(request, "step-") == list(range(3, 13))
+    assert paired(request) == [(f"step-{step}.1",) for step in range(3, 13)]
+    assert [11_900 < len(text_of(asked.messages[0])) <= 12_000 for asked in scribe.asked] == [True, True]
+    summaries = kinds(session, "tool_summary")
+    assert [(each.role, each.agent_visible, each.user_visible) for each in summaries] == [("user", True, False)] * 2
+    assert all("read_file" in text_of(each) for each in summaries)
+    assert all(text_of(each).count("s" * 500) == 2 and len(text_of(each)) <= 1_250 for each in summaries)
+    assert flat(request).index("sss") < flat(request).index("<step-3.1>")
+    assert passage("step-1.1", 16_000) in said(session)
+
+
+@pytest.mark.seed("AI-06", change={"tool_call_cutoff": 20})
+def test_a_batch_archived_in_part_keeps_stubs(preset: Preset) -> None:
+    """A batch leaves once all its results are archived; until then each of them is a stub in its place."""
+    session = opened(preset("ai", tool_call_cutoff=3))
+    session.add(asks("ask-1"), calls("a", "b", "c"))
+    quiet = Message("tool", (Result("a", (Text(passage("a", 900)),)),), kind="tool_result", user_visible=False)
+    session.add(quiet, result("b", passage("b", 900)), result("c", passage("c", 900)))
+    session.prepare(Scribe("gist"))
+    session.add(*batch("d", 900, 900))
+    request = session.prepare(Scribe("gist"))
+    assert paired(request) == [("a", "b", "c"), ("d.1", "d.2")]
+    assert results(request)["c"] == passage("c", 900)
+    assert max(len(results(request)[each]) for each in "ab") < 20, "short stubs"
+    assert [each.user_visible for each in kinds(session, "tool_result_archived")] == [False, True]
+    assert [message["role"] for message in request.messages[2:]] == [
+        *("assistant", "tool", "tool", "tool", "user", "assistant", "tool", "tool")
+    ]
+    assert request.messages[6]["content"].count("gist") == 2, "the summaries stand behind the group"
+    session.add(*batch("e", 900))
+    request = session.prepare(Scribe("gist"))
+    assert paired(request) == [("d.1", "d.2"), ("e.1",)]
+    assert flat(request).count("gist") == 3
+    assert session.view.tool_results == 3
+
+
+@pytest.mark.seed("AI-06", change={"tool_summary_strategy": "llm"})
+def test_the_heuristic_needs_no_model_and_off_does_nothing(preset: Preset) -> None:
+    for strategy in ("heuristic", "off"):
+        session, scribe = opened(preset("ai", tool_summary_strategy=strategy, tool_call_cutoff=2)), Scribe()
+        session.add(asks("ask-1"), *batch("a", 4_000), *batch("b", 4_000), *batch("c", 4_000))
+        request = session.prepare(scribe)
+        assert scribe.asked == []
+        if strategy == "off":
+            assert names(request) == ["ask-1", "a.1", "b.1", "c.1"]
+            continue
+        summary = text_of(only(kinds(session, "tool_summary")))
+        assert "<a.1>" in summary, "the head"
+        assert "</a.1>" in summary, "the tail"
+        assert 700 < len(summary.partition("] ")[2]) <= 800
+        assert len(paired(request)) == 2
+
+
+# --- compaction -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.seed("AI-07", without=("auto_compact",))
+@pytest.mark.seed("AI-07", change={"keep_recent_tokens": 500})
+def test_the_older_part_becomes_one_checkpoint(preset: Preset) -> None:
+    """What is kept is the newest 2,000 tokens; the scribe sees visible messages only, and little of each result."""
+    session = opened(preset("ai", reserve_tokens=2_000, keep_recent_tokens=2_000), window=10_000)
+    session.add(Message("user", (Text(passage("secret", 200)),), agent_visible=False))
+    session.add(*turn(1, (6_000,)), *turns(2, 8, ask=400, reply=3_600))
+    scribe = Scribe("## Goal\n- four bar")
+    session.end_turn(scribe)
+    asked = only(scribe.asked)
+    assert "##" in asked.instructions, "a structured checkpoint is asked for"
+    assert "<ask-1>" in scribe.read()
+    assert "secret" not in scribe.read()
+    long = [text_of(message) for message in asked.messages if message.role == "tool"]
+    assert [1_700 < len(text) <= 1_800 for text in long] == [True]
+    assert long[0].startswith("<call-1.1.1>")
+    session.add(asks("ask-9"))
+    request = session.prepare(scribe)
+    checkpoint, *recent = request.messages[1:]
+    assert checkpoint["role"] == "user"
+    assert checkpoint["content"].startswith(CHECKPOINT + "\n## Goal\n- four bar")
+    assert numbers(request, "reply-") == [7, 8], "two replies of 900 tokens are under 2,000, three are not"
+    assert recent[-2:] == [replies("reply-8", 3_600), asks("ask-9")]
+    assert flat(request).count(CHECKPOINT) == 1
+
+
+@pytest.mark.seed("AI-07", change={"keep_recent": 3})
+def test_without_kept_tokens_it_is_kept_by_count(preset: Preset) -> None:
+    session = opened(preset("ai", reserve_tokens=2_000, keep_recent_tokens=0), window=10_000, system="")
+    session.add(*turns(1, 40, ask=400, reply=400))
+    session.end_turn(Scribe())
+    request = session.request()
+    assert names(request) == ["reply-38", "ask-39", "reply-39", "ask-40", "reply-40"]
+
+
+@pytest.mark.seed("AI-07", without=("auto_compact",))
+def test_a_second_checkpoint_takes_the_place_of_the_first(preset: Preset) -> None:
+    session = opened(preset("ai", reserve_tokens=2_000, keep_recent_tokens=2_000), window=10_000)
+    scribe = Scribe("first words")
+    session.add(*turns(1, 10, reply=3_600))
+    session.end_turn(scribe)
+    session.add(*turns(11, 18, reply=3_600))
+    scribe.text = "second words"
+    session.end_turn(scribe)
+    assert len(rules(session)) == 2
+    assert "first words" in scribe.asked[1].previous
+    text = flat(session.request())
+    assert text.count(CHECKPOINT) == 1
+    assert "second words" in text
+    assert "first words" not in text
+
+
+@pytest.mark.seed("AI-08", change={"tool_call_cutoff": 30})
+@pytest.mark.seed("AI-08", without=("turn_end/digest_results",))
+def test_too_many_results_in_the_kept_part_become_one_digest(preset: Preset) -> None:
+    policy = preset("ai", reserve_tokens=2_000, tool_call_cutoff=3, tool_summary_strategy="off")
+    session = opened(policy, window=10_000)
+    session.add(*turns(1, 6, reply=4_000), *turns(7, 14, (1_200,), reply=40))
+    session.end_turn(Scribe())
+    assert stages(session) == ["summarise", "digest_results"]
+    request = session.request()
+    assert CHECKPOINT in flat(request)
+    assert paired(request) == [(f"call-{number}.1.1",) for number in (12, 13, 14)]
+    assert results(request)["call-12.1.1"] == passage("call-12.1.1", 1_200)
+    digest = only(kinds(session, "tool_summary"))
+    assert text_of(digest).startswith(DIGEST)
+    assert [int(name[5:-4]) for name in names([{"content": text_of(digest)}])] == [7, 8, 9, 10, 11]
+    assert (digest.role, digest.agent_visible, digest.user_visible) == ("user", True, False)
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.seed("AI-09", change={"auto_compact": False})
+def test_compaction_runs_after_a_turn_and_not_in_it(preset: Preset) -> None:
+    """Whether the caller says that the turn ended, or just goes on with the next."""
+    for told in (True, False):
+        session = opened(preset("ai", reserve_tokens=2_000), window=10_000)
+        session.add(*turns(1, 7, reply=4_000), asks("ask-8"))
+        session.prepare(Scribe())
+        session.add(*batch("step", 3_800))
+        assert session.size() > 8_000 - 100
+        session.add(replies("reply-8", 400))
+        assert stages(session) == []
+        if told:
+            session.end_turn(Scribe())
+            assert rules(session) == ["auto_compact"]
+        session.add(asks("ask-9"))
+        session.prepare(Scribe())
+        assert rules(session) == ["auto_compact"]
+        assert "guard" not in stages(session)
+
+
+@pytest.mark.seed("AI-09", without=("overflow/summarise",))
+@pytest.mark.seed("AI-09", fields={"recoveries": 2})
+def test_an_overflow_is_compacted_and_retried_once(preset: Preset) -> None:
+    session, scribe = opened(preset("ai"), window=100_000), Scribe("the gist")
+    session.add(*turns(1, 20, reply=8_000), asks("ask-21"))
+    before = session.prepare(scribe).tokens
+    assert stages(session) == []
+    request = session.overflowed(scribe)
+    assert stages(session) == ["summarise"]
+    assert request.messages[1]["content"].startswith(CHECKPOINT + "\nthe gist")
+    assert request.tokens < before * 0.6
+    assert request.messages[-1] == asks("ask-21")
+    with pytest.raises(GiveUp):
+        session.overflowed(scribe)
+    session.add(replies("reply-21"), asks("ask-22"))
+    assert session.overflowed(scribe).messages, "the next turn has its own retry"
+
+
+@pytest.mark.seed("AI-09", change={"auto_compact": False})
+def test_start_and_end_of_a_compaction_are_events(preset: Preset) -> None:
+    """Each with its size; where the summariser failed, with the error."""
+
+    def broken(request: object) -> str:
+        raise TimeoutError("no answer")
+
+    for summarise, error in ((Scribe(), ""), (broken, "TimeoutError")):
+        session = opened(preset("ai", reserve_tokens=2_000), window=10_000)
+        session.add(*turns(1, 8, reply=4_000))
+        before = session.view.tokens
+        session.end_turn(summarise)
+        made = only(edits(session))
+        assert (made.edited.before, made.edited.after) == (before, session.view.tokens)
+        start, end = (only(noted(session, topic)) for topic in ("compaction_start", "compaction_end"))
+        assert start.seq < made.seq < end.seq
+        assert isinstance(start.what, Noted)
+        assert isinstance(end.what, Noted)
+        assert str(before) in start.what.text.replace(",", "")
+        assert str(session.view.tokens) in end.what.text.replace(",", "")
+        assert error in end.what.text
+
+
+# --- the estimate -----------------------------------------------------------------------------------------------------
+
+
+def estimate(session: Session) -> int:
+    """The document's estimate, read off the trigger that uses it: pressure is the estimate over 10,000."""
+    session.end_turn(Scribe())
+    line = fate(session, "auto_compact")
+    return round(float(line.partition("pressure >= 1 (is ")[2].partition(")")[0]) * 10_000)
+
+
+@pytest.mark.seed("AI-10", fields={"meter": "chars/3"})
+def test_the_estimate_is_four_characters_a_token(preset: Preset) -> None:
+    session = opened(preset("ai", reserve_tokens=2_500), window=12_500, system="")
+    session.add({"role": "user", "content": "x" * 401}, replies("reply", 400))
+    assert estimate(session) == 101 + 100, "rounded up for each message"
+    thinking = {"reasoning_content": "t" * 40}
+    session.add({**calls("a", tool="read", arguments=json.dumps({"a": "y" * 27})), **thinking}, result("a", "z" * 42))
+    assert estimate(session) == 201 + 20 + 11, "thinking, names and arguments count"
+    session.add(Message("user", (Text("hidden" * 100),), agent_visible=False))
+    assert estimate(session) == 232
+    picture: Json = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400}}
+    session.add({"role": "user", "content": [{"type": "text", "text": "look"}, picture]})
+    assert estimate(session) == 232 + 1 + 1_200
+
+
+@pytest.mark.seed("AI-10", fields={"meter": "chars/3"})
+def test_the_last_valid_report_counts_and_what_came_after(preset: Preset) -> None:
+    session = opened(preset("ai", reserve_tokens=2_500), window=12_500, system="")
+    session.add(asks("ask", 8_000))
+    session.prepare()
+    session.record({"prompt_tokens": 3_000, "completion_tokens": 100})
+    assert estimate(session) == 3_000
+    session.add(replies("reply", 400))
+    assert estimate(session) == 3_100
+    for nonsense in ({"prompt_tokens": 0}, {"prompt_tokens": 90_000}, {}):
+        session.record(nonsense)
+        assert estimate(session) == 3_100, "the last valid one"
+
+
+@pytest.mark.seed("AI-10", fields={"meter": "chars/3"})
+def test_without_a_valid_report_all_visible_messages_count(preset: Preset) -> None:
+    """A report of a request that was compacted since says nothing of the next one."""
+    session = opened(preset("ai", reserve_tokens=2_500, keep_recent_tokens=500), window=12_500, system="")
+    session.add(*turns(1, 10, ask=400, reply=400), asks("ask-11", 400))
+    session.prepare()
+    session.record({"prompt_tokens": 3_000, "completion_tokens": 100})
+    assert estimate(session) == 3_000
+    session.compact(Scribe("gist"))
+    assert stages(session) == ["summarise"]
+    assert numbers(session.request(), "reply-") == [9, 10]
+    assert estimate(session) == 4 * 100 + 9, "four messages and [Previous conversation summary] gist"
