@@ -12,12 +12,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 
-from conversation import WINDOW, Chat  # noqa: E402
-from measure import main  # noqa: E402
+from conversation import WINDOW, Chat
+from measure import main
 
-from tidegate import Session  # noqa: E402
-from tidegate.core.policy_file import parse_policy  # noqa: E402
-from tidegate.core.stages import STAGES  # noqa: E402
+from tidegate import Session
+from tidegate.core.policy_file import parse_policy
+from tidegate.core.stages import STAGES
 
 POLICY = """
 name: tail

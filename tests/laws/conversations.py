@@ -117,9 +117,12 @@ def written(*, broken: bool = True, huge: int = HUGE) -> SearchStrategy[str]:
 
 def arguments(*, huge: int = HUGE) -> SearchStrategy[str]:
     good = st.sampled_from(ARGUMENTS)
+    bad = st.sampled_from(BROKEN_ARGUMENTS)
     if huge:
-        good = seldom(good, st.integers(50, huge).map(lambda n: '{"path": "a", "content": "' + "x\\n" * (n // 3) + '"}'), 14)
-    return seldom(good, st.sampled_from(BROKEN_ARGUMENTS), 5)
+        size = st.integers(50, huge)
+        good = seldom(good, size.map(lambda n: '{"path": "a", "content": "' + "x\\n" * (n // 3) + '"}'), 14)
+        bad = seldom(bad, size.map(lambda n: '{"a": ' + '"\\' * (n // 2)), 8)
+    return seldom(good, bad, 5)
 
 
 @st.composite
@@ -132,7 +135,9 @@ def spoken(draw: st.DrawFn, texts: SearchStrategy[str], huge: int) -> Say:
     if thinks == 1:
         parts.append(Thinking(draw(texts)))
     elif thinks >= 4 and origin in SIGNED:
-        parts.extend(Thinking(block=block) for block in draw(st.lists(st.sampled_from(SIGNED[origin]), min_size=1, max_size=2)))
+        parts.extend(
+            Thinking(block=block) for block in draw(st.lists(st.sampled_from(SIGNED[origin]), min_size=1, max_size=2))
+        )
     if draw(st.booleans()):
         parts.append(Text(draw(texts), opaque))
     for _ in range(draw(st.sampled_from((0, 0, 1, 1, 1, 2, 3, 4)))):
@@ -146,7 +151,9 @@ def a_move(*, broken: bool = True, huge: int = HUGE, faulty: bool = True, hidden
     text = st.builds(Text, texts)
     visible = seldom(st.just(True), st.just(False), 8) if hidden else st.just(True)
     image = st.sampled_from(IMAGES)
-    shown = st.one_of(st.tuples(text), st.tuples(text), st.tuples(text, image), st.tuples(image, text), st.tuples(text, text))
+    shown = st.one_of(
+        st.tuples(text), st.tuples(text), st.tuples(text, image), st.tuples(image, text), st.tuples(text, text)
+    )
     order = st.integers(0, 23)
     plain = st.just("")
     ask = st.builds(Say, st.just("user"), shown, plain, visible, order)

@@ -72,7 +72,12 @@ RICH: tuple[Message, ...] = (
     says("Thirty rows."),
     # Odd ids: empty, the same twice in a message and again later, far too long; odd names; broken arguments.
     asks("Odd ids now."),
-    says(call("", "read", ""), call("same", "bad name!", '{"a": '), call("same", "", "not json"), call("x" * 200, "y" * 90)),
+    says(
+        call("", "read", ""),
+        call("same", "bad name!", '{"a": '),
+        call("same", "", "not json"),
+        call("x" * 200, "y" * 90),
+    ),
     gives("same", "first"),
     gives("", "nameless"),
     gives("x" * 200, "long"),

@@ -28,7 +28,9 @@ SYSTEM = "You are a careful assistant."
 loaded = cache(presets.load)
 
 
-def a_session(policy: str, *, window: int | None, wire: str, counting: str = "chars/4", log: MemoryLog | None = None) -> Session:
+def a_session(
+    policy: str, *, window: int | None, wire: str, counting: str = "chars/4", log: MemoryLog | None = None
+) -> Session:
     clock = count(1_000)
     return Session(
         policy=loaded(policy),
@@ -140,7 +142,9 @@ def check_newest(session: Session, request: Request) -> None:
     found = "\0".join(strings(request.messages))
     if all(text in found for text in words(newest)):
         return
-    assert "guard" in {e.stage for e in edits(session) if newest.id in touched(e)}, "something changed the newest request"
+    assert "guard" in {e.stage for e in edits(session) if newest.id in touched(e)}, (
+        "something changed the newest request"
+    )
     assert "left out" in found
 
 

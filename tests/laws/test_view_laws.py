@@ -277,9 +277,7 @@ def test_a_late_result_takes_the_place_of_the_repair() -> None:
 
 @law(150)
 @given(STEPS, st.integers(0, 50), conversations(broken=False, huge=0, size=4))
-def test_undo_is_as_if_the_edit_had_never_been(
-    steps: list[Step], which: int, later: list[Message]
-) -> None:
+def test_undo_is_as_if_the_edit_had_never_been(steps: list[Step], which: int, later: list[Message]) -> None:
     """What was said after the edit stays; redo brings the edit back."""
     tape = played(steps)
     edits = [e.seq for e in tape.events if isinstance(e.what, Edited) and e.seq not in tape.view._skip]

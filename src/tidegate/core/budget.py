@@ -110,8 +110,7 @@ def measure(view: View, budget: Budget) -> int:
     usage = view.usage
     if usage is None:
         return math.ceil((budget.fixed + view.tokens) * budget.scale)
-    later = sum(item.tokens for item in view.since(usage.head))
-    return usage.input_tokens + math.ceil(later * budget.scale)
+    return usage.input_tokens + math.ceil(view.later * budget.scale)
 
 
 def metered(view: View, budget: Budget) -> int:
@@ -119,4 +118,4 @@ def metered(view: View, budget: Budget) -> int:
     usage = view.usage
     if usage is None:
         return view.fixed + view.metered
-    return usage.input_tokens + sum(item.metered for item in view.since(usage.head))
+    return usage.input_tokens + view.later_metered

@@ -23,7 +23,7 @@ from tidegate.core.errors import BadEdit
 from tidegate.core.events import Edited
 from tidegate.core.messages import Message, user
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
-from tidegate.core.policy import Moment, Occasion, Policy, Rule, judge
+from tidegate.core.policy import Moment, Occasion, Policy, Reading, Rule, judge, size_for
 from tidegate.core.repair import repair
 from tidegate.core.stages.last_resort import guard
 from tidegate.core.view import View
@@ -58,9 +58,13 @@ class Decision(msgspec.Struct, frozen=True):
     rule: str
     stage: str
     acted: bool
-    why: str
+    reason: str | Reading
     before: int = 0
     after: int = 0
+
+    @property
+    def why(self) -> str:
+        return self.reason if isinstance(self.reason, str) else f"not {self.reason}"
 
 
 class Situation(NamedTuple):
@@ -79,16 +83,22 @@ Steps = Generator[Step, Answer, list[Decision]]
 def run(moment: Moment, at: Situation) -> Steps:
     """Run the rules of a moment; before a call and after an overflow the guard has the last word."""
     decisions: list[Decision] = []
-    mended = repair(at.view)
-    if not mended.empty:
-        decisions.append((yield from _commit("repair", moment, "", mended, at)))
-    recovery = at.view.recoveries if moment == "overflow" else 0
+    view = at.view
+    if view.orphans or view.unanswered:
+        decisions.append((yield from _commit("repair", moment, "", repair(view), at)))
+    recovery = view.recoveries if moment == "overflow" else 0
     compacted = 0
+    occasion = Occasion(view, at.budget, at.policy, size_for(at.policy, view, at.budget), 0, recovery)
     for rule in at.policy.moments.get(moment, ()):
-        occasion = Occasion(at.view, at.budget, at.policy, compacted, recovery)
-        decision = yield from _try(rule, moment, occasion, at)
+        verdict = judge(rule, occasion, at.now)
+        if verdict.fires:
+            decision = yield from _act(rule, moment, str(verdict.why), at)
+            compacted += decision.acted and decision.after < decision.before
+            size = size_for(at.policy, view, at.budget)
+            occasion = Occasion(view, at.budget, at.policy, size, compacted, recovery)
+        else:
+            decision = Decision(moment, rule.name, rule.stage, False, verdict.why, view.tokens, view.tokens)
         decisions.append(decision)
-        compacted += decision.acted and decision.after < decision.before
     if moment in ("before_call", "overflow"):
         target = _guard_target(moment, at, compacted)
         if target is not None:
@@ -108,20 +118,17 @@ def _guard_target(moment: Moment, at: Situation, compacted: int) -> int | None:
     return None
 
 
-def _try(rule: Rule, moment: Moment, occasion: Occasion, at: Situation) -> Generator[Step, Answer, Decision]:
-    verdict = judge(rule, occasion, at.now)
+def _act(rule: Rule, moment: Moment, why: str, at: Situation) -> Generator[Step, Answer, Decision]:
+    """Run the stage of a rule that fires, unless it made no progress here before."""
     tokens = at.view.tokens
-    if not verdict.fires:
-        return Decision(moment, rule.name, rule.stage, False, verdict.why, tokens, tokens)
     key = (rule.name, at.view.changed_at)
     if key in at.tried:
         return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
     outcome = rule.run(at.view, at.budget, **rule.settings)
     if outcome.empty:
-        return Decision(moment, rule.name, rule.stage, False, f"{verdict.why}; nothing to do", tokens, tokens)
-    because = "; ".join(filter(None, (verdict.why, outcome.why)))
-    outcome = msgspec.structs.replace(outcome, why=because)
-    decision = yield from _carry_out(rule, moment, outcome, at)
+        return Decision(moment, rule.name, rule.stage, False, f"{why}; nothing to do", tokens, tokens)
+    because = "; ".join(filter(None, (why, outcome.why)))
+    decision = yield from _carry_out(rule, moment, msgspec.structs.replace(outcome, why=because), at)
     if not decision.acted:
         at.tried.add(key)
     return decision

@@ -87,17 +87,19 @@ OPS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 class Occasion(NamedTuple):
-    """What a trigger may ask about."""
+    """What a trigger may ask about. `tokens` is the size that triggers go by, measured once."""
 
     view: View
     budget: Budget
     policy: Policy
+    tokens: int
     compacted: int = 0
     recovery: int = 0
 
-    @property
-    def tokens(self) -> int:
-        return metered(self.view, self.budget) if self.policy.meter else measure(self.view, self.budget)
+
+def size_for(policy: Policy, view: View, budget: Budget) -> int:
+    """The size that a policy's triggers go by."""
+    return metered(view, budget) if policy.meter else measure(view, budget)
 
 
 METRICS: Mapping[str, Callable[[Occasion], float]] = {
@@ -116,31 +118,50 @@ METRICS: Mapping[str, Callable[[Occasion], float]] = {
 }
 
 
-def holds(trigger: Trigger, occasion: Occasion) -> bool:
+def bound(trigger: Trigger, budget: Budget) -> float:
     """A budget in tokens that is larger than what the window leaves is what the window leaves."""
-    value = trigger.value
     if trigger.metric == "tokens":
-        value = min(value, occasion.budget.capacity)
-    elif trigger.metric == "history":
-        value = min(value, occasion.budget.room)
-    elif trigger.metric == "window_share" and occasion.budget.window:
-        value = min(value, occasion.budget.capacity / occasion.budget.window)
-    return OPS[trigger.op](METRICS[trigger.metric](occasion), value)
+        return min(trigger.value, budget.capacity)
+    if trigger.metric == "history":
+        return min(trigger.value, budget.room)
+    if trigger.metric == "window_share" and budget.window:
+        return min(trigger.value, budget.capacity / budget.window)
+    return trigger.value
+
+
+class Reading(NamedTuple):
+    """Conditions and what their metrics were. It is put into words only when someone asks: it is made at every call."""
+
+    conditions: tuple[tuple[Trigger, ...], ...]
+    values: tuple[float, ...]
+
+    def __str__(self) -> str:
+        values = iter(self.values)
+        return " or ".join(
+            " and ".join(f"{trigger} (is {next(values):,.6g})" for trigger in condition)
+            for condition in self.conditions
+        )
 
 
 class Verdict(NamedTuple):
     fires: bool
-    why: str
+    why: str | Reading
 
 
 def judge(rule: Rule, occasion: Occasion, now: float) -> Verdict:
-    """Does this rule act now? The reason is for people."""
-    chosen: tuple[Trigger, ...] = ()
+    """Does this rule act now, and why (not)?"""
+    why: str | Reading = "always"
     if rule.when:
-        met = [all(holds(trigger, occasion) for trigger in condition) for condition in rule.when]
-        if not any(met):
-            return Verdict(False, "not " + " or ".join(describe(c, occasion) for c in rule.when))
-        chosen = rule.when[met.index(True)]
+        values: list[float] = []
+        for condition in rule.when:
+            readings = [METRICS[trigger.metric](occasion) for trigger in condition]
+            pairs = zip(condition, readings, strict=True)
+            if all(OPS[trigger.op](value, bound(trigger, occasion.budget)) for trigger, value in pairs):
+                why = Reading((condition,), tuple(readings))
+                break
+            values += readings
+        else:
+            return Verdict(False, Reading(rule.when, tuple(values)))
     last = occasion.view.fired.get(rule.name)
     if last is not None:
         turns = occasion.view.turn_count - last.turn
@@ -148,8 +169,4 @@ def judge(rule: Rule, occasion: Occasion, now: float) -> Verdict:
             return Verdict(False, f"cooling down: {turns} of {rule.cooldown_turns} turns passed")
         if rule.cooldown_seconds and now - last.time < rule.cooldown_seconds:
             return Verdict(False, f"cooling down: {now - last.time:.0f} of {rule.cooldown_seconds:.0f} seconds passed")
-    return Verdict(True, describe(chosen, occasion) if chosen else "always")
-
-
-def describe(condition: tuple[Trigger, ...], occasion: Occasion) -> str:
-    return " and ".join(f"{trigger} (is {METRICS[trigger.metric](occasion):,.6g})" for trigger in condition)
+    return Verdict(True, why)

@@ -40,7 +40,7 @@ from tidegate.core.tokens import calibrate, plausible
 Meter = Callable[[Message], int]
 
 
-class Item(msgspec.Struct):
+class Item(msgspec.Struct, gc=False):
     """A message in the view, with what it costs. `metered` is the policy's own estimate, for its triggers.
 
     `edited`: an edit changed what is shown of it, so that no stage admits the same result twice.
@@ -94,7 +94,9 @@ class View:
         self.recoveries = 0
         self.newest_request = ""
         self.fired: dict[str, Fired] = {}
+        # What the provider reported last, if it still tells of this view, and what was said since.
         self.usage: Used | None = None
+        self.later = self.later_metered = 0
         self.ratios: dict[str, float] = {}
 
     # --- the fold -------------------------------------------------------------------------------------------------
@@ -217,6 +219,9 @@ class View:
         self.ratios[used.model] = calibrate(ratio if ratio is not None else fresh, used.counted, used.input_tokens)
         if used.head >= self.edited_at:
             self.usage = used
+            later = list(self.since(used.head))
+            self.later = sum(item.tokens for item in later)
+            self.later_metered = sum(item.metered for item in later)
 
     def _note(self, noted: Noted) -> None:
         if noted.topic == "system":
@@ -255,6 +260,8 @@ class View:
         message = item.message
         self.tokens += item.tokens
         self.metered += item.metered
+        self.later += item.tokens
+        self.later_metered += item.metered
         if message.role == "assistant":
             self.tool_calls += sum(isinstance(part, Call) for part in message.parts)
         elif message.role == "tool":

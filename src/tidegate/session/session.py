@@ -80,6 +80,8 @@ class Session:
         self._rendering = Rendering(self.dialect, model=model)
         self._asked = (0, 0)
         self._compaction = self._failure = ""
+        self._budget: Budget | None = None
+        self._budget_of = (0, 0.0)
         self.view: View = project(self.log.read, self._meter)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
@@ -199,7 +201,14 @@ class Session:
             due.append("turn_start")
         return [*due, "before_call"]
 
+    def _idle(self, moment: Moment) -> bool:
+        """Nothing can come of this moment: no rule is for it, nothing is to be mended, and it is not the guard's."""
+        guarded = moment in ("before_call", "overflow")
+        return not (guarded or self.policy.moments.get(moment) or self.view.orphans or self.view.unanswered)
+
     def _run(self, moment: Moment, summarise: Summarise | None) -> list[Decision]:
+        if self._idle(moment):
+            return self._decided(moment, [])
         steps = run(moment, self._situation())
         answer: str | None = None
         while True:
@@ -223,7 +232,8 @@ class Session:
                 answer = self._serve(step)
 
     def _situation(self) -> Situation:
-        self._tried = {key for key in self._tried if key[1] == self.view.changed_at}
+        if self._tried:
+            self._tried = {key for key in self._tried if key[1] == self.view.changed_at}
         return Situation(self.policy, self.view, self.budget(), self._clock(), self._tried)
 
     def _decided(self, moment: Moment, decisions: list[Decision]) -> list[Decision]:
@@ -311,6 +321,13 @@ class Session:
     # --- looking --------------------------------------------------------------------------------------------------
 
     def budget(self) -> Budget:
+        """How much room there is. It changes only with the fixed part and the calibration."""
+        key = (self.view.fixed, self.view.ratios.get(self.model, 1.0))
+        if self._budget is None or self._budget_of != key:
+            self._budget, self._budget_of = self._make_budget(), key
+        return self._budget
+
+    def _make_budget(self) -> Budget:
         return make_budget(
             self.view,
             window=self.window,
