@@ -211,9 +211,7 @@ def test_two_recordings_of_one_name_do_not_overwrite_each_other(tmp_path: Path) 
     assert "the same file of requests" in done.stderr
 
 
-def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
-    for seed in range(3):
-        record(tmp_path / f"{seed}.jsonl", 1, seed)
+def test_a_reader_that_leaves_is_no_error() -> None:
     command = subprocess.Popen([*TIDEGATE, "policies", "default"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert command.stdout is not None
     assert command.stderr is not None

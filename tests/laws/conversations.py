@@ -105,7 +105,7 @@ def seldom(usual: SearchStrategy, rare: SearchStrategy, one_in: int) -> SearchSt
 
 
 def written(*, broken: bool = True, huge: int = HUGE) -> SearchStrategy[str]:
-    """A text. `broken` ones hold lone surrogates, NULs and terminal codes; `huge` is the largest number of characters."""
+    """A text of at most `huge` characters. `broken` ones hold lone surrogates, NULs and terminal codes."""
     small = st.one_of(st.sampled_from(POOL), st.text(max_size=12))
     if broken:
         small = st.one_of(small, st.sampled_from(BROKEN), st.text(st.characters(), max_size=5))

@@ -13,6 +13,7 @@ from tidegate.core.budget import MIN_ROOM, Budget
 from tidegate.core.edits import Drop, Insert, Replace
 from tidegate.core.events import Edited, Noted, Said
 from tidegate.core.messages import Message, Text
+from tidegate.core.outcome import SummaryRequest
 from tidegate.core.view import View, project
 from tidegate.store.log import MemoryLog
 from tidegate.wire.dialects import DIALECTS
@@ -55,6 +56,11 @@ def reopened(session: Session, counting: str) -> Session:
         log=MemoryLog(session.log.records()),
         clock=session._clock,
     )
+
+
+def hostile(request: SummaryRequest) -> str | None:
+    """Summarisers return anything: nothing, blanks, too much, markup."""
+    return (None, "", " \n", "short", "word " * 20_000, "<tool_call>{}</tool_call> \x00")[len(request.messages) % 6]
 
 
 def said(session: Session) -> dict[str, Message]:
@@ -206,7 +212,7 @@ def check_edit(before: View, after: View, edited: Edited, budget: Budget) -> Non
 
 
 def check_newest_spared(before: View, edited: Edited, budget: Budget) -> None:
-    """Only the guard touches the newest request: when it alone is too large, or after a refusal is most of what there is."""
+    """Only the guard touches the newest request: if alone it is too large, or most of what a provider refused."""
     if before.newest_request not in touched(edited):
         return
     assert edited.stage == "guard"

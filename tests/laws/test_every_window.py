@@ -58,8 +58,7 @@ def check_window(preset: str, window: int) -> bool:
     try:
         request = session.prepare(None if window % 10 == 0 else brief)
     except TooSmall as refusal:
-        assert refusal.remedy
-        assert session.view.fixed + REQUEST + MIN_ROOM > window
+        check_refusal(refusal, session.view, window)
         return False
     budget = session.budget()
     assert request.tokens <= budget.capacity <= window
@@ -71,6 +70,11 @@ def check_window(preset: str, window: int) -> bool:
     assert any(NEWEST in text for text in strings(request.messages)), "the newest request is not whole"
     assert all(session.recall(f"m{place}") for place in said_places())
     return True
+
+
+def check_refusal(refusal: TooSmall, view: View, window: int) -> None:
+    assert refusal.remedy
+    assert view.fixed + REQUEST + MIN_ROOM > window, "refused though there is room"
 
 
 @cache

@@ -2,7 +2,6 @@
 
 import math
 
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -134,9 +133,8 @@ def test_signed_blocks_go_out_as_they_came_or_not_at_all(wire: str, messages: li
     known: list[object] = []
     for item in view.items:
         if item.message.origin == DIALECTS[wire].family and item.signed:
-            known += [
-                opaque(msgspec.json.decode(p.block)) for p in item.message.parts if isinstance(p, Thinking) and p.block
-            ]
+            blocks = [part.block for part in item.message.parts if isinstance(part, Thinking) and part.block]
+            known += [opaque(msgspec.json.decode(block)) for block in blocks]
     assert all(opaque(block) in known for block in sent)
     assert not sent or not moved
 

@@ -77,6 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(f"error: {error.args[0]}", error.remedy, USAGE)
     except TidegateError as error:
         return _say(f"error: {error.args[0]}", error.remedy, FAILED)
+    except OSError as error:
+        what = f"error: {error.filename or 'reading or writing'}: {error.strerror or error}"
+        return _say(what, "Check the path, its permissions and the space left.", FAILED)
     except Exception as error:  # the last line of defence: a sentence instead of a traceback
         if os.environ.get(DEBUG):
             raise

@@ -22,7 +22,7 @@ from tidegate.session.session import Session
 
 WIDTH = 48
 EVERY = 4
-PAUSE = 0.03
+PAUSE = 0.01
 LONGEST_WHY = 110
 
 
@@ -70,7 +70,7 @@ class _Show:
         self._console = console
         self._window = window
         self._pause = pause
-        self._filled, self._empty = ("█", "·") if console.encoding.startswith("utf") else ("#", ".")
+        self._marks = "█·░" if console.encoding.startswith("utf") else "#.-"
         self.turn = 0
         self._calls = 0
         self._over = 0
@@ -79,6 +79,7 @@ class _Show:
     def title(self, session: Session, options: argparse.Namespace) -> None:
         print_ = self._console.print
         print_(f"[bold]{options.turns} turns of a coding agent through a window of {options.window:,} tokens[/]")
+        print_(f"{self._marks[0]} held  {self._marks[1]} free  {self._marks[2]} kept for the answer")
         print_(f"policy {escape(session.policy.name)}: {escape(' '.join(session.policy.about.split()))}\n")
 
     def call(self, session: Session, request: Request) -> None:
@@ -87,19 +88,22 @@ class _Show:
         self._most = max(self._most, request.tokens)
         self._over += request.tokens > self._window
         acted = [decision for decision in session.decisions if decision.acted and decision.before != decision.after]
-        fixed = session.budget().fixed
+        budget = session.budget()
         if acted:
-            self._bar(acted[0].before + fixed)
+            self._bar(acted[0].before + budget.fixed, budget.capacity)
         for decision in acted:
             self._edit(decision)
         if acted or self._calls % EVERY == 1:
-            self._bar(request.tokens)
+            self._bar(request.tokens, budget.capacity)
 
-    def _bar(self, tokens: int) -> None:
+    def _bar(self, tokens: int, capacity: int) -> None:
+        """What is filled, what is free, and what is kept for the answer."""
+        filled = min(WIDTH, round(tokens / self._window * WIDTH))
+        free = max(0, round(capacity / self._window * WIDTH) - filled)
+        colour = "red" if tokens > 0.9 * capacity else "yellow" if tokens > 0.7 * capacity else "green"
+        marks = [mark * count for mark, count in zip(self._marks, (filled, free, WIDTH - filled - free), strict=True)]
+        bar = f"[{colour}]{marks[0]}[/][dim]{marks[1]}{marks[2]}[/]"
         share = tokens / self._window
-        filled = min(WIDTH, round(share * WIDTH))
-        colour = "red" if share > 0.9 else "yellow" if share > 0.7 else "green"
-        bar = f"[{colour}]{self._filled * filled}[/][dim]{self._empty * (WIDTH - filled)}[/]"
         self._console.print(f"turn {self.turn:3}  call {self._calls:4}  {bar} {tokens:7,} {share:4.0%}")
         time.sleep(self._pause)
 
@@ -107,7 +111,7 @@ class _Show:
         why = decision.why if len(decision.why) <= LONGEST_WHY else decision.why[: LONGEST_WHY - 3] + "..."
         change = f"{decision.before:,} -> {decision.after:,} tokens"
         self._console.print(f"    [bold cyan]{decision.stage}[/]: {escape(why)}: [bold]{change}[/]")
-        time.sleep(self._pause * 4)
+        time.sleep(self._pause * 3)
 
     def fitted(self) -> Proof:
         claim = f"{self._calls} requests: {self._over} over the window (largest {self._most:,} of {self._window:,}), "

@@ -7,7 +7,7 @@ import msgspec
 from tidegate.core.messages import Message, Part
 
 
-class Replace(msgspec.Struct, frozen=True, gc=False, tag="replace", omit_defaults=True):
+class Replace(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="replace", omit_defaults=True):
     """Show other parts for a message. `kind` other than None marks what became of it."""
 
     id: str
@@ -16,11 +16,11 @@ class Replace(msgspec.Struct, frozen=True, gc=False, tag="replace", omit_default
     kind: str | None = None
 
 
-class Drop(msgspec.Struct, frozen=True, gc=False, tag="drop"):
+class Drop(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="drop"):
     ids: tuple[str, ...]
 
 
-class Insert(msgspec.Struct, frozen=True, gc=False, tag="insert", omit_defaults=True):
+class Insert(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="insert", omit_defaults=True):
     """Add a message behind the one named `after`; the empty name is the head of the view.
 
     `after` may be dropped by the same transaction: the new message then stands in its place.

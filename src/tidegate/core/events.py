@@ -1,7 +1,8 @@
 """What happened: the records of the log, and how they are written down.
 
-The log is the truth and is only appended to. Token counts stand in the events, so that a view can be folded from
-the log without counting anything again.
+The log is the truth and is only appended to. Token counts stand in the events, so that a view can be folded from the
+log without counting anything again. Values are written as arrays, without the names of their fields: new fields may be
+added at the end of a struct, with a default, and old logs still read.
 """
 
 import msgspec
@@ -10,14 +11,14 @@ from tidegate.core.edits import Edit
 from tidegate.core.messages import Message
 
 
-class Said(msgspec.Struct, frozen=True, gc=False, tag="said"):
+class Said(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="said"):
     """A message entered the session. It is never changed; only the view of it may be."""
 
     message: Message
     tokens: int
 
 
-class Edited(msgspec.Struct, frozen=True, gc=False, tag="edited"):
+class Edited(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="edited"):
     """One transaction on the view: all its edits or none. `rule` names the line of the policy that asked for it."""
 
     stage: str
@@ -29,7 +30,7 @@ class Edited(msgspec.Struct, frozen=True, gc=False, tag="edited"):
     edits: tuple[Edit, ...]
 
 
-class Used(msgspec.Struct, frozen=True, gc=False, tag="used", omit_defaults=True):
+class Used(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="used", omit_defaults=True):
     """A provider reported what a request cost. `head` and `counted` are the log's head and our count of it."""
 
     model: str
@@ -41,7 +42,7 @@ class Used(msgspec.Struct, frozen=True, gc=False, tag="used", omit_defaults=True
     cache_write: int = 0
 
 
-class Noted(msgspec.Struct, frozen=True, gc=False, tag="noted", omit_defaults=True):
+class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted", omit_defaults=True):
     """Anything else worth keeping, by topic.
 
     The fold knows `system` and `tools` (the fixed part; text and its tokens), `undo` and `redo` (text: the seq of an
@@ -57,7 +58,7 @@ class Noted(msgspec.Struct, frozen=True, gc=False, tag="noted", omit_defaults=Tr
 What = Said | Edited | Used | Noted
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
     seq: int
     time: float
     what: What

@@ -24,12 +24,12 @@ NOTE = "note"
 INTERRUPTED = "interrupted"
 
 
-class Text(msgspec.Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
+class Text(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="text", omit_defaults=True):
     text: str
     opaque: str = ""
 
 
-class Image(msgspec.Struct, frozen=True, gc=False, tag="image", omit_defaults=True):
+class Image(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="image", omit_defaults=True):
     """Base64 `data` or a `url`. Width and height are pixels, 0 when unknown: they decide what it costs."""
 
     media: str = "image/png"
@@ -39,14 +39,14 @@ class Image(msgspec.Struct, frozen=True, gc=False, tag="image", omit_defaults=Tr
     height: int = 0
 
 
-class Thinking(msgspec.Struct, frozen=True, gc=False, tag="thinking", omit_defaults=True):
+class Thinking(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="thinking", omit_defaults=True):
     """Plain reasoning text, or `block`: the provider's own JSON of a signed or encrypted block, never to be touched."""
 
     text: str = ""
     block: str = ""
 
 
-class Call(msgspec.Struct, frozen=True, gc=False, tag="call", omit_defaults=True):
+class Call(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="call", omit_defaults=True):
     """A tool call. `arguments` is the JSON text as the model wrote it; it may be broken, a renderer mends it."""
 
     id: str
@@ -55,7 +55,7 @@ class Call(msgspec.Struct, frozen=True, gc=False, tag="call", omit_defaults=True
     opaque: str = ""
 
 
-class Result(msgspec.Struct, frozen=True, gc=False, tag="result", omit_defaults=True):
+class Result(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result", omit_defaults=True):
     call_id: str
     parts: tuple[Text | Image, ...] = ()
     error: bool = False
@@ -64,7 +64,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, tag="result", omit_defaults=
 Part = Text | Image | Thinking | Call | Result
 
 
-class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
     """One thing said. A tool message holds exactly one Result; calls stand only in assistant messages.
 
     `kind` is empty for what people and models said, and names the purpose of what the engine added (a summary, a

@@ -7,7 +7,7 @@ how much of it is the beginning of the request before.
 
 Two things that a live session takes from outside are fixed, so that a replay gives the same figures anywhere:
 
-- time: the clock starts at 0 and 30 seconds pass with every assistant message;
+- time: the clock starts at 0 and 30 seconds pass before every assistant message;
 - summaries: the deterministic summariser writes them.
 
 Leading system messages are the fixed part, the system prompt; later ones are messages like any other.
@@ -120,37 +120,37 @@ class _Run:
             idents = self._session.add(line.message)
         except BadInput as bad:
             raise BadInput(f"line {line.number}: {bad.args[0]}", bad.remedy) from None
+        except Exception as error:  # noqa: BLE001 - as in `ask`
+            self._fail(error)
+            return
         if line.message.get("role") == "user" and idents:
             self._newest = self._session.recall(idents[-1])
 
     def ask(self, at: int) -> None:
-        report = self._report
-        report.calls += 1
-        if self._refusal:
-            report.refused += 1
-            self._hand_on(Asked(at, (), self._refusal))
-            return
-        try:
-            messages = self._session.prepare().messages
-        except TooSmall as refusal:
-            self._refusal = report.refusal = str(refusal)
-            report.refused += 1
-            self._hand_on(Asked(at, (), self._refusal))
-        except Exception as error:  # noqa: BLE001 - the lab is here to count them, whatever they are
-            self._fail(at, error)
-        else:
-            self._judge(messages)
-            self._hand_on(Asked(at, messages))
+        self._report.calls += 1
         self._time += SECONDS_PER_CALL
+        asked = Asked(at, (), self._refusal)
+        if not self._refusal:
+            try:
+                asked = Asked(at, self._session.prepare().messages)
+                self._judge(asked.messages)
+            except TooSmall as refusal:
+                self._refusal = self._report.refusal = str(refusal)
+                asked = Asked(at, (), self._refusal)
+            except Exception as error:  # noqa: BLE001 - the lab is here to count them, whatever they are
+                self._fail(error)
+                asked = Asked(at, (), str(error))
+        self._report.refused += bool(self._refusal)
+        if self._sink is not None:
+            self._sink(asked)
 
-    def _fail(self, at: int, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         if isinstance(error, BadRequest):
             rendering = Rendering(MAIN)
             rendering.update(self._session.view)
             self._report.count_invalid(MAIN, [fault.rule for fault in rendering.faults()])
         else:
             self._report.exceptions[f"{type(error).__name__}: {error}"[:300]] += 1
-        self._hand_on(Asked(at, (), str(error)))
 
     def _judge(self, messages: Sequence[Json]) -> None:
         report = self._report
@@ -186,10 +186,6 @@ class _Run:
             self._report.newest_clipped += 1
         else:
             self._report.newest_lost += 1
-
-    def _hand_on(self, asked: Asked) -> None:
-        if self._sink is not None:
-            self._sink(asked)
 
     def finish(self) -> SessionReport:
         self._report.edits.update(self._session.edits)

@@ -20,33 +20,32 @@ import msgspec
 from tidegate.core.budget import Budget, make_budget, measure
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput, BadRequest, GiveUp
-from tidegate.core.events import Edited, Event, Noted, Said, Used, What
-from tidegate.core.messages import SUMMARY, Message, Tool
+from tidegate.core.events import Edited, Noted
+from tidegate.core.messages import SUMMARY, Tool
 from tidegate.core.outcome import Effect, Spill, SummaryRequest, spill
 from tidegate.core.plan import Ask, Commit, Decision, Do, Situation, run
 from tidegate.core.policy import Moment, Policy
 from tidegate.core.stages.summary import transcript
-from tidegate.core.tokens import REQUEST, count_message, count_system, count_tools, document_meter
-from tidegate.core.view import View, project, shown
+from tidegate.core.tokens import document_meter
 from tidegate.models.catalog import window_of
 from tidegate.models.tokenizers import counter_for
 from tidegate.presets import load
 from tidegate.session.explain import Explanation
-from tidegate.session.recall import newest_to, recall
+from tidegate.session.live import Live
 from tidegate.session.request import Request
+from tidegate.session.shelf import Shelf
 from tidegate.store.log import Log, MemoryLog
-from tidegate.wire.dialects import parse_any
-from tidegate.wire.reading import clean, cleaned_message, mended
 from tidegate.wire.rendering import Rendering
-from tidegate.wire.tools import dialect_for, parse_tools
-from tidegate.wire.usage import read_usage
+from tidegate.wire.tools import dialect_for
 
 Summarise = Callable[[SummaryRequest], str | None]
 SummariseAsync = Callable[[SummaryRequest], Awaitable[str | None]]
 RECOVERIES = 2
 
 
-class Session:
+class Session(Live):
+    """See the top of this file. `carry` takes the effects of the policy; without one they stay in a `Shelf`."""
+
     def __init__(
         self,
         model: str = "",
@@ -64,79 +63,29 @@ class Session:
     ) -> None:
         if window is not None and window <= 0:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
-        self.model = model
         self.policy = load(policy) if isinstance(policy, str) else policy
         self.window = window or self.policy.window or window_of(model) or self.policy.unknown_window
         self.reserve = self.policy.reserve if reserve is None else reserve
-        self.dialect = dialect_for(wire, model)
-        self.counter = counter_for(model, count)
-        self.log: Log = MemoryLog() if log is None else log
+        super().__init__(
+            MemoryLog() if log is None else log,
+            model=model,
+            dialect=dialect_for(wire, model),
+            counter=counter_for(model, count),
+            meter=document_meter(self.policy.meter) if self.policy.meter else None,
+            clock=clock,
+        )
         self.decisions: list[Decision] = []
         self.edits: Tally[str] = Tally()
-        self._carry = carry
-        self._clock = clock
-        self._meter = document_meter(self.policy.meter) if self.policy.meter else None
+        self.carry: Callable[[Effect], None] = Shelf() if carry is None else carry
         self._tried: set[tuple[str, int]] = set()
         self._rendering = Rendering(self.dialect, model=model)
-        self._asked = (0, 0)
         self._compaction = self._failure = ""
         self._budget: Budget | None = None
         self._budget_of = (0, 0.0)
-        self.view: View = project(self.log.read, self._meter)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
             self.set_tools(tools)
-
-    # --- what happened --------------------------------------------------------------------------------------------
-
-    def add(self, *messages: Mapping[str, object] | Message) -> list[str]:
-        """Append messages, in the form of any provider. All are read before the first is kept."""
-        parsed: list[Message] = []
-        for message in messages:
-            parsed.extend([mended(message)] if isinstance(message, Message) else parse_any(message))
-        return [self._say(message) for message in parsed]
-
-    def _say(self, message: Message) -> str:
-        message = msgspec.structs.replace(message, id=f"m{self.log.head + 1}")
-        seen = shown(message)
-        tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
-        try:
-            self._append(Said(message, tokens))
-        except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
-            self._append(Said(cleaned_message(message), tokens))
-        return message.id
-
-    def set_system(self, text: str) -> None:
-        """Change the system prompt. The whole prompt must be read again after that."""
-        text = clean(text)
-        if text != self.view.system:
-            self._append(Noted("system", text, count_system(text, self.counter)))
-
-    def set_tools(self, tools: Sequence[Mapping[str, object] | Tool]) -> None:
-        parsed = parse_tools(tools)
-        if parsed != self.view.tools:
-            text = msgspec.json.encode(parsed).decode()
-            self._append(Noted("tools", text, count_tools(parsed, self.counter)))
-
-    def record(self, usage: Mapping[str, object]) -> None:
-        """What the provider says the last request cost, in its own form."""
-        head, counted = self._asked
-        read = read_usage(usage)
-        self._append(
-            Used(self.model, head, counted, read.input_tokens, read.output_tokens, read.cache_read, read.cache_write)
-        )
-
-    def note(self, topic: str, text: str = "") -> None:
-        """Write something into the log that the model never sees."""
-        if topic in ("system", "tools", "undo", "redo", "clear", "turn", "overflow"):
-            raise BadInput(f"The topic {topic} is the engine's own.", "Choose another name for the note.")
-        self._append(Noted(topic, clean(text)))
-
-    def _append(self, what: What) -> None:
-        event = Event(self.log.head + 1, self._clock(), what)
-        self.log.append(event)
-        self.view.fold(event)
 
     # --- what the model sees --------------------------------------------------------------------------------------
 
@@ -185,10 +134,6 @@ class Session:
     def restore(self, summarise: Summarise | None = None) -> list[Decision]:
         """Run what the policy wants of a session that was opened again."""
         return self._run("restore", summarise)
-
-    def clear(self) -> None:
-        """Empty the view. The log keeps everything."""
-        self._append(Noted("clear"))
 
     def _due(self) -> list[Moment]:
         """Which moments stand before the next call, told from the log alone."""
@@ -284,8 +229,7 @@ class Session:
             whole = [self.recall(ident) for ident in effect.ids]
             effect = spill(effect.path, transcript(whole), append=effect.append)
         try:
-            if self._carry:
-                self._carry(effect)
+            self.carry(effect)
         except Exception as failure:  # noqa: BLE001 - it is not our code
             return f"{type(failure).__name__}: {failure}"
         return None
@@ -314,10 +258,6 @@ class Session:
         self._weigh()
         return Request(self._rendering, self.size())
 
-    def _weigh(self) -> None:
-        """Remember what we make of this request, to compare with what the provider will report."""
-        self._asked = (self.log.head, self.view.fixed + REQUEST + self.view.tokens)
-
     # --- looking --------------------------------------------------------------------------------------------------
 
     def budget(self) -> Budget:
@@ -345,23 +285,3 @@ class Session:
     def explain(self) -> Explanation:
         """What the window holds, what the last request did to it, and why."""
         return Explanation.of(self.view, self.budget(), self.policy, self.decisions, self.edits)
-
-    def recall(self, ident: str) -> Message:
-        """A message as it was said, wherever it is now."""
-        return recall(self.log, ident)
-
-    def undo(self) -> int | None:
-        """Take back the newest edit. What was said since stays. Gives its seq, or None if there is none."""
-        return self._undo_or_redo("undo")
-
-    def redo(self) -> int | None:
-        """Make the edit again that was undone last."""
-        return self._undo_or_redo("redo")
-
-    def _undo_or_redo(self, topic: str) -> int | None:
-        seq = newest_to(topic, self.log)
-        if seq is not None:
-            event = Event(self.log.head + 1, self._clock(), Noted(topic, str(seq)))
-            self.log.append(event)
-            self.view = project(self.log.read, self._meter)
-        return seq

@@ -1,10 +1,15 @@
 """The log of one session: append and read, nothing that rewrites."""
 
+from array import array
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from itertools import accumulate
+from typing import NamedTuple, Protocol
 
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, decode, encode
+
+SEGMENT = 64
+"""Events in a segment. Many small records side by side cost far more memory than one block of them."""
 
 
 class Log(Protocol):
@@ -18,25 +23,47 @@ class Log(Protocol):
     def read(self, start: int = 1) -> Iterator[Event]: ...
 
 
+class _Segment(NamedTuple):
+    data: bytes
+    ends: "array[int]"
+
+    def record(self, place: int) -> bytes:
+        return self.data[self.ends[place - 1] if place else 0 : self.ends[place]]
+
+
 class MemoryLog:
     """A log in memory, each event as the bytes a store would write: small, and immutable by nature."""
 
     def __init__(self, records: Iterable[bytes] = ()) -> None:
-        self._records: list[bytes] = list(records)
+        self._sealed: list[_Segment] = []
+        self._open: list[bytes] = []
+        for record in records:
+            self._keep(record)
 
     @property
     def head(self) -> int:
-        return len(self._records)
+        return len(self._sealed) * SEGMENT + len(self._open)
 
     def append(self, event: Event) -> None:
         if event.seq != self.head + 1:
             raise BadInput(f"Event {event.seq} does not follow event {self.head}.", "Reload the session and try again.")
-        self._records.append(encode(event))
+        self._keep(encode(event))
+
+    def _keep(self, record: bytes) -> None:
+        self._open.append(record)
+        if len(self._open) == SEGMENT:
+            self._sealed.append(_Segment(b"".join(self._open), array("Q", accumulate(map(len, self._open)))))
+            self._open = []
 
     def read(self, start: int = 1) -> Iterator[Event]:
-        for place in range(max(0, start - 1), len(self._records)):
-            yield decode(self._records[place])
+        for record in self._records(start):
+            yield decode(record)
 
     def records(self) -> tuple[bytes, ...]:
         """The raw bytes, to save or to hand to another MemoryLog."""
-        return tuple(self._records)
+        return tuple(self._records(1))
+
+    def _records(self, start: int) -> Iterator[bytes]:
+        for place in range(max(0, start - 1), self.head):
+            segment, inside = divmod(place, SEGMENT)
+            yield self._sealed[segment].record(inside) if segment < len(self._sealed) else self._open[inside]

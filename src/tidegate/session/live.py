@@ -1,0 +1,116 @@
+"""A log and its view, kept up together. What happens is appended first and then folded: there is no other way in."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.core.events import Event, Noted, Said, Used, What
+from tidegate.core.messages import Message, Tool
+from tidegate.core.tokens import REQUEST, Counter, count_message, count_system, count_tools
+from tidegate.core.view import Meter, View, project, shown
+from tidegate.session.recall import newest_to, recall
+from tidegate.store.log import Log
+from tidegate.wire.dialects import Dialect, parse_any
+from tidegate.wire.reading import clean, cleaned_message, mended
+from tidegate.wire.tools import parse_tools
+from tidegate.wire.usage import read_usage
+
+OWN_TOPICS = frozenset({"system", "tools", "undo", "redo", "clear", "turn", "overflow"})
+
+
+class Live:
+    def __init__(
+        self,
+        log: Log,
+        *,
+        model: str,
+        dialect: Dialect,
+        counter: Counter,
+        meter: Meter | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.log = log
+        self.model = model
+        self.dialect = dialect
+        self.counter = counter
+        self._meter = meter
+        self._clock = clock
+        self._asked = (0, 0)
+        self.view: View = project(log.read, meter)
+
+    def add(self, *messages: Mapping[str, object] | Message) -> list[str]:
+        """Append messages, in the form of any provider. All are read before the first is kept."""
+        parsed: list[Message] = []
+        for message in messages:
+            parsed.extend([mended(message)] if isinstance(message, Message) else parse_any(message))
+        return [self._say(message) for message in parsed]
+
+    def _say(self, message: Message) -> str:
+        message = msgspec.structs.replace(message, id=f"m{self.log.head + 1}")
+        seen = shown(message)
+        tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
+        try:
+            self._append(Said(message, tokens))
+        except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
+            self._append(Said(cleaned_message(message), tokens))
+        return message.id
+
+    def set_system(self, text: str) -> None:
+        """Change the system prompt. The whole prompt must be read again after that."""
+        text = clean(text)
+        if text != self.view.system:
+            self._append(Noted("system", text, count_system(text, self.counter)))
+
+    def set_tools(self, tools: Sequence[Mapping[str, object] | Tool]) -> None:
+        parsed = parse_tools(tools)
+        if parsed != self.view.tools:
+            text = msgspec.json.encode(parsed).decode()
+            self._append(Noted("tools", text, count_tools(parsed, self.counter)))
+
+    def record(self, usage: Mapping[str, object]) -> None:
+        """What the provider says the last request cost, in its own form."""
+        head, counted = self._asked
+        read = read_usage(usage)
+        self._append(
+            Used(self.model, head, counted, read.input_tokens, read.output_tokens, read.cache_read, read.cache_write)
+        )
+
+    def note(self, topic: str, text: str = "") -> None:
+        """Write something into the log that the model never sees."""
+        if topic in OWN_TOPICS:
+            raise BadInput(f"The topic {topic} is the engine's own.", "Choose another name for the note.")
+        self._append(Noted(topic, clean(text)))
+
+    def _append(self, what: What) -> None:
+        event = Event(self.log.head + 1, self._clock(), what)
+        self.log.append(event)
+        self.view.fold(event)
+
+    def clear(self) -> None:
+        """Empty the view. The log keeps everything."""
+        self._append(Noted("clear"))
+
+    def _weigh(self) -> None:
+        """Remember what we make of this request, to compare with what the provider will report."""
+        self._asked = (self.log.head, self.view.fixed + REQUEST + self.view.tokens)
+
+    def recall(self, ident: str) -> Message:
+        """A message as it was said, wherever it is now."""
+        return recall(self.log, ident)
+
+    def undo(self) -> int | None:
+        """Take back the newest edit. What was said since stays. Gives its seq, or None if there is none."""
+        return self._undo_or_redo("undo")
+
+    def redo(self) -> int | None:
+        """Make the edit again that was undone last."""
+        return self._undo_or_redo("redo")
+
+    def _undo_or_redo(self, topic: str) -> int | None:
+        seq = newest_to(topic, self.log)
+        if seq is not None:
+            event = Event(self.log.head + 1, self._clock(), Noted(topic, str(seq)))
+            self.log.append(event)
+            self.view = project(self.log.read, self._meter)
+        return seq

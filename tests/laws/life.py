@@ -1,0 +1,206 @@
+"""One session's life as a state machine: anything is said and done, in any order, and the laws hold throughout."""
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.laws.conversations import Move, Player, Say, a_move, a_turn
+from tests.laws.forms import anthropic_form, openai_form
+from tests.laws.sessions import (
+    WIRES,
+    a_session,
+    check_extends,
+    check_new_edits,
+    check_request,
+    hostile,
+    reopened,
+    said,
+    sound,
+)
+from tests.laws.tape import check_view
+from tidegate import Call, Message, Request
+from tidegate.core.budget import MIN_ROOM
+from tidegate.core.errors import GiveUp, TooSmall
+from tidegate.core.messages import texts
+from tidegate.core.tokens import REQUEST
+from tidegate.wire.reading import is_object
+
+WINDOWS = (190, 260, 400, 700, 1_200, 2_000, 3_000, 9_000, 60_000, None)
+FORMS = ("neutral", "openai", "anthropic")
+
+
+class Life(RuleBasedStateMachine):
+    """One session's life. What is checked after a request is in `sessions.check_request`."""
+
+    def __init__(self, preset: str) -> None:
+        super().__init__()
+        self.preset = preset
+        self.last: Request | None = None
+        self.epoch, self.fresh = -1, False
+
+    @initialize(
+        window=st.sampled_from(WINDOWS),
+        wire=st.sampled_from(WIRES),
+        form=st.sampled_from(FORMS),
+        counting=st.sampled_from(("chars/4", "chars/4", "exact", "estimate")),
+        whole=st.booleans(),
+    )
+    def start(self, window: int | None, wire: str, form: str, counting: str, whole: bool) -> None:
+        self.session = a_session(self.preset, window=window, wire=wire, counting=counting)
+        self.form, self.counting, self.player = form, counting, Player(whole=whole)
+        self.seen: list[bytes] = []
+
+    # --- what is said ---------------------------------------------------------------------------------------------
+
+    @rule(moves=st.lists(a_move(huge=20_000), min_size=1, max_size=5))
+    def anything(self, moves: list[Move]) -> None:
+        self.say(moves)
+
+    @rule(moves=a_turn(8_000))
+    def turn(self, moves: list[Move]) -> None:
+        self.say(moves)
+
+    @rule(turns=st.lists(a_turn(1_000), min_size=2, max_size=5))
+    def turns(self, turns: list[list[Move]]) -> None:
+        self.say([move for turn in turns for move in turn])
+
+    @rule(moves=a_turn(3_000), summarise=st.sampled_from((None, hostile)))
+    def work(self, moves: list[Move], summarise: object) -> None:
+        """An agent asks before every answer."""
+        for move in moves:
+            if isinstance(move, Say) and move.role == "assistant":
+                self.prepare(summarise)
+            self.say([move])
+
+    def say(self, moves: list[Move]) -> None:
+        messages = [message for move in moves for message in self.player.play(move)]
+        before = set(said(self.session))
+        if self.form == "openai":
+            self.session.add(*openai_form(messages))
+        elif self.form == "anthropic":
+            self.session.add(*anthropic_form(messages))
+        else:
+            self.session.add(*messages)
+        if self.form != "neutral":
+            messages = [message for message in messages if message.agent_visible]
+        new = [message for ident, message in said(self.session).items() if ident not in before]
+        assert sorted(written(new)) == sorted(written([sound(message) for message in messages]))
+        if self.form == "neutral":
+            for message, original in zip(new, messages, strict=True):
+                check_kept(message, sound(original))
+
+    # --- what is done ---------------------------------------------------------------------------------------------
+
+    @rule(summarise=st.sampled_from((None, hostile)))
+    def ask(self, summarise: object) -> None:
+        self.prepare(summarise)
+
+    def prepare(self, summarise: object) -> None:
+        start = self.session.log.head
+        try:
+            request = self.session.prepare(summarise)  # type: ignore[arg-type]
+        except TooSmall as refusal:
+            self.too_small(refusal)
+            return
+        self.judge(request, start)
+        head = self.session.log.head
+        again = reopened(self.session, self.counting)
+        for session in (self.session, again):
+            assert session.prepare().to_bytes() == request.to_bytes(), "a second prepare gives another request"
+            assert session.log.head == head, "a second prepare found something to do"
+
+    @rule()
+    def overflowed(self) -> None:
+        start = self.session.log.head
+        tries = self.session.view.recoveries
+        try:
+            request = self.session.overflowed()
+        except TooSmall as refusal:
+            self.too_small(refusal)
+        except GiveUp as refusal:
+            self.gave_up(refusal, tries)
+        else:
+            assert tries < 2
+            self.judge(request, start)
+
+    @rule(moment=st.sampled_from(("end_turn", "compact", "restore")))
+    def run(self, moment: str) -> None:
+        start = self.session.log.head
+        try:
+            getattr(self.session, moment)()
+        except TooSmall as refusal:
+            self.too_small(refusal)
+        else:
+            check_new_edits(self.session, start)
+
+    @precondition(lambda self: self.last is not None)
+    @rule(percent=st.sampled_from((0, 30, 60, 90, 100, 110, 180, 350, 900)))
+    def record(self, percent: int) -> None:
+        assert self.last is not None
+        self.session.record({"prompt_tokens": self.last.tokens * percent // 100, "completion_tokens": 5})
+
+    @rule(topic=st.sampled_from(("undo", "redo")))
+    def take_back(self, topic: str) -> None:
+        getattr(self.session, topic)()
+
+    @rule(text=st.sampled_from(("", "Be brief.", "Be thorough. " * 20)))
+    def set_system(self, text: str) -> None:
+        self.session.set_system(text)
+
+    @rule()
+    def reopen(self) -> None:
+        """The next request must extend the last one as if nothing had happened; only `shared` begins anew."""
+        self.session = reopened(self.session, self.counting)
+        self.fresh = True
+
+    # --- what holds -----------------------------------------------------------------------------------------------
+
+    def too_small(self, refusal: TooSmall) -> None:
+        view, window = self.session.view, self.session.window
+        assert refusal.remedy
+        assert window is not None
+        scale = view.ratios.get(self.session.model, 1.0)
+        assert (view.fixed + REQUEST + MIN_ROOM + 1) * scale > window, "refused though there is room"
+
+    def gave_up(self, refusal: GiveUp, tries: int) -> None:
+        assert refusal.remedy
+        assert tries == min(2, self.session.policy.recoveries)
+
+    def judge(self, request: Request, start: int) -> None:
+        check_request(self.session, request)
+        check_new_edits(self.session, start)
+        again = reopened(self.session, self.counting)
+        assert again.request().to_bytes() == request.to_bytes(), "a session opened again gives another request"
+        assert again.size() == request.tokens
+        assert f"{request.tokens:,}" in str(self.session.explain()), "another size is explained than was measured"
+        if self.last is not None:
+            assert self.fresh or request.messages[: request.shared] == self.last.messages[: request.shared]
+            if self.epoch == self.session.view.epoch:
+                check_extends(self.last.messages, request.messages)
+        self.last, self.fresh = request, False
+        self.epoch = self.session.view.epoch
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        if not hasattr(self, "session"):
+            return
+        records = list(self.session.log.records())  # type: ignore[attr-defined]
+        assert records[: len(self.seen)] == self.seen, "the log was rewritten"
+        self.seen = records
+        check_view(self.session.view)
+        for ident, message in said(self.session).items():
+            assert self.session.recall(ident) == message
+
+
+def check_kept(message: Message, original: Message) -> None:
+    """What is in the log is what was handed in; only arguments that are no JSON object are mended on the way."""
+    assert len(message.parts) == len(original.parts)
+    for part, other in zip(message.parts, original.parts, strict=True):
+        if isinstance(part, Call) and isinstance(other, Call) and not is_object(other.arguments):
+            assert is_object(part.arguments)
+            part = msgspec.structs.replace(part, arguments=other.arguments)
+        assert part == other
+
+
+def written(messages: list[Message]) -> list[str]:
+    return [text for message in messages for text in texts(message) if text]

@@ -1,0 +1,110 @@
+"""What `check` refuses, and what turns and groups are."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.laws.conversations import conversations, law
+from tests.laws.happenings import STEPS, Step, played, smaller
+from tests.laws.tape import Tape, shown
+from tidegate.core.check import check
+from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.errors import BadEdit
+from tidegate.core.messages import Call, Message, Result, Text, calls_of, user
+from tidegate.core.turns import groups, ids_of, newest_within, outline
+from tidegate.core.view import View
+
+ANY = conversations(broken=False, huge=2_000)
+
+
+# --- what check() refuses ---------------------------------------------------------------------------------------------
+
+
+def refused(view: View, *edits: Edit) -> None:
+    with pytest.raises(BadEdit) as caught:
+        check(view, edits)
+    assert caught.value.remedy
+
+
+@law(100)
+@given(STEPS, st.data())
+def test_unlawful_edits_are_refused(steps: list[Step], data: st.DataObject) -> None:
+    tape = played(steps)
+    view = tape.view
+    for group in groups(view):
+        ids = group.ids
+        if len(ids) > 1:
+            cut = data.draw(st.sets(st.sampled_from(ids), min_size=1, max_size=len(ids) - 1))
+            refused(view, Drop(tuple(cut)))
+            refused(view, Insert(user("inside", kind="note"), after=data.draw(st.sampled_from(ids[:-1]))))
+        first = group.items[0].message
+        if calls_of(first):
+            refused(view, Replace(first.id, (Text("no calls any more"),)))
+            refused(view, Replace(first.id, (*smaller(first), Call("one more", "read"))))
+        for item in group.results:
+            refused(view, Replace(item.message.id, (Text("no result any more"),)))
+            refused(view, Replace(item.message.id, (Result("another call", (Text(""),)),)))
+    refused(view, Drop(("m999999",)))
+    refused(view, Replace("m999999", (Text(""),)))
+    refused(view, Insert(user("x", kind="note"), after="m999999"))
+    refused(view, Insert(Message("assistant", (Call("c9", "read"),)), after=""))
+    refused(view, Insert(Message("tool", (Result("nobody asked", (Text("x"),)),)), after=""))
+    if view.newest_request:
+        refused(view, Drop((view.newest_request,)))
+        refused(view, Replace(view.newest_request, (Text("changed"),)))
+        check(view, (Replace(view.newest_request, (Text("clipped"),)),), may_touch_newest=True)
+
+
+@law(100)
+@given(ANY, st.data())
+def test_an_answer_goes_behind_its_call_and_nowhere_else(messages: list[Message], data: st.DataObject) -> None:
+    tape = Tape()
+    for message in messages:
+        tape.say(message)
+    view = tape.view
+    for caller, wanted in view.unanswered.items():
+        answer = Message("tool", (Result(wanted[0], (Text("unknown"),), True),), kind="interrupted")
+        group = next(group for group in groups(view) if group.ids[0] == caller)
+        check(view, (Insert(answer, after=group.last),))
+        twice = [Insert(answer, after=group.last)] * (sum(w.count(wanted[0]) for w in view.unanswered.values()) + 1)
+        refused(view, *twice)
+        places = [ident for ident in ["", *shown(view)] if not can_answer(view, ident, wanted[0])]
+        if places:
+            refused(view, Insert(answer, after=data.draw(st.sampled_from(places))))
+
+
+def can_answer(view: View, ident: str, call_id: str) -> bool:
+    group = next((group for group in groups(view) if ident in group.ids), None)
+    return group is not None and call_id in view.unanswered.get(group.ids[0], [])
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+@law(80)
+@given(STEPS)
+def test_groups_and_turns_cover_the_view_in_order(steps: list[Step]) -> None:
+    view = played(steps).view
+    found = outline(view)
+    every = [*found.preamble, *(group for turn in found.turns for group in turn.groups)]
+    assert list(ids_of(every)) == shown(view)
+    assert list(ids_of(groups(view))) == shown(view)
+    assert len(found.turns) == view.turns
+    assert all(item.message.role == "tool" for group in every for item in group.items[1:])
+
+
+@law(80)
+@given(ANY, st.integers(0, 20), st.integers(0, 2_000))
+def test_newest_within_is_the_longest_tail_that_fits(messages: list[Message], most: int, tokens: int) -> None:
+    tape = Tape()
+    for message in messages:
+        tape.say(message)
+    units = groups(tape.view)
+    kept = newest_within(units, messages=most)
+    tail = units[len(units) - kept :]
+    assert kept == 0 or sum(len(unit.items) for unit in tail[1:]) < most
+    assert kept == len(units) or sum(len(unit.items) for unit in tail) >= most
+    kept = newest_within(units, tokens=tokens)
+    tail = units[len(units) - kept :]
+    assert kept <= 1 or sum(unit.tokens for unit in tail) <= tokens
+    assert kept == len(units) or sum(unit.tokens for unit in units[len(units) - kept - 1 :]) > tokens
