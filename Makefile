@@ -11,7 +11,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check format lock wheel clean
+.PHONY: help setup demo test check format peers bench sweep lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,15 @@ check: $(STAMP) ## format, lint, strict types
 format: $(STAMP) ## rewrite the files as `make check` wants them
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+peers: ## make the environments of the libraries that `make bench` compares with
+	@$(PYTHON) bench/peers/build.py
+
+bench: $(STAMP) ## what preparing a call costs, here and in the peers (ARGS="--sizes 1000")
+	@$(BIN)/python bench/prepare.py $(ARGS)
+
+sweep: $(STAMP) ## every preset over a folder of recorded sessions (ARGS="FOLDER --sample 10")
+	@$(BIN)/python bench/sweep.py $(ARGS)
 
 # uv writes hashes for every platform, and reads no pip configuration: the locks name no index whatever this machine uses.
 # runtime.txt is held to the versions of dev.txt, so that what is tested is what is installed.

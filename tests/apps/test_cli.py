@@ -48,9 +48,6 @@ def test_help_has_examples(command: str) -> None:
     assert command in tidegate("--help").stdout
 
 
-# --- replay -----------------------------------------------------------------------------------------------------------
-
-
 def test_replay_prints_a_table(tmp_path: Path) -> None:
     record(tmp_path / "one.jsonl", 6)
     record(tmp_path / "two.jsonl.gz", 4, seed=1)
@@ -263,9 +260,6 @@ def test_a_bar_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
     os.close(ours)
     assert "replaying" in shown
     assert b"replaying" not in done.stdout
-
-
-# --- the other commands -------------------------------------------------------------------------------------------
 
 
 def test_policies_lists_and_prints() -> None:

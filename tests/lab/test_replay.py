@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from tidegate.core.errors import BadInput
+from tidegate.core.messages import Message, Text
+from tidegate.core.outcome import Outcome
+from tidegate.core.policy import Policy, Rule
 from tidegate.core.tokens import MESSAGE, REQUEST, CharsPer
 from tidegate.lab.generate import generate
-from tidegate.lab.replay import SECONDS_PER_CALL, Asked, Setup, replay
+from tidegate.lab.replay import SECONDS_PER_CALL, Asked, Setup, how_kept, replay
 from tidegate.lab.sizes import Scale
 from tidegate.lab.tally import SessionReport, total
 from tidegate.lab.traces import Line
@@ -197,6 +200,30 @@ def test_a_user_message_larger_than_the_room_is_clipped_and_said_so() -> None:
     assert (report.newest_whole, report.newest_clipped, report.newest_lost) == (0, 1, 0)
     assert report.over == 0
     assert str(asked[0].messages[-1]["content"]).startswith(huge[:40])
+
+
+def test_how_the_newest_words_were_kept() -> None:
+    newest = Message("user", (Text("first words " * 20), Text("last words")))
+    parts = [{"type": "text", "text": part.text} for part in newest.parts if isinstance(part, Text)]
+    whole = {"role": "user", "content": "before\n\n" + "first words " * 20 + "\n\nlast words"}
+    assert how_kept(newest, [whole]) == "whole"
+    assert how_kept(newest, [{"role": "user", "content": parts}, {"role": "user", "content": "later"}]) == "whole"
+    assert how_kept(newest, [{"role": "user", "content": "first words " * 5 + "[cut]"}]) == "begun"
+    assert how_kept(newest, [{"role": "user", "content": parts[:1]}]) == "begun"
+    assert how_kept(newest, [{**whole, "role": "assistant"}]) == "gone", "somebody else's words are not the user's"
+    assert how_kept(newest, []) == "gone"
+
+
+def test_what_raises_is_counted_and_the_rest_goes_on() -> None:
+    def broken(*_: object) -> Outcome:
+        raise RuntimeError("out of order")
+
+    policy = Policy("broken", {"before_call": (Rule("r", "broken", broken, {}),)})
+    said = list(generate(2, seed=1))
+    report, asked = run(said, policy=policy)
+    assert report.exceptions == {"RuntimeError: out of order": report.calls}
+    assert report.requests == 0
+    assert [each.error for each in asked] == ["out of order"] * report.calls
 
 
 def test_thirty_seconds_pass_with_every_assistant_message() -> None:

@@ -228,7 +228,7 @@ def test_undo_is_as_if_the_edit_had_never_been(steps: list[Step], which: int, la
 def comparable(view: View) -> dict[str, object]:
     """All but what rightly differs after an undo and a redo: where the log stands, whose usage and signatures count."""
     found = snapshot(view)
-    for key in ("head", "usage", "edited_at", "epoch"):
+    for key in ("head", "usage", "later", "later_metered", "edited_at", "epoch"):
         del found[key]
     for name in ("items", "orphans"):
         found[name] = [{**item, "signed": None} for item in found[name]]
@@ -250,6 +250,9 @@ def test_a_report_from_before_a_change_of_the_view_is_not_believed(steps: list[S
         if usage is not None:
             seen = reported[usage.head]
             assert now[: len(seen)] == seen
-            assert now[len(seen) :] == [item.message for item in tape.view.since(usage.head)][::-1]
+            newer = tape.view.items[len(seen) :]
+            assert newer == list(tape.view.since(usage.head))[::-1]
+            assert tape.view.later == sum(item.tokens for item in newer)
+            assert tape.view.later_metered == sum(item.metered for item in newer)
 
     played(steps, watch)

@@ -15,7 +15,7 @@ Leading system messages are the fixed part, the system prompt; later ones are me
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -174,22 +174,29 @@ class _Run:
             self._report.exceptions[f"a request in {wire} made afresh differs"] += 1
 
     def _judge_newest(self, messages: Sequence[Json], newest: Message) -> None:
-        """Are the newest words of the user there, word for word? If not: could they have been?"""
-        wanted = [part.text for part in newest.parts if isinstance(part, Text) and part.text.strip()]
-        shown = [_text(message) for message in messages if message.get("role") == "user"]
-        if all(any(text in said for said in reversed(shown)) for text in wanted):
-            self._report.newest_whole += 1
+        report = self._report
+        kept = how_kept(newest, messages)
+        if kept == "whole":
+            report.newest_whole += 1
             return
         budget = self._session.budget()
-        begun = any(wanted[0][:40] in said for said in shown)
-        if begun and budget.count(newest) > budget.room:
-            self._report.newest_clipped += 1
+        if kept == "begun" and budget.count(newest) > budget.room:
+            report.newest_clipped += 1
         else:
-            self._report.newest_lost += 1
+            report.newest_lost += 1
 
     def finish(self) -> SessionReport:
         self._report.edits.update(self._session.edits)
         return self._report
+
+
+def how_kept(newest: Message, messages: Sequence[Mapping[str, object]]) -> Literal["whole", "begun", "gone"]:
+    """Are these words of the user in the request: word for word, with their beginning at least, or not at all?"""
+    wanted = [part.text for part in newest.parts if isinstance(part, Text) and part.text.strip()]
+    shown = [_text(message) for message in messages if message.get("role") == "user"]
+    if all(any(text in said for said in reversed(shown)) for text in wanted):
+        return "whole"
+    return "begun" if any(wanted[0][:40] in said for said in shown) else "gone"
 
 
 def _text(message: Mapping[str, object]) -> str:
