@@ -2,8 +2,8 @@
 
 The tie is the marker `@pytest.mark.seed("COW-05")` on a test, read from the source of tests/ without importing it.
 `--run` runs exactly the marked tests and reads the results back: a row is `proved` if it has a test and all of its
-tests passed now, `failing` if one did not, `open` if it has none. A row that `waits` for a part of the product that is not
-there yet stays open although the part that is there has its tests.
+tests passed now, `failing` if one did not, `open` if it has none. A row that `waits` for a part of the product that
+is not there yet stays open although what is there has its tests.
 """
 
 import argparse

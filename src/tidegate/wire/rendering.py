@@ -102,17 +102,15 @@ class Rendering:
         """The messages as they go over the wire. They are kept for the next request: read them, do not change them."""
         return list(self._messages)
 
+    def rendered(self) -> "Rendered":
+        """The request as it is now; later updates leave it as it is."""
+        return Rendered(self.dialect.key, self._head, self._head_bytes, self.messages, list(self._chunks))
+
     def body(self) -> Json:
-        return {**self._head, self.dialect.key: self.messages}
+        return self.rendered().body()
 
     def to_bytes(self) -> bytes:
-        """The body as JSON: what `msgspec.json.encode(self.body())` gives, for the price of joining."""
-        opening = self._head_bytes[:-1] + (b',"' if self._head else b'"') + self.dialect.key.encode() + b'":['
-        chunks = self._chunks or [b""]
-        chunks = chunks.copy()  # one join, so that the bulk is copied once
-        chunks[0] = opening + chunks[0]
-        chunks[-1] += b"]}"
-        return b",".join(chunks)
+        return self.rendered().to_bytes()
 
     def faults(self) -> list[Fault]:
         """What the provider would refuse. Messages that can no longer change are read once, the others on a fork."""
@@ -128,6 +126,24 @@ class Rendering:
         for message in self._messages[stable:]:
             tail.feed(message)
         return tail.finish()
+
+
+class Rendered(NamedTuple):
+    """A request of some moment: values, and the same as bytes."""
+
+    key: str
+    head: Json
+    head_bytes: bytes
+    messages: list[Json]
+    chunks: list[bytes]
+
+    def body(self) -> Json:
+        return {**self.head, self.key: self.messages}
+
+    def to_bytes(self) -> bytes:
+        """The body as JSON: what `msgspec.json.encode(self.body())` gives, for the price of joining."""
+        opening = self.head_bytes[:-1] + (b"," if self.head else b"")
+        return b"".join((opening, b'"', self.key.encode(), b'":[', b",".join(self.chunks), b"]}"))
 
 
 class _Encoded(NamedTuple):
