@@ -30,8 +30,8 @@ PURE_ROOMS = frozenset({"core", "wire"})
 # A list of what is known to be pure, not of what is known to be impure: the second is never complete.
 PURE_MODULES = frozenset(
     "__future__ abc array ast base64 binascii bisect collections contextlib copy dataclasses decimal difflib enum "
-    "fractions functools graphlib hashlib heapq html inspect itertools json keyword math numbers operator re statistics "
-    "string struct textwrap types typing unicodedata zlib msgspec splintr ruamel".split()
+    "fractions functools graphlib hashlib heapq html inspect itertools json keyword math numbers operator re "
+    "statistics string struct textwrap types typing unicodedata zlib msgspec splintr ruamel".split()
 )
 IMPURE_CALLS = frozenset({"open", "print", "input", "breakpoint", "exec", "eval", "__import__"})
 
