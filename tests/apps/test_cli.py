@@ -72,7 +72,8 @@ def test_replay_prints_json_and_processes_make_no_difference(tmp_path: Path) -> 
     whole = report["total"]
     assert whole["calls"] == sum(calls)
     assert whole["over"] == 0
-    assert whole["invalid"] == whole["exceptions"] == {}
+    assert whole["invalid"] == 0
+    assert whole["invalid_by_wire"] == whole["exceptions"] == {}
     assert 0 < whole["tokens"]["mean"] <= whole["tokens"]["max"] <= 8000
     assert 0 < whole["prefix"] < 1
     assert whole["edits"]

@@ -129,6 +129,7 @@ def check_request(session: Session, request: Request) -> None:
 def check_size(session: Session, request: Request) -> None:
     budget = session.budget()
     assert request.tokens <= budget.capacity
+    assert session.window is None or request.tokens + budget.reserve <= session.window
     assert session.view.tokens <= budget.room
     assert request.tokens == session.size()
     body = fresh_rendering(session.view, "openai_chat").body()

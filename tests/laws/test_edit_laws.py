@@ -93,9 +93,10 @@ def test_groups_and_turns_cover_the_view_in_order(steps: list[Step]) -> None:
     assert all(item.message.role == "tool" for group in every for item in group.items[1:])
 
 
-@law(80)
-@given(ANY, st.integers(0, 20), st.integers(0, 2_000))
-def test_newest_within_is_the_longest_tail_that_fits(messages: list[Message], most: int, tokens: int) -> None:
+@law(100)
+@given(ANY, st.integers(0, 20), st.integers(0, 20), st.sampled_from((-1, 0, 1)))
+def test_newest_within_is_the_longest_tail_that_fits(messages: list[Message], most: int, last: int, step: int) -> None:
+    """By messages the group that crosses the count is kept, by tokens it is not; one group is always kept."""
     tape = Tape()
     for message in messages:
         tape.say(message)
@@ -104,7 +105,8 @@ def test_newest_within_is_the_longest_tail_that_fits(messages: list[Message], mo
     tail = units[len(units) - kept :]
     assert kept == 0 or sum(len(unit.items) for unit in tail[1:]) < most
     assert kept == len(units) or sum(len(unit.items) for unit in tail) >= most
+    tokens = sum(unit.tokens for unit in units[-last:]) + step
     kept = newest_within(units, tokens=tokens)
     tail = units[len(units) - kept :]
-    assert kept <= 1 or sum(unit.tokens for unit in tail) <= tokens
+    assert kept == min(1, len(units)) or sum(unit.tokens for unit in tail) <= tokens
     assert kept == len(units) or sum(unit.tokens for unit in units[len(units) - kept - 1 :]) > tokens

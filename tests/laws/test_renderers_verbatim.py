@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.laws.conversations import conversations, law
 from tests.laws.sessions import WIRES, a_session, chat_texts, fresh_rendering, sound, strings, words
 from tests.laws.tape import Tape
-from tidegate.core.messages import Message, Result, Text, Thinking, calls_of
+from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Result, Text, Thinking, calls_of
 from tidegate.core.repair import repair
 from tidegate.core.tokens import REQUEST
 from tidegate.core.view import View
@@ -39,7 +39,7 @@ def shown_words(view: View) -> list[str]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@law(40)
+@law(60)
 @given(conversations(huge=5_000))
 def test_every_text_of_the_view_is_in_the_request(wire: str, messages: list[Message]) -> None:
     view = view_of(messages)
@@ -49,7 +49,7 @@ def test_every_text_of_the_view_is_in_the_request(wire: str, messages: list[Mess
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@law(40)
+@law(120)
 @given(conversations(huge=5_000), st.booleans())
 def test_every_view_renders_validly(wire: str, messages: list[Message], mend: bool) -> None:
     """Even one that was never mended: rendering alone may not produce what a provider refuses."""
@@ -176,3 +176,34 @@ def test_a_request_is_never_larger_than_was_counted(wire: str, counting: str, me
     assert request.tokens == session.view.tokens + session.view.fixed + REQUEST
     if counting == "chars/4":
         assert math.ceil(sum(map(len, texts)) / 4) <= request.tokens
+
+
+PICTURE = Image("image/png", url="https://example.com/picture.png")
+ODD_TURNS: dict[str, tuple[Message, ...]] = {
+    "blank": (Message("user", (Text(" "),)), Message("assistant", (Text("a"),))),
+    "system": (Message("system", (Text("a"), Text("b"))), Message("assistant", (Text("a"),))),
+    "many texts": (Message("user", tuple(Text("a") for _ in range(20))), Message("assistant", (Text("a"), Text("b")))),
+    "same side": (Message("user", (Text("a"),)), Message("user", (Text("b"),))),
+    "said twice": (Message("assistant", (Text("a"),)), Message("assistant", (Text("b"),))),
+    "no output": (Message("assistant", (Call("c1", "f"),)), Message("tool", (Result("c1"),), kind=TOOL_RESULT)),
+    "picture": (
+        Message("assistant", (Call("c1", "f"),)),
+        Message("tool", (Result("c1", (PICTURE, Text("a"), PICTURE)),), kind=TOOL_RESULT),
+    ),
+    "odd name": (Message("assistant", (Call("c1", "", "null"), Call("c1", "bad name!", "3"))), Message("user", ())),
+    "broken": (Message("assistant", (Call("", "f", '{"a": "' + '"\\' * 50),)), Message("user", ())),
+    "thinking": (Message("assistant", (Thinking("a"), Text("b"))), Message("user", (Text("c"),))),
+}
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "mistral", "deepseek"])
+@pytest.mark.parametrize("odd", ODD_TURNS)
+def test_what_is_added_is_paid_for_however_often(wire: str, odd: str) -> None:
+    """What a renderer adds to one message is little; two hundred of them would be over the window."""
+    for counting in ("chars/4", "exact", "estimate"):
+        session = a_session("default", window=10_000_000, wire=wire, counting=counting)
+        session.add(*ODD_TURNS[odd] * 200)
+        request = session.prepare()
+        found = chat_texts(request.body)
+        assert sum(session.counter.text(text) for text in found if text) <= request.tokens, counting
+        assert counting != "chars/4" or sum(map(len, found)) / 4 <= request.tokens

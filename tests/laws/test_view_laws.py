@@ -184,6 +184,7 @@ def test_a_late_result_takes_the_place_of_the_repair() -> None:
     assert len(shown(tape.view)) == 4
     late = tape.say(Message("tool", (Result("c1", (Text("the file"),)),), kind="tool_result"))
     assert shown(tape.view)[1:] == [caller, late, behind]
+    assert not tape.view.orphans
     check_view(tape.view)
 
 
