@@ -140,6 +140,8 @@ def spoken(draw: st.DrawFn, texts: SearchStrategy[str], huge: int) -> Say:
         )
     if draw(st.booleans()):
         parts.append(Text(draw(texts), opaque))
+    if draw(st.integers(0, 9)) == 9:
+        parts.extend(Text(draw(texts)) for _ in range(3))
     for _ in range(draw(st.sampled_from((0, 0, 1, 1, 1, 2, 3, 4)))):
         ident = draw(st.sampled_from(IDS))
         parts.append(Call(ident, draw(st.sampled_from(NAMES)), draw(arguments(huge=huge)), opaque))
@@ -151,8 +153,9 @@ def a_move(*, broken: bool = True, huge: int = HUGE, faulty: bool = True, hidden
     text = st.builds(Text, texts)
     visible = seldom(st.just(True), st.just(False), 8) if hidden else st.just(True)
     image = st.sampled_from(IMAGES)
+    alone = st.tuples(text)
     shown = st.one_of(
-        st.tuples(text), st.tuples(text), st.tuples(text, image), st.tuples(image, text), st.tuples(text, text)
+        alone, alone, st.tuples(text, image), st.tuples(image, text), st.tuples(text, text), st.tuples(text, text, text)
     )
     order = st.integers(0, 23)
     plain = st.just("")

@@ -12,6 +12,7 @@ from tests.laws.sessions import (
     check_extends,
     check_new_edits,
     check_request,
+    edits,
     hostile,
     reopened,
     said,
@@ -103,11 +104,14 @@ class Life(RuleBasedStateMachine):
             self.too_small(refusal)
             return
         self.judge(request, start)
-        head = self.session.log.head
+        done = edits(self.session)
         again = reopened(self.session, self.counting)
         for session in (self.session, again):
             assert session.prepare().to_bytes() == request.to_bytes(), "a second prepare gives another request"
-            assert session.log.head == head, "a second prepare found something to do"
+            assert edits(session) == done, "a second prepare found something to do"
+        head = self.session.log.head
+        self.session.prepare()
+        assert self.session.log.head == head, "it still tries what made no progress"
 
     @rule()
     def overflowed(self) -> None:

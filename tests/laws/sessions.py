@@ -176,13 +176,6 @@ def check_truth(session: Session) -> None:
     assert snapshot(session.view) == snapshot(project(session.log.read, session._meter))
 
 
-def check_recall(session: Session, expected: Mapping[str, Message]) -> None:
-    """Whatever was said is there, as it was said."""
-    for ident, message in expected.items():
-        assert session.recall(ident) == message
-    assert said(session) == dict(expected)
-
-
 def touched(edited: Edited) -> set[str]:
     """The messages a transaction replaces or drops."""
     found: set[str] = set()

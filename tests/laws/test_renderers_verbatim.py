@@ -181,7 +181,7 @@ def test_a_request_is_never_larger_than_was_counted(wire: str, counting: str, me
 PICTURE = Image("image/png", url="https://example.com/picture.png")
 ODD_TURNS: dict[str, tuple[Message, ...]] = {
     "blank": (Message("user", (Text(" "),)), Message("assistant", (Text("a"),))),
-    "system": (Message("system", (Text("a"), Text("b"))), Message("assistant", (Text("a"),))),
+    "system": (Message("system", (Text("a"),)), Message("system", (Text("a"), Text("b")))),
     "many texts": (Message("user", tuple(Text("a") for _ in range(20))), Message("assistant", (Text("a"), Text("b")))),
     "same side": (Message("user", (Text("a"),)), Message("user", (Text("b"),))),
     "said twice": (Message("assistant", (Text("a"),)), Message("assistant", (Text("b"),))),

@@ -22,7 +22,7 @@ PRESETS = presets.names()
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_session_keeps_the_laws_all_its_life(preset: str) -> None:
     machine: Any = lambda: Life(preset)  # noqa: E731 - what it wants is anything that makes a machine
-    run_state_machine_as_test(machine, settings=settings(law(40), stateful_step_count=16))
+    run_state_machine_as_test(machine, settings=settings(law(80), stateful_step_count=16))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -115,3 +115,15 @@ def test_async_code_gets_the_same_requests(preset: str, turns: list[list[Move]],
         other.add(*messages)
         assert one.prepare(hostile).to_bytes() == asyncio.run(other.prepare_async(slow)).to_bytes()
     assert [event.what for event in one.log.read()] == [event.what for event in other.log.read()]
+
+
+def test_a_report_far_above_our_count_does_not_cost_the_newest_request_its_words() -> None:
+    """The guard then aims below what the newest request weighs; but by the calibrated count it fits, so it stays."""
+    session = Session("m", policy="default", window=400, wire="openai_chat", count="chars/4")
+    asked = "Please tell me now what to do next. " * 9
+    session.add({"role": "user", "content": asked})
+    for share in (0.9, 3.5):
+        session.record({"prompt_tokens": int(session.prepare().tokens * share)})
+    assert session.size() > session.budget().capacity
+    assert session.view.tokens <= session.budget().room
+    assert session.prepare().messages[-1]["content"] == asked

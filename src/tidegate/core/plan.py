@@ -112,7 +112,9 @@ def _guard_target(moment: Moment, at: Situation, compacted: int) -> int | None:
     """How many tokens the history may have, if the guard must act. An overflow nobody acted on halves what there is."""
     over = excess(at.view, at.budget)
     if over:
-        return min(at.budget.room, at.view.tokens - over)
+        # A report far above our count must not cost the newest request its words: it fits the room, so it stays whole.
+        newest = next((i.tokens for i in at.view.items if i.message.id == at.view.newest_request), 0)
+        return min(at.budget.room, max(at.view.tokens - over, MIN_ROOM, newest))
     if moment == "overflow" and not compacted:
         return min(at.budget.room, max(at.view.tokens // 2, MIN_ROOM))
     return None
