@@ -251,3 +251,9 @@ def test_what_is_no_array(text: str) -> None:
 def test_default_notice_has_both_numbers() -> None:
     assert "{chars}" in NOTICE
     assert "{lines}" in NOTICE
+
+
+def test_arguments_that_fit_stay_as_they_are_whatever_their_keys() -> None:
+    text = '{"Infinity": null, "NaN": "-Infinity"}'
+    assert shrink_json(text, 100) == text
+    assert json.loads(shrink_json('{"a": NaN}', 100)) == {"a": "NaN"}

@@ -14,7 +14,6 @@ import msgspec
 
 _LEAST = 24  # a clipped string keeps at least this much, marker included, while there is another way
 _WRAPPED = "clipped"
-_NO_JSON = ("NaN", "Infinity")  # Python reads and writes them, nobody else does
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -37,7 +36,7 @@ def shrink_json(arguments: str, max_chars: int) -> str:
     """An object in at most `max_chars` (at least 2) characters. Text that is no object is put into one."""
     limit = max(max_chars, 2)
     value = _object(arguments)
-    if value is not None and len(arguments) <= limit and not any(word in arguments for word in _NO_JSON):
+    if value is not None and len(arguments) <= limit and _strict(arguments):
         return arguments
     if value is None:
         value = {_WRAPPED: arguments} if arguments.strip() else {}
@@ -53,6 +52,19 @@ def _object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _strict(text: str) -> bool:
+    """NaN and the infinities are read by Python but are no JSON."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(word)
+
+    try:
+        json.loads(text, parse_constant=refuse)
+    except ValueError:
+        return False
+    return True
 
 
 def _dump(value: Any) -> str:
