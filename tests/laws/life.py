@@ -8,6 +8,7 @@ from tests.laws.conversations import Move, Player, Say, a_move, a_turn
 from tests.laws.forms import anthropic_form, openai_form
 from tests.laws.sessions import (
     WIRES,
+    Clock,
     a_session,
     check_extends,
     check_new_edits,
@@ -73,9 +74,15 @@ class Life(RuleBasedStateMachine):
                 self.prepare(summarise)
             self.say([move])
 
+    @property
+    def clock(self) -> Clock:
+        assert isinstance(self.session._clock, Clock)
+        return self.session._clock
+
     def say(self, moves: list[Move]) -> None:
         messages = [message for move in moves for message in self.player.play(move)]
         before = set(said(self.session))
+        self.clock.now += 7.0
         if self.form == "openai":
             self.session.add(*openai_form(messages))
         elif self.form == "anthropic":
