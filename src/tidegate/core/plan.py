@@ -152,18 +152,19 @@ def _carry_out(rule: Rule, moment: Moment, outcome: Outcome, at: Situation) -> G
         failed = yield Do(effect)
         if failed is not None:
             return refused(f"{outcome.why}; not done, because saving failed first: {failed}")
-    inserts: list[Edit] = []
+    texts = []
     for request in outcome.requests:
-        text = yield from settle(request, at.budget)
-        message = user(request.before + text + request.behind, request.kind)
-        inserts.append(Insert(message, request.after))
-    edits = (*_priced(inserts, at), *least)
+        texts.append((yield from settle(request, at.budget)))
+    edits = (*_summaries(outcome, texts, at), *least)
     if not edits:
         return Decision(moment, rule.name, rule.stage, True, outcome.why, tokens, tokens)
-    freed = -change(at.view, edits)
+    freed, enough = -change(at.view, edits), max(1, rule.floor)
+    if outcome.requests and freed < enough:  # a model wrote too much: the digest may be shorter
+        edits = (*_summaries(outcome, [written(each, at.budget) for each in outcome.requests], at), *least)
+        freed = -change(at.view, edits)
     if outcome.grows and tokens - freed > at.budget.room:
         return refused(f"{outcome.why}; would not fit")
-    if not outcome.grows and freed <= max(0, rule.floor - 1):
+    if not outcome.grows and freed < enough:
         return refused(f"{outcome.why}; would free {freed} tokens only")
     return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits))
 
@@ -218,13 +219,27 @@ def change(view: View, edits: Sequence[Edit]) -> int:
     return total
 
 
+def _summaries(outcome: Outcome, texts: Sequence[str], at: Situation) -> tuple[Edit, ...]:
+    """Summaries as the messages they become."""
+    pairs = zip(outcome.requests, texts, strict=True)
+    return _priced([Insert(user(each.before + text + each.behind, each.kind), each.after) for each, text in pairs], at)
+
+
 def settle(request: SummaryRequest, budget: Budget) -> Generator[Step, Answer, str]:
     """The text of a summary, from whoever writes it, within its bounds. It never fails: the digest takes over."""
     text = yield Ask(request)
     if text is None or not text.strip():
-        text = digest(
-            request.messages, max_tokens=request.max_tokens, counter=budget.counter, previous=request.previous
-        )
+        return written(request, budget)
+    return _bounded(text, request, budget)
+
+
+def written(request: SummaryRequest, budget: Budget) -> str:
+    """A summary that needs nobody to write it."""
+    text = digest(request.messages, max_tokens=request.max_tokens, counter=budget.counter, previous=request.previous)
+    return _bounded(text, request, budget)
+
+
+def _bounded(text: str, request: SummaryRequest, budget: Budget) -> str:
     if request.max_chars:
         text = clip_chars(text, request.max_chars).text
     return clip_tokens(text.strip(), request.max_tokens, budget.counter).text

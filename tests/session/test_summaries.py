@@ -1,0 +1,52 @@
+"""Whoever writes a summary: what comes of it is shorter than what it stands for, or it does not happen."""
+
+import pytest
+
+from tidegate import Session, SummaryRequest
+from tidegate.core.policy_file import parse_policy
+from tidegate.core.stages import STAGES
+
+POLICY = """
+moments:
+  manual:
+    - {stage: summarise, max_tokens: 1000, keep_messages: 1, before: ""}
+"""
+
+
+def talked() -> Session:
+    """About a thousand tokens of old messages, and a request that stays."""
+    policy = parse_policy(POLICY, source="long.yaml", stages=STAGES)
+    session = Session(policy=policy, window=16_000, count="chars/4")
+    for _ in range(2):
+        session.add({"role": "user", "content": "the same words over and over " * 60})
+        session.add({"role": "assistant", "content": "indeed " * 30})
+    session.add({"role": "user", "content": "go on"})
+    return session
+
+
+def too_long(request: SummaryRequest) -> str:
+    return "words that say nothing " * 1_000
+
+
+def failing(request: SummaryRequest) -> str:
+    raise TimeoutError("no answer")
+
+
+def nothing(request: SummaryRequest) -> str:
+    return " \n"
+
+
+@pytest.mark.parametrize("summarise", [None, too_long, failing, nothing])
+def test_the_digest_takes_over_where_a_summariser_does_not_help(summarise: object) -> None:
+    session = talked()
+    before = session.view.tokens
+    decisions = session.compact(summarise)  # type: ignore[arg-type]
+    assert [decision.acted for decision in decisions] == [True]
+    assert session.view.tokens < before / 2
+    assert "words that say nothing" not in session.prepare().to_bytes().decode()
+
+
+def test_a_summary_that_helps_is_taken() -> None:
+    session = talked()
+    session.compact(lambda request: "They repeated themselves.")
+    assert "They repeated themselves." in session.prepare().to_bytes().decode()
