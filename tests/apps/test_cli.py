@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,15 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert b"BrokenPipe" not in errors
 
 
+@pytest.fixture
+def heeding() -> Iterator[None]:
+    """A shell starts what runs in its background deaf to Ctrl-C, and children inherit that: not these."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_keeps_what_was_done(jobs: int, tmp_path: Path) -> None:
     """After the first file is through, an interrupt ends the rest: its report is printed, no file is half-written."""
@@ -233,7 +243,10 @@ def test_ctrl_c_keeps_what_was_done(jobs: int, tmp_path: Path) -> None:
     # With one process files are taken in order; with several the longest comes first, so wait for its beginning.
     waited_for = "0-short.jsonl" if jobs == 1 else ".0-very-long.jsonl.part"
     process = subprocess.Popen(
-        [*command, "--requests", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--requests", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 60
     while not (out / waited_for).exists() and time.monotonic() < deadline:
@@ -284,6 +297,7 @@ def test_demo_shows_the_fall_and_the_proof() -> None:
     assert done.stdout.count("\n  yes  ") == 4
 
 
+@pytest.mark.usefixtures("heeding")
 def test_demo_can_be_stopped() -> None:
     process = subprocess.Popen(
         [*TIDEGATE, "demo", "--turns", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
