@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from tidegate.session.explain import Explanation as Explanation
     from tidegate.session.request import Request as Request
     from tidegate.session.session import Session as Session
+    from tidegate.store.kept import KeptLog as KeptLog
     from tidegate.store.log import Log as Log
     from tidegate.store.log import MemoryLog as MemoryLog
+    from tidegate.store.open import open_store as open_store
 
 __version__ = "0.1.0"
 
@@ -51,7 +53,9 @@ _HOMES = {
     "session.explain": ("Explanation",),
     "session.request": ("Request",),
     "session.session": ("Session",),
+    "store.kept": ("KeptLog",),
     "store.log": ("Log", "MemoryLog"),
+    "store.open": ("open_store",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

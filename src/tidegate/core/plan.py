@@ -42,7 +42,7 @@ class Do(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Append this to the log and fold it into the view the plan is reading."""
+    """Append this to the log and fold it into the view the plan is reading. Answer None, or why it was not made."""
 
     edited: Edited
 
@@ -188,7 +188,9 @@ def _commit(
         check(at.view, edits, may_touch_newest=newest)
     except BadEdit as bad:
         return Decision(moment, rule, stage, False, f"refused: {bad}", before, before)
-    yield Commit(Edited(stage, moment, rule, outcome.why, before, after, edits))
+    failed = yield Commit(Edited(stage, moment, rule, outcome.why, before, after, edits))
+    if failed is not None:
+        return Decision(moment, rule, stage, False, failed, before, before)
     return Decision(moment, rule, stage, True, outcome.why, before, after)
 
 

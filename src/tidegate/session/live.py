@@ -4,18 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from tidegate.core.errors import BadInput
+from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, Noted, Said, Used, What
 from tidegate.core.messages import Message, Tool
 from tidegate.core.tokens import REQUEST, Counter, count_message, count_system, count_tools
-from tidegate.core.view import Meter, View, project, shown
+from tidegate.core.view import Meter, Undone, View, project, shown
 from tidegate.session.recall import newest_to, recall
 from tidegate.store.log import Log
+from tidegate.store.store import Stale
 from tidegate.wire.dialects import Dialect, parse_any
 from tidegate.wire.reading import clean, cleaned_message, mended
 from tidegate.wire.tools import parse_tools
 from tidegate.wire.usage import read_usage
 
+TRIES = 100
 OWN_TOPICS = frozenset({"system", "tools", "undo", "redo", "clear", "turn", "overflow"})
 
 
@@ -47,14 +49,17 @@ class Live:
         return [self._say(message) for message in parsed]
 
     def _say(self, message: Message) -> str:
-        message = msgspec.structs.replace(message, id=f"m{self.log.head + 1}")
         seen = shown(message)
         tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
+
+        def said(seq: int) -> Said:
+            return Said(msgspec.structs.replace(message, id=f"m{seq}"), tokens)
+
         try:
-            self._append(Said(message, tokens))
+            return f"m{self._append(said)}"
         except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
-            self._append(Said(cleaned_message(message), tokens))
-        return message.id
+            message = cleaned_message(message)
+            return f"m{self._append(said)}"
 
     def set_system(self, text: str) -> None:
         """Change the system prompt. The whole prompt must be read again after that."""
@@ -82,10 +87,32 @@ class Live:
             raise BadInput(f"The topic {topic} is the engine's own.", "Choose another name for the note.")
         self._append(Noted(topic, clean(text)))
 
-    def _append(self, what: What) -> None:
-        event = Event(self.log.head + 1, self._clock(), what)
-        self.log.append(event)
-        self.view.fold(event)
+    def catch_up(self) -> None:
+        """Take in what others appended to this session."""
+        for event in self.log.catch_up():
+            self._fold(event)
+
+    def _append(self, what: What | Callable[[int], What]) -> int:
+        """Append, then fold. If someone else was faster, what they said comes first and this is tried behind it."""
+        for _ in range(TRIES):
+            seq = self.log.head + 1
+            event = Event(seq, self._clock(), what(seq) if callable(what) else what)
+            try:
+                self.log.append(event)
+            except Stale:
+                self.catch_up()
+            else:
+                self._fold(event)
+                return seq
+        raise GiveUp(
+            f"Others were faster {TRIES} times in a row in appending to this session.", "Try again in a moment."
+        )
+
+    def _fold(self, event: Event) -> None:
+        try:
+            self.view.fold(event)
+        except Undone:
+            self.view = project(self.log.read, self._meter)
 
     def clear(self) -> None:
         """Empty the view. The log keeps everything."""
@@ -110,7 +137,5 @@ class Live:
     def _undo_or_redo(self, topic: str) -> int | None:
         seq = newest_to(topic, self.log)
         if seq is not None:
-            event = Event(self.log.head + 1, self._clock(), Noted(topic, str(seq)))
-            self.log.append(event)
-            self.view = project(self.log.read, self._meter)
+            self._append(Noted(topic, str(seq)))
         return seq

@@ -17,9 +17,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from tidegate.core.budget import Budget, make_budget, measure
+from tidegate.core.budget import Budget, excess, make_budget, measure
+from tidegate.core.check import check
 from tidegate.core.edits import Insert
-from tidegate.core.errors import BadInput, BadRequest, GiveUp
+from tidegate.core.errors import BadEdit, BadInput, BadRequest, GiveUp
 from tidegate.core.events import Edited, Noted
 from tidegate.core.messages import SUMMARY, Tool
 from tidegate.core.outcome import Effect, Spill, SummaryRequest, spill
@@ -97,17 +98,28 @@ class Session(Live):
     async def prepare_async(self, summarise: SummariseAsync | None = None) -> Request:
         """The same for async code."""
         self.decisions = []
+        self.catch_up()
         for moment in self._due():
             await self._run_async(moment, summarise)
+        self._hold()
         return self.request()
 
     def fit(self, summarise: Summarise | None = None) -> list[Decision]:
         """Bring the view to where the next request fits: all of `prepare` but the request itself."""
         self.decisions = []
+        self.catch_up()
         for moment in self._due():
             self._run(moment, summarise)
+        self._hold()
         self._weigh()
         return self.decisions
+
+    def _hold(self) -> None:
+        """Where others write too, the last edit may have come too late: let the guard look again."""
+        for _ in range(RECOVERIES):
+            if not excess(self.view, self.budget()):
+                return
+            self._run("before_call", None)
 
     def overflowed(self, summarise: Summarise | None = None) -> Request:
         """The provider refused the last request for its length: shrink as the policy says, at most twice a turn."""
@@ -222,8 +234,7 @@ class Session(Live):
 
     def _serve(self, step: Do | Commit) -> str | None:
         if isinstance(step, Commit):
-            self._edit(step.edited)
-            return None
+            return self._edit(step.edited)
         effect = step.effect
         if isinstance(effect, Spill) and effect.ids:
             whole = [self.recall(ident) for ident in effect.ids]
@@ -234,17 +245,30 @@ class Session(Live):
             return f"{type(failure).__name__}: {failure}"
         return None
 
-    def _edit(self, edited: Edited) -> None:
-        """Append a transaction. What it adds gets its name from where it stands in the log."""
-        seq = self.log.head + 1
-        edits = tuple(
-            msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))
-            if isinstance(edit, Insert)
-            else edit
-            for place, edit in enumerate(edited.edits)
-        )
-        self._append(msgspec.structs.replace(edited, edits=edits))
+    def _edit(self, edited: Edited) -> str | None:
+        """Append a transaction. What it adds gets its name from where it stands in the log.
+
+        If the log moved beneath it, it must still be lawful for the view as it now is; else it is not made.
+        """
+        meant = self.log.head + 1
+
+        def placed(seq: int) -> Edited:
+            if seq != meant:
+                check(self.view, edited.edits, may_touch_newest=edited.stage == "guard")
+            edits = tuple(
+                msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))
+                if isinstance(edit, Insert)
+                else edit
+                for place, edit in enumerate(edited.edits)
+            )
+            return msgspec.structs.replace(edited, edits=edits)
+
+        try:
+            self._append(placed)
+        except BadEdit as moved:
+            return f"the log moved meanwhile: {moved.args[0]}"
         self.edits[edited.stage] += 1
+        return None
 
     def request(self) -> Request:
         """The view as it is now, rendered and validated; `prepare` makes it fit first."""

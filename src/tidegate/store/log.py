@@ -13,7 +13,10 @@ SEGMENT = 64
 
 
 class Log(Protocol):
-    """`head` is the seq of the last event, 0 when empty; seqs count from 1 without gaps."""
+    """`head` is the seq of the last event, 0 when empty; seqs count from 1 without gaps.
+
+    Where several may write, `append` raises Stale if someone else was faster, and `catch_up` gives what they wrote.
+    """
 
     @property
     def head(self) -> int: ...
@@ -21,6 +24,8 @@ class Log(Protocol):
     def append(self, event: Event) -> None: ...
 
     def read(self, start: int = 1) -> Iterator[Event]: ...
+
+    def catch_up(self) -> Iterator[Event]: ...
 
 
 class _Segment(NamedTuple):
@@ -58,6 +63,10 @@ class MemoryLog:
     def read(self, start: int = 1) -> Iterator[Event]:
         for record in self._records(start):
             yield decode(record)
+
+    def catch_up(self) -> Iterator[Event]:
+        """Nobody else can write here."""
+        return iter(())
 
     def records(self) -> tuple[bytes, ...]:
         """The raw bytes, to save or to hand to another MemoryLog."""

@@ -1,0 +1,119 @@
+"""What counts as a word, for texts and for queries alike: both go through here, so what was indexed can be found.
+
+- An identifier is its parts: `maxContextTokens`, `max_context_tokens`, `max.context.tokens` are "max context tokens".
+  Without points and slashes it is also kept as one word, so that it is found written together.
+- Scripts without spaces are cut into overlapping pairs. Most Chinese words have two characters, so pairs find what
+  triples cannot.
+- Case, width and accents do not count.
+
+Only letters, digits and their marks come out of here: nothing that has a meaning in a query language can.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+_UNSPACED = (
+    "\u0e01-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
+    "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    "\u1100-\u11ff\uac00-\ud7af"  # Hangul: spaced, but its endings are grown to the word
+)
+_CHAIN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])\w)+")
+_UNSPACED_START = re.compile(rf"[{_UNSPACED}]").match
+# parseHTTPResponse2 is parse HTTP Response2. Digits stay with their letters, or a hash would be twenty words.
+_PART = re.compile(r"[A-Z][A-Z0-9]*(?![a-z])|[A-Z]?[a-z0-9]+|[^\W_a-zA-Z0-9]+")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_LONGEST = 64
+"""Characters of a word. What is longer (base64) is found by its beginning."""
+_NO_IDENTIFIER = 160
+"""A chain longer than this is data, and no identifier with parts."""
+
+
+class Words(NamedTuple):
+    """`parts` in the order of the text; `wholes`: the identifiers of several parts, each as one word."""
+
+    parts: list[str]
+    wholes: list[str]
+
+
+class Unit(NamedTuple):
+    """A piece of a query between blanks: itself, the phrases to look for, and itself as one word, if that differs."""
+
+    raw: str
+    phrases: tuple[tuple[str, ...], ...]
+    whole: str
+
+
+def words_of(text: str) -> Words:
+    parts: list[str] = []
+    wholes: list[str] = []
+    for chain in _CHAIN.findall(plain(text)):
+        if _UNSPACED_START(chain):
+            # The last character stands alone too: so each character begins a word, and one alone can be asked for.
+            parts.extend(chain[at : at + 2] for at in range(len(chain)))
+            continue
+        some = _parts(chain) if len(chain) <= _NO_IDENTIFIER else (chain[:_LONGEST].lower(),)
+        parts.extend(some)
+        if len(some) > 1:
+            wholes.append("".join(some)[:_LONGEST])
+    return Words(parts, wholes)
+
+
+@lru_cache(maxsize=8192)
+def _parts(chain: str) -> tuple[str, ...]:
+    """Texts repeat their words: most of the work is done once."""
+    return tuple(part[:_LONGEST].lower() for part in _PART.findall(chain))
+
+
+def units_of(query: str, most: int) -> list[Unit]:
+    """A query, read as the texts were. It is data: signs in it mean nothing."""
+    return list(dict.fromkeys(_unit(piece) for piece in plain(query).split()))[:most]
+
+
+def _unit(piece: str) -> Unit:
+    phrases: list[tuple[str, ...]] = []
+    spaced: list[str] = []
+    wholes: list[str] = []
+    for chain in _CHAIN.findall(piece):
+        if _UNSPACED_START(chain):
+            phrases += [tuple(spaced)] if spaced else []
+            spaced = []
+            phrases.append(tuple(chain[at : at + 2] for at in range(max(1, len(chain) - 1))))
+        else:
+            words = words_of(chain)
+            spaced += words.parts
+            wholes += words.wholes
+    phrases += [tuple(spaced)] if spaced else []
+    alone = len(phrases) == 1 and len(wholes) == 1 and "".join(phrases[0])[:_LONGEST] == wholes[0]
+    return Unit(piece, tuple(phrases), wholes[0] if alone else "")
+
+
+def matching(units: Sequence[Unit], *, prefix: bool = False, every: bool = True) -> str:
+    """An FTS5 expression. Words are letters and digits in quotes; nothing else of a query gets here."""
+    star = " *" if prefix else ""
+    terms: list[str] = []
+    for unit in units:
+        if every:
+            held = " AND ".join(_phrase(phrase, star) for phrase in unit.phrases)
+            terms.append(f'(({held}) OR "{unit.whole}"{star})' if unit.whole else f"({held})")
+        else:
+            terms += [_phrase((word,), star) for phrase in unit.phrases for word in phrase]
+    return (" AND " if every else " OR ").join(dict.fromkeys(terms))
+
+
+def _phrase(words: Sequence[str], star: str) -> str:
+    alone = len(words) == 1 and len(words[0]) == 1 and not words[0].isascii()
+    short = len(words[-1]) < 3 and words[-1].isascii()
+    return f'"{" ".join(words)}"' + (" *" if alone else "" if short else star)
+
+
+def plain(text: str) -> str:
+    """The text without what does not count, except ASCII case, which shows the borders inside an identifier."""
+    if text.isascii():
+        return text
+    text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+    return _NOT_ASCII.sub(lambda run: run[0].casefold(), unicodedata.normalize("NFC", text))

@@ -1,0 +1,111 @@
+"""A store in memory: for tests, for trying things out, and for hosts that keep nothing."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+
+from tidegate.core.errors import BadInput
+from tidegate.store.store import Missing, SessionInfo, Stale
+
+MAX_NAME = 512
+
+
+def check_name(session: str) -> None:
+    """What no backend can keep as a name is refused by all alike, before anything is touched."""
+    remedy = f"Use 1 to {MAX_NAME} characters of text without NUL."
+    if not 1 <= len(session) <= MAX_NAME or "\0" in session:
+        raise BadInput(f"{session[:40]!r} cannot be the name of a session.", remedy)
+    try:
+        session.encode()
+    except UnicodeEncodeError:
+        raise BadInput(f"{session[:40]!r} is not text: half a surrogate pair is in it.", remedy) from None
+
+
+def stale(session: str, after: int, head: int) -> Stale:
+    return Stale(
+        f"Session {session!r} ends with record {head}, not {after}: nothing was written.",
+        "Read on from your head and try again.",
+    )
+
+
+def missing(session: str) -> Missing:
+    return Missing(f"There is no session {session!r}.", "`sessions()` lists those there are.")
+
+
+def check_fork(session: str, at: int, head: int, new: str, taken: bool) -> None:
+    if not 1 <= at <= head:
+        raise BadInput(f"Session {session!r} cannot be forked at {at}.", f"Give a number from 1 to {head}.")
+    if taken:
+        raise BadInput(f"There is a session {new!r} already.", "Choose another name; nothing was changed.")
+
+
+class _Kept:
+    __slots__ = ("created", "records", "used")
+
+    def __init__(self, created: float, records: list[bytes]) -> None:
+        self.created = self.used = created
+        self.records = records
+
+
+class MemoryStore:
+    """Safe for threads. Keeps every promise but the one about power cuts."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._kept: dict[str, _Kept] = {}
+
+    def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        check_name(session)
+        copies = [bytes(record) for record in records]
+        with self._lock:
+            kept = self._kept.get(session)
+            head = len(kept.records) if kept else 0
+            if after != head:
+                raise stale(session, after, head)
+            if not copies:
+                return head
+            if kept is None:
+                kept = self._kept[session] = _Kept(self._clock(), [])
+            kept.records.extend(copies)
+            kept.used = self._clock()
+            return len(kept.records)
+
+    def read(self, session: str, start: int = 1) -> Iterator[bytes]:
+        # The list only ever grows at its end, so an iterator by place needs no lock and no copy.
+        records = self._find(session).records
+        return (records[place] for place in range(max(0, start - 1), len(records)))
+
+    def head(self, session: str) -> int:
+        with self._lock:
+            kept = self._kept.get(session)
+            return len(kept.records) if kept else 0
+
+    def sessions(self) -> list[SessionInfo]:
+        with self._lock:
+            found = [
+                SessionInfo(name, len(kept.records), kept.created, kept.used, sum(map(len, kept.records)))
+                for name, kept in reversed(self._kept.items())  # of equal times, the later made first
+            ]
+        return sorted(found, key=lambda info: -info.used)
+
+    def fork(self, session: str, at: int, new: str) -> None:
+        check_name(new)
+        records = self._find(session).records
+        with self._lock:
+            check_fork(session, at, len(records), new, new in self._kept)
+            self._kept[new] = _Kept(self._clock(), records[:at])
+
+    def delete(self, session: str) -> None:
+        self._find(session)
+        with self._lock:
+            self._kept.pop(session, None)
+
+    def close(self) -> None: ...
+
+    def _find(self, session: str) -> _Kept:
+        with self._lock:
+            kept = self._kept.get(session)
+        if kept is None:
+            raise missing(session)
+        return kept

@@ -1,0 +1,78 @@
+"""One word picks the store: a folder, or a URL."""
+
+import os
+import re
+from importlib import import_module
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tidegate.core.errors import BadInput, TidegateError
+from tidegate.store.memory import MemoryStore
+from tidegate.store.store import Store
+
+_KNOWN = "Give a folder, sqlite:///FOLDER, postgresql://USER@HOST/DATABASE, or memory: for none."
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>//.*|)\Z", re.DOTALL)
+_MISTYPED = re.compile(r"(sqlite|postgres|postgresql|memory):", re.IGNORECASE)
+
+
+def open_store(url: str | os.PathLike[str]) -> Store:
+    """A path or `sqlite:///PATH` (one more slash if it is absolute) is a data folder, made if it is not there.
+
+    No error of this function repeats the URL: there may be a password in it.
+    """
+    text = os.fspath(url)
+    match = _SCHEME.match(text)
+    scheme = match["scheme"].lower() if match else ""
+    if not text or (not match and _MISTYPED.match(text)):
+        raise BadInput("This is neither a folder nor the URL of a store.", _KNOWN)
+    if not match:
+        return _sqlite(text)
+    if scheme == "memory" and match["rest"] in ("", "//"):
+        return MemoryStore()
+    if scheme == "sqlite" and len(text) > len("sqlite:///") and text[len("sqlite:") :].startswith("///"):
+        return _sqlite(text[len("sqlite:///") :])
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(text)
+    raise BadInput(f"A URL that begins with {scheme}: is not one of a store.", _KNOWN)
+
+
+def _sqlite(folder: str) -> Store:
+    from tidegate.store.sqlite import SqliteStore  # noqa: PLC0415 - sqlite3 is loaded by those who use it
+
+    return SqliteStore(folder)
+
+
+def _postgres(url: str) -> Store:
+    try:
+        module = import_module("tidegate.store.postgres")
+    except ImportError as absent:
+        raise BadInput(
+            f"A PostgreSQL store needs a package that is not installed: {absent.name}.",
+            "Install it: pip install 'psycopg[binary,pool]'.",
+        ) from None
+    secrets = _secrets(url)
+    try:
+        store: Store = module.PostgresStore(url)
+    except Exception as failure:
+        if not any(secret in str(failure) for secret in secrets):
+            raise
+        # From None: the chain would print the text that is being hidden here.
+        cause = _masked(str(failure.args[0]) if failure.args else "", secrets)
+        remedy = failure.remedy if isinstance(failure, TidegateError) else "Check the URL and that the server runs."
+        raise BadInput(f"The PostgreSQL store did not open: {cause}", _masked(remedy, secrets)) from None
+    return store
+
+
+def _secrets(url: str) -> list[str]:
+    """The URL, and its password as it is written and as it is meant."""
+    try:
+        parts = urlsplit(url)
+        written = [parts.password or "", *(value for key, value in parse_qsl(parts.query) if key == "password")]
+    except ValueError:
+        return [url]
+    return [url, *(form for word in written if word for form in (word, unquote(word)))]
+
+
+def _masked(text: str, secrets: list[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text

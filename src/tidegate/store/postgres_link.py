@@ -1,0 +1,135 @@
+"""Connections of the PostgreSQL store: the address, what holds on each of them, the tables, and what went wrong."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from select import POLLIN, poll
+
+import psycopg
+from psycopg import Connection, errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow
+
+from tidegate.core.errors import BadInput, TidegateError
+from tidegate.store.store import Broken
+
+Link = Connection[TupleRow]
+
+# A dead network is noticed in a minute instead of hours. What the URL says goes first.
+SETTINGS: dict[str, int | str] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+    "fallback_application_name": "tidegate",
+}
+
+
+class Unreachable(TidegateError):
+    """The database does not answer, or the connection broke under a call."""
+
+
+class Refused(TidegateError):
+    """The database answers and says no: rights, space, a standby. Nothing was written."""
+
+
+def create_tables(link: Link) -> None:
+    link.execute(
+        "create table tidegate_sessions ("
+        " id bigint generated always as identity primary key, name bytea not null unique,"
+        " head bigint not null check (head >= 0), size bigint not null,"
+        " created timestamptz not null, used timestamptz not null)"
+    )
+    # The database itself holds that a place is taken once, and that no record outlives its session.
+    link.execute(
+        "create table tidegate_records ("
+        " session bigint not null references tidegate_sessions on delete cascade,"
+        " seq bigint not null check (seq > 0), data bytea not null, primary key (session, seq))"
+    )
+
+
+MIGRATIONS: tuple[Callable[[Link], None], ...] = (create_tables,)
+"""In order, for ever: a migration that was released is never changed, only followed by another."""
+MIGRATION_LOCK = 0x7469646567617465
+"""A number of our own among the database's advisory locks."""
+
+
+def prepare(link: Link) -> None:
+    """What the promises rest on, whatever the defaults of the server, the database or the role."""
+    link.execute(
+        "select set_config('synchronous_commit', 'on', false)"
+        " where current_setting('synchronous_commit') in ('off', 'local', 'remote_write')"
+    )
+    link.execute("set default_transaction_isolation = 'read committed'")
+
+
+def hung_up(link: Link) -> bool:
+    """Without asking the server: at rest a connection has nothing to say; if there is something to read, it ended."""
+    ready = poll()
+    ready.register(link.fileno(), POLLIN)
+    return bool(ready.poll(0))
+
+
+def migrate(link: Link) -> None:
+    with link.transaction():
+        link.execute("set local lock_timeout = '60s'")
+        link.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        # Asked first: even `if not exists` wants the right to create, which a role for daily work need not have.
+        if link.execute("select to_regclass('tidegate_migrations')").fetchone() == (None,):
+            link.execute("create table tidegate_migrations (name text primary key, applied timestamptz default now())")
+        applied = {row[0] for row in link.execute("select name from tidegate_migrations")}
+        unknown = applied - {step.__name__ for step in MIGRATIONS}
+        if unknown:
+            cause = f"The tables were made by a newer tidegate (migration {min(unknown)}); nothing was touched."
+            raise Broken(cause, "Upgrade tidegate.")
+        for step in MIGRATIONS:
+            if step.__name__ not in applied:
+                step(link)
+                link.execute("insert into tidegate_migrations (name) values (%s)", (step.__name__,))
+
+
+def read_url(url: str) -> str:
+    """The URL with our settings. libpq's own complaints would quote it, password and all: they go nowhere."""
+    scheme, mark, rest = url.partition("://")
+    remedy = "Write postgresql://user:password@host:port/database, with @ / % in a password as %40 %2F %25."
+    if scheme not in ("postgresql", "postgres") or not mark:
+        raise BadInput("This is not an address of PostgreSQL.", remedy)
+    user, at, _ = rest.partition("@")
+    # Left unescaped, a part of the password would be taken for the host, and shown as such.
+    if rest.count("@") > 1 or (at and "/" in user):
+        raise BadInput("The address of PostgreSQL has an @ or / where none can be.", remedy)
+    try:
+        given = conninfo_to_dict(url)
+        conninfo = make_conninfo(url, **{key: value for key, value in SETTINGS.items() if key not in given})
+    except psycopg.Error:
+        raise BadInput("The address of PostgreSQL cannot be read.", remedy) from None
+    # Without a host behind it, user:password is read as host:port.
+    if not all(port == "" or port.isdecimal() for port in str(given.get("port", "")).split(",")):
+        raise BadInput("The address of PostgreSQL has a port that is not a number.", remedy)
+    return conninfo
+
+
+def place_of(conninfo: str) -> str:
+    given = conninfo_to_dict(conninfo)
+    port = f":{given['port']}" if "port" in given else ""
+    return f"PostgreSQL database {given.get('dbname', '')!r} at {given.get('host', 'localhost')}{port}"
+
+
+@contextmanager
+def explained(where: str, remedy: str) -> Iterator[None]:
+    """Errors of the driver as ours. Only the first line of its text: the rest may quote what was said."""
+    try:
+        yield
+    except (errors.DataCorrupted, errors.IndexCorrupted, errors.UniqueViolation) as error:
+        raise Broken(f"{where} is damaged: {_text(error)}.", "Restore it from a backup.") from error
+    except psycopg.Error as error:
+        lost = error.sqlstate is None or error.sqlstate[:2] in ("08", "28") or error.sqlstate[:3] == "57P"
+        if lost and isinstance(error, psycopg.OperationalError):
+            cause = f"The connection to {where} failed: {_text(error)}."
+            raise Unreachable(cause, remedy) from error
+        cause = f"{where} refused: {_text(error)}. Nothing was written."
+        raise Refused(cause, "Have the database's administrator mend that and try again.") from error
+
+
+def _text(error: psycopg.Error) -> str:
+    return (error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(".")

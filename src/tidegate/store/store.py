@@ -1,0 +1,61 @@
+"""What a store promises: nothing acknowledged is ever lost, and nothing is ever rewritten.
+
+A store keeps the logs of many sessions as records: the bytes of one event each (`core.events.encode`). It knows nothing
+of what is in them. Records of a session are numbered from 1 without gaps; that number is the event's seq.
+
+Every backend passes `tidegate.store.conformance`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from tidegate.core.errors import TidegateError
+
+
+class Stale(TidegateError):
+    """Someone else appended meanwhile: read on from your head and try again. Nothing was written."""
+
+
+class Missing(TidegateError):
+    """There is no such session."""
+
+
+class Broken(TidegateError):
+    """What is on disk cannot be read as it should be. The text says what and where; the rest is untouched."""
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """`size` is what the session takes on disk, in bytes; times are seconds since the epoch."""
+
+    name: str
+    head: int
+    created: float
+    used: float
+    size: int
+
+
+class Store(Protocol):
+    def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        """Append records behind record `after`, all or none, and give the new head.
+
+        When this returns they survive a power cut. `after` must be the head (0 makes the session), else Stale.
+        """
+
+    def read(self, session: str, start: int = 1) -> Iterator[bytes]:
+        """The records from number `start` on, as they were when reading began or later; Missing if there is none."""
+
+    def head(self, session: str) -> int:
+        """The number of the last record; 0 if there is no such session."""
+
+    def sessions(self) -> list[SessionInfo]:
+        """All sessions, the last used first."""
+
+    def fork(self, session: str, at: int, new: str) -> None:
+        """A new session whose records are the first `at` of another, made in one step."""
+
+    def delete(self, session: str) -> None:
+        """Remove a session whole. The only way a record ever leaves."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,25 @@
+"""A writer of its own process: python appending.py URL SESSION WRITER COUNT. It prints what was acknowledged."""
+
+import sys
+
+from tidegate.store.open import open_store
+from tidegate.store.store import Stale
+
+
+def main(url: str, session: str, writer: str, count: str) -> None:
+    store = open_store(url)
+    head = store.head(session)
+    for number in range(int(count)):
+        record = f"{writer}-{number}".encode()
+        while True:
+            try:
+                head = store.append(session, head, [record])
+                break
+            except Stale:
+                head = store.head(session)
+        print(head, record.decode(), flush=True)
+    store.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

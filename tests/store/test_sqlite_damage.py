@@ -1,0 +1,152 @@
+"""What the SQLite store makes of a file that is not what was written: the right records, or an error with the place."""
+
+import os
+import random
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.store.sqlite_files import FILE, filled, noise
+from tidegate.store.sqlite import SqliteStore
+from tidegate.store.store import Broken, Missing, Store
+
+
+def salvage(store: Store, name: str) -> dict[int, bytes]:
+    """All that can be read, going on behind each damage as the error says."""
+    found: dict[int, bytes] = {}
+    start = 1
+    while True:
+        try:
+            for number, record in enumerate(store.read(name, start), start):
+                found[number] = record
+        except Broken as damage:
+            told = re.search(rf"Records (\d+) to (\d+) of session {name!r}", str(damage))
+            if told is None:
+                return found
+            assert int(told[1]) <= int(told[2])
+            start = int(told[2]) + 1
+            continue
+        return found
+
+
+def test_a_damaged_segment_is_named_and_all_else_is_read(tmp_path: Path) -> None:
+    path = filled(tmp_path, {"other": 5, "mine": 200})
+    db = sqlite3.connect(path)
+    (place, data) = db.execute("SELECT id, data FROM chunks WHERE count = 64 ORDER BY id").fetchall()[1]
+    db.execute("UPDATE chunks SET data = ? WHERE id = ?", (data[:500] + bytes([data[500] ^ 1]) + data[501:], place))
+    db.commit()
+    db.close()
+    store = SqliteStore(tmp_path)
+    with pytest.raises(Broken, match=r"Records 65 to 128 of session 'mine'.*go on from record 129"):
+        list(store.read("mine"))
+    with pytest.raises(Broken, match=r"Records 100 to 128"):
+        list(store.read("mine", 100))
+    assert salvage(store, "mine") == {number: noise(number) for number in range(1, 201) if not 65 <= number <= 128}
+    assert salvage(store, "other") == {number: noise(number) for number in range(1, 6)}
+    assert store.append("mine", 200, [b"on"]) == 201
+    with pytest.raises(Broken):
+        store.fork("mine", 100, "fork")
+    assert store.head("fork") == 0
+    store.fork("mine", 64, "fork")
+    assert len(list(store.read("fork"))) == 64
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "damage", ["data = x'00'", "count = 2", "count = 9999", "count = 'x'", "packed = 1", "sum = x'00'", "data = 'text'"]
+)
+def test_a_damaged_loose_row_gets_no_new_seal_by_packing(damage: str, tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    for number in range(1, 11):
+        store.append("s", number - 1, [noise(number)])
+    db = sqlite3.connect(tmp_path / FILE)
+    db.execute(f"UPDATE chunks SET {damage} WHERE id % 1024 = 7")
+    db.commit()
+    db.close()
+    for number in range(11, 151):
+        store.append("s", number - 1, [noise(number)])
+    assert salvage(store, "s") == {number: noise(number) for number in range(1, 151) if number != 7}
+    store.close()
+
+
+def test_a_missing_row_is_a_damage_not_an_end(tmp_path: Path) -> None:
+    path = filled(tmp_path, {"s": 200})
+    for first, gap in ((65, (65, 128)), (193, (193, 200)), (1, (1, 128))):
+        db = sqlite3.connect(path)
+        db.execute("DELETE FROM chunks WHERE id % 1024 = ?", (first,))
+        db.commit()
+        db.close()
+        store = SqliteStore(tmp_path)
+        with pytest.raises(Broken, match=f"Records {gap[0]} to {gap[1]} of"):
+            list(store.read("s", first))
+        store.close()
+
+
+def test_a_damaged_entry_is_made_anew_from_the_rows(tmp_path: Path) -> None:
+    path = filled(tmp_path, {"s": 150})
+    for column in ("head", "packed", "loose", "size", "sum", "used"):
+        db = sqlite3.connect(path)
+        db.execute(f"UPDATE sessions SET {column} = {column} + 5")
+        db.commit()
+        db.close()
+        store = SqliteStore(tmp_path)
+        head = store.head("s")
+        assert [info.head for info in store.sessions()] == [head]
+        assert store.append("s", head, [noise(head + 1)]) == head + 1
+        assert list(store.read("s")) == [noise(number) for number in range(1, head + 2)]
+        store.close()
+
+
+def test_flipped_bytes_never_pass_for_records(tmp_path: Path) -> None:
+    """A bit anywhere in the file: what is read is what was written, or there is an error; mostly all else is read."""
+    heads = {"one": 150, "two": 150}
+    whole = filled(tmp_path / "whole", heads).read_bytes()
+    wanted = {name: {number: noise(number) for number in range(1, head + 1)} for name, head in heads.items()}
+    rng = random.Random(5)
+    closed = hurt = 0
+    lost: list[int] = []
+    for attempt in range(200):
+        place, bit = rng.randrange(len(whole)), 1 << rng.randrange(8)
+        (tmp_path / f"{attempt}").mkdir()
+        (tmp_path / f"{attempt}" / FILE).write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+        try:
+            store = SqliteStore(tmp_path / f"{attempt}")
+        except Broken:
+            closed += 1
+            continue
+        for name in heads:
+            try:
+                assert store.head(name) in (150, 0)
+                found = salvage(store, name)
+            except (Broken, Missing):
+                found = {}
+            assert found.items() <= wanted[name].items()
+            hurt += len(found) < 150
+            lost.append(150 - len(found))
+        store.close()
+    assert closed <= 10
+    assert hurt >= 100, "most flips hit records, or the test would show nothing"
+    assert sum(number > 64 for number in lost) <= 10, "more than one segment is lost only if a page of the tree is hit"
+
+
+@pytest.mark.parametrize("part", [0, 0.00001, 0.001, 0.1, 0.5, 0.9])
+def test_a_truncated_file_is_a_clear_error_and_what_is_left_can_be_had(part: float, tmp_path: Path) -> None:
+    path = filled(tmp_path, {"one": 500, "two": 500})
+    whole = path.read_bytes()
+    left = whole[: int(part * len(whole))]
+    path.write_bytes(left)
+    with pytest.raises(Broken, match=re.escape(str(path))) as damage:
+        SqliteStore(tmp_path)
+    assert damage.value.remedy
+    assert path.read_bytes() == left, "looking at it changes nothing"
+    if part < 0.1:
+        return
+    os.truncate(path, len(whole))  # zeros where something stood: now it opens, and each row is judged by itself
+    store = SqliteStore(tmp_path)
+    wanted = {number: noise(number) for number in range(1, 501)}
+    found = [salvage(store, name) for name in ("one", "two")]
+    store.close()
+    assert all(some.items() <= wanted.items() for some in found)
+    assert 1000 * part - 200 <= sum(map(len, found)) < 1000, "most of what is left, and not all there was"
