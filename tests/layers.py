@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegate"
 LADDER = (
     ("core",),
     ("wire",),
+    ("disk",),
     ("store", "models", "memory", "presets"),
     ("session",),
     ("tidegate",),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidegate.core.errors import BadInput
 from tidegate.core.estimate import Estimate
-from tidegate.memory.folder import safe_join
+from tidegate.disk.folder import safe_join
 from tidegate.memory.notes import INDEX, Notes, entries_of, tidy
 
 NOON = 1_763_208_000.0  # 2025-11-15, 12:00:00 UTC
@@ -163,7 +163,7 @@ def test_names_that_are_none(notes: Notes, name: str) -> None:
 def test_no_name_leads_out(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     root = tmp_path_factory.getbasetemp()
     try:
-        path = safe_join(root, name)
+        path = safe_join(root, name, ".md")
     except BadInput:
         return
     assert path.is_relative_to(root.resolve())

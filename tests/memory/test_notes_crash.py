@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.memory.dying import ended, killed_at, started
-from tidegate.memory.folder import NotKept
+from tidegate.core.errors import NotKept
 from tidegate.memory.notes import Notes
 
 NOON = 1_763_208_000.0

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tidegate.core.errors import NotKept
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_file import NotKept
 from tidegate.store.store import Stale, Store
 
 

@@ -8,12 +8,12 @@ import psycopg
 import pytest
 
 from tests.store.conftest import run_sql, wait_until
-from tidegate.core.errors import BadInput
+from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.conformance import suite
 from tidegate.store.memory import MemoryStore
 from tidegate.store.postgres import BATCH_BYTES, BATCH_RECORDS, MAX_RECORD, PostgresStore
-from tidegate.store.postgres_link import MIGRATION_LOCK, MIGRATIONS, Refused, Unreachable
-from tidegate.store.store import Broken, Missing, Stale, Store
+from tidegate.store.postgres_link import MIGRATION_LOCK, MIGRATIONS
+from tidegate.store.store import Broken, Missing, Stale, Store, Unreachable
 
 ALL_BYTES = bytes(range(256))
 
@@ -79,7 +79,7 @@ def test_a_large_append_that_fails_in_its_last_part_leaves_nothing(store: Postgr
     large = [bytes([65 + place]) * (BATCH_BYTES // 2 + 1) for place in range(3)]
     run_sql(postgres_url, "alter table tidegate_records add check (get_byte(data, 0) <> 67)")
     store.append("s", 0, [b"1"])
-    with pytest.raises(Refused, match=r"violates check constraint.*Nothing was written") as caught:
+    with pytest.raises(NotKept, match=r"violates check constraint.*Nothing was written") as caught:
         store.append("s", 1, large)
     assert "CCC" not in str(caught.value)
     assert list(store.read("s")) == [b"1"]
@@ -246,7 +246,7 @@ def test_a_role_without_the_right_to_create_can_work(store: PostgresStore, postg
     other = PostgresStore(postgres_url.replace("postgres:@", f"{role}@"))
     assert other.append("s", 1, [b"2"]) == 2
     run_sql(postgres_url, f"revoke insert on tidegate_records from {role}")
-    with pytest.raises(Refused, match=r"permission denied.*Nothing was written"):
+    with pytest.raises(NotKept, match=r"permission denied.*Nothing was written"):
         other.append("s", 2, [b"3"])
     assert list(store.read("s")) == [b"1", b"2"]
     other.close()

@@ -9,7 +9,7 @@ from tests.store.conftest import Server
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.store.open import open_store
 from tidegate.store.postgres import PostgresStore
-from tidegate.store.postgres_link import Unreachable
+from tidegate.store.store import Unreachable
 
 SECRET = "hunter2secret"
 BAD_ADDRESSES = [

@@ -15,8 +15,7 @@ import pytest
 from tests.store.conftest import answers, run_sql, wait_until
 from tidegate.core.errors import BadInput
 from tidegate.store.postgres import BATCH_RECORDS, PostgresStore
-from tidegate.store.postgres_link import Unreachable
-from tidegate.store.store import Missing, Stale, Store
+from tidegate.store.store import Missing, Stale, Store, Unreachable
 
 WRITER = Path(__file__).with_name("appending.py")
 OTHERS = "pid <> pg_backend_pid() and datname = current_database() and backend_type = 'client backend'"

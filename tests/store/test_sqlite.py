@@ -12,10 +12,11 @@ import pytest
 
 from tests.store.sqlite_files import FILE, filled, noise
 from tidegate import BadInput, Session
+from tidegate.core.errors import NotKept
 from tidegate.lab.generate import generate
 from tidegate.store.kept import KeptLog
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_file import MIGRATIONS, NotKept
+from tidegate.store.sqlite_file import MIGRATIONS
 from tidegate.store.store import Broken, Missing, Store
 
 # --- the file -----------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ import pytest
 
 import tidegate
 from tests.store.sqlite_child import CHANGES, record, records
+from tidegate.core.errors import NotKept
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_file import NotKept
 from tidegate.store.store import Missing, Store
 
 CHILD = Path(__file__).with_name("sqlite_child.py")

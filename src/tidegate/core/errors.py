@@ -20,6 +20,10 @@ class BadPolicy(TidegateError):
     """A policy or setting is wrong; the text names file, line, key and the nearest right name."""
 
 
+class NotKept(TidegateError):
+    """The disk, the database or another writer was in the way. Nothing of this was kept; all before it stands."""
+
+
 class TooSmall(TidegateError):
     """The fixed part leaves no room in the window: refused, with the numbers."""
 

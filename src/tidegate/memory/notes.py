@@ -20,7 +20,7 @@ from tidegate.core.clip import clip_chars
 from tidegate.core.errors import BadInput
 from tidegate.core.estimate import Estimate
 from tidegate.core.tokens import Counter
-from tidegate.memory.folder import Folder
+from tidegate.disk.folder import Folder
 from tidegate.wire.reading import clean
 
 INDEX = "MEMORY.md"
@@ -56,7 +56,7 @@ class Notes:
         zone: tzinfo | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.files = Folder(folder, max_file=max_file)
+        self.files = Folder(folder, max_file=max_file, ending=".md")
         self.max_entry = max_entry
         self._zone = zone
         self._clock = clock

@@ -15,8 +15,8 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from tidegate.core.errors import BadInput
 from tidegate.store.memory import check_fork, check_name, missing, stale
-from tidegate.store.postgres_link import Link, Unreachable, explained, hung_up, migrate, place_of, prepare, read_url
-from tidegate.store.store import Broken, Missing, SessionInfo
+from tidegate.store.postgres_link import Link, explained, hung_up, migrate, place_of, prepare, read_url
+from tidegate.store.store import Broken, Missing, SessionInfo, Unreachable
 
 MAX_RECORD = 1_000_000_000
 """Bytes of a record: a value in PostgreSQL takes little more."""

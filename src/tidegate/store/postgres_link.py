@@ -9,8 +9,8 @@ from psycopg import Connection, errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
-from tidegate.core.errors import BadInput, TidegateError
-from tidegate.store.store import Broken
+from tidegate.core.errors import BadInput, NotKept
+from tidegate.store.store import Broken, Unreachable
 
 Link = Connection[TupleRow]
 
@@ -23,14 +23,6 @@ SETTINGS: dict[str, int | str] = {
     "tcp_user_timeout": 60_000,
     "fallback_application_name": "tidegate",
 }
-
-
-class Unreachable(TidegateError):
-    """The database does not answer, or the connection broke under a call."""
-
-
-class Refused(TidegateError):
-    """The database answers and says no: rights, space, a standby. Nothing was written."""
 
 
 def create_tables(link: Link) -> None:
@@ -128,7 +120,7 @@ def explained(where: str, remedy: str) -> Iterator[None]:
             cause = f"The connection to {where} failed: {_text(error)}."
             raise Unreachable(cause, remedy) from error
         cause = f"{where} refused: {_text(error)}. Nothing was written."
-        raise Refused(cause, "Have the database's administrator mend that and try again.") from error
+        raise NotKept(cause, "Have the database's administrator mend that and try again.") from error
 
 
 def _text(error: psycopg.Error) -> str:

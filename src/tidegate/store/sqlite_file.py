@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.store import Broken
 
 FILE = "tidegate.db"
@@ -18,10 +18,6 @@ WAL_KEPT = 8 * 1024 * 1024
 Migration = Callable[[sqlite3.Connection], None]
 Step = Callable[[str], None]
 """Is told of each step between two others: there a test kills the process, or lets another in. Else it does nothing."""
-
-
-class NotKept(TidegateError):
-    """The disk refused, or another process held the file too long. Nothing of this was kept; all before it stands."""
 
 
 def sessions_and_chunks(db: sqlite3.Connection) -> None:

@@ -26,6 +26,10 @@ class Broken(TidegateError):
     """What is on disk cannot be read as it should be. The text says what and where; the rest is untouched."""
 
 
+class Unreachable(TidegateError):
+    """The database does not answer, or the connection broke under a call: whether it was done is not known."""
+
+
 class SessionInfo(msgspec.Struct, frozen=True):
     """`size` is what the session takes on disk, in bytes; times are seconds since the epoch."""
 

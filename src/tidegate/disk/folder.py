@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.errors import BadInput, NotKept
 
 DEEPEST = 4
+KINDS = {".md": "note"}
 _LOCK, _TEMPORARY = ".lock", ".writing"
 _PATIENCE = 10.0
 _TRIES = 5
@@ -26,23 +27,20 @@ _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 Change = Callable[[str | None], str | None]
 
 
-class NotKept(TidegateError):
-    """The disk, or another writer, was in the way. The file is as it was."""
-
-
-def safe_join(root: Path, name: str) -> Path:
-    """The real path of a note of this name. It is inside the folder, whatever the name says and wherever links lead."""
+def safe_join(root: Path, name: str, ending: str = "") -> Path:
+    """The real path of a file of this name. It is inside the folder, whatever the name says and wherever links lead."""
     parts = name.split("/")
-    good = len(parts) <= DEEPEST and all(_plain(part) for part in parts) and name.endswith(".md")
+    good = len(parts) <= DEEPEST and all(_plain(part) for part in parts) and name.endswith(ending)
     if not good or not name.isprintable() or "\\" in name:
         raise BadInput(
-            f"{name[:80]!r} is not a name for a note.",
-            "Give a relative path that ends in .md, of at most 4 parts, none of which begins with a dot.",
+            f"{name[:80]!r} is not a name for a {KINDS.get(ending, 'file')}.",
+            f"Give a relative path{f' that ends in {ending}' if ending else ''}, of at most {DEEPEST} parts,"
+            " none of which begins with a dot.",
         )
     home = os.path.realpath(root)
     real = os.path.realpath(os.path.join(home, *parts))
     if os.path.commonpath([home, real]) != home or real == home:
-        raise BadInput(f"The note {name!r} is a link that leads out of the folder.", "Put the file itself there.")
+        raise BadInput(f"{name!r} is a link that leads out of the folder.", "Put the file itself there.")
     return Path(real)
 
 
@@ -53,12 +51,14 @@ def _plain(part: str) -> bool:
 class Folder:
     """Nothing is made on disk before the first write. Files are 0600, folders 0700."""
 
-    def __init__(self, root: Path | str, *, max_file: int) -> None:
+    def __init__(self, root: Path | str, *, max_file: int, ending: str = "") -> None:
+        """Files whose names do not end so are not seen and not made."""
         self.root = Path(root)
+        self.ending = ending
         self.max_file = max_file
 
     def names(self) -> list[str]:
-        """The notes there are, sorted. Hidden files, other endings and links that lead out are not notes."""
+        """The files there are, sorted. Hidden files, other endings and links that lead out are not seen."""
         return sorted(self._walk(""))
 
     def _walk(self, prefix: str) -> Iterator[str]:
@@ -67,23 +67,23 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as failure:
-            where = prefix or "The folder of the notes"
+            where = prefix or "The folder"
             raise BadInput(f"{where} cannot be read: {failure.strerror}.", "Look at its rights.") from failure
         for entry in entries:
             name = prefix + entry.name
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
                 if name.count("/") + 2 <= DEEPEST:
                     yield from self._walk(name + "/")
-            elif entry.is_file() and entry.name.endswith(".md"):
+            elif entry.is_file() and entry.name.endswith(self.ending):
                 try:
-                    safe_join(self.root, name)
+                    safe_join(self.root, name, self.ending)
                 except BadInput:
                     continue
                 yield name
 
     def read(self, name: str) -> str | None:
         """The file as it is now, or None. What is not UTF-8 in it is shown as U+FFFD."""
-        data = self._read(safe_join(self.root, name), name)
+        data = self._read(safe_join(self.root, name, self.ending), name)
         return None if data is None else data.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def _read(self, path: Path, name: str) -> bytes | None:
@@ -96,7 +96,7 @@ class Folder:
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
-                raise BadInput(f"{name} is not a file.", "Notes are plain text files.")
+                raise BadInput(f"{name} is not a file.", "Put a plain text file there.")
             if status.st_size > self.max_file:
                 raise BadInput(
                     f"{name} has {status.st_size:,} bytes, more than {self.max_file:,}.",
@@ -111,7 +111,7 @@ class Folder:
         """Replace a file by what `change` makes of its text; None from it leaves the file. True if it was written."""
         self._make(self.root)
         with self._turn():
-            path = safe_join(self.root, name)
+            path = safe_join(self.root, name, self.ending)
             for _ in range(_TRIES):
                 seen = _stamp(path)
                 data = self._read(path, name)
@@ -131,7 +131,7 @@ class Folder:
 
     def remove(self, name: str) -> bool:
         with self._turn():
-            path = safe_join(self.root, name)
+            path = safe_join(self.root, name, self.ending)
             try:
                 path.unlink()
             except FileNotFoundError:
