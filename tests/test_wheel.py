@@ -88,9 +88,7 @@ def test_wheel_holds_what_the_package_holds(installed: Installed) -> None:
 
 def test_environment_is_clean(installed: Installed) -> None:
     """The proof below is worth something only if the code comes from the wheel and the tools stayed outside."""
-    probe = (
-        "import importlib.util as u, tidegate; print(tidegate.__file__, u.find_spec('pytest'), u.find_spec('httpx'))"
-    )
+    probe = "import importlib.util as u, tidegate; print(tidegate.__file__, *map(u.find_spec, ('pytest', 'ruff')))"
     home, *tools = installed.run("python", "-I", "-c", probe).split()
     assert Path(home).is_relative_to(installed.site)
     assert tools == ["None", "None"]

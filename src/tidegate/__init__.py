@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidegate.core.errors import BadPolicy as BadPolicy
     from tidegate.core.errors import BadRequest as BadRequest
     from tidegate.core.errors import GiveUp as GiveUp
+    from tidegate.core.errors import NotKept as NotKept
     from tidegate.core.errors import TidegateError as TidegateError
     from tidegate.core.errors import TooSmall as TooSmall
     from tidegate.core.messages import Call as Call
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tidegate.core.plan import Decision as Decision
     from tidegate.core.policy import Policy as Policy
     from tidegate.core.view import View as View
+    from tidegate.keep.data import DataFolder as DataFolder
     from tidegate.presets import load as load
     from tidegate.session.explain import Explanation as Explanation
     from tidegate.session.request import Request as Request
@@ -43,12 +45,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "core.budget": ("Budget",),
-    "core.errors": ("BadEdit", "BadInput", "BadPolicy", "BadRequest", "GiveUp", "TidegateError", "TooSmall"),
+    "core.errors": ("BadEdit", "BadInput", "BadPolicy", "BadRequest", "GiveUp", "NotKept", "TidegateError", "TooSmall"),
     "core.messages": ("Call", "Image", "Message", "Result", "Text", "Thinking", "Tool"),
     "core.outcome": ("Flush", "Outcome", "Spill", "SummaryRequest"),
     "core.plan": ("Decision",),
     "core.policy": ("Policy",),
     "core.view": ("View",),
+    "keep.data": ("DataFolder",),
     "presets": ("load",),
     "session.explain": ("Explanation",),
     "session.request": ("Request",),

@@ -1,5 +1,6 @@
 """The laws of the log and the view, over any conversation and any lawful edits."""
 
+import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from tidegate.core.check import check
 from tidegate.core.events import Edited, Event, decode, encode
 from tidegate.core.messages import Call, Message, Result, Text, Thinking, result_of, user
 from tidegate.core.repair import repair
-from tidegate.core.view import View, project
+from tidegate.core.view import Item, View, project
 
 ANY = conversations(broken=False, huge=2_000)
 WHOLE = whole_conversations(broken=False, huge=2_000)
@@ -218,7 +219,8 @@ def comparable(view: View) -> dict[str, object]:
     for key in ("head", "usage", "later", "later_metered", "edited_at", "epoch"):
         del found[key]
     for name in ("items", "orphans"):
-        found[name] = [{**item, "signed": None} for item in found[name]]
+        items: list[Item] = getattr(view, name)
+        found[name] = [msgspec.structs.asdict(item) | {"signed": None} for item in items]
     return found
 
 

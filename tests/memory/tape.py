@@ -17,6 +17,7 @@ DOCS = {
     9: "port port port: the common word port again, and port",
     10: "commit 9f170541c0ffee of readFile in FooBarBaz::quxQuux",
     11: "one port in a long report of other things, none of which is of any use to whoever looks for it here",
+    12: "def is_the_whole_of_it(to_be: bool): not to be",
 }
 
 

@@ -1,9 +1,6 @@
-"""Search finds what is there, keeps step with what changes and takes any query."""
+"""Search finds what is there and takes any query."""
 
-import sqlite3
-import stat
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.memory.tape import DOCS, Tape, places
-from tidegate.memory.logs import Line
 from tidegate.memory.notes import Notes
-from tidegate.memory.search import Search, snippet
+from tidegate.memory.search import Search
+from tidegate.memory.snippets import snippet
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +62,9 @@ def search() -> Iterator[Search]:
         ("FooBar", 10),
         ("quxQuux", 10),
         ("qux_quux", 10),
+        ("where is the port of the gateway", 1),
+        ("is_the_whole_of_it", 12),
+        ("not to be", 12),
     ],
 )
 def test_found_first(search: Search, query: str, first: int) -> None:
@@ -163,112 +163,3 @@ def test_a_long_message_is_found_to_its_end_and_once() -> None:
     search = Search(logs=Tape({1: "alpha " * 3000 + "omega", 2: "beta"}))
     assert places(search, "omega") == [1]
     assert places(search, "alpha") == [1]
-
-
-# Keeping step.
-
-
-def test_notes_are_followed(tmp_path: Path) -> None:
-    notes = Notes(tmp_path / "memory")
-    search = Search(notes, path=tmp_path / "search.db")
-    notes.write("a.md", "apple")
-    notes.write("b.md", "banana")
-    assert search.refresh().changed == ("a.md", "b.md")
-    assert search.refresh().changed == ()
-    (tmp_path / "memory" / "a.md").write_text("cherry\n")
-    assert [hit.name for hit in search.search("cherry")] == ["a.md"]
-    assert search.search("apple") == []
-    (tmp_path / "memory" / "b.md").unlink()
-    assert search.search("banana") == []
-    (tmp_path / "memory" / "a.md").write_bytes(b"x" * 3_000_000)
-    done = search.refresh()
-    assert done.removed == ("a.md",)
-    assert "a.md has 3,000,000 bytes" in done.skipped[0]
-    assert stat.S_IMODE((tmp_path / "search.db").stat().st_mode) == 0o600
-
-
-def test_logs_are_read_once_over_restarts(tmp_path: Path) -> None:
-    tape = Tape(dict(DOCS))
-    search = Search(logs=tape, path=tmp_path / "search.db")
-    assert places(search, "nginx") == [1]
-    search.close()
-    tape.docs[12] = "nginx once more"
-    search = Search(logs=tape, path=tmp_path / "search.db")
-    assert sorted(places(search, "nginx")) == [1, 12]
-    assert tape.read == list(range(1, 13))
-
-
-def test_what_is_known_is_not_taken_twice() -> None:
-    search = Search(logs=lambda _: Tape()(lambda _: 0))
-    assert search.refresh().lines == len(DOCS)
-    assert search.refresh().lines == 0
-
-
-def test_a_log_that_grows_line_by_line_packs_as_well(tmp_path: Path) -> None:
-    lines = {seq: f"step {seq}: read src/module_{seq % 7}.py and found nothing wrong with it" for seq in range(1, 151)}
-    sizes: list[int] = []
-    for step in (150, 1):
-        tape, path = Tape({}), tmp_path / f"{step}.db"
-        search = Search(logs=tape, path=path)
-        for seq, text in lines.items():
-            tape.docs[seq] = text
-            if seq % step == 0:
-                search.refresh()
-        assert [places(search, f"step {seq}")[0] for seq in (1, 64, 65, 150)] == [1, 64, 65, 150]
-        search.close()
-        with closing(sqlite3.connect(path)) as db:
-            sizes.append(db.execute("SELECT sum(length(data)) FROM blocks").fetchone()[0])
-    assert sizes[1] == sizes[0]
-
-
-def test_an_error_of_the_log_is_the_log_s(tmp_path: Path) -> None:
-    def logs(_: Callable[[str], int]) -> Iterator[Line]:
-        yield Line("s", 1, "one")
-        raise sqlite3.DatabaseError("the store is broken")
-
-    search = Search(logs=logs, path=tmp_path / "search.db")
-    with pytest.raises(sqlite3.DatabaseError, match="the store is broken"):
-        search.search("one")
-    assert search.rebuilt == 0
-
-
-def test_kinds_and_names_narrow(tmp_path: Path) -> None:
-    notes = Notes(tmp_path)
-    notes.write("a.md", "port")
-    search = Search(notes, Tape())
-    assert {hit.kind for hit in search.search("port")} == {"note", "session"}
-    assert [hit.name for hit in search.search("port", kind="note")] == ["a.md"]
-    assert {hit.name for hit in search.search("port", name="s")} == {"s"}
-    assert search.search("rt", kind="note")[0].name == "a.md"
-
-
-def test_what_is_forgotten_is_in_no_byte(tmp_path: Path) -> None:
-    secret = "hunter2swordfish"
-    noise = " ".join(str(number**5) for number in range(20_000))
-    tape = Tape({1: f"my password is {secret}", 2: "and more", 3: noise})
-    search = Search(logs=tape, path=tmp_path / "search.db")
-    assert places(search, secret) == [1]
-    files = list(tmp_path.iterdir())
-    assert any(secret.encode() in path.read_bytes() for path in files), "it was there to be seen"
-    tape.docs = {1: "[forgotten]", 2: "and more"}
-    search.forget("s")
-    assert not any(secret.encode() in path.read_bytes() for path in tmp_path.iterdir())
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 150_000, "the room is given back"
-    assert search.search(secret) == []
-    assert places(search, "forgotten") == [1]
-
-
-def test_two_share_one_file(tmp_path: Path) -> None:
-    tape, path = Tape(), tmp_path / "search.db"
-    searches = [Search(logs=tape, path=path) for _ in range(2)]
-    found: list[list[int]] = []
-
-    def look(search: Search) -> None:
-        found.extend(places(search, word) for word in ("nginx", "8443", "gateway") * 5)
-
-    threads = [threading.Thread(target=look, args=(search,)) for search in (*searches, *searches)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [[1]] * 60

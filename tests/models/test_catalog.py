@@ -1,8 +1,14 @@
 """Windows of known models; an unknown one is unknown, never guessed."""
 
+from datetime import UTC, date, datetime
+from importlib import resources
+
+import msgspec
 import pytest
 
-from tidegate.models.catalog import window_of
+from tidegate.core.errors import BadInput
+from tidegate.models.catalog import Model, model_of, read_models, window_of
+from tidegate.models.prices import Rates
 
 
 @pytest.mark.parametrize(
@@ -33,3 +39,119 @@ def test_known(model: str, window: int) -> None:
 @pytest.mark.parametrize("model", ["", "my-own-model", "gpt-4o-realtime", "llama3.2", "ollama/gpt-4o", "vllm/glm-4.6"])
 def test_unknown_or_local(model: str) -> None:
     assert window_of(model) is None
+
+
+@pytest.mark.parametrize("model", ["deepseek-chat:7b", "gpt-4o:latest", "glm-4.6:9b-q4_K_M", "kimi-k2.5:q8_0"])
+def test_the_tag_of_weights_at_home_says_nothing_of_what_was_loaded(model: str) -> None:
+    assert window_of(model) is None
+    assert window_of(model.partition(":")[0]) is not None
+
+
+def test_a_host_has_its_own_entry() -> None:
+    groq, cerebras = model_of("groq/openai/gpt-oss-120b"), model_of("cerebras/gpt-oss-120b")
+    assert groq is not None
+    assert cerebras is not None
+    assert groq.prices != cerebras.prices
+    assert model_of("gpt-oss-120b") is None
+
+
+def test_what_is_known_of_a_model() -> None:
+    model = model_of("anthropic/claude-sonnet-4.5")
+    assert model is not None
+    assert (model.window, model.max_output) == (200_000, 64_000)
+    assert model.prices == (Rates(input=3.0, output=15.0, cached=0.3, written=3.75),)
+
+
+def test_a_tuned_model_has_prices_of_its_own_or_none() -> None:
+    tuned, plain = model_of("ft:gpt-4o-2024-08-06:org::q4abc"), model_of("gpt-4o")
+    assert tuned is not None
+    assert plain is not None
+    assert tuned.window == 128_000
+    assert tuned.prices[0].input > plain.prices[0].input
+    unpriced = model_of("ft:gpt-4.1-nano-2030-01-01:org::a")
+    assert unpriced is not None
+    assert (unpriced.window, unpriced.prices) == (1_047_576, ())
+
+
+# The snapshot as it is delivered.
+
+SNAPSHOT = resources.files("tidegate").joinpath("data", "models.json")
+
+
+def test_the_snapshot_names_its_sources_and_their_licence() -> None:
+    told = msgspec.json.decode(SNAPSHOT.read_bytes())
+    assert {(each["name"], each["licence"]) for each in told["sources"]} == {
+        ("litellm", "MIT"),
+        ("genai-prices", "MIT"),
+    }
+    assert all(each["version"] and each["copyright"].startswith("Copyright") for each in told["sources"])
+    assert told["permission"].startswith("Permission is hereby granted, free of charge")
+    assert date.fromisoformat(told["written"]) <= datetime.now(UTC).date()
+
+
+def test_the_snapshot_is_small_sorted_and_sound() -> None:
+    text = SNAPSHOT.read_bytes()
+    models = msgspec.json.decode(text)["models"]
+    assert len(text) < 150_000
+    assert list(models) == sorted(models)
+    assert len(models) > 200
+    for name in models:
+        model = model_of(name)
+        assert model is not None, name
+        assert model == msgspec.convert(models[name], Model), name
+        assert 4_000 <= (model.window or 0) <= 3_000_000, name
+        assert model.max_output is None or 0 < model.max_output < (model.window or 0), name
+        steps = [rate.above for rate in model.prices]
+        assert steps[:1] == [0], name
+        assert steps == sorted(set(steps)), name
+        for rate in model.prices:
+            assert 0 < rate.input <= rate.output, name
+            assert rate.cached is None or rate.cached <= rate.input, name
+
+
+def test_where_the_sources_differ_is_listed() -> None:
+    told = msgspec.json.decode(SNAPSHOT.read_bytes())
+    assert told["differences"]["mistral-large-latest"]["window"]["litellm"] > 128_000
+    assert set(told["differences"]) <= set(told["models"])
+
+
+# What the user says of a model.
+
+
+def test_overrides_stand_above_the_catalog_and_leave_the_rest_to_it() -> None:
+    mine = read_models({"GPT-4o": {"window": 64_000}, "mine": {"window": 9_000, "prices": {"input": 1, "output": 2}}})
+    seen, plain = model_of("openai/gpt-4o-2024-08-06", mine), model_of("gpt-4o")
+    assert seen is not None
+    assert plain is not None
+    assert seen == Model(64_000, plain.max_output, plain.prices)
+    assert model_of("mine", mine) == Model(9_000, None, (Rates(input=1, output=2),))
+    assert window_of("other", mine) is None
+
+
+def test_an_override_reaches_a_model_at_home() -> None:
+    mine = read_models({"ollama/qwen2.5:14b": {"window": 16_384}})
+    assert window_of("ollama/qwen2.5:14b", mine) == 16_384
+    assert window_of("ollama/qwen2.5:7b", mine) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ([], "models is not a mapping"),
+        ({"a": 5}, "models.a is not a mapping"),
+        ({"a": {"windw": 5}}, "Did you mean window?"),
+        ({"a": {"window": "big"}}, "models.a"),
+        ({"a": {"window": 0}}, "above 0"),
+        ({"a": {"max_output": -1}}, "above 0"),
+        ({"a": {"prices": {"input": 1}}}, "output"),
+        ({"a": {"prices": {"input": 1, "outptu": 2}}}, "Did you mean output?"),
+        ({"a": {"prices": {"input": -1, "output": 2}}}, "below 0"),
+        ({"a": {"prices": {"input": float("nan"), "output": 2}}}, "no number"),
+        ({"a": {"prices": [{"input": 1, "output": 2, "above": 5}]}}, "in order"),
+        ({"a": {"prices": [{"input": 1, "output": 2}, {"input": 1, "output": 2}]}}, "in order"),
+    ],
+)
+def test_a_wrong_override_is_named(given: object, word: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_models(given)
+    assert word in str(caught.value)

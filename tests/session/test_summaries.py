@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate import Session, SummaryRequest
+from tidegate import BadInput, Session, SummaryRequest
 from tidegate.core.policy_file import parse_policy
 from tidegate.core.stages import STAGES
 
@@ -50,3 +50,20 @@ def test_a_summary_that_helps_is_taken() -> None:
     session = talked()
     session.compact(lambda request: "They repeated themselves.")
     assert "They repeated themselves." in session.prepare().to_bytes().decode()
+
+
+@pytest.mark.parametrize("policy", ["default", "cowagent", "digitorn"])
+def test_a_pin_stays_whatever_leaves(policy: str) -> None:
+    session = Session("gpt-4o", policy=policy, window=3_000)
+    rule = "Deploy only on Tuesdays, and never with the flag --force."
+    session.add({"role": "user", "content": "Hello."})
+    session.pin(rule)
+    for number in range(40):
+        session.add({"role": "assistant", "content": f"Step {number}: " + "word " * 100})
+        session.add({"role": "user", "content": f"Go on with {number}. " + "more " * 60})
+        session.fit()
+    request = session.prepare()
+    assert rule in request.to_bytes().decode()
+    assert request.tokens <= 3_000
+    with pytest.raises(BadInput, match="at most 1,000"):
+        session.pin("x" * 1_001)

@@ -2,6 +2,7 @@
 
 python sqlite_child.py steps FOLDER N      kill yourself at the N-th step of a fixed list of changes
 python sqlite_child.py stream FOLDER       append until you are killed
+python sqlite_child.py crowd FOLDER        the same with eight threads, each with a session of its own
 python sqlite_child.py race FOLDER NAME    append 60 records beside others, retrying when stale
 python sqlite_child.py quota FOLDER BYTES  append until no file may grow beyond that
 """
@@ -12,10 +13,12 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
+from typing import cast
 
 from tidegate.core.errors import NotKept
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Stale, Store
+from tidegate.store.store import Rewrites, Stale, Store
 
 
 def record(number: int) -> bytes:
@@ -24,6 +27,10 @@ def record(number: int) -> bytes:
 
 def records(first: int, last: int) -> list[bytes]:
     return [record(number) for number in range(first, last + 1)]
+
+
+def rewrite(store: Store, changes: dict[int, bytes]) -> None:
+    cast(Rewrites, store).rewrite("s", changes)
 
 
 CHANGES: list[Callable[[Store], object]] = [
@@ -35,6 +42,7 @@ CHANGES: list[Callable[[Store], object]] = [
     lambda store: store.append("s", 200, [b"x" * 300_000]),  # a large one is packed alone
     lambda store: store.fork("s", 100, "f"),
     lambda store: store.append("f", 100, records(101, 101)),
+    lambda store: rewrite(store, dict.fromkeys((1, 2, 64, 65, 201), b"[gone]")),
     lambda store: store.delete("s"),
     lambda store: store.append("s", 0, records(1, 3)),
 ]
@@ -49,6 +57,8 @@ def steps(folder: Path, number: int) -> None:
     seen: list[str] = []
 
     def step(name: str) -> None:
+        if name == "entry read":  # nothing is written there
+            return
         seen.append(name)
         if len(seen) == number:
             say(f"at {name}")
@@ -70,6 +80,19 @@ def stream(folder: Path) -> None:
         size = 1 + head % 5
         head = store.append("s", head, records(head + 1, head + size))
         say(str(head))
+
+
+def crowd(folder: Path) -> None:
+    store = SqliteStore(folder)
+
+    def write(session: str) -> None:
+        head = store.head(session)
+        while True:
+            head = store.append(session, head, records(head + 1, head + 1 + head % 2))
+            say(f"{session} {head}")
+
+    for number in range(8):
+        Thread(target=write, args=(f"s{number}",)).start()
 
 
 def race(folder: Path, name: str) -> None:
@@ -116,6 +139,8 @@ if __name__ == "__main__":
         steps(Path(where), int(more[0]))
     elif what == "stream":
         stream(Path(where))
+    elif what == "crowd":
+        crowd(Path(where))
     elif what == "churn":
         churn(Path(where))
     elif what == "race":

@@ -1,8 +1,9 @@
 """The published suite over the stores of one machine, and over stores that are wrong: it must see what it is for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -75,8 +76,23 @@ class FoldsNames(MemoryStore):
 
 
 class ForgetsToDelete(MemoryStore):
-    def delete(self, session: str) -> None:
+    def delete(self, session: str, head: int | None = None) -> None:
         list(self.read(session))
+
+
+class DeletesWhatIsInUse(MemoryStore):
+    def delete(self, session: str, head: int | None = None) -> None:
+        super().delete(session)
+
+
+class LooksBeforeItDeletes(MemoryStore):
+    """Not in one step: what is appended between the look and the removal is lost."""
+
+    def delete(self, session: str, head: int | None = None) -> None:
+        if head is not None and self.head(session) not in (0, head):
+            super().delete(session, head)
+        sleep(0.001)
+        super().delete(session)
 
 
 class ForksOneTooMany(MemoryStore):
@@ -120,7 +136,40 @@ class RacesWithoutALock(MemoryStore):
         return super().append(session, after, records)
 
 
+class RewritesTheGoodOnes(MemoryStore):
+    def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
+        good = {number: record for number, record in changes.items() if 1 <= number <= self.head(session)}
+        super().rewrite(session, good)
+        super().rewrite(session, changes)
+
+
+class RewritesTheNext(MemoryStore):
+    def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
+        head = self.head(session)
+        super().rewrite(session, {min(number + 1, max(number, head)): record for number, record in changes.items()})
+
+
+class RewritesByAppending(MemoryStore):
+    """All the records anew: what is appended meanwhile goes, and the session looks as if it were used."""
+
+    def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
+        super().rewrite(session, changes)
+        records = list(self.read(session))
+        self.delete(session)
+        self.append(session, 0, records)
+
+
+class ForgetsToRewrite(MemoryStore):
+    def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
+        super().rewrite(session, {number: record for number, record in changes.items() if record or number > 300})
+
+
 WRONG = [
+    DeletesWhatIsInUse,
+    RewritesTheGoodOnes,
+    RewritesTheNext,
+    RewritesByAppending,
+    ForgetsToRewrite,
     TakesStaleAppends,
     LosesTheLastOfABatch,
     CountsFromZero,
@@ -149,6 +198,28 @@ def failures(checks: list[Check]) -> list[str]:
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong.__name__))
 def test_a_wrong_store_is_seen(wrong: type[MemoryStore]) -> None:
     assert failures(suite(wrong)) != []
+
+
+def test_a_look_before_a_removal_is_not_enough() -> None:
+    name = "a session that another uses is not removed"
+    assert failures([check for check in suite(LooksBeforeItDeletes, same) if check.name == name]) == [name]
+    assert failures([check for check in suite(MemoryStore, same) if check.name == name]) == []
+
+
+class NeverRewrites:
+    """A store as the protocol has it, and no more."""
+
+    def __init__(self) -> None:
+        kept = MemoryStore()
+        self.append, self.read, self.head, self.sessions = kept.append, kept.read, kept.head, kept.sessions
+        self.fork, self.delete, self.close = kept.fork, kept.delete, kept.close
+
+
+def test_a_store_need_not_rewrite() -> None:
+    names = [check.name for check in suite(NeverRewrites)]
+    assert 0 < len(names) < len(ALONE)
+    assert [name for name in ALONE if "rewr" in name] == [name for name in ALONE if name not in names]
+    assert failures(suite(NeverRewrites)) == []
 
 
 def test_a_store_that_forgets_when_closed_is_seen() -> None:

@@ -4,15 +4,19 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tidegate import BadInput, MemoryLog, Session
-from tidegate.core.events import Event, Noted, encode
+from tidegate.core.events import Event, Noted, Said, encode
+from tidegate.core.messages import Text, text_of
 from tidegate.lab.generate import generate
-from tidegate.store.kept import KeptLog
+from tidegate.store.blobs import Blobs
+from tidegate.store.kept import INLINE, KeptLog, reference, references
 from tidegate.store.log import Log
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
+from tidegate.store.sqlite_file import FILE
 from tidegate.store.store import Broken, Missing, Stale, Store
 
 Open = Callable[[], Store]
@@ -150,3 +154,166 @@ def test_what_is_not_an_event_is_named(record: bytes) -> None:
     with pytest.raises(Broken, match=r"Record 2 of session 'notes of May'"):
         list(log.read())
     assert list(log.read(3)) == [note(3, "")]
+
+
+# Another log in this one's place.
+
+
+def filled(store: Store, session: str, texts: list[str]) -> KeptLog:
+    log = KeptLog(store, session)
+    for seq, text in enumerate(texts, log.head + 1):
+        log.append(note(seq, text))
+    return log
+
+
+@pytest.mark.parametrize("known", ["written", "read", "caught up"])
+@pytest.mark.parametrize("length", [1, 3, 9])
+def test_a_session_made_anew_by_another_is_missed(reopen: Open, known: str, length: int) -> None:
+    """Also if it is longer by now than the one we knew: its events must not be folded behind ours."""
+    store = reopen()
+    log = KeptLog(store, "s")
+    ours = filled(store, "s", ["a", "b"])
+    if known == "written":
+        log = ours
+    elif known == "caught up":
+        list(log.catch_up())
+    else:
+        log = KeptLog(store, "s")
+        list(log.read())
+    store.delete("s")
+    filled(store, "s", ["x"] * length)
+    with pytest.raises(Missing, match="was removed" if length < 2 else "was replaced"):
+        list(log.catch_up())
+    list(log.read())
+    with pytest.raises(Missing):
+        list(log.catch_up())
+    assert [event.seq for event in KeptLog(store, "s").read()] == list(range(1, length + 1))
+    store.close()
+
+
+def test_a_record_that_was_forgotten_does_not_break_the_log() -> None:
+    store = MemoryStore()
+    log = filled(store, "s", ["a", "the secret"])
+    other = KeptLog(store, "s")
+    store.rewrite("s", {2: encode(note(2, "gone"))})
+    other.append(Event(3, 3.0, Noted("forgotten", "m2")))
+    other.append(note(4, "d"))
+    assert [event.seq for event in log.catch_up()] == [3, 4]
+    assert next(iter(log.read(2))) == note(2, "gone")
+    other.append(note(5, "e"))
+    assert [event.seq for event in log.catch_up()] == [5]
+
+
+def test_an_open_session_shows_no_more_what_was_forgotten() -> None:
+    store = MemoryStore()
+    session = session_on(KeptLog(store, "s"))
+    session.add({"role": "user", "content": "first"}, {"role": "assistant", "content": "fine"})
+    session.add({"role": "user", "content": "my secret is hunter2"})
+    other = KeptLog(store, "s")
+    *_, last = other.read()
+    assert isinstance(last.what, Said)
+    gone = msgspec.structs.replace(last.what.message, parts=(Text("[forgotten]"),))
+    store.rewrite("s", {last.seq: encode(Event(last.seq, last.time, Said(gone, last.what.tokens)))})
+    other.append(Event(last.seq + 1, 1e9, Noted("forgotten", gone.id)))
+    sent = session.prepare().to_bytes()
+    assert b"hunter2" not in sent
+    assert b"[forgotten]" in sent
+    assert session_on(KeptLog(store, "s")).prepare().to_bytes() == sent
+
+
+def test_a_record_that_was_rewritten_and_says_nothing_is_another_log() -> None:
+    store = MemoryStore()
+    log = filled(store, "s", ["a", "b"])
+    store.rewrite("s", {2: encode(note(2, "other"))})
+    KeptLog(store, "s").append(note(3, "c"))
+    with pytest.raises(Missing, match=r"was replaced meanwhile: record 2"):
+        list(log.catch_up())
+
+
+# Large records.
+
+LARGE = "words of a large result, each time others: " + " ".join(map(str, range(60_000)))
+
+
+def test_a_large_record_lies_in_a_blob(reopen: Open, tmp_path: Path) -> None:
+    store, blobs = reopen(), Blobs(tmp_path / "blobs")
+    log = KeptLog(store, "s", blobs)
+    small, large = note(1, "x" * (INLINE - 100)), note(2, LARGE)
+    log.append(small)
+    log.append(large)
+    records = list(store.read("s"))
+    assert records[0] == encode(small)
+    sha = references(records[1])
+    assert sha is not None
+    assert len(records[1]) == 41
+    assert references(records[0]) is None
+    assert (blobs.claims("s"), blobs.get(sha)) == (frozenset([sha]), encode(large))
+    assert list(KeptLog(store, "s", Blobs(blobs.folder)).read()) == [small, large]
+    assert list(log.read(2)) == [large]
+    other = KeptLog(store, "s", blobs)
+    other.append(note(3, ""))
+    assert [event.seq for event in log.catch_up()] == [3]
+    store.close()
+
+
+def test_without_blobs_it_stays_in_the_store(reopen: Open) -> None:
+    store = reopen()
+    KeptLog(store, "s").append(note(1, LARGE))
+    assert references(next(iter(store.read("s")))) is None
+    assert list(KeptLog(store, "s").read()) == [note(1, LARGE)]
+    store.close()
+
+
+def test_a_blob_that_is_gone_damaged_or_not_asked_for_is_named(tmp_path: Path) -> None:
+    store, blobs = MemoryStore(), Blobs(tmp_path)
+    log = KeptLog(store, "s", blobs)
+    for event in (note(1, LARGE), note(2, "small")):
+        log.append(event)
+    (sha,) = blobs.claims("s")
+    with pytest.raises(Broken, match="opened without its blobs"):
+        list(KeptLog(store, "s").read())
+    path = tmp_path / sha[:2] / sha
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(Broken, match=f"Record 1 of session 's': The blob {sha} is damaged"):
+        list(log.read())
+    path.unlink()
+    with pytest.raises(Broken, match=f"Record 1 of session 's': The blob {sha} is not there"):
+        list(log.read())
+    assert list(log.read(2)) == [note(2, "small")]
+    store.append("t", 0, [reference(blobs.put("t", b"no event"), 8)])
+    with pytest.raises(Broken, match="Record 1 of session 't' is whole but not an event"):
+        list(KeptLog(store, "t", blobs).read())
+
+
+def test_a_stale_writer_leaves_no_blob(tmp_path: Path) -> None:
+    """It will try again with another number, and then it is another record."""
+    store, blobs = MemoryStore(), Blobs(tmp_path)
+    log = KeptLog(store, "s", blobs)
+    KeptLog(store, "s").append(note(1, ""))
+    with pytest.raises(Stale):
+        log.append(note(1, LARGE))
+    assert not blobs.claims("s")
+    with pytest.raises(BadInput, match="more than 1,000"):
+        KeptLog(store, "s", Blobs(tmp_path, max_blob=1000)).append(note(2, LARGE))
+    assert store.head("s") == 1
+
+
+def test_a_session_with_a_message_of_50_megabytes(tmp_path: Path) -> None:
+    store, blobs = SqliteStore(tmp_path / "data"), Blobs(tmp_path / "blobs")
+    session = session_on(KeptLog(store, "s", blobs))
+    huge = "0123456789 abcdefghijklmnopqrstuvwxyz\n" * 1_380_000
+    session.add({"role": "user", "content": "read it"})
+    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    session.add({"role": "assistant", "content": None, "tool_calls": [call]})
+    session.add({"role": "tool", "tool_call_id": "c1", "content": huge})
+    sent = session.prepare().to_bytes()
+    store.close()
+    assert (tmp_path / "data" / FILE).stat().st_size < 200_000
+    store = SqliteStore(tmp_path / "data")
+    again = session_on(KeptLog(store, "s", blobs))
+    assert again.prepare().to_bytes() == sent
+    (said,) = [
+        event for event in again.log.read() if isinstance(event.what, Said) and event.what.message.role == "tool"
+    ]
+    assert text_of(said.what.message) == huge  # type: ignore[union-attr]
+    store.close()

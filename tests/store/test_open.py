@@ -24,6 +24,20 @@ def test_a_path_and_its_url_are_the_same_store(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
+def test_a_folder_may_have_an_odd_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("./host=x", Path("user=x"), "a/b=c", "sqlite:///key=value", "notes for a=b", "2026=x"):
+        open_store(url).close()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "host=x",
+        "user=x",
+        "a",
+        "key=value",
+        "notes for a=b",
+        "2026=x",
+    }
+
+
 @pytest.mark.parametrize("url", ["memory:", "memory://"])
 def test_memory(url: str) -> None:
     assert isinstance(open_store(url), MemoryStore)
@@ -42,6 +56,10 @@ def test_memory(url: str) -> None:
         "postgresq://me:s3cr%40t@host/db",
         "postgresql:/me:s3cr%40t@host/db",
         "postgresql:me:s3cr%40t@host/db",
+        "host=localhost password=s3cr%40t",
+        "password = 's3cr%40t' host=localhost",
+        " dbname=d user=me password=s3cr%40t",
+        "PASSWORD=s3cr%40t",
     ],
 )
 def test_what_is_no_store_is_refused_with_what_is(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +76,7 @@ def test_what_is_no_store_is_refused_with_what_is(url: str, tmp_path: Path, monk
         "postgresql://me:s3cr%40t@127.0.0.1:9/db?connect_timeout=1",
         "postgres://me:s3cr%40t@127.0.0.1:notaport/db",
         "postgresql://me@127.0.0.1:9/db?password=s3cr%40t&connect_timeout=1",
+        "postgresql://me@127.0.0.1:9/db?connect_timeout=1&sslpassword=s3cr%40t",
     ],
 )
 def test_no_error_of_postgresql_gives_the_password_away(url: str) -> None:

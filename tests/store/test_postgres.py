@@ -11,8 +11,9 @@ from tests.store.conftest import run_sql, wait_until
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.conformance import suite
 from tidegate.store.memory import MemoryStore
-from tidegate.store.postgres import BATCH_BYTES, BATCH_RECORDS, MAX_RECORD, PostgresStore
+from tidegate.store.postgres import MAX_RECORD, PostgresStore
 from tidegate.store.postgres_link import MIGRATION_LOCK, MIGRATIONS
+from tidegate.store.postgres_statements import BATCH_BYTES, BATCH_RECORDS
 from tidegate.store.store import Broken, Missing, Stale, Store, Unreachable
 
 ALL_BYTES = bytes(range(256))
@@ -263,3 +264,52 @@ def test_a_hole_does_not_pass_for_the_end(store: PostgresStore, postgres_url: st
         got.extend(store.read("s"))
     reading = store.read("s")
     assert list(islice(reading, gone - 1)) == numbered(1, gone - 1)
+    assert list(store.read("s", gone + 1)) == numbered(gone + 1, 2 * BATCH_RECORDS)
+
+
+def test_a_hole_says_where_it_ends_and_can_be_filled(store: PostgresStore, postgres_url: str) -> None:
+    store.append("s", 0, numbered(1, 20))
+    store.append("t", 0, numbered(1, 20))
+    run_sql(postgres_url, "delete from tidegate_records where seq between 5 and 9 or seq > 18")
+    for start, gap in ((1, (5, 9)), (7, (7, 9)), (10, (19, 20))):
+        with pytest.raises(Broken, match=rf"Records {gap[0]} to {gap[1]} of.*go on from record {gap[1] + 1}") as hole:
+            list(store.read("s", start))
+        assert (hole.value.first, hole.value.last) == gap
+    store.rewrite("s", dict.fromkeys((5, 6, 7, 8, 9, 19, 20), b"lost"))
+    assert list(store.read("s")) == [*numbered(1, 4), *[b"lost"] * 5, *numbered(10, 18), b"lost", b"lost"]
+    assert store.append("s", 20, [b"on"]) == 21
+    with pytest.raises(Broken):
+        list(store.read("t"))
+
+
+def test_a_fifty_megabyte_record(store: PostgresStore) -> None:
+    large = b"%09d" * 100 % tuple(range(100)) * 58_000
+    assert store.append("s", 0, [b"before", large, b"after"]) == 3
+    assert list(store.read("s")) == [b"before", large, b"after"]
+    store.rewrite("s", {2: b"gone"})
+    assert [info.size for info in store.sessions()] == [15]
+
+
+def test_what_was_rewritten_leaves_no_row_behind(store: PostgresStore, postgres_url: str) -> None:
+    """Also no dead one that a tool which reads the server's pages could show: vacuum has been there."""
+    store.append("s", 0, [b"a secret"] * 50)
+    store.rewrite("s", dict.fromkeys(range(1, 51), b"[forgotten]"))
+    run_sql(postgres_url, "create extension pageinspect")
+    rows = "select t_data from heap_page_items(get_raw_page('tidegate_records', 0)) where t_data is not null"
+    found = [bytes(data) for (data,) in run_sql(postgres_url, rows) if isinstance(data, bytes)]
+    assert len(found) == 50
+    assert all(b"[forgotten]" in data for data in found)
+
+
+def test_a_role_that_may_not_vacuum_can_rewrite(store: PostgresStore, postgres_url: str) -> None:
+    store.append("s", 0, [b"1", b"2"])
+    role = "v_" + str(psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"])
+    run_sql(postgres_url, f"create role {role} login")
+    run_sql(postgres_url, f"grant select, insert, update, delete on tidegate_sessions, tidegate_records to {role}")
+    run_sql(postgres_url, f"grant select on tidegate_migrations to {role}")
+    other = PostgresStore(postgres_url.replace("postgres:@", f"{role}@"))
+    other.rewrite("s", {1: b"one"})
+    other.close()
+    assert list(store.read("s")) == [b"one", b"2"]
+    run_sql(postgres_url, f"drop owned by {role}")
+    run_sql(postgres_url, f"drop role {role}")

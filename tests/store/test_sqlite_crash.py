@@ -1,6 +1,7 @@
 """Processes that write to a SQLite store, killed, crowded and starved: what was acknowledged is there, and no more."""
 
 import random
+import resource
 import subprocess
 import sys
 import time
@@ -63,8 +64,9 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
         raise AssertionError("the child never came to its end")
     assert met == set(
         "migration begun,migration made,migration noted,migration committed,file written,file published,folder synced,"
-        "begun,session made,rows inserted,pack sealed,loose rows removed,packed row inserted,session updated,committed,"
-        "entry read,rows copied,fork noted,rows deleted,session deleted".split(",")
+        "begun,session made,rows inserted,pack sealed,loose rows removed,packed row inserted,"
+        "session updated,committed,rows copied,fork noted,row rewritten,rewriting noted,rows deleted,"
+        "session deleted".split(",")
     )
 
 
@@ -86,6 +88,27 @@ def test_killed_at_random_times(tmp_path: Path) -> None:
         assert list(store.read("s")) == records(1, head) if head else acknowledged == 0
         store.close()
     assert acknowledged > 64
+
+
+def test_killed_while_threads_write_together(tmp_path: Path) -> None:
+    rng = random.Random(12)
+    acknowledged = dict.fromkeys([f"s{number}" for number in range(8)], 0)
+    for _ in range(4):
+        child = start("crowd", tmp_path / "data")
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(rng.uniform(0, 0.3))
+        child.kill()
+        for line in child.communicate()[0].split("\n")[:-1]:
+            session, told = line.split()
+            acknowledged[session] = int(told)
+        store = SqliteStore(tmp_path / "data")
+        for session, least in acknowledged.items():
+            head = store.head(session)
+            assert head >= least
+            assert (list(store.read(session)) if head else []) == records(1, head)
+        store.close()
+    assert min(acknowledged.values()) > 10
 
 
 def test_processes_beside_each_other_lose_nothing(tmp_path: Path) -> None:
@@ -135,6 +158,24 @@ def test_no_file_may_grow(size: int, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     assert list(store.read("s")) == records(1, acknowledged)
     assert store.append("s", acknowledged, [b"on"]) == acknowledged + 1
+    store.close()
+
+
+@pytest.mark.parametrize("size", [1, 4_096, 5_000, 9_000, 20_000, 200_000])
+def test_a_file_that_cannot_be_made_whole_is_not_there(size: int, tmp_path: Path) -> None:
+    whole = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, whole[1]))
+    try:
+        SqliteStore(tmp_path / "data").close()
+        made = True
+    except NotKept:
+        made = False
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, whole)
+    assert made == (size == 200_000), "the last is room enough, or this test would show nothing"
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["tidegate.db"] * made
+    store = SqliteStore(tmp_path / "data")
+    assert store.append("s", 0, [b"x"]) == 1
     store.close()
 
 

@@ -9,26 +9,33 @@ from pathlib import Path
 import pytest
 
 from tests.store.sqlite_files import FILE, filled, noise
+from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.store import Broken, Missing, Store
 
 
 def salvage(store: Store, name: str) -> dict[int, bytes]:
-    """All that can be read, going on behind each damage as the error says."""
+    """All that can be read, going on behind each damage as the error says, in words and in numbers."""
     found: dict[int, bytes] = {}
     start = 1
-    while True:
-        try:
-            for number, record in enumerate(store.read(name, start), start):
-                found[number] = record
-        except Broken as damage:
-            told = re.search(rf"Records (\d+) to (\d+) of session {name!r}", str(damage))
-            if told is None:
-                return found
-            assert int(told[1]) <= int(told[2])
-            start = int(told[2]) + 1
-            continue
-        return found
+    while start:
+        start = read_on(store, name, start, found)
+    return found
+
+
+def read_on(store: Store, name: str, start: int, found: dict[int, bytes]) -> int:
+    """Gives where to go on; 0 if there is nothing behind, or no telling where."""
+    damage: Broken
+    try:
+        for number, record in enumerate(store.read(name, start), start):
+            found[number] = record
+        return 0
+    except Broken as met:
+        damage = met
+    told = re.search(rf"Records (\d+) to (\d+) of session {name!r}", str(damage))
+    assert (damage.first, damage.last) == ((int(told[1]), int(told[2])) if told else (0, 0))
+    assert told is None or start <= damage.first <= damage.last
+    return damage.last + 1 if told else 0
 
 
 def test_a_damaged_segment_is_named_and_all_else_is_read(tmp_path: Path) -> None:
@@ -55,7 +62,17 @@ def test_a_damaged_segment_is_named_and_all_else_is_read(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "damage", ["data = x'00'", "count = 2", "count = 9999", "count = 'x'", "packed = 1", "sum = x'00'", "data = 'text'"]
+    "damage",
+    [
+        "data = x'00'",
+        "count = 2",
+        "count = 9999",
+        "count = 'x'",
+        "mark = 1",
+        "mark = mark - 1",
+        "sum = x'00'",
+        "data = 'text'",
+    ],
 )
 def test_a_damaged_loose_row_gets_no_new_seal_by_packing(damage: str, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
@@ -150,3 +167,96 @@ def test_a_truncated_file_is_a_clear_error_and_what_is_left_can_be_had(part: flo
     store.close()
     assert all(some.items() <= wanted.items() for some in found)
     assert 1000 * part - 200 <= sum(map(len, found)) < 1000, "most of what is left, and not all there was"
+
+
+def spoiled(folder: Path, *statements: str) -> SqliteStore:
+    db = sqlite3.connect(folder / FILE)
+    for statement in statements:
+        db.execute(statement)
+    db.commit()
+    db.close()
+    return SqliteStore(folder)
+
+
+def test_an_entry_and_its_last_row_are_damaged_and_the_others_are_listed(tmp_path: Path) -> None:
+    filled(tmp_path, {"hurt": 150, "well": 150})
+    store = spoiled(
+        tmp_path,
+        "UPDATE sessions SET head = 7 WHERE name = 'hurt'",
+        "UPDATE chunks SET data = x'00' WHERE id = (SELECT max(c.id) FROM chunks c, sessions s"
+        " WHERE s.name = 'hurt' AND c.id / (1 << 36) = s.id)",
+    )
+    assert {info.name: info.head for info in store.sessions()} == {"hurt": 150, "well": 150}
+    assert salvage(store, "hurt") == {number: noise(number) for number in range(1, 129)}
+    assert salvage(store, "well") == {number: noise(number) for number in range(1, 151)}
+    assert store.append("hurt", 150, [b"on"]) == 151
+    assert list(store.read("hurt", 151)) == [b"on"]
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["x'6100'", "x'ff'", "x'eda080'", "x'61' || x'00' || x'62'", "'a' || char(0) || 'b'"])
+def test_a_name_that_cannot_be_hides_no_other_session(name: str, tmp_path: Path) -> None:
+    """NUL, no UTF-8, half a surrogate pair: none was ever let in."""
+    filled(tmp_path, {"odd": 3, "well": 70})
+    store = spoiled(tmp_path, f"UPDATE sessions SET name = CAST({name} AS TEXT) WHERE name = 'odd'")
+    names = [info.name for info in store.sessions()]
+    assert len(names) == 2
+    assert "well" in names
+    assert list(store.read("well")) == [noise(number) for number in range(1, 71)]
+    assert store.append("well", 70, [b"on"]) == 71
+    assert store.append("odd", 0, [b"anew"]) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "half \ud800 pair", "\udfff", "", "x" * 513])
+def test_a_name_that_cannot_be_kept_is_refused_everywhere(name: str, tmp_path: Path) -> None:
+    filled(tmp_path, {"s": 3})
+    store = SqliteStore(tmp_path)
+    for act in (lambda: store.append(name, 0, [b"x"]), lambda: store.fork("s", 1, name)):
+        with pytest.raises(BadInput, match="without NUL"):
+            act()
+    for look in (lambda: store.read(name), lambda: store.delete(name), lambda: store.rewrite(name, {1: b"x"})):
+        with pytest.raises(Missing):
+            look()
+    assert store.head(name) == 0
+    assert [info.name for info in store.sessions()] == ["s"]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TABLE chunks",
+        "DROP TABLE sessions",
+        "ALTER TABLE sessions RENAME COLUMN head TO tail",
+        "ALTER TABLE chunks ADD COLUMN theirs",
+    ],
+)
+def test_tables_that_are_not_ours_are_a_clear_error(change: str, tmp_path: Path) -> None:
+    filled(tmp_path, {"s": 3})
+    store = spoiled(tmp_path, change)
+    with pytest.raises(Broken, match=r"damage in session 's'.*Keep a copy"):
+        store.append("s", 3, [b"x"])
+    store.close()
+
+
+@pytest.mark.parametrize("change", ["DROP TABLE migrations", "ALTER TABLE migrations RENAME COLUMN name TO title"])
+def test_a_file_without_a_history_is_a_clear_error(change: str, tmp_path: Path) -> None:
+    path = filled(tmp_path, {"s": 3})
+    with pytest.raises(Broken, match=re.escape(str(path))):
+        spoiled(tmp_path, change)
+
+
+def test_a_file_of_an_unknown_format_of_sqlite_is_a_clear_error(tmp_path: Path) -> None:
+    path = filled(tmp_path, {"s": 3})
+    whole = path.read_bytes()
+    for place, value in ((19, 9), (0, 0), (47, 9)):
+        path.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
+        with pytest.raises((Broken, NotKept), match=re.escape(str(path))):
+            SqliteStore(tmp_path)
+    path.write_bytes(whole[:18] + b"\x09" + whole[19:])  # to be read by this SQLite, not to be written
+    store = SqliteStore(tmp_path)
+    assert len(list(store.read("s"))) == 3
+    with pytest.raises(NotKept, match="readonly"):
+        store.append("s", 3, [b"x"])
+    store.close()

@@ -3,3 +3,27 @@
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COUNTS = ("exact", "chars/4", "estimate")
 WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini")
+
+COMMANDS = {
+    "replay": ("replay", "replay_command"),
+    "demo": ("demo", "demo_command"),
+    "policies": ("policies", "policies_command"),
+    "seeds": ("seeds", "seeds_command"),
+    "sessions": ("sessions", "sessions_command"),
+    "show": ("sessions", "show_command"),
+    "trace": ("sessions", "trace_command"),
+    "recall": ("recalling", "recall_command"),
+    "memory": ("recalling", "memory_command"),
+    "undo": ("changing", "undo_command"),
+    "redo": ("changing", "redo_command"),
+    "clear": ("changing", "clear_command"),
+    "fork": ("changing", "fork_command"),
+    "forget": ("changing", "forget_command"),
+    "export": ("moving", "export_command"),
+    "import": ("moving", "import_command"),
+    "doctor": ("moving", "doctor_command"),
+    "run": ("answering", "run_command"),
+    "config": ("configuring", "config_command"),
+    "fetch": ("fetching", "fetch_command"),
+}
+"""Which function of which file is a command: it is loaded when it is called."""

@@ -7,63 +7,20 @@ not be read or proved, 2 for a wrong call, 130 after Ctrl-C. A traceback is show
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from importlib import import_module
 
-from tidegate import __version__
-from tidegate.apps.choices import COUNTS, FAILED, INTERRUPTED, OK, USAGE, WIRES
+from tidegate.apps.choices import COMMANDS, FAILED, INTERRUPTED, OK, USAGE
+from tidegate.apps.parser import make_parser
 from tidegate.core.errors import BadInput, BadPolicy, TidegateError
 
 DEBUG = "TIDEGATE_DEBUG"
-
-_ABOUT = "Keeps an LLM agent's context window from flooding: an append-only log, and a view of it that always fits."
-_REPLAY = """\
-Go through recorded sessions again under a policy, as if each assistant message had to be asked for, and say what
-would have been sent: how large, how valid, how much of it the provider's prompt cache already had.
-
-A recording is JSONL in OpenAI chat form, one message a line, plain or .gz; a folder means the recordings directly in
-it. Time is simulated (30 seconds an assistant message) and summaries are deterministic: same input, same figures.
-"""
-_REPLAY_END = """\
-columns:
-  mean, max  tokens of the requests        over     requests larger than the window
-  invalid    requests a dialect refuses    refused  calls for which the fixed part leaves no room
-  prefix     share of a request that is the unchanged beginning of it, from the request before (mean)
-  newest     requests with the user's newest message whole (clipped: it alone is larger than the room)
-
-examples:
-  tidegate replay session.jsonl --policy default --window 32000
-  tidegate replay recordings/ --policy cowagent --window 16000 --count chars/4 --requests out/
-  tidegate replay recordings/ --policy my.yaml --window 64000 --wire all --json > report.json
-  tidegate replay recordings/ --policy default --window 16000 --set keep_results=3
-"""
-_SEEDS = "List every promise of the presets with the tests that prove it; --run runs these tests now."
-_SEEDS_END = """\
-states (with --run): proved = it has tests and all passed; failing = one did not; open = it has none yet
-
-examples:
-  tidegate seeds
-  tidegate seeds --run
-  tidegate seeds --run --json > seeds.json
-"""
-_POLICIES = "List the presets, or print one: the place to start a policy file of your own."
-_POLICIES_END = "examples:\n  tidegate policies\n  tidegate policies default > my.yaml\n"
-_DEMO = """\
-Watch a long, generated agent session flow through a small window: how it fills and falls, what each stage did and
-why, and then the proof that nothing was lost.
-"""
-_DEMO_END = """\
-examples:
-  tidegate demo
-  tidegate demo --policy picoclaw --window 8000
-  tidegate demo --turns 200 --seed 3 --fast
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The status to exit with; nothing is raised, whatever happens inside."""
     try:
-        options = _parser().parse_args(argv)
+        options = make_parser().parse_args(argv)
         status = _run(options)
         sys.stdout.flush()
     except SystemExit as leave:  # argparse has said what it had to say
@@ -96,114 +53,9 @@ def _say(what: str, remedy: str = "", status: int = FAILED) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.command == "replay":
-        from tidegate.apps.replay import replay_command
-
-        return replay_command(options)
-    if options.command == "seeds":
-        from tidegate.apps.seeds import seeds_command
-
-        return seeds_command(options)
-    if options.command == "policies":
-        from tidegate.apps.policies import policies_command
-
-        return policies_command(options)
-    from tidegate.apps.demo import demo_command
-
-    return demo_command(options)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line and a remedy, not the whole usage."""
-        self.exit(USAGE, f"{self.prog}: error: {message}\nremedy: see `{self.prog} --help` for what is accepted.\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="tidegate", description=_ABOUT)
-    parser.add_argument("--version", action="version", version=f"tidegate {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    raw = argparse.RawDescriptionHelpFormatter
-    _add_replay(
-        commands.add_parser(
-            "replay",
-            help="run a policy over recorded sessions",
-            description=_REPLAY,
-            epilog=_REPLAY_END,
-            formatter_class=raw,
-        )
-    )
-    _add_demo(
-        commands.add_parser(
-            "demo",
-            help="watch a session flow through a small window",
-            description=_DEMO,
-            epilog=_DEMO_END,
-            formatter_class=raw,
-        )
-    )
-    policies = commands.add_parser(
-        "policies", help="list or print the presets", description=_POLICIES, epilog=_POLICIES_END, formatter_class=raw
-    )
-    policies.add_argument("name", nargs="?", metavar="NAME", help="print the file of this preset")
-    seeds = commands.add_parser(
-        "seeds",
-        help="the presets' promises and their proofs",
-        description=_SEEDS,
-        epilog=_SEEDS_END,
-        formatter_class=raw,
-    )
-    seeds.add_argument(
-        "--run", action="store_true", help="run the tests now (in a checkout) and give each row its state"
-    )
-    seeds.add_argument("--json", action="store_true", help='a list of {"id", "text", "tests", "state"}')
-    return parser
-
-
-def _add_replay(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("paths", nargs="+", metavar="PATH", help="a recording, or a folder of recordings")
-    add("--policy", default="default", metavar="NAME_OR_FILE", help="a preset or a YAML file (default: default)")
-    add("--window", type=_positive, required=True, metavar="N", help="the context window in tokens")
-    add("--count", choices=COUNTS, default="exact", help="how tokens are counted (default: exact, with o200k_base)")
-    add(
-        "--wire",
-        action="append",
-        choices=(*WIRES, "all"),
-        help="validate each request in this dialect; may be repeated (default: openai_chat)",
-    )
-    add(
-        "--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="change a setting of the policy"
-    )
-    add("--requests", default="", metavar="DIR", help="write DIR/<name>.jsonl: each request, in OpenAI chat form")
-    add("--json", action="store_true", help="print JSON instead of a table")
-    add("--jobs", type=_positive, default=0, metavar="N", help="processes (default: one a core)")
-
-
-def _add_demo(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--policy", default="default", metavar="NAME_OR_FILE", help="a preset or a YAML file (default: default)")
-    add("--window", type=_positive, default=16000, metavar="N", help="the context window in tokens (default: 16000)")
-    add("--turns", type=_positive, default=40, metavar="N", help="how many requests the user makes (default: 40)")
-    add("--seed", type=int, default=7, metavar="N", help="another session (default: 7)")
-    add("--fast", action="store_true", help="no pauses")
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if number <= 0:
-        raise argparse.ArgumentTypeError(f"{number} is not positive")
-    return number
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name.strip(), value.strip()
+    module, function = COMMANDS[options.command]
+    command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tidegate.apps.{module}"), function)
+    return command(options)
 
 
 if __name__ == "__main__":

@@ -45,9 +45,17 @@ class Used(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="used", o
 class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted", omit_defaults=True):
     """Anything else worth keeping, by topic.
 
-    The fold knows `system` and `tools` (the fixed part; text and its tokens), `undo` and `redo` (text: the seq of an
-    Edited), `clear` (everything before it leaves the view), `turn` (the rules for the start of this turn were run) and
-    `overflow` (a provider refused a request). Other topics are for people to read.
+    The fold knows these topics; others are for people to read.
+
+    - `system`, `tools`: the fixed part, its text and its tokens
+    - `undo`, `redo`: text is the seq of an Edited; the view is folded again without or with it
+    - `forgotten`: text names messages whose records were rewritten, the only way content leaves a log; folded again
+    - `clear`: everything before it leaves the view
+    - `turn`: the rules for the start of this turn were run
+    - `overflow`: a provider refused a request
+    - `unsigned`: a provider no longer takes back what it signed: nothing signed so far is sent
+    - `tried`: text is a rule that gained nothing, though a summary was asked for; it rests until something changes
+    - `model`: text is JSON with `model` and `wire`, who is asked from here on and how, to render past requests
     """
 
     topic: str

@@ -4,12 +4,13 @@
 summary, carry out an effect, commit a transaction) and is sent the answer. It knows no I/O, so the same plan serves
 sync code, async code and replay.
 
-    A loss is a transaction: save first, then summarise, then check, then commit.
+    A loss is a transaction: save first, then summarise, then check, then commit. The check mends what it finds missing:
+    see `ledger`.
     It always ends: each rule acts at most once a run; an edit that frees nothing is not made; the last rung, the
     guard, needs no model and always fits.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,10 +22,12 @@ from tidegate.core.digest import digest
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.errors import BadEdit
 from tidegate.core.events import Edited
+from tidegate.core.ledger import Kept, allowance, beneath, keep
 from tidegate.core.messages import Message, user
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.policy import Moment, Occasion, Policy, Reading, Rule, judge, size_for
 from tidegate.core.repair import repair
+from tidegate.core.secrets import masked
 from tidegate.core.stages.last_resort import guard
 from tidegate.core.view import View
 
@@ -68,13 +71,17 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Situation(NamedTuple):
-    """What a run needs to know. `tried` holds the rules that made no progress at this head of the log."""
+    """What a run needs to know. `tried` holds the rules that made no progress at this head of the log.
+
+    `mask` takes secrets out of what goes to a file; what the view says of that file is then said of the masked text.
+    """
 
     policy: Policy
     view: View
     budget: Budget
     now: float
     tried: set[tuple[str, int]]
+    mask: Callable[[str], str] = str
 
 
 Steps = Generator[Step, Answer, list[Decision]]
@@ -102,9 +109,7 @@ def run(moment: Moment, at: Situation) -> Steps:
     if moment in ("before_call", "overflow"):
         target = _guard_target(moment, at, compacted)
         if target is not None:
-            outcome = guard(at.view, at.budget, target=target)
-            if not outcome.empty:
-                decisions.append((yield from _commit("guard", moment, "", outcome, at, newest=True)))
+            decisions.extend((yield from _guarded(moment, target, at)))
     return decisions
 
 
@@ -120,13 +125,36 @@ def _guard_target(moment: Moment, at: Situation, compacted: int) -> int | None:
     return None
 
 
+def _guarded(moment: Moment, target: int, at: Situation) -> Generator[Step, Answer, list[Decision]]:
+    """Fit the history into the target. The ledger gives way to the newest request, never the other way round."""
+    view, seen = at.view, beneath(at.view)
+    held = view.tokens - seen.tokens
+    newest = next((item.tokens for item in seen.items if item.message.id == view.newest_request), 0)
+    spare = target - newest if newest <= target else target // 2
+    limit = min(allowance(at.policy, view, at.budget), spare // 2)
+    outcome = guard(seen, at.budget, target=target - min(held, limit))
+    if outcome.empty and held <= limit:
+        return []
+    edits = _priced(outcome.edits, at)
+    rest = seen.tokens + change(seen, edits)
+    kept = keep(at.policy, view, edits, at.budget, min(limit, target - rest, view.tokens - 1 - rest))
+    return [(yield from _commit("guard", moment, "", _told(outcome, kept), at, kept.edits, newest=True))]
+
+
+def _told(outcome: Outcome, kept: Kept) -> Outcome:
+    """The outcome with what the ledger found in its reason: that is how the check becomes an event."""
+    if kept.tally is None:
+        return outcome
+    return msgspec.structs.replace(outcome, why="; ".join(filter(None, (outcome.why, str(kept.tally)))))
+
+
 def _act(rule: Rule, moment: Moment, why: str, at: Situation) -> Generator[Step, Answer, Decision]:
     """Run the stage of a rule that fires, unless it made no progress here before."""
     tokens = at.view.tokens
     key = (rule.name, at.view.changed_at)
     if key in at.tried:
         return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
-    outcome = rule.run(at.view, at.budget, **rule.settings)
+    outcome = rule.run(beneath(at.view), at.budget, **rule.settings)
     if outcome.empty:
         return Decision(moment, rule.name, rule.stage, False, f"{why}; nothing to do", tokens, tokens)
     because = "; ".join(filter(None, (why, outcome.why)))
@@ -138,6 +166,7 @@ def _act(rule: Rule, moment: Moment, why: str, at: Situation) -> Generator[Step,
 
 def _carry_out(rule: Rule, moment: Moment, outcome: Outcome, at: Situation) -> Generator[Step, Answer, Decision]:
     tokens = at.view.tokens
+    outcome = masked(outcome, at.mask)
 
     def refused(why: str) -> Decision:
         return Decision(moment, rule.name, rule.stage, False, why, tokens, tokens)
@@ -166,7 +195,22 @@ def _carry_out(rule: Rule, moment: Moment, outcome: Outcome, at: Situation) -> G
         return refused(f"{outcome.why}; would not fit")
     if not outcome.grows and freed < enough:
         return refused(f"{outcome.why}; would free {freed} tokens only")
+    if not outcome.grows:
+        kept = _checked(edits, freed - enough, at)
+        if kept.lost:
+            return refused(f"{outcome.why}; would free too little to keep the rules of the user")
+        outcome, edits = _told(outcome, kept), kept.edits
     return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits))
+
+
+def _checked(edits: tuple[Edit, ...], spare: int, at: Situation) -> Kept:
+    """Hold a transaction against the facts it takes away. Keeping them takes at most `spare` of what it frees."""
+    most = allowance(at.policy, at.view, at.budget)
+    held = at.view.tokens - beneath(at.view).tokens
+    if not most and not held:
+        return Kept(edits)
+    kept = keep(at.policy, at.view, edits, at.budget, min(most, held + spare))
+    return kept._replace(lost=kept.lost and held + spare < most)
 
 
 def _commit(

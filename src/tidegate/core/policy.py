@@ -62,7 +62,8 @@ class Policy(msgspec.Struct, frozen=True):
 
     `window` is the one the policy sets, before what is known of the model; `unknown_window` and `unknown_limit` are
     what holds where nothing is known. `recoveries`: how often in a
-    turn a request that the provider refused for its length is shrunk and sent again.
+    turn a request that the provider refused for its length is shrunk and sent again. `retention`: days after its last
+    use that a kept session is removed, 0 for never.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Policy(msgspec.Struct, frozen=True):
     unknown_window: int | None = None
     unknown_limit: int | None = None
     recoveries: int = 2
+    retention: int = 0
     about: str = ""
 
 

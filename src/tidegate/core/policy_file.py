@@ -27,7 +27,9 @@ from tidegate.core.expression import (
 from tidegate.core.policy import METRICS, MOMENTS, OPS, Policy, Rule, Stage, Trigger
 from tidegate.core.yaml_nodes import Node, read_yaml
 
-IN_POLICY = "name about settings aliases reserve meter window unknown_window unknown_limit recoveries moments".split()
+IN_POLICY = (
+    "name about settings aliases reserve meter window unknown_window unknown_limit recoveries retention moments".split()
+)
 IN_RULE = "stage id if when cooldown floor".split()
 FLAGS = frozenset({"unlimited"})
 """Metrics that are true or false, and may be asked for so."""
@@ -64,6 +66,7 @@ def parse_policy(
         window=_tokens(top.get("window"), "window", known),
         unknown_window=_tokens(top.get("unknown_window"), "unknown_window", known),
         unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
+        retention=_tokens(top.get("retention"), "retention", known) or 0,
         recoveries=int(_number(top["recoveries"], "recoveries", known)) if "recoveries" in top else 2,
     )
 

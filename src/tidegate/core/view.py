@@ -22,35 +22,18 @@ import msgspec
 
 from tidegate.core.edits import Changes
 from tidegate.core.events import Edited, Event, Noted, Said, Used
-from tidegate.core.messages import (
-    ARCHIVED,
-    INTERRUPTED,
-    TOOL_RESULT,
-    Call,
-    Message,
-    Result,
-    Text,
-    Tool,
-    calls_of,
-    is_request,
-    result_of,
-)
+from tidegate.core.items import Item, Meter, applied, said_after, shown, weighed
+from tidegate.core.messages import INTERRUPTED, TOOL_RESULT, Call, Message, Tool, calls_of, is_request, result_of
 from tidegate.core.tokens import calibrate, plausible
 
-Meter = Callable[[Message], int]
+__all__ = ["REFOLDING", "Fired", "Item", "Meter", "Undone", "View", "project", "shown"]
 
 
-class Item(msgspec.Struct, gc=False):
-    """A message in the view, with what it costs. `metered` is the policy's own estimate, for its triggers.
+REFOLDING = frozenset({"undo", "redo", "forgotten"})
 
-    `edited`: an edit changed what is shown of it, so that no stage admits the same result twice.
-    """
 
-    message: Message
-    tokens: int
-    metered: int = 0
-    signed: bool = True
-    edited: bool = False
+FIRST = 500
+"""Tokens that are taken to be counted rightly when the first report comes."""
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -61,18 +44,8 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 class Undone(Exception):
-    """An undo or redo came: the view must be folded again from the start, without or with that edit."""
-
-
-def shown(message: Message) -> Message | None:
-    """How a message enters the view: as it is, not at all, or (an invisible result, whose call needs one) as a stub."""
-    if message.agent_visible:
-        return message
-    result = result_of(message)
-    if result is None:
-        return None
-    stub = Result(result.call_id, (Text("[archived]"),), result.error)
-    return msgspec.structs.replace(message, parts=(stub,), kind=ARCHIVED)
+    """What was folded before no longer holds (an edit was undone or redone, something said was forgotten): the view
+    must be folded again from the start."""
 
 
 class View:
@@ -98,6 +71,9 @@ class View:
         self.usage: Used | None = None
         self.later = self.later_metered = 0
         self.ratios: dict[str, float] = {}
+        # Rules that gained nothing, and where the view stood then: as long as it stands there they would gain nothing.
+        self.tried: dict[str, int] = {}
+        self.model_note = ""
 
     # --- the fold -------------------------------------------------------------------------------------------------
 
@@ -123,7 +99,7 @@ class View:
         seen = shown(message)
         if seen is None:
             return
-        item = self._item(seen, tokens)
+        item = weighed(seen, tokens, self._meter)
         if seen.role == "tool":
             self._answer(item)
             return
@@ -177,46 +153,21 @@ class View:
         changed = Changes(edited.edits)
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
-        items, first = self._changed(changed)
-        self._rebuild(items, first)
+        result = applied(changed, self.items, self._meter)
+        self._rebuild(result.items, result.first)
 
     def _moved(self) -> None:
         """What a provider reported of earlier requests says nothing of the next one."""
         self.edited_at = self.head
         self.usage = None
 
-    def _changed(self, changed: Changes) -> tuple[list[Item], int]:
-        """The items after a transaction, and the first place where they differ.
-
-        An insert goes to the head if asked to, or if the message it names has gone (an earlier edit was undone).
-        """
-        known = {item.message.id for item in self.items}
-        lost = [insert for insert in changed.inserts if not insert.after or insert.after not in known]
-        items = [self._item(insert.message, insert.tokens) for insert in lost]
-        first = 0 if items else len(self.items)
-        for item in self.items:
-            ident = item.message.id
-            new = changed.replaced.get(ident)
-            behind = changed.after(ident) if ident else []
-            if ident in changed.dropped or new is not None:
-                first = min(first, len(items))
-            if new is not None and ident not in changed.dropped:
-                kind = item.message.kind if new.kind is None else new.kind
-                item = self._item(msgspec.structs.replace(item.message, parts=new.parts, kind=kind), new.tokens)
-                item.edited = True
-            if ident not in changed.dropped:
-                items.append(item)
-            if behind:
-                first = min(first, len(items))
-                items.extend(self._item(insert.message, insert.tokens) for insert in behind)
-        return items, first
-
     def _use(self, used: Used) -> None:
         if not plausible(used.counted, used.input_tokens):
             return
         ratio = self.ratios.get(used.model)
-        fresh = used.input_tokens / used.counted
-        self.ratios[used.model] = calibrate(ratio if ratio is not None else fresh, used.counted, used.input_tokens)
+        if ratio is None:  # a first report says little if the request was short: most of it was framing
+            ratio = (used.input_tokens + FIRST) / (used.counted + FIRST)
+        self.ratios[used.model] = calibrate(ratio, used.counted, used.input_tokens)
         if used.head >= self.edited_at:
             self.usage = used
             later = list(self.since(used.head))
@@ -231,6 +182,8 @@ class View:
             self.tools = msgspec.json.decode(noted.text, type=tuple[Tool, ...])
             self.tools_tokens = noted.tokens
             self._fixed_changed()
+        elif noted.topic == "unsigned":
+            self._fixed_changed()
         elif noted.topic == "clear":
             self.orphans = []
             self._moved()
@@ -239,7 +192,12 @@ class View:
             self.turn_begun = self.turn_count
         elif noted.topic == "overflow":
             self.recoveries += 1
-        elif noted.topic in ("undo", "redo"):
+        elif noted.topic == "tried":
+            self.tried = {rule: at for rule, at in self.tried.items() if at == self.changed_at}
+            self.tried[noted.text] = self.changed_at
+        elif noted.topic == "model":
+            self.model_note = noted.text
+        elif noted.topic in REFOLDING:
             raise Undone
 
     def _fixed_changed(self) -> None:
@@ -248,9 +206,6 @@ class View:
         self._rebuild(self.items, 0)
 
     # --- upkeep ---------------------------------------------------------------------------------------------------
-
-    def _item(self, message: Message, tokens: int) -> Item:
-        return Item(message, tokens, self._meter(message) if self._meter else tokens)
 
     def _append(self, item: Item) -> None:
         self.items.append(item)
@@ -327,12 +282,11 @@ class View:
         return self.items[start:end]
 
 
-def said_after(ident: str, seq: int) -> bool:
-    return ident[:1] == "m" and int(ident[1:]) > seq
-
-
 def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
-    """Fold a whole log. Undone edits are only known once their undo is read; the fold then starts over without them."""
+    """Fold a whole log. Undone edits are only known once their undo is read; the fold then starts over without them.
+
+    What was forgotten is gone from the log itself: the note of it only says that nothing before it is signed any more.
+    """
     skip: frozenset[int] = frozenset()
     seen = 0
     while True:
@@ -340,11 +294,11 @@ def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> 
         try:
             for event in read():
                 what = event.what
-                if isinstance(what, Noted) and what.topic in ("undo", "redo"):
+                if isinstance(what, Noted) and what.topic in REFOLDING:
                     view.head = event.seq
                     view._moved()
                     view._rebuild(view.items, 0)
-                    if event.seq > seen:
+                    if event.seq > seen and what.topic != "forgotten":
                         seen, seq = event.seq, int(what.text)
                         skip = skip | {seq} if what.topic == "undo" else skip - {seq}
                         raise Undone

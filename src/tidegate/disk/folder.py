@@ -5,33 +5,44 @@ or the new one. Writers take turns by a lock; a person with an editor knows no l
 were writing is read again before it is replaced.
 """
 
-import errno
-import fcntl
+import hashlib
 import os
+import re
 import stat
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tidegate.core.errors import BadInput, NotKept
+from tidegate.disk.writing import make_folder, not_kept, sync_folder, turn
 
 DEEPEST = 4
 KINDS = {".md": "note"}
 _LOCK, _TEMPORARY = ".lock", ".writing"
-_PATIENCE = 10.0
 _TRIES = 5
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PLAIN_KEY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,79}").fullmatch
 
 Change = Callable[[str | None], str | None]
+
+
+def key_of(session: str) -> str:
+    """The name of a session as the name of a file: itself where it can be, else its letters and a hash of it.
+
+    Capitals count as other letters even where the file system thinks not, and `~` is in no name that stands for
+    itself: two sessions never share a key.
+    """
+    if _PLAIN_KEY(session):
+        return session
+    letters = "".join(char if char.isalnum() else "-" for char in session[:32].lower()).strip("-") or "session"
+    return f"{letters}~{hashlib.sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}"
 
 
 def safe_join(root: Path, name: str, ending: str = "") -> Path:
     """The real path of a file of this name. It is inside the folder, whatever the name says and wherever links lead."""
     parts = name.split("/")
-    good = len(parts) <= DEEPEST and all(_plain(part) for part in parts) and name.endswith(ending)
-    if not good or not name.isprintable() or "\\" in name:
+    if not _is_name(name, ending):
         raise BadInput(
             f"{name[:80]!r} is not a name for a {KINDS.get(ending, 'file')}.",
             f"Give a relative path{f' that ends in {ending}' if ending else ''}, of at most {DEEPEST} parts,"
@@ -42,6 +53,12 @@ def safe_join(root: Path, name: str, ending: str = "") -> Path:
     if os.path.commonpath([home, real]) != home or real == home:
         raise BadInput(f"{name!r} is a link that leads out of the folder.", "Put the file itself there.")
     return Path(real)
+
+
+def _is_name(name: str, ending: str) -> bool:
+    parts = name.split("/")
+    good = len(parts) <= DEEPEST and all(map(_plain, parts)) and name.endswith(ending)
+    return good and name.isprintable() and "\\" not in name
 
 
 def _plain(part: str) -> bool:
@@ -61,6 +78,11 @@ class Folder:
         """The files there are, sorted. Hidden files, other endings and links that lead out are not seen."""
         return sorted(self._walk(""))
 
+    def size(self, name: str = "") -> int:
+        """The bytes of a file, 0 if there is none; without a name, of all the files there are."""
+        paths = [safe_join(self.root, name, self.ending)] if name else [self.root / each for each in self._walk("")]
+        return sum((_stamp(path) or (0, 0))[1] for path in paths)
+
     def _walk(self, prefix: str) -> Iterator[str]:
         try:
             entries = list(os.scandir(self.root / prefix))
@@ -74,12 +96,18 @@ class Folder:
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
                 if name.count("/") + 2 <= DEEPEST:
                     yield from self._walk(name + "/")
-            elif entry.is_file() and entry.name.endswith(self.ending):
-                try:
-                    safe_join(self.root, name, self.ending)
-                except BadInput:
-                    continue
+            elif entry.is_file() and _is_name(name, self.ending) and self._inside(entry, name):
                 yield name
+
+    def _inside(self, entry: os.DirEntry[str], name: str) -> bool:
+        """Only a link can lead out: no folder on the way here was one."""
+        if not entry.is_symlink():
+            return True
+        try:
+            safe_join(self.root, name, self.ending)
+        except BadInput:
+            return False
+        return True
 
     def read(self, name: str) -> str | None:
         """The file as it is now, or None. What is not UTF-8 in it is shown as U+FFFD."""
@@ -109,8 +137,7 @@ class Folder:
 
     def update(self, name: str, change: Change) -> bool:
         """Replace a file by what `change` makes of its text; None from it leaves the file. True if it was written."""
-        self._make(self.root)
-        with self._turn():
+        with turn(self.root / _LOCK):
             path = safe_join(self.root, name, self.ending)
             for _ in range(_TRIES):
                 seen = _stamp(path)
@@ -120,30 +147,92 @@ class Folder:
                 if new is None:
                     return False
                 encoded = new.encode("utf-8", "surrogateescape")
-                if len(encoded) > self.max_file:
-                    raise BadInput(
-                        f"{name} would have {len(encoded):,} bytes, more than {self.max_file:,}; nothing was written.",
-                        "Move older parts of it to another note, or raise max_file.",
-                    )
+                self._check_size(name, len(encoded))
                 if self._replace(path, encoded, seen):
                     return True
-        raise NotKept(f"{name} is being changed by someone else.", "Close it in the editor and try again.")
+        raise _in_use(name)
+
+    def write(self, name: str, text: str) -> bool:
+        """Put a file there with exactly this text. True if it was written, False if it was there already."""
+        data = text.encode("utf-8", "surrogateescape")
+        self._check_size(name, len(data))
+        with turn(self.root / _LOCK):
+            path = safe_join(self.root, name, self.ending)
+            for _ in range(_TRIES):
+                seen = _stamp(path)
+                if self._read(path, name) == data:
+                    return False
+                if self._replace(path, data, seen):
+                    return True
+        raise _in_use(name)
+
+    def append(self, name: str, text: str) -> bool:
+        """Put a text at the end of a file, without writing the rest again. True if something was written.
+
+        As much of it as the file ends with already is not written again, so a writer that does not know how far its
+        last attempt came may simply repeat it, or come back with more.
+        """
+        data = text.encode("utf-8", "surrogateescape")
+        with turn(self.root / _LOCK):
+            path = safe_join(self.root, name, self.ending)
+            make_folder(path.parent)
+            try:
+                file = os.open(path, _APPEND, 0o600)
+            except OSError as failure:
+                raise not_kept(name, failure) from failure
+            try:
+                return self._append(file, path, name, data)
+            finally:
+                os.close(file)
+
+    def _append(self, file: int, path: Path, name: str, data: bytes) -> bool:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise BadInput(f"{name} is not a file.", "Put a plain text file there.")
+        size = status.st_size
+        tail = os.pread(file, max(1, len(data)), max(0, size - max(1, len(data))))
+        there = _overlap(tail, data)
+        rest = data[there:]
+        if not rest:
+            return False
+        if not there and tail and not tail.endswith(b"\n"):  # a line that a crash cut short, or a person's own
+            rest = b"\n" + rest
+        self._check_size(name, size + len(rest))
+        try:
+            with open(file, "ab", closefd=False) as opened:
+                opened.write(rest)
+            os.fsync(file)
+            if not size:
+                sync_folder(path.parent)
+        except OSError as failure:
+            os.ftruncate(file, size)
+            raise not_kept(name, failure) from failure
+        return True
+
+    def _check_size(self, name: str, size: int) -> None:
+        if size > self.max_file:
+            raise BadInput(
+                f"{name} would have {size:,} bytes, more than {self.max_file:,}; nothing was written.",
+                f"Move older parts of it to another {KINDS.get(self.ending, 'file')}, or raise max_file.",
+            )
 
     def remove(self, name: str) -> bool:
-        with self._turn():
+        with turn(self.root / _LOCK):
             path = safe_join(self.root, name, self.ending)
             try:
                 path.unlink()
+                sync_folder(path.parent)
             except FileNotFoundError:
                 return False
-            _sync(path.parent)
+            except OSError as failure:
+                raise not_kept(f"The removal of {name}", failure) from failure
             return True
 
     def _replace(self, path: Path, data: bytes, seen: "_Stamp") -> bool:
         """False if the file changed since it was seen. On any failure the old file stands and nothing is left over."""
         temporary = self.root / _TEMPORARY
         try:
-            self._make(path.parent)
+            make_folder(path.parent)
             temporary.unlink(missing_ok=True)
             with os.fdopen(os.open(temporary, _MAKE, 0o600), "wb") as file:
                 file.write(data)
@@ -153,46 +242,11 @@ class Folder:
                 temporary.unlink()
                 return False
             os.replace(temporary, path)
-            _sync(path.parent)
+            sync_folder(path.parent)
         except OSError as failure:
             temporary.unlink(missing_ok=True)
-            full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
-            remedy = "Make room on the disk." if full else "Look at the rights of the folder and its files."
-            raise NotKept(f"{path.name} was not written: {failure.strerror}.", remedy) from failure
+            raise not_kept(path.name, failure) from failure
         return True
-
-    def _make(self, folder: Path) -> None:
-        """The folder and what is missing above it, up to the root's own parents."""
-        if folder.is_dir():
-            return
-        if folder not in (self.root, folder.parent):
-            self._make(folder.parent)
-        try:
-            folder.mkdir(mode=0o700, parents=folder == self.root, exist_ok=True)
-            folder.chmod(0o700)
-            _sync(folder.parent)
-        except OSError as failure:
-            raise NotKept(
-                f"The folder {folder.name} was not made: {failure.strerror}.", "Look at its place."
-            ) from failure
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """One writer at a time, over threads and processes. The lock goes with the process that holds it."""
-        self._make(self.root)
-        try:
-            lock = os.open(self.root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as failure:
-            raise NotKept(f"The folder cannot be written: {failure.strerror}.", "Look at its rights.") from failure
-        try:
-            until = time.monotonic() + _PATIENCE
-            while not _locked(lock):
-                if time.monotonic() > until:
-                    raise NotKept(f"Another writer has held the folder for {_PATIENCE:.0f} s.", "End it and try again.")
-                time.sleep(0.005)
-            yield
-        finally:
-            os.close(lock)
 
 
 _Stamp = tuple[int, int, int, int] | None
@@ -207,17 +261,16 @@ def _stamp(path: Path) -> _Stamp:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _locked(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _in_use(name: str) -> NotKept:
+    return NotKept(f"{name} is being changed by someone else.", "Close it in the editor and try again.")
 
 
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+def _overlap(tail: bytes, data: bytes) -> int:
+    """How much of the data a file that ends so has already: at least its first line, else it is taken for chance."""
+    line = data[: data.find(b"\n") + 1] or data
+    at = tail.find(line)
+    for _ in range(_TRIES):
+        if at < 0 or data.startswith(tail[at:]):
+            break
+        at = tail.find(line, at + 1)
+    return len(tail) - at if at >= 0 and data.startswith(tail[at:]) else 0

@@ -1,55 +1,61 @@
-"""The full-text index: one SQLite file, or memory. It is derived: losing it costs time, never content.
+"""The full-text index: one SQLite file, or memory. Losing it costs time, never content.
 
 Words are ours (`words.py`), ranking is FTS5's bm25. The words table holds no text; texts stand beside it in compressed
 blocks of many passages, because a passage alone hardly compresses and a word can only be taken out of the index by
-someone who still knows the text. An index made by another version of the rules is worthless and thrown away.
+someone who still knows the text. The number of a passage is its block's number and its place there.
+
+FTS5 merges as it grows and leaves free pages behind, up to a third of the file: they are given back as they gather.
+An index made by another version of the rules is worthless and thrown away.
 """
 
 import os
 import sqlite3
 import unicodedata
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from tidegate.memory.passages import (
+    DAMAGE,
+    Kind,
+    Passage,
+    Piece,
+    Span,
+    divided,
+    pack,
+    pack_spans,
+    part_of,
+    passage_of,
+    unpacked,
+    unpacked_spans,
+)
 from tidegate.memory.words import words_of
 
-Kind = Literal["note", "session"]
-
 # Raise the number when words or tables change. Python's Unicode tables decide what a letter is.
-STAMP = f"tidegate search 1, Unicode {unicodedata.unidata_version}"
-PASSAGE = 4_000
+STAMP = f"tidegate search 2, Unicode {unicodedata.unidata_version}"
 _BLOCK_PASSAGES = 64
-_DAMAGE = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_UNPACKED = 16
+_FREE_SHARE = 16
+"""Free pages are given back when they are more than this part of the file, so many at a time that nobody waits."""
+_GIVEN_BACK = 2_000
+_CODES = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 _TABLES = """
 CREATE TABLE stamp (text TEXT);
-CREATE TABLE sources (id INTEGER PRIMARY KEY, kind TEXT, name TEXT, hash BLOB, head INTEGER, UNIQUE (kind, name));
-CREATE TABLE blocks (id INTEGER PRIMARY KEY, source INTEGER, data BLOB);
-CREATE TABLE passages (id INTEGER PRIMARY KEY, block INTEGER, place INTEGER, start INTEGER, size INTEGER);
+CREATE TABLE sources (id INTEGER PRIMARY KEY, kind TEXT, name TEXT, hash BLOB, seen TEXT, head INTEGER,
+                      UNIQUE (kind, name));
+CREATE TABLE blocks (id INTEGER PRIMARY KEY, source INTEGER, spans BLOB, data BLOB);
 CREATE INDEX blocks_by_source ON blocks (source);
-CREATE INDEX passages_by_block ON passages (block);
 CREATE VIRTUAL TABLE words USING fts5 (parts, wholes, content='', tokenize='ascii');
 """
-_FIND = """
-SELECT passages.id, bm25(words) AS score FROM words
-JOIN passages ON passages.id = words.rowid JOIN blocks ON blocks.id = block JOIN sources ON sources.id = source
+_FIND = f"""
+SELECT words.rowid, bm25(words) AS score FROM words
+JOIN blocks ON blocks.id = words.rowid / {_BLOCK_PASSAGES} JOIN sources ON sources.id = source
 WHERE words MATCH ? AND (? = '' OR kind = ?) AND (? = '' OR name = ?)
-ORDER BY score, passages.id DESC LIMIT ?
+ORDER BY score, words.rowid DESC LIMIT ?
 """
-_FETCH = """
-SELECT kind, name, place, data, start, size FROM passages
-JOIN blocks ON blocks.id = block JOIN sources ON sources.id = source WHERE passages.id = ?
-"""
-
-
-class Piece(NamedTuple):
-    """A text with its place: the line of a note, the seq of a log."""
-
-    place: int
-    text: str
+_BLOCK = "SELECT kind, name, spans, data FROM blocks JOIN sources ON sources.id = source"
 
 
 class Found(NamedTuple):
@@ -57,22 +63,36 @@ class Found(NamedTuple):
     score: float
 
 
-class Passage(NamedTuple):
+class Ranked(NamedTuple):
+    passage: Passage
+    score: float
+
+
+class _Texts(NamedTuple):
+    """A block as it is read."""
+
     kind: Kind
     name: str
-    place: int
+    spans: list[Span]
     text: str
+
+
+class Known(NamedTuple):
+    """What is known of a note: the hash of its text, and how its file looked when that was read."""
+
+    digest: bytes
+    seen: str
+
+
+_UNSEEN = Known(b"", "")
 
 
 class _Block(NamedTuple):
-    """A block to write into: its number if it is there, what it holds, how many passages more it takes."""
+    """A block to write into, with its number if it is there."""
 
     number: int | None
     text: str
-    room: int
-
-
-_NEW_BLOCK = _Block(None, "", _BLOCK_PASSAGES)
+    spans: list[Span]
 
 
 class Index:
@@ -92,6 +112,7 @@ class Index:
 
     def _open(self) -> None:
         run = self._db.execute
+        run("PRAGMA auto_vacuum=INCREMENTAL")  # heeded by a new file only, and only before anything else
         run("PRAGMA journal_mode=WAL")
         run("PRAGMA synchronous=NORMAL")
         run("PRAGMA secure_delete=ON")
@@ -117,87 +138,111 @@ class Index:
 
     # --- what is in it --------------------------------------------------------------------------------------------
 
-    def hashes(self, kind: Kind) -> dict[str, bytes]:
-        return dict(self._db.execute("SELECT name, hash FROM sources WHERE kind = ?", (kind,)).fetchall())
+    def notes(self) -> dict[str, Known]:
+        rows = self._db.execute("SELECT name, hash, seen FROM sources WHERE kind = 'note'")
+        return {name: Known(digest, seen) for name, digest, seen in rows}
+
+    def sessions(self) -> list[str]:
+        return [name for (name,) in self._db.execute("SELECT name FROM sources WHERE kind = 'session' ORDER BY name")]
+
+    def saw(self, name: str, seen: str) -> None:
+        """A note's file looks like this now, and its text is as it was."""
+        with self._writing():
+            self._db.execute("UPDATE sources SET seen = ? WHERE kind = 'note' AND name = ?", (seen, name))
 
     def head(self, name: str) -> int:
         """The last seq of a session's log that was read."""
         row = self._db.execute("SELECT head FROM sources WHERE kind = 'session' AND name = ?", (name,)).fetchone()
         return row[0] if row else 0
 
-    def replace(self, kind: Kind, name: str, digest: bytes, pieces: Iterable[Piece]) -> None:
+    def replace(self, name: str, known: Known, pieces: Iterable[Piece]) -> None:
+        """Put a note in the place of what it was."""
         with self._writing():
-            self._remove(kind, name)
-            self._insert(self._source(kind, name, digest), pieces)
+            self._remove("note", name)
+            self._insert(self._source("note", name, known), pieces)
+        self._shrink()
 
     def extend(self, name: str, pieces: Iterable[Piece]) -> int:
         """Add to a session, and say how many were new. What stands at or before its head is known already."""
         with self._writing():
-            source, head = self._source("session", name, b""), self.head(name)
+            source, head = self._source("session", name), self.head(name)
             new = [piece for piece in pieces if piece.place > head]
-            last = self._insert(source, new)
-            self._db.execute("UPDATE sources SET head = max(head, ?) WHERE id = ?", (last, source))
-            return len(new)
+            told = [piece for piece in new if piece.text]
+            self._insert(source, told)
+            last = max((piece.place for piece in new), default=head)
+            self._db.execute("UPDATE sources SET head = ? WHERE id = ?", (last, source))
+        self._shrink()
+        return len(told)
 
     def remove(self, kind: Kind, name: str) -> None:
         with self._writing():
             self._remove(kind, name)
+        self._shrink()
 
     def purge(self) -> None:
         """Make what was removed unreadable in the file too: merged indexes, no free pages, no old log."""
         self._db.execute("INSERT INTO words (words) VALUES ('optimize')")
         self._db.execute("VACUUM")
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+            busy = sqlite3.OperationalError("someone is reading it, and what was removed is still in the file")
+            busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise busy
 
-    def _source(self, kind: Kind, name: str, digest: bytes) -> int:
+    def _shrink(self) -> None:
+        """After a commit, not in it: that is when FTS5 writes and merges."""
+        pages, free = (self._db.execute(f"PRAGMA {what}_count").fetchone()[0] for what in ("page", "freelist"))
+        if free * _FREE_SHARE > pages:
+            # A row comes for each page and has no columns: `execute` would stop after the first.
+            self._db.executescript(f"PRAGMA incremental_vacuum({_GIVEN_BACK})")
+
+    def _source(self, kind: Kind, name: str, known: Known = _UNSEEN) -> int:
         self._db.execute(
-            "INSERT OR IGNORE INTO sources (kind, name, hash, head) VALUES (?, ?, ?, 0)", (kind, name, digest)
+            "INSERT OR IGNORE INTO sources (kind, name, hash, seen, head) VALUES (?, ?, ?, ?, 0)", (kind, name, *known)
         )
         row = self._db.execute("SELECT id FROM sources WHERE kind = ? AND name = ?", (kind, name)).fetchone()
         return int(row[0])
 
-    def _insert(self, source: int, pieces: Iterable[Piece]) -> int:
+    def _insert(self, source: int, pieces: Iterable[Piece]) -> None:
         """Add passages, first to the last block if it has room: a log that grows line by line packs well too."""
         passages = (part for piece in pieces for part in divided(piece))
-        number, text, room = self._last_block(source)
-        last = 0
-        while some := list(islice(passages, room)):
-            start = len(text)
-            data = zlib.compress("".join([text, *(piece.text for piece in some)]).encode())
-            if number is None:
-                number = self._db.execute("INSERT INTO blocks (source, data) VALUES (?, ?)", (source, data)).lastrowid
-            else:
-                self._db.execute("UPDATE blocks SET data = ? WHERE id = ?", (data, number))
+        number, text, spans = self._last_block(source)
+        while some := list(islice(passages, _BLOCK_PASSAGES - len(spans))):
+            old, start = len(spans), len(text)
             for place, part in some:
-                passage = (number, place, start, len(part))
-                row = self._db.execute("INSERT INTO passages (block, place, start, size) VALUES (?, ?, ?, ?)", passage)
-                self._db.execute("INSERT INTO words (rowid, parts, wholes) VALUES (?, ?, ?)", _row(row.lastrowid, part))
+                spans.append(Span(place, start, len(part)))
                 start += len(part)
-                last = max(last, place)
-            number, text, room = _NEW_BLOCK
-        return last
+            number = self._write(source, number, "".join([text, *(part for _, part in some)]), spans)
+            for nth, (_, part) in enumerate(some, number * _BLOCK_PASSAGES + old):
+                self._db.execute("INSERT INTO words (rowid, parts, wholes) VALUES (?, ?, ?)", _row(nth, part))
+            number, text, spans = None, "", []
 
-    def _last_block(self, source: int) -> "_Block":
-        row = self._db.execute("SELECT max(id) FROM blocks WHERE source = ?", (source,)).fetchone()
-        held = self._db.execute("SELECT count(*) FROM passages WHERE block = ?", row).fetchone()[0]
-        if row[0] is None or held >= _BLOCK_PASSAGES:
-            return _NEW_BLOCK
-        (data,) = self._db.execute("SELECT data FROM blocks WHERE id = ?", row).fetchone()
-        return _Block(row[0], _unpacked(data), _BLOCK_PASSAGES - held)
+    def _write(self, source: int, number: int | None, text: str, spans: list[Span]) -> int:
+        values = (pack_spans(spans), pack(text))
+        if number is not None:
+            self._db.execute("UPDATE blocks SET spans = ?, data = ? WHERE id = ?", (*values, number))
+            return number
+        made = self._db.execute("INSERT INTO blocks (source, spans, data) VALUES (?, ?, ?)", (source, *values))
+        return made.lastrowid or 0
+
+    def _last_block(self, source: int) -> _Block:
+        row = self._db.execute(
+            "SELECT id, spans, data FROM blocks WHERE source = ? ORDER BY id DESC LIMIT 1", (source,)
+        ).fetchone()
+        if row is not None and len(spans := unpacked_spans(row[1])) < _BLOCK_PASSAGES:
+            return _Block(row[0], unpacked(row[2]), spans)
+        return _Block(None, "", [])
 
     def _remove(self, kind: Kind, name: str) -> None:
         source = self._db.execute("SELECT id FROM sources WHERE kind = ? AND name = ?", (kind, name)).fetchone()
         if source is None:
             return
-        for block, data in self._db.execute("SELECT id, data FROM blocks WHERE source = ?", source).fetchall():
-            text = _unpacked(data)
-            rows = self._db.execute("SELECT id, start, size FROM passages WHERE block = ?", (block,)).fetchall()
-            for ident, start, size in rows:
+        for block, spans, data in self._db.execute("SELECT id, spans, data FROM blocks WHERE source = ?", source):
+            text = unpacked(data)
+            for nth, span in enumerate(unpacked_spans(spans), block * _BLOCK_PASSAGES):
                 self._db.execute(
                     "INSERT INTO words (words, rowid, parts, wholes) VALUES ('delete', ?, ?, ?)",
-                    _row(ident, text[start : start + size]),
+                    _row(nth, part_of(text, span)),
                 )
-            self._db.execute("DELETE FROM passages WHERE block = ?", (block,))
         self._db.execute("DELETE FROM blocks WHERE source = ?", source)
         self._db.execute("DELETE FROM sources WHERE id = ?", source)
 
@@ -208,30 +253,30 @@ class Index:
         rows = self._db.execute(_FIND, (match, kind, kind, name, name, most))
         return [Found(ident, -score) for ident, score in rows]
 
-    def fetch(self, ident: int) -> Passage | None:
-        """None if it was taken out meanwhile."""
-        row = self._db.execute(_FETCH, (ident,)).fetchone()
-        if row is None:
-            return None
-        kind, name, place, data, start, size = row
-        return _passage(kind, name, place, _unpacked(data), start, size)
+    def ranked(self, found: Iterable[Found]) -> Iterator[Ranked]:
+        """What was found, without what was taken out meanwhile. Hits crowd in a few blocks: each is unpacked once."""
+        blocks: dict[int, _Texts | None] = {}
+        for ident, score in found:
+            block, nth = divmod(ident, _BLOCK_PASSAGES)
+            if block not in blocks:
+                if len(blocks) >= _UNPACKED:
+                    blocks.clear()
+                row = self._db.execute(f"{_BLOCK} WHERE blocks.id = ?", (block,)).fetchone()
+                blocks[block] = row and _Texts(row[0], row[1], unpacked_spans(row[2]), unpacked(row[3]))
+            held = blocks[block]
+            if held is not None and nth < len(held.spans):
+                yield Ranked(passage_of(held.kind, held.name, held.text, held.spans[nth]), score)
 
     def scan(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
         """Passages that hold all of these somewhere, the newest first; about so many characters are looked through."""
         blocks = self._db.execute(
-            "SELECT blocks.id, kind, name, data FROM blocks JOIN sources ON sources.id = source"
-            " WHERE (? = '' OR kind = ?) AND (? = '' OR name = ?) ORDER BY blocks.id DESC",
+            f"{_BLOCK} WHERE (? = '' OR kind = ?) AND (? = '' OR name = ?) ORDER BY blocks.id DESC",
             (kind, kind, name, name),
         )
-        for block, its_kind, its_name, data in blocks:
-            text = _unpacked(data)
+        for its_kind, its_name, spans, data in blocks:
+            text = unpacked(data)
             if _holds(text, needles):
-                rows = self._db.execute(
-                    "SELECT place, start, size FROM passages WHERE block = ? ORDER BY id DESC", (block,)
-                )
-                passages = (
-                    _passage(its_kind, its_name, place, text, start, size) for place, start, size in rows.fetchall()
-                )
+                passages = (passage_of(its_kind, its_name, text, span) for span in reversed(unpacked_spans(spans)))
                 yield from (passage for passage in passages if _holds(passage.text, needles))
             chars -= len(text)
             if chars <= 0:
@@ -262,8 +307,8 @@ def damaged(failure: Exception) -> bool:
     if isinstance(failure, sqlite3.ProgrammingError):
         return False
     if isinstance(failure, sqlite3.DatabaseError):
-        return getattr(failure, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _DAMAGE
-    return isinstance(failure, zlib.error | UnicodeDecodeError)
+        return getattr(failure, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _CODES
+    return isinstance(failure, DAMAGE)
 
 
 def _holds(text: str, needles: Sequence[str]) -> bool:
@@ -271,37 +316,11 @@ def _holds(text: str, needles: Sequence[str]) -> bool:
     return all(needle in text for needle in needles)
 
 
-def _unpacked(data: object) -> str:
-    if not isinstance(data, bytes):
-        raise sqlite3.DatabaseError("a block is no block")
-    return zlib.decompress(data).decode()
-
-
-def _passage(kind: Kind, name: str, place: int, text: str, start: int, size: int) -> Passage:
-    """SQLite keeps any type in any column, so a flipped byte can make a text of a number."""
-    if not (isinstance(name, str) and all(isinstance(number, int) for number in (place, start, size))):
-        raise sqlite3.DatabaseError("a passage is no passage")
-    return Passage(kind, name, place, text[start : start + size])
-
-
 def discard(path: Path) -> None:
     for ending in ("", "-wal", "-shm", "-journal"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
-def _row(ident: int | None, text: str) -> tuple[int | None, str, str]:
+def _row(ident: int, text: str) -> tuple[int, str, str]:
     words = words_of(text)
-    return (ident, " ".join(words.parts), " ".join(words.wholes))
-
-
-def divided(piece: Piece, most: int = PASSAGE) -> Iterator[Piece]:
-    """A long text as passages, cut at the end of a line or at a blank if there is one in the last quarter."""
-    place, text = piece
-    start = 0
-    while len(text) - start > most:
-        end = start + most
-        cut = max(text.rfind("\n", end - most // 4, end), text.rfind(" ", end - most // 4, end))
-        cut = end if cut < 0 else cut + 1
-        yield Piece(place, text[start:cut])
-        start = cut
-    yield Piece(place, text[start:])
+    return (ident, " ".join(words.parts), " ".join(dict.fromkeys(words.wholes)))

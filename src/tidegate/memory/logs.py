@@ -3,16 +3,22 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from tidegate.core.events import Event, Said
+import msgspec
+
+from tidegate.core.events import Event, Noted, Said
 from tidegate.core.messages import Message, calls_of, text_of
 
 
 class Line(NamedTuple):
-    """What was said at a place of a log."""
+    """What was said at a place of a log; nothing, for an event that is no message.
+
+    `afresh`: what was read of this session before is no longer so. It is taken out, without a trace, and read again.
+    """
 
     session: str
     seq: int
     text: str
+    afresh: bool = False
 
 
 Logs = Callable[[Callable[[str], int]], Iterable[Line]]
@@ -20,13 +26,41 @@ Logs = Callable[[Callable[[str], int]], Iterable[Line]]
 
 
 def lines_of(session: str, events: Iterable[Event]) -> Iterator[Line]:
-    """The messages among the events. Summaries and notes of the engine are not said by anyone: their source is."""
+    """A line for each event, so that a log is read once. Only messages have a text: summaries and notes of the engine
+    are not said by anyone, their source is."""
     for event in events:
-        if isinstance(event.what, Said):
-            yield Line(session, event.seq, _readable(event.what.message))
+        what = event.what
+        text = _readable(what.message) if isinstance(what, Said) else ""
+        yield Line(session, event.seq, text, isinstance(what, Noted) and what.topic == "forgotten")
 
 
 def _readable(message: Message) -> str:
     """Texts and results, and calls with their arguments: a path is looked for wherever it stood."""
-    calls = [f"{call.name} {call.arguments}" for call in calls_of(message)]
+    calls = [f"{call.name} {_said_in(call.arguments)}" for call in calls_of(message)]
     return "\n".join(filter(None, (text_of(message), *calls)))
+
+
+def _said_in(arguments: str) -> str:
+    """The arguments as text. In JSON a word at the beginning of a line is written together with the n of its \\n."""
+    if "\\" not in arguments:
+        return arguments
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
+    return "\n".join(_leaves(value))
+
+
+def _leaves(value: object) -> Iterator[str]:
+    """Keys and values in order, without recursion: arguments come from a model and may be nested deep."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += [part for pair in reversed(item.items()) for part in reversed(pair)]
+        elif isinstance(item, list):
+            waiting += reversed(item)
+        elif isinstance(item, str):
+            yield item
+        else:
+            yield msgspec.json.encode(item).decode()

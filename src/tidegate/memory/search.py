@@ -4,8 +4,9 @@
     for hit in search.search("where is the port configured"):
         print(hit.kind, hit.name, hit.place, hit.snippet)
 
-Each search first takes in what changed: notes by the hash of their text, logs from where they were read last. What is
-found comes in steps, stricter ones first, each ranked by bm25:
+Each search first takes in what changed: notes whose file looks different and whose text then is, logs from where they
+were read last. A log in which something was forgotten is taken out without a trace and read again. What is found comes
+in steps, stricter ones first, each ranked by bm25:
 
     1. all words, as they are           2. all words, as beginnings
     3. all pieces anywhere in a text    4. any word, as a beginning
@@ -17,23 +18,25 @@ A second signal (embeddings) would be one more ranked list of passages here; not
 """
 
 import hashlib
-import re
+import os
 import sqlite3
 import threading
-import zlib
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.memory.index import Found, Index, Kind, Passage, Piece, damaged, discard, divided
-from tidegate.memory.logs import Logs
+from tidegate.memory.index import Index, Known, Ranked, damaged, discard
+from tidegate.memory.logs import Line, Logs
 from tidegate.memory.notes import Notes
-from tidegate.memory.words import Unit, matching, plain, units_of
+from tidegate.memory.passages import DAMAGE, Kind, Piece, sections
+from tidegate.memory.snippets import place_of, snippet
+from tidegate.memory.words import matching, units_of
 from tidegate.wire.reading import clean
 
 LONGEST_QUERY = 400
@@ -41,7 +44,8 @@ MOST_UNITS = 16
 MOST_HITS = 100
 SCANNED = 8_000_000
 _BATCH = 256
-_SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
+_SETTLED = 2.0
+"""Seconds. A file that changed later than this before it was looked at may change again and look the same."""
 
 T = TypeVar("T")
 
@@ -77,10 +81,18 @@ class _Lost(Exception):
 class Search:
     """The index is at `path`, or in memory without one. Threads may share it."""
 
-    def __init__(self, notes: Notes | None = None, logs: Logs | None = None, *, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        notes: Notes | None = None,
+        logs: Logs | None = None,
+        *,
+        path: Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._notes = notes
         self._logs = logs
         self._path = path
+        self._clock = clock
         self._lock = threading.RLock()
         self.rebuilt = 0
         self._index = self._opened()
@@ -116,42 +128,77 @@ class Search:
 
         self._twice(act)
 
+    def sessions(self) -> list[str]:
+        """The sessions something is known of, also those whose log is gone: `forget` takes one out."""
+        return self._twice(lambda: self._do(Index.sessions))
+
     def _refresh(self) -> Refreshed:
         notes = self._refresh_notes() if self._notes else Refreshed()
         return msgspec.structs.replace(notes, lines=self._refresh_logs() if self._logs else 0)
 
     def _refresh_notes(self) -> Refreshed:
         assert self._notes is not None
-        known = self._do(lambda index: index.hashes("note"))
+        known = self._do(Index.notes)
         changed: list[str] = []
         skipped: list[str] = []
         gone = set(known)
         for name in self._notes.names():
             try:
-                text = clean(self._notes.read(name))
+                if self._take_in(name, known.get(name)):
+                    changed.append(name)
             except BadInput as bad:
                 skipped.append(f"{name}: {bad}")
-                continue
-            gone.discard(name)
-            digest = hashlib.sha256(text.encode()).digest()
-            if known.get(name) != digest:
-                pieces = list(sections(text))
-                self._do(partial(Index.replace, kind="note", name=name, digest=digest, pieces=pieces))
-                changed.append(name)
+            else:
+                gone.discard(name)
         for name in sorted(gone):
             self._do(partial(Index.remove, kind="note", name=name))
         return Refreshed(tuple(changed), tuple(sorted(gone)), tuple(skipped))
 
+    def _take_in(self, name: str, known: Known | None) -> bool:
+        """True if the note is not as it was known. It is read only if its file looks different."""
+        assert self._notes is not None
+        seen = _look_of(self._notes.files.root / name, self._clock())
+        if known and seen and seen == known.seen:
+            return False
+        text = clean(self._notes.read(name))
+        now = Known(hashlib.sha256(text.encode()).digest(), seen)
+        if known is None or known.digest != now.digest:
+            self._do(partial(Index.replace, name=name, known=now, pieces=list(sections(text))))
+            return True
+        if seen:
+            self._do(partial(Index.saw, name=name, seen=seen))
+        return False
+
     def _refresh_logs(self) -> int:
         assert self._logs is not None
         lines = 0
-        rows = iter(self._logs(lambda session: self._do(lambda index: index.head(clean(session)))))
+        heads: dict[str, int] = {}
+        afresh: set[str] = set()
+
+        def head(session: str) -> int:
+            if session not in heads:
+                heads[session] = self._do(lambda index: index.head(clean(session)))
+            return heads[session]
+
+        rows = iter(self._logs(head))
         # A batch is read before it is written: an error of the log's must not be taken for one of the index.
         while batch := list(islice(rows, _BATCH)):
-            for session, some in groupby(batch, key=lambda line: line.session):
-                pieces = [Piece(line.seq, clean(line.text)) for line in some]
-                lines += self._do(partial(Index.extend, name=clean(session), pieces=pieces))
+            # What was never read is read as it is now.
+            afresh |= {line.session for line in batch if line.afresh and heads.get(line.session)}
+            lines += self._add(line for line in batch if line.session not in afresh)
+        if afresh:
+            for session in afresh:
+                self._do(partial(Index.remove, kind="session", name=clean(session)))
+            self._do(Index.purge)
+            lines += self._refresh_logs()
         return lines
+
+    def _add(self, lines: Iterable[Line]) -> int:
+        new = 0
+        for session, some in groupby(lines, key=lambda line: line.session):
+            pieces = [Piece(line.seq, clean(line.text)) for line in some]
+            new += self._do(partial(Index.extend, name=clean(session), pieces=pieces))
+        return new
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -177,7 +224,7 @@ class Search:
     def _do(self, act: Callable[[Index], T]) -> T:
         try:
             return act(self._index)
-        except (sqlite3.Error, zlib.error, UnicodeDecodeError) as failure:
+        except (sqlite3.Error, *DAMAGE) as failure:
             if not damaged(failure):
                 raise _unsearchable(failure) from failure
             self._index.discard()
@@ -200,21 +247,36 @@ def _unsearchable(failure: Exception) -> Unsearchable:
     return Unsearchable(f"The search index cannot be used: {failure}.", "Look at the disk and the rights of its file.")
 
 
+def _look_of(path: Path, now: float) -> str:
+    """How a file looks from outside; nothing if that cannot be trusted.
+
+    Two changes within one tick of the file system's clock look alike, so a file that has just changed is read again.
+    The time of change is in it because an editor can set the other one back.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ""
+    settled = now - status.st_ctime > _SETTLED
+    look = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return " ".join(map(str, look)) if settled else ""
+
+
 def _hits(index: Index, query: str, limit: int, kind: str, name: str, chars: int) -> Iterator[Hit]:
     """Hits of all steps in order, each place once."""
     units = units_of(query, MOST_UNITS)
     seen: set[tuple[str, str, int]] = set()
     worded = [unit for unit in units if unit.phrases]
-    found: Iterator[_Ranked]
+    found: Iterator[Ranked]
     for step in (1, 2, 3, 4):
         if step == 3:
             scan = () if seen else index.scan(query.casefold().split(), SCANNED, kind, name)
-            found = (_Ranked(passage, 0.0) for passage in scan)
+            found = (Ranked(passage, 0.0) for passage in scan)
         elif not worded:
             continue
         else:
             match = matching(worded, prefix=step > 1, every=step < 4)
-            found = _ranked(index, index.find(match, limit * 4, kind, name))
+            found = index.ranked(index.find(match, limit * 4, kind, name))
         for passage, score in found:
             at = place_of(passage.text, units)
             line = passage.text.count("\n", 0, at) if passage.kind == "note" else 0
@@ -222,50 +284,3 @@ def _hits(index: Index, query: str, limit: int, kind: str, name: str, chars: int
             if key not in seen:
                 seen.add(key)
                 yield Hit(*key, snippet(passage.text, at, chars), step, score)
-
-
-class _Ranked(NamedTuple):
-    passage: Passage
-    score: float
-
-
-def _ranked(index: Index, found: list[Found]) -> Iterator[_Ranked]:
-    for ident, score in found:
-        passage = index.fetch(ident)
-        if passage is not None:
-            yield _Ranked(passage, score)
-
-
-def sections(text: str) -> Iterator[Piece]:
-    """A note by its headings, each piece with the line it begins at."""
-    line = 1
-    for section in _SECTION.split(text):
-        for piece in divided(Piece(line, section)):
-            if piece.text.strip():
-                yield Piece(line, piece.text)
-            line += piece.text.count("\n")
-
-
-def place_of(text: str, units: list[Unit]) -> int:
-    """Where to show a text: at the rarest kind of match there is, a whole piece of the query before its words."""
-    text = text if text.isascii() else "".join(new if len(new := plain(char)) == 1 else char for char in text)
-    phrases = [phrase for unit in units for phrase in unit.phrases]
-    # ASCII only: there a word holds none of what may stand between two, so the pattern has one way to match.
-    together = [r"[\W_]*".join(phrase) for phrase in phrases if all(map(str.isascii, phrase))]
-    words = [re.escape(word) for phrase in phrases for word in phrase]
-    for pattern in ("|".join(re.escape(unit.raw) for unit in units), "|".join(together), "|".join(words)):
-        if pattern and (match := re.search(pattern, text, re.IGNORECASE)):
-            return match.start()
-    return 0
-
-
-def snippet(text: str, at: int, chars: int) -> str:
-    """The text around a place on one line, at most so many characters."""
-    chars = max(chars, 16)
-    start = max(0, at - chars // 3)
-    if start:
-        blank = text.find(" ", start, at)
-        start = blank + 1 if blank >= 0 else start
-    line = " ".join(text[start : start + 4 * chars].split())
-    line = ("…" if start else "") + line
-    return line if len(line) <= chars and start + 4 * chars >= len(text) else line[: chars - 1] + "…"

@@ -5,6 +5,8 @@
 - Scripts without spaces are cut into overlapping pairs. Most Chinese words have two characters, so pairs find what
   triples cannot.
 - Case, width and accents do not count.
+- The commonest English words count only inside an identifier. They tell nothing about a text, take a tenth of an index,
+  and a question in whole sentences would have to find them all. A query of nothing else is looked for in the texts.
 
 Only letters, digits and their marks come out of here: nothing that has a meaning in a query language can.
 """
@@ -27,6 +29,10 @@ _UNSPACED_START = re.compile(rf"[{_UNSPACED}]").match
 _PART = re.compile(r"[A-Z][A-Z0-9]*(?![a-z])|[A-Z]?[a-z0-9]+|[^\W_a-zA-Z0-9]+")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_COMMON = frozenset(
+    "a an and are as at be but by can for from had has have i if in is it its of on or so that the their then there"
+    " these they this to was we were what when where which will with you your".split()
+)
 _LONGEST = 64
 """Characters of a word. What is longer (base64) is found by its beginning."""
 _NO_IDENTIFIER = 160
@@ -57,6 +63,8 @@ def words_of(text: str) -> Words:
             parts.extend(chain[at : at + 2] for at in range(len(chain)))
             continue
         some = _parts(chain) if len(chain) <= _NO_IDENTIFIER else (chain[:_LONGEST].lower(),)
+        if len(some) == 1 and some[0] in _COMMON:
+            continue
         parts.extend(some)
         if len(some) > 1:
             wholes.append("".join(some)[:_LONGEST])

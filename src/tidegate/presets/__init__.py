@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tidegate.core.yaml_nodes import MAX_SIZE
 _ENDINGS = (".yaml", ".yml")
 
 
+@cache
 def names() -> tuple[str, ...]:
     """The presets that ship with the package."""
     files = resources.files(__name__).iterdir()
@@ -34,6 +36,8 @@ def load(
     """
     wanted = os.fspath(name_or_path)
     if wanted in names():
+        if not overrides:
+            return _shipped(wanted)
         source = f"{wanted}.yaml"
         data = resources.files(__name__).joinpath(source).read_bytes()
     else:
@@ -42,6 +46,14 @@ def load(
     return parse_policy(
         _decoded(data, source), source=source, stages=STAGES, settings=overrides, ignore_unknown=ignore_unknown
     )
+
+
+@cache
+def _shipped(name: str) -> Policy:
+    """A preset as it is: reading its YAML would be half the time of opening a session."""
+    source = f"{name}.yaml"
+    text = resources.files(__name__).joinpath(source).read_text("utf-8")
+    return parse_policy(text, source=source, stages=STAGES)
 
 
 def _read(path: str) -> bytes:

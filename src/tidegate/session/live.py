@@ -1,12 +1,15 @@
 """A log and its view, kept up together. What happens is appended first and then folded: there is no other way in."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, Noted, Said, Used, What
-from tidegate.core.messages import Message, Tool
+from tidegate.core.ledger import PIN
+from tidegate.core.messages import Message, Tool, user
 from tidegate.core.tokens import REQUEST, Counter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, Undone, View, project, shown
 from tidegate.session.recall import newest_to, recall
@@ -18,10 +21,19 @@ from tidegate.wire.tools import parse_tools
 from tidegate.wire.usage import read_usage
 
 TRIES = 100
-OWN_TOPICS = frozenset({"system", "tools", "undo", "redo", "clear", "turn", "overflow"})
+MAX_PIN = 1_000
+OWN_TOPICS = frozenset("system tools undo redo clear turn overflow model forgotten tried unsigned".split())
+
+
+def _nobody(_: Event) -> None: ...
 
 
 class Live:
+    """`view` may be handed in as it was folded up to some seq (a snapshot): the rest is folded from there.
+
+    `watch` is told of every event that is folded from now on, whoever wrote it: the trace and the snapshots live on it.
+    """
+
     def __init__(
         self,
         log: Log,
@@ -31,6 +43,7 @@ class Live:
         counter: Counter,
         meter: Meter | None,
         clock: Callable[[], float],
+        view: View | None = None,
     ) -> None:
         self.log = log
         self.model = model
@@ -39,7 +52,26 @@ class Live:
         self._meter = meter
         self._clock = clock
         self._asked = (0, 0)
-        self.view: View = project(log.read, meter)
+        self.watch: Callable[[Event], None] = _nobody
+        self.on_close: list[Callable[[], None]] = []
+        self.view: View = project(log.read, meter) if view is None else view
+        if view is not None:
+            for event in log.read(view.head + 1):
+                if event.seq > self.view.head:  # else an undo among them had the whole log folded
+                    self._fold(event)
+
+    def close(self) -> None:
+        """Let go of what was opened for this session. A log in memory needs none."""
+        while self.on_close:
+            self.on_close.pop()()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def add(self, *messages: Mapping[str, object] | Message) -> list[str]:
         """Append messages, in the form of any provider. All are read before the first is kept."""
@@ -87,6 +119,12 @@ class Live:
             raise BadInput(f"The topic {topic} is the engine's own.", "Choose another name for the note.")
         self._append(Noted(topic, clean(text)))
 
+    def note_model(self) -> None:
+        """Say in the log which model is asked in which dialect, so that every request can be rendered again later."""
+        text = msgspec.json.encode({"model": self.model, "wire": self.dialect.name}).decode()
+        if text != self.view.model_note:
+            self._append(Noted("model", text))
+
     def catch_up(self) -> None:
         """Take in what others appended to this session."""
         for event in self.log.catch_up():
@@ -113,10 +151,22 @@ class Live:
             self.view.fold(event)
         except Undone:
             self.view = project(self.log.read, self._meter)
+        self.watch(event)
 
     def clear(self) -> None:
         """Empty the view. The log keeps everything."""
         self._append(Noted("clear"))
+
+    def pin(self, text: str) -> str:
+        """A rule that always stays, by hand: it is never summarised away. Its id."""
+        text = " ".join(clean(text).split())
+        if not 0 < len(text) <= MAX_PIN:
+            raise BadInput(f"The pin has {len(text):,} characters.", f"Pin a sentence or two, at most {MAX_PIN:,}.")
+        return self._say(user(text, PIN))
+
+    def unsign(self) -> None:
+        """The provider no longer takes back reasoning it signed: send none of what was signed so far."""
+        self._append(Noted("unsigned"))
 
     def _weigh(self) -> None:
         """Remember what we make of this request, to compare with what the provider will report."""

@@ -1,24 +1,56 @@
-"""Reading back from the log what the view no longer shows."""
+"""Reading back from the log what the view no longer shows: by id, by range, or by words, a bounded piece at a time."""
 
+import re
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+
+import msgspec
 
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Edited, Event, Noted, Said
-from tidegate.core.messages import Message
+from tidegate.core.messages import Image, Message, Result
+from tidegate.core.stages.summary import transcript
+from tidegate.memory.logs import lines_of
+from tidegate.memory.snippets import place_of, snippet
+from tidegate.memory.words import Unit, plain, units_of
 from tidegate.store.log import Log
+
+ACCEPTED = "Give the id of a message (m12, or e30.1 for what an edit added), a range (m12..m40), or words to look for."
+LEAST = 400
+MOST_HITS = 100
+MOST_WORDS = 16
+EXCERPT = 240
+_ID = re.compile(r"m\d{1,15}|e\d{1,15}\.\d{1,9}", re.ASCII).fullmatch
+_RANGE = re.compile(r"m(\d{1,15})\s*(?:\.\.+|-)\s*m?(\d{1,15})", re.ASCII).fullmatch
+_AROUND = "\"'`.,;:!?()[]{}<>"
+
+Find = Callable[[str, int], Sequence[int]]
+"""Given words and how many places are wanted, the seqs of messages that hold them, the best first."""
+
+
+class Recalled(msgspec.Struct, frozen=True):
+    """What was found, ready to be shown, and the ids of the messages in it.
+
+    If not all of it could be shown, `recall_text(log, more, offset=offset)` goes on; `text` says so, too.
+    """
+
+    text: str
+    ids: tuple[str, ...] = ()
+    more: str = ""
+    offset: int = 0
 
 
 def recall(log: Log, ident: str) -> Message:
     """The message of this id, as it was said. The id names its place in the log, so this costs one read."""
     remedy = "Ids look like m12, or e30.1 for what an edit added; the stub or note in the view names them."
-    kind, number, place = ident[:1], *(ident[1:].partition(".")[::2])
-    if kind not in ("m", "e") or not number.isascii() or not number.isdigit():
-        raise BadInput(f"{ident!r} is not the id of a message.", remedy)
+    if not _ID(ident):
+        raise BadInput(f"{ident[:80]!r} is not the id of a message.", remedy)
+    number, _, place = ident[1:].partition(".")
     event = _at(log, int(number))
-    if event is not None and kind == "m" and isinstance(event.what, Said) and not place:
+    if event is not None and isinstance(event.what, Said) and not place:
         return event.what.message
-    if event is not None and kind == "e" and isinstance(event.what, Edited):
+    if event is not None and isinstance(event.what, Edited):
         for edit in event.what.edits:
             if isinstance(edit, Insert) and edit.message.id == ident:
                 return edit.message
@@ -29,6 +61,112 @@ def _at(log: Log, seq: int) -> Event | None:
     if not 1 <= seq <= log.head:
         return None
     return next(islice(log.read(seq), 1), None)
+
+
+def recall_text(
+    log: Log, what: object, *, max_chars: int = 8_000, offset: int = 0, find: Find | None = None
+) -> Recalled:
+    """What a tool of the agent or a command shows for `what`: an id, a range, or words. At most `max_chars` characters.
+
+    It is written for a model: whatever is asked for, the answer is a text, and no error. `offset` is where to go on: a
+    character of the first message, or the number of hits already seen. Words are looked for in the whole log unless
+    `find` knows better; ids and ranges cost what they show.
+    """
+    room, offset = max(max_chars, LEAST), max(offset, 0)
+    wanted = " ".join(what.split()) if isinstance(what, str) else ""
+    span = _RANGE(wanted)
+    try:
+        if _ID(wanted):
+            return _paged(iter([recall(log, wanted)]), lambda _: wanted, room, offset)
+        if span:
+            first, last = sorted((int(span[1]), int(span[2])))
+            last = min(last, log.head)
+            return _paged(_said(log, first, last), lambda ident: f"{ident}..m{last}", room, offset)
+    except BadInput as bad:
+        return Recalled(f"{bad.args[0]} {ACCEPTED}")
+    if not wanted:
+        return Recalled(ACCEPTED)
+    return _found(log, wanted, find or _scan(log), room, offset)
+
+
+def _said(log: Log, first: int, last: int) -> Iterator[Message]:
+    """The messages of a range. It is read from its first on and only as far as someone asks."""
+    for event in log.read(max(1, first)):
+        if event.seq > last:
+            return
+        if isinstance(event.what, Said):
+            yield event.what.message
+
+
+def _written(message: Message) -> str:
+    inner = [part for result in message.parts if isinstance(result, Result) for part in result.parts]
+    images = [part.media for part in (*message.parts, *inner) if isinstance(part, Image)]
+    return transcript([message]) + "".join(f"({media})\n" for media in images)
+
+
+def _paged(messages: Iterator[Message], rest: Callable[[str], str], room: int, offset: int) -> Recalled:
+    """Whole messages as far as they fit; only the first is cut, if it alone is too long."""
+    room -= 120  # for the note at the end
+    texts: list[str] = []
+    ids: list[str] = []
+    for message in messages:
+        text = _written(message)[offset:]
+        if len(text) > room and not ids:
+            note = f"\n[{len(text) - room:,} characters of {message.id} are left out]"
+            return _with_more(text[:room] + note, (message.id,), rest(message.id), offset + room)
+        if len(text) > room:
+            return _with_more("".join(texts), tuple(ids), rest(message.id), 0)
+        ids.append(message.id)
+        texts.append(text if text else f"[{message.id} has no more than {offset:,} characters]\n")
+        room, offset = room - len(text), 0
+    return Recalled("".join(texts), tuple(ids)) if ids else Recalled(f"No messages are in this range. {ACCEPTED}")
+
+
+def _with_more(text: str, ids: tuple[str, ...], more: str, offset: int, name: str = "") -> Recalled:
+    go_on = name or more
+    return Recalled(f"{text}\n[go on with {go_on}{f', offset {offset}' if offset else ''}]", ids, more, offset)
+
+
+def _found(log: Log, words: str, find: Find, room: int, offset: int) -> Recalled:
+    hits = list(find(words, offset + MOST_HITS + 1))[offset:]
+    units = units_of(words, MOST_WORDS)
+    lines: list[str] = []
+    ids: list[str] = []
+    for number, seq in enumerate(hits):
+        line = _hit(log, seq, units)
+        room -= len(line) + 1
+        if number == MOST_HITS or (room < 60 and ids):
+            return _with_more("\n".join(lines), tuple(ids), words, offset + number, "the same words")
+        if line:
+            ids.append(f"m{seq}")
+            lines.append(line)
+    if ids:
+        return Recalled("\n".join(lines), tuple(ids))
+    return Recalled(f"{'Nothing more' if offset else 'Nothing'} in this log has these words. {ACCEPTED}")
+
+
+def _hit(log: Log, seq: int, units: list[Unit]) -> str:
+    event = _at(log, seq)
+    if event is None or not isinstance(event.what, Said):
+        return ""  # a search index may be behind the log
+    (line,) = lines_of("", [event])
+    return f"m{seq} {event.what.message.role}: {snippet(line.text, place_of(line.text, units), EXCERPT)}"
+
+
+def _scan(log: Log) -> Find:
+    """Messages with the most of these words, the newest first among equals; with less than half of them, none."""
+
+    def find(words: str, most: int) -> list[int]:
+        wanted = {plain(word).casefold().strip(_AROUND) or word for word in words.split()[:MOST_WORDS]}
+        found: list[tuple[int, int]] = []
+        for line in lines_of("", log.read()):
+            text = plain(line.text).casefold()
+            here = sum(word in text for word in wanted)
+            if here and here * 2 >= len(wanted):
+                found.append((here, line.seq))
+        return [seq for _, seq in sorted(found, reverse=True)[:most]]
+
+    return find
 
 
 def newest_to(topic: str, log: Log) -> int | None:

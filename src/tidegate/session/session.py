@@ -13,7 +13,7 @@ so a session that was closed and opened again goes on exactly where it stood.
 
 import time
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -25,12 +25,14 @@ from tidegate.core.events import Edited, Noted
 from tidegate.core.messages import SUMMARY, Tool
 from tidegate.core.outcome import Effect, Spill, SummaryRequest, spill
 from tidegate.core.plan import Ask, Commit, Decision, Do, Situation, run
-from tidegate.core.policy import Moment, Policy
+from tidegate.core.policy import Moment, Policy, Rule
 from tidegate.core.stages.summary import transcript
-from tidegate.core.tokens import document_meter
+from tidegate.core.tokens import Counter, document_meter
+from tidegate.core.view import View
 from tidegate.models.catalog import window_of
 from tidegate.models.tokenizers import counter_for
 from tidegate.presets import load
+from tidegate.session.drive import Asks, Summarise, SummariseAsync, drive, drive_async
 from tidegate.session.explain import Explanation
 from tidegate.session.live import Live
 from tidegate.session.request import Request
@@ -39,13 +41,15 @@ from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.rendering import Rendering
 from tidegate.wire.tools import dialect_for
 
-Summarise = Callable[[SummaryRequest], str | None]
-SummariseAsync = Callable[[SummaryRequest], Awaitable[str | None]]
 RECOVERIES = 2
 
 
 class Session(Live):
-    """See the top of this file. `carry` takes the effects of the policy; without one they stay in a `Shelf`."""
+    """See the top of this file. `carry` takes the effects of the policy; without one they stay in a `Shelf`.
+
+    `view` is a snapshot to go on from; `mask` hides secrets in what a policy writes to files. `max_tokens` is how much
+    output to ask for; `cache` puts marks for the provider's prompt cache where it wants them.
+    """
 
     def __init__(
         self,
@@ -56,11 +60,15 @@ class Session(Live):
         wire: str = "",
         system: str = "",
         tools: Sequence[Mapping[str, object] | Tool] = (),
-        count: str = "auto",
+        count: str | Counter = "auto",
         reserve: int | None = None,
         log: Log | None = None,
         carry: Callable[[Effect], None] | None = None,
         clock: Callable[[], float] = time.time,
+        view: View | None = None,
+        mask: Callable[[str], str] = str,
+        max_tokens: int = 0,
+        cache: bool = False,
     ) -> None:
         if window is not None and window <= 0:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
@@ -71,18 +79,20 @@ class Session(Live):
             MemoryLog() if log is None else log,
             model=model,
             dialect=dialect_for(wire, model),
-            counter=counter_for(model, count),
+            counter=counter_for(model, count) if isinstance(count, str) else count,
             meter=document_meter(self.policy.meter) if self.policy.meter else None,
             clock=clock,
+            view=view,
         )
         self.decisions: list[Decision] = []
         self.edits: Tally[str] = Tally()
         self.carry: Callable[[Effect], None] = Shelf() if carry is None else carry
+        self._mask = mask
         self._tried: set[tuple[str, int]] = set()
-        self._rendering = Rendering(self.dialect, model=model)
+        self._rendering = Rendering(self.dialect, model=model, max_tokens=max_tokens, cache=cache)
         self._compaction = self._failure = ""
         self._budget: Budget | None = None
-        self._budget_of = (0, 0.0)
+        self._budget_of: tuple[int | None, int, float] = (0, 0, 0.0)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
@@ -97,32 +107,36 @@ class Session(Live):
 
     async def prepare_async(self, summarise: SummariseAsync | None = None) -> Request:
         """The same for async code."""
-        self.decisions = []
-        self.catch_up()
-        for moment in self._due():
-            await self._run_async(moment, summarise)
-        self._hold()
+        await drive_async(self._fitting(), summarise, self._failed)
         return self.request()
 
     def fit(self, summarise: Summarise | None = None) -> list[Decision]:
         """Bring the view to where the next request fits: all of `prepare` but the request itself."""
+        return drive(self._fitting(), summarise, self._failed)
+
+    def _fitting(self) -> Asks[list[Decision]]:
         self.decisions = []
         self.catch_up()
         for moment in self._due():
-            self._run(moment, summarise)
-        self._hold()
+            yield from self._moment(moment)
+        for _ in range(RECOVERIES):
+            # Where others write too, the last edit may have come too late: let the guard look again.
+            if excess(self.view, self.budget()):
+                drive(self._moment("before_call"), None, self._failed)
         self._weigh()
         return self.decisions
 
-    def _hold(self) -> None:
-        """Where others write too, the last edit may have come too late: let the guard look again."""
-        for _ in range(RECOVERIES):
-            if not excess(self.view, self.budget()):
-                return
-            self._run("before_call", None)
-
     def overflowed(self, summarise: Summarise | None = None) -> Request:
         """The provider refused the last request for its length: shrink as the policy says, at most twice a turn."""
+        drive(self._shrinking(), summarise, self._failed)
+        return self.request()
+
+    async def overflowed_async(self, summarise: SummariseAsync | None = None) -> Request:
+        """The same for async code."""
+        await drive_async(self._shrinking(), summarise, self._failed)
+        return self.request()
+
+    def _shrinking(self) -> Asks[list[Decision]]:
         tries = min(self.policy.recoveries, RECOVERIES)
         if self.view.recoveries >= tries:
             raise GiveUp(
@@ -132,20 +146,32 @@ class Session(Live):
             )
         self.decisions = []
         self._append(Noted("overflow"))
-        self._run("overflow", summarise)
-        return self.request()
+        return (yield from self._moment("overflow"))
 
     def end_turn(self, summarise: Summarise | None = None) -> list[Decision]:
         """Run what the policy wants after a turn, now instead of before the next call."""
-        return self._run("turn_end", summarise)
+        return drive(self._moment("turn_end"), summarise, self._failed)
 
     def compact(self, summarise: Summarise | None = None) -> list[Decision]:
         """Compact on demand."""
-        return self._run("manual", summarise)
+        return drive(self._moment("manual"), summarise, self._failed)
+
+    async def compact_async(self, summarise: SummariseAsync | None = None) -> list[Decision]:
+        """The same for async code."""
+        return await drive_async(self._moment("manual"), summarise, self._failed)
+
+    async def apply_async(self, rules: Sequence[Rule], summarise: SummariseAsync | None = None) -> list[Decision]:
+        """Run these rules now, in place of the policy's own."""
+        return await drive_async(self._moment("manual", tuple(rules)), summarise, self._failed)
+
+    def learn(self, window: int | None) -> None:
+        """A provider said in an error how much it holds: that is truer than what was known."""
+        if window and (self.window is None or window < self.window):
+            self.window = window
 
     def restore(self, summarise: Summarise | None = None) -> list[Decision]:
         """Run what the policy wants of a session that was opened again."""
-        return self._run("restore", summarise)
+        return drive(self._moment("restore"), summarise, self._failed)
 
     def _due(self) -> list[Moment]:
         """Which moments stand before the next call, told from the log alone."""
@@ -158,49 +184,49 @@ class Session(Live):
             due.append("turn_start")
         return [*due, "before_call"]
 
-    def _idle(self, moment: Moment) -> bool:
+    def _idle(self, moment: Moment, policy: Policy) -> bool:
         """Nothing can come of this moment: no rule is for it, nothing is to be mended, and it is not the guard's."""
         guarded = moment in ("before_call", "overflow")
-        return not (guarded or self.policy.moments.get(moment) or self.view.orphans or self.view.unanswered)
+        return not (guarded or policy.moments.get(moment) or self.view.orphans or self.view.unanswered)
 
-    def _run(self, moment: Moment, summarise: Summarise | None) -> list[Decision]:
-        if self._idle(moment):
-            return self._decided(moment, [])
-        steps = run(moment, self._situation())
-        answer: str | None = None
-        while True:
+    def _moment(self, moment: Moment, rules: tuple[Rule, ...] | None = None) -> Asks[list[Decision]]:
+        """Run the rules of a moment. What the plan wants done is done here; what it asks goes to who drives this."""
+        decisions: list[Decision] = []
+        policy = self.policy
+        if rules is not None:
+            policy = msgspec.structs.replace(policy, moments={moment: rules})
+        if not self._idle(moment, policy):
+            steps = run(moment, self._situation(policy))
+            answer: str | None = None
             try:
-                step = steps.send(answer)
+                while True:
+                    step = steps.send(answer)
+                    if isinstance(step, Ask):
+                        self._asked_for(step.request)
+                        answer = yield step.request
+                    else:
+                        answer = self._serve(step)
             except StopIteration as done:
-                return self._decided(moment, done.value)
-            answer = self._ask(step.request, summarise) if isinstance(step, Ask) else self._serve(step)
-
-    async def _run_async(self, moment: Moment, summarise: SummariseAsync | None) -> list[Decision]:
-        steps = run(moment, self._situation())
-        answer: str | None = None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration as done:
-                return self._decided(moment, done.value)
-            if isinstance(step, Ask):
-                answer = await self._ask_async(step.request, summarise)
-            else:
-                answer = self._serve(step)
-
-    def _situation(self) -> Situation:
-        if self._tried:
-            self._tried = {key for key in self._tried if key[1] == self.view.changed_at}
-        return Situation(self.policy, self.view, self.budget(), self._clock(), self._tried)
-
-    def _decided(self, moment: Moment, decisions: list[Decision]) -> list[Decision]:
+                decisions = done.value
         self.decisions.extend(decisions)
+        self._decided(moment)
+        return decisions
+
+    def _situation(self, policy: Policy) -> Situation:
+        if self._tried or self.view.tried:
+            known = self._tried | self.view.tried.items()
+            self._tried = {key for key in known if key[1] == self.view.changed_at}
+        return Situation(policy, self.view, self.budget(), self._clock(), self._tried, self._mask)
+
+    def _decided(self, moment: Moment) -> None:
         if self._compaction:
             self.note("compaction_end", f"{self._compaction} -> {self._standing()}{self._failure}")
             self._compaction = self._failure = ""
+            for rule, at in sorted(self._tried - self.view.tried.items()):
+                if at == self.view.changed_at:  # else a session that is opened again would ask again
+                    self._append(Noted("tried", rule))
         if moment == "turn_start":
             self._append(Noted("turn"))
-        return decisions
 
     def _standing(self) -> str:
         return f"{self.view.tokens} tokens in {self.view.messages} messages"
@@ -215,22 +241,6 @@ class Session(Live):
         """A summariser that fails costs nothing but the attempt: the deterministic one takes over."""
         self._failure = f"; {type(failure).__name__}"
         self.note("summary_failed", type(failure).__name__)
-
-    def _ask(self, request: SummaryRequest, summarise: Summarise | None) -> str | None:
-        self._asked_for(request)
-        try:
-            return summarise(request) if summarise else None
-        except Exception as failure:  # noqa: BLE001 - it is not our code
-            self._failed(failure)
-            return None
-
-    async def _ask_async(self, request: SummaryRequest, summarise: SummariseAsync | None) -> str | None:
-        self._asked_for(request)
-        try:
-            return await summarise(request) if summarise else None
-        except Exception as failure:  # noqa: BLE001 - it is not our code
-            self._failed(failure)
-            return None
 
     def _serve(self, step: Do | Commit) -> str | None:
         if isinstance(step, Commit):
@@ -286,7 +296,7 @@ class Session(Live):
 
     def budget(self) -> Budget:
         """How much room there is. It changes only with the fixed part and the calibration."""
-        key = (self.view.fixed, self.view.ratios.get(self.model, 1.0))
+        key = (self.window, self.view.fixed, self.view.ratios.get(self.model, 1.0))
         if self._budget is None or self._budget_of != key:
             self._budget, self._budget_of = self._make_budget(), key
         return self._budget

@@ -1,12 +1,38 @@
-"""The log of one session in a store."""
+"""The log of one session in a store. A record too large for it lies in a blob; the log then holds a reference."""
 
+import struct
 from collections.abc import Iterator
 
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event, decode, encode
+from tidegate.core.events import Event, Noted, decode, encode
+from tidegate.store.blobs import Blobs
+from tidegate.store.memory import stale
 from tidegate.store.store import Broken, Missing, Store
+
+INLINE = 256 * 1024
+_MARK = 0xC1  # no MessagePack value begins with it, so no event does
+_REFERENCE = struct.Struct(">B32sQ")
+
+
+def reference(sha: str, size: int) -> bytes:
+    """The record that stands for a blob, and how large its content is."""
+    return _REFERENCE.pack(_MARK, bytes.fromhex(sha), size)
+
+
+def references(record: bytes) -> str | None:
+    """The blob that a record refers to; None for a record that is an event itself."""
+    if len(record) != _REFERENCE.size or record[0] != _MARK:
+        return None
+    return record[1:33].hex()
+
+
+def stored(record: bytes, session: str, blobs: Blobs | None) -> bytes:
+    """As it goes into the store: itself, or, if it is large, the reference to the blob that now holds it."""
+    if blobs is None or len(record) <= INLINE:
+        return record
+    return reference(blobs.put(session, record), len(record))
 
 
 class KeptLog:
@@ -16,10 +42,13 @@ class KeptLog:
     event. An append behind their back is refused with Stale; catch up, and decide again.
     """
 
-    def __init__(self, store: Store, session: str) -> None:
+    def __init__(self, store: Store, session: str, blobs: Blobs | None = None) -> None:
+        """Without `blobs` every record stays in the store, however large."""
         self._store = store
+        self._blobs = blobs
         self.session = session
         self._head = store.head(session)
+        self._seen = (0, b"")  # a record we know, to notice another log in this one's place
 
     @property
     def head(self) -> int:
@@ -30,7 +59,15 @@ class KeptLog:
             raise BadInput(
                 f"Event {event.seq} does not follow event {self._head}.", "Reload the session and try again."
             )
-        self._head = self._store.append(self.session, self._head, [encode(event)])
+        record = encode(event)
+        if len(record) > INLINE and self._blobs is not None:
+            # A blob is not taken back, so one that would not get its record is not made: look first.
+            there = self._store.head(self.session)
+            if there != self._head:
+                raise stale(self.session, self._head, there)
+            record = stored(record, self.session, self._blobs)
+        self._head = self._store.append(self.session, self._head, [record])
+        self._know(self._head, record)
 
     def read(self, start: int = 1) -> Iterator[Event]:
         head = self._head
@@ -42,7 +79,10 @@ class KeptLog:
                 return
 
     def catch_up(self) -> Iterator[Event]:
-        """The events that others appended, to be folded in order; the head moves with each one given."""
+        """The events that others appended, to be folded in order; the head moves with each one given.
+
+        Missing if this is another log than the one we knew: removed, or removed and made anew.
+        """
         there = self._store.head(self.session)
         if there < self._head:
             raise Missing(
@@ -51,22 +91,72 @@ class KeptLog:
             )
         if there == self._head:
             return
+        if not (self._same() or self._rewritten()):
+            raise Missing(
+                f"Session {self.session!r} was replaced meanwhile: record {self._seen[0]} is another than the one"
+                " that was there.",
+                "Open it anew.",
+            )
         for event in self._events(self._head + 1):
             self._head = event.seq
             yield event
 
+    def _same(self) -> bool:
+        """Our record is still in its place. One that is damaged now says nothing against it."""
+        seq, known = self._seen
+        if not seq:
+            return True
+        try:
+            record = next(iter(self._store.read(self.session, seq)), b"")
+        except Broken:
+            return True
+        return record == known
+
+    def _rewritten(self) -> bool:
+        """Something in the log was forgotten, and says so behind what we know: that may have been our record."""
+        for seq, record in enumerate(self._store.read(self.session, self._head + 1), self._head + 1):
+            what = self._event(seq, record).what
+            if isinstance(what, Noted) and what.topic == "forgotten":
+                return True
+        return False
+
+    def _know(self, seq: int, record: bytes) -> None:
+        """Remember the newest record. One we know is not taken anew: another may stand in its place by now."""
+        if seq >= self._head and seq > self._seen[0]:
+            self._seen = (seq, record)
+
     def _events(self, start: int) -> Iterator[Event]:
         for seq, record in enumerate(self._store.read(self.session, start), start):
-            try:
-                event = decode(record)
-            except msgspec.DecodeError as fault:
-                raise self._broken(seq, str(fault)) from fault
-            if event.seq != seq:
-                raise self._broken(seq, f"it calls itself event {event.seq}")
+            event = self._event(seq, record)
+            self._know(seq, record)
             yield event
+
+    def _event(self, seq: int, record: bytes) -> Event:
+        sha = references(record)
+        try:
+            event = decode(record if sha is None else self._content(seq, sha))
+        except msgspec.DecodeError as fault:
+            raise self._broken(seq, str(fault)) from fault
+        if event.seq != seq:
+            raise self._broken(seq, f"it calls itself event {event.seq}")
+        return event
+
+    def _content(self, seq: int, sha: str) -> bytes:
+        if self._blobs is None:
+            raise Broken(
+                f"Record {seq} of session {self.session!r} lies in the blob {sha}, and this log was opened without"
+                " its blobs.",
+                "Open the session through its data folder.",
+            )
+        try:
+            return self._blobs.get(sha)
+        except Broken as fault:
+            raise Broken(f"Record {seq} of session {self.session!r}: {fault.args[0]}", fault.remedy) from fault
 
     def _broken(self, seq: int, fault: str) -> Broken:
         return Broken(
             f"Record {seq} of session {self.session!r} is whole but not an event: {fault}.",
             "It may be of a newer tidegate, or not of tidegate at all. The other records can be read.",
+            first=seq,
+            last=seq,
         )

@@ -1,7 +1,7 @@
 """A store in memory: for tests, for trying things out, and for hosts that keep nothing."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 
 from tidegate.core.errors import BadInput
@@ -39,6 +39,14 @@ def check_fork(session: str, at: int, head: int, new: str, taken: bool) -> None:
         raise BadInput(f"There is a session {new!r} already.", "Choose another name; nothing was changed.")
 
 
+def check_numbers(session: str, numbers: Iterable[int], head: int) -> None:
+    for number in numbers:
+        if not 1 <= number <= head:
+            raise BadInput(
+                f"Session {session!r} has no record {number}: nothing was changed.", f"Give numbers from 1 to {head}."
+            )
+
+
 class _Kept:
     __slots__ = ("created", "records", "used")
 
@@ -72,7 +80,8 @@ class MemoryStore:
             return len(kept.records)
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
-        # The list only ever grows at its end, so an iterator by place needs no lock and no copy.
+        # The list only ever grows at its end, so an iterator by place needs no lock and no copy. What is rewritten
+        # meanwhile is read as it is then: it was to be forgotten.
         records = self._find(session).records
         return (records[place] for place in range(max(0, start - 1), len(records)))
 
@@ -96,10 +105,22 @@ class MemoryStore:
             check_fork(session, at, len(records), new, new in self._kept)
             self._kept[new] = _Kept(self._clock(), records[:at])
 
-    def delete(self, session: str) -> None:
-        self._find(session)
+    def delete(self, session: str, head: int | None = None) -> None:
         with self._lock:
-            self._kept.pop(session, None)
+            kept = self._kept.get(session)
+            if kept is None:
+                raise missing(session)
+            if head is not None and head != len(kept.records):
+                raise stale(session, head, len(kept.records))
+            del self._kept[session]
+
+    def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
+        copies = {number: bytes(record) for number, record in changes.items()}
+        kept = self._find(session)
+        with self._lock:
+            check_numbers(session, copies, len(kept.records))
+            for number, record in copies.items():
+                kept.records[number - 1] = record
 
     def close(self) -> None: ...
 

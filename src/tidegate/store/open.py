@@ -2,8 +2,10 @@
 
 import os
 import re
+import time
+from collections.abc import Callable
 from importlib import import_module
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.store.memory import MemoryStore
@@ -12,9 +14,10 @@ from tidegate.store.store import Store
 _KNOWN = "Give a folder, sqlite:///FOLDER, postgresql://USER@HOST/DATABASE, or memory: for none."
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>//.*|)\Z", re.DOTALL)
 _MISTYPED = re.compile(r"(sqlite|postgres|postgresql|memory):", re.IGNORECASE)
+_SETTINGS = re.compile(r"\s*[A-Za-z_]+\s*=")
 
 
-def open_store(url: str | os.PathLike[str]) -> Store:
+def open_store(url: str | os.PathLike[str], clock: Callable[[], float] = time.time) -> Store:
     """A path or `sqlite:///PATH` (one more slash if it is absolute) is a data folder, made if it is not there.
 
     No error of this function repeats the URL: there may be a password in it.
@@ -24,21 +27,26 @@ def open_store(url: str | os.PathLike[str]) -> Store:
     scheme = match["scheme"].lower() if match else ""
     if not text or (not match and _MISTYPED.match(text)):
         raise BadInput("This is neither a folder nor the URL of a store.", _KNOWN)
+    if isinstance(url, str) and _SETTINGS.match(text):
+        raise BadInput(
+            "This reads like host=... password=..., not like a folder or a URL.",
+            f"{_KNOWN} A folder of such a name is written with ./ before it.",
+        )
     if not match:
-        return _sqlite(text)
+        return _sqlite(text, clock)
     if scheme == "memory" and match["rest"] in ("", "//"):
-        return MemoryStore()
+        return MemoryStore(clock)
     if scheme == "sqlite" and len(text) > len("sqlite:///") and text[len("sqlite:") :].startswith("///"):
-        return _sqlite(text[len("sqlite:///") :])
+        return _sqlite(text[len("sqlite:///") :], clock)
     if scheme in ("postgresql", "postgres"):
         return _postgres(text)
     raise BadInput(f"A URL that begins with {scheme}: is not one of a store.", _KNOWN)
 
 
-def _sqlite(folder: str) -> Store:
+def _sqlite(folder: str, clock: Callable[[], float]) -> Store:
     from tidegate.store.sqlite import SqliteStore  # noqa: PLC0415 - sqlite3 is loaded by those who use it
 
-    return SqliteStore(folder)
+    return SqliteStore(folder, clock=clock)
 
 
 def _postgres(url: str) -> Store:
@@ -63,10 +71,11 @@ def _postgres(url: str) -> Store:
 
 
 def _secrets(url: str) -> list[str]:
-    """The URL, and its password as it is written and as it is meant."""
+    """The URL, and its passwords as they are written and as they are meant."""
     try:
         parts = urlsplit(url)
-        written = [parts.password or "", *(value for key, value in parse_qsl(parts.query) if key == "password")]
+        pairs = [pair.partition("=") for pair in parts.query.split("&")]
+        written = [parts.password or "", *(value for key, _, value in pairs if key in ("password", "sslpassword"))]
     except ValueError:
         return [url]
     return [url, *(form for word in written if word for form in (word, unquote(word)))]

@@ -4,75 +4,45 @@ One row per session holds its head. An append is one statement that moves the he
 thinks it is, and inserts the records with it: the row's lock makes the order of a session total, and a writer that
 comes late finds the head moved and is refused. Names and records are bytea: any bytes go in, whatever the encoding of
 the database. A store may be shared by threads, not by forked processes: each opens its own.
+
+A connection that breaks under an append leaves open whether it was done. So the store looks, over another one, when
+the server has let go of the first: what it says then is final, and who repeats an append never writes it twice.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from tidegate.core.errors import BadInput
-from tidegate.store.memory import check_fork, check_name, missing, stale
-from tidegate.store.postgres_link import Link, explained, hung_up, migrate, place_of, prepare, read_url
+from tidegate.core.errors import BadInput, NotKept
+from tidegate.store.memory import check_fork, check_name, check_numbers, missing, stale
+from tidegate.store.postgres_link import Link, explained, has_ended, hung_up, migrate, place_of, prepare, read_url
+from tidegate.store.postgres_statements import (
+    APPEND_FIRST,
+    APPEND_NEXT,
+    BATCH_BYTES,
+    BEHIND,
+    FORK,
+    LANDED,
+    PAGE,
+    RESIZE,
+    REST,
+    REWRITE,
+    SESSIONS,
+)
 from tidegate.store.store import Broken, Missing, SessionInfo, Unreachable
 
 MAX_RECORD = 1_000_000_000
 """Bytes of a record: a value in PostgreSQL takes little more."""
 OPENING = "Check that the server runs, and the host, user, password and database of the address."
-BATCH_BYTES = 4 << 20
-BATCH_RECORDS = 256
-"""What goes over the wire at once, in either direction, unless a single record is larger."""
 
-NEW = """
-insert into tidegate_sessions (name, head, size, created, used)
-values (%(name)b, %(count)s, %(size)s, clock_timestamp(), clock_timestamp())
-on conflict (name) do nothing
-returning id
-"""
-NEXT = """
-update tidegate_sessions set head = head + %(count)s, size = size + %(size)s, used = clock_timestamp()
-where name = %(name)b and head = %(after)s
-returning id
-"""
-KEEP = """
-insert into tidegate_records (session, seq, data)
-select mine.id, %(after)s + place, data from mine, unnest(%(records)b::bytea[]) with ordinality as given (data, place)
-"""
-APPEND_FIRST = f"with mine as ({NEW}), kept as ({KEEP}) select id from mine"
-APPEND_NEXT = f"with mine as ({NEXT}), kept as ({KEEP}) select id from mine"
 
-# The inner limit keeps a page of large records small. One statement is one snapshot: head and records agree.
-PAGE = f"""
-select s.id, s.head, s.page, r.seq, r.data
-from (select id, head, greatest(1, least({BATCH_RECORDS}, {BATCH_BYTES} * head / greatest(size, 1))) as page
-      from tidegate_sessions where name = %(name)b) s
-left join lateral (select seq, data from tidegate_records where session = s.id and seq >= %(start)s
-                   order by seq limit s.page) r on true
-order by r.seq
-"""
-REST = "select seq, data from tidegate_records where session = %s and seq >= %s and seq <= %s order by seq"
-
-# Also one snapshot: an append or a delete beside it is either wholly before the fork or wholly after it.
-FORK = """
-with source as (select id, head from tidegate_sessions where name = %(name)b),
-made as (
-    insert into tidegate_sessions (name, head, size, created, used)
-    select %(new)b, %(at)s,
-        (select coalesce(sum(octet_length(data)), 0) from tidegate_records where session = source.id and seq <= %(at)s),
-        clock_timestamp(), clock_timestamp()
-    from source where %(at)s between 1 and head
-    on conflict (name) do nothing returning id),
-copied as (
-    insert into tidegate_records (session, seq, data)
-    select made.id, r.seq, r.data from made, source, tidegate_records r where r.session = source.id and r.seq <= %(at)s)
-select source.head, made.id from source left join made on true
-"""
-SESSIONS = """
-select name, head, extract(epoch from created)::float8, extract(epoch from used)::float8, size
-from tidegate_sessions order by used desc, id desc
-"""
+class _Held(NamedTuple):
+    id: int
+    head: int
 
 
 class PostgresStore:
@@ -101,17 +71,43 @@ class PostgresStore:
         return f"PostgresStore({self._where})"
 
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        """A connection that breaks here is Unreachable only if no look is possible; else it is settled what holds."""
         check_name(session)
         batches = list(_batches(records))
-        with self._lent("It is not known whether the records were written: read from your last record on.") as link:
-            whole: AbstractContextManager[Any] = link.transaction() if len(batches) > 1 else nullcontext()
-            with whole:
-                head = after
-                for batch in batches:
-                    if not _append(link, _key(session), head, batch):
-                        raise stale(session, after, _head(link, _key(session)))
-                    head += len(batch)
+        process = 0
+        try:
+            with self._lent("It is not known whether the records were written: read from your last record on.") as link:
+                process = link.info.backend_pid
+                return self._append(link, session, after, batches)
+        except Unreachable as lost:
+            if not process:  # there was no connection
+                raise NotKept(str(lost.args[0]), lost.remedy) from lost
+            if self._landed(session, after, batches, process, lost):
+                return after + sum(map(len, batches))
+            raise NotKept(f"{lost.args[0]} Nothing was written.", "Try again.") from lost
+
+    def _append(self, link: Link, session: str, after: int, batches: list[list[bytes]]) -> int:
+        whole: AbstractContextManager[Any] = link.transaction() if len(batches) > 1 else nullcontext()
+        with whole:
+            head = after
+            for batch in batches:
+                if not _append(link, _key(session), head, batch):
+                    raise stale(session, after, _head(link, _key(session)))
+                head += len(batch)
         return head
+
+    def _landed(self, session: str, after: int, batches: list[list[bytes]], process: int, lost: Unreachable) -> bool:
+        """Whether these records stand where they were to be. Not before the server's process of that connection has
+        ended: until then it may still come to what it was told."""
+        hashes = [hashlib.sha256(record).digest() for batch in batches for record in batch]
+        try:
+            with self._lent("Look again.") as link:
+                if not has_ended(link, process):
+                    raise lost
+                rows = link.execute(LANDED, (_key(session), after, after + len(hashes)), binary=True).fetchall()
+        except Unreachable:
+            raise lost from None
+        return bool(rows) and rows == list(enumerate(hashes, after + 1))
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
         start = max(1, start)
@@ -138,9 +134,19 @@ class PostgresStore:
             return
         if self.head(session) < head:
             raise Missing(f"Session {session!r} was deleted while it was read.", "List the sessions.")
-        raise Broken(
-            f"Record {due} of session {session!r} is not in the database, though its head is {head}.",
-            "Restore the table tidegate_records from a backup.",
+        raise self._hole(session, due, head)
+
+    def _hole(self, session: str, first: int, head: int) -> Broken:
+        with self._lent("Read again.") as link:
+            values = (_key(session), first, head)
+            row = link.execute(BEHIND, values).fetchone()
+        last = row[0] - 1 if row and row[0] else head
+        which = f"Record {first}" if first == last else f"Records {first} to {last}"
+        return Broken(
+            f"{which} of session {session!r} cannot be found in the database, though its head is {head}.",
+            f"Restore the table tidegate_records from a backup; or go on from record {last + 1}.",
+            first,
+            last,
         )
 
     def _rest(self, place: int, start: int, head: int, page: int) -> Iterator[tuple[int, bytes]]:
@@ -168,11 +174,32 @@ class PostgresStore:
         head, made = found
         check_fork(session, at, head, new, taken=made is None)
 
-    def delete(self, session: str) -> None:
-        with self._lent("It is not known whether the session is gone: look before you try again.") as link:
-            gone = link.execute("delete from tidegate_sessions where name = %b", (_key(session),)).rowcount
-        if not gone:
-            raise missing(session)
+    def delete(self, session: str, head: int | None = None) -> None:
+        remedy = "It is not known whether the session is gone: look before you try again."
+        with self._lent(remedy) as link, link.transaction():
+            place, found = _locked(link, session)
+            if head is not None and head != found:
+                raise stale(session, head, found)
+            link.execute("delete from tidegate_sessions where id = %s", (place,))
+
+    def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
+        """What stood there is out of reach of every query. Its bytes stay in the server's files until vacuum has freed
+        them (asked for here, if the role may) and others were written over them; in its write-ahead log, replicas and
+        backups as long as those are kept."""
+        numbers = sorted(changes)
+        batches = list(_batches([changes[number] for number in numbers]))
+        with self._lent("It is not known whether the records were rewritten: read them before you try again.") as link:
+            with link.transaction():
+                place, head = _locked(link, session)
+                check_numbers(session, numbers, head)
+                done = 0
+                for batch in batches:
+                    values = {"id": place, "numbers": numbers[done : done + len(batch)], "records": batch}
+                    link.execute(REWRITE, values)
+                    done += len(batch)
+                link.execute(RESIZE, (place,))
+            with suppress(psycopg.Error):  # the rewriting is done, whatever becomes of this
+                link.execute("vacuum (skip_locked) tidegate_records")
 
     def close(self) -> None:
         self._pool.close()
@@ -211,6 +238,15 @@ def _append(link: Link, name: bytes, after: int, records: list[bytes]) -> bool:
     if not records:
         return _head(link, name) == after
     return link.execute(APPEND_NEXT if after else APPEND_FIRST, values).fetchone() is not None
+
+
+def _locked(link: Link, session: str) -> _Held:
+    """Nobody appends to it until the transaction ends."""
+    found = link.execute("select id, head from tidegate_sessions where name = %b for update", (_key(session),))
+    row = found.fetchone()
+    if row is None:
+        raise missing(session)
+    return _Held(*row)
 
 
 def _head(link: Link, name: bytes) -> int:

@@ -1,5 +1,6 @@
 """Connections of the PostgreSQL store: the address, what holds on each of them, the tables, and what went wrong."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from select import POLLIN, poll
@@ -45,6 +46,11 @@ MIGRATIONS: tuple[Callable[[Link], None], ...] = (create_tables,)
 MIGRATION_LOCK = 0x7469646567617465
 """A number of our own among the database's advisory locks."""
 
+END_PROCESS = (
+    "select pg_terminate_backend(pid) from pg_stat_activity"
+    " where pid = %s and usename = session_user and datname = current_database()"
+)
+
 
 def prepare(link: Link) -> None:
     """What the promises rest on, whatever the defaults of the server, the database or the role."""
@@ -60,6 +66,20 @@ def hung_up(link: Link) -> bool:
     ready = poll()
     ready.register(link.fileno(), POLLIN)
     return bool(ready.poll(0))
+
+
+def has_ended(link: Link, process: int, patience: float = 10) -> bool:
+    """Whether the server has let go of another connection of this role, known by its process: what it was told there
+    is then done, or never will be. A process that still runs is ended. False: that cannot be said; behind a pooler,
+    say, whose processes are not the server's."""
+    if link.execute("select pg_backend_pid()").fetchone() != (link.info.backend_pid,):
+        return False
+    end = time.monotonic() + patience
+    while link.execute(END_PROCESS, (process,)).fetchone():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def migrate(link: Link) -> None:

@@ -13,7 +13,23 @@ from tidegate.store.store import Broken
 
 FILE = "tidegate.db"
 APPLICATION = 0x54696465  # "Tide", so that `file` and we know our own
-WAL_KEPT = 8 * 1024 * 1024
+WAL_PAGES = 2500
+"""So many are written before they go into the file, which takes two more syncs. An append writes one or two."""
+SETTINGS = (
+    "synchronous=FULL",
+    f"wal_autocheckpoint={WAL_PAGES}",
+    f"journal_size_limit={WAL_PAGES * 4096}",
+    "secure_delete=ON",
+    "cell_size_check=ON",
+)
+_REFUSALS = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_TOOBIG")
+
+
+class Database(sqlite3.Connection):
+    """`changing`: someone is in the middle of a transaction that writes."""
+
+    changing = False
+
 
 Migration = Callable[[sqlite3.Connection], None]
 Step = Callable[[str], None]
@@ -32,31 +48,56 @@ def sessions_and_chunks(db: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (sessions_and_chunks,)
+def marked_chunks(db: sqlite3.Connection) -> None:
+    """From here on an append writes no entry, and its row tells the time: `mark` instead of 0.
+
+    A tidegate that knows only entries would write over such rows: one that has the file open now fails by the name.
+    """
+    db.execute("ALTER TABLE chunks RENAME COLUMN packed TO mark")
+
+
+MIGRATIONS: tuple[Migration, ...] = (sessions_and_chunks, marked_chunks)
 """Only ever added to, at the end: the names stand in every file there is."""
+
+
+def explained(fault: Exception, what: str) -> Exception:
+    """An error of SQLite or the system in our words. `what` is the file, or the session and its file."""
+    name = _name(fault)
+    if isinstance(fault, OSError):
+        return NotKept(f"The system refused {what}: {fault}.", "See to the folder and its rights.")
+    if isinstance(fault, sqlite3.ProgrammingError) and not name:
+        return BadInput(f"The store is closed ({what}).", "Open it again.")
+    if name.startswith("SQLITE_BUSY"):
+        return NotKept(f"Another process kept {what} locked.", "Nothing was written; try again.")
+    if isinstance(fault, OverflowError) or name.startswith(_REFUSALS):
+        return NotKept(
+            f"The disk refused {what}: {fault}.",
+            "Nothing of this was kept and nothing else was lost. Make room, or see to the disk, and try again.",
+        )
+    if isinstance(fault, sqlite3.Error):
+        return Broken(f"There is damage in {what}: {fault}.", "Other sessions may be whole. Keep a copy of the file.")
+    return fault
 
 
 @contextmanager
 def plain_errors(what: str) -> Iterator[None]:
-    """SQLite's errors in our words. `what` is the file, or the session and its file."""
     try:
         yield
-    except OSError as fault:
-        raise NotKept(f"The system refused {what}: {fault}.", "See to the folder and its rights.") from fault
-    except sqlite3.Error as fault:
-        name = str(getattr(fault, "sqlite_errorname", ""))
-        if isinstance(fault, sqlite3.ProgrammingError) and not name:
-            raise BadInput(f"The store is closed ({what}).", "Open it again.") from fault
-        if name.startswith("SQLITE_BUSY"):
-            raise NotKept(f"Another process kept {what} locked.", "Nothing was written; try again.") from fault
-        if name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_TOOBIG")):
-            raise NotKept(
-                f"The disk refused {what}: {fault}.",
-                "Nothing of this was kept and nothing else was lost. Make room, or see to the disk, and try again.",
-            ) from fault
-        raise Broken(
-            f"There is damage in {what}: {fault}.", "Other sessions may be whole. Keep a copy of the file."
-        ) from fault
+    except (OSError, OverflowError, sqlite3.Error) as fault:
+        raise explained(fault, what) from fault
+
+
+def is_busy(fault: Exception) -> bool:
+    """Another process has the file: what is true for one is true for all who wait."""
+    return _name(fault).startswith("SQLITE_BUSY")
+
+
+def is_damage(fault: Exception) -> bool:
+    return _name(fault).startswith("SQLITE_CORRUPT")
+
+
+def _name(fault: Exception) -> str:
+    return str(getattr(fault, "sqlite_errorname", ""))
 
 
 @contextmanager
@@ -65,11 +106,11 @@ def damage_aside() -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as fault:
-        if not str(getattr(fault, "sqlite_errorname", "")).startswith("SQLITE_CORRUPT"):
+        if not is_damage(fault):
             raise
 
 
-def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], step: Step) -> sqlite3.Connection:
+def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], step: Step) -> Database:
     with plain_errors(str(path)):
         if not path.exists():
             _create(path, migrations, step)
@@ -88,12 +129,14 @@ def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], st
         return db
 
 
-def _connect(path: Path, timeout: float) -> sqlite3.Connection:
+def _connect(path: Path, timeout: float) -> Database:
     # mode=rw: a file that went away meanwhile is an error, not a new empty store.
     address = f"{path.absolute().as_uri()}?mode=rw"
-    db = sqlite3.connect(address, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True)
+    db = sqlite3.connect(
+        address, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True, factory=Database
+    )
     db.text_factory = lambda text: text.decode("utf-8", "replace")  # a damaged name must not hide the other sessions
-    for setting in ("synchronous=FULL", f"journal_size_limit={WAL_KEPT}", "secure_delete=ON", "cell_size_check=ON"):
+    for setting in SETTINGS:
         db.execute(f"PRAGMA {setting}").close()
     return db
 
@@ -110,6 +153,8 @@ def _create(path: Path, migrations: Sequence[Migration], step: Step) -> None:
             db.execute(f"PRAGMA application_id={APPLICATION}").close()
             db.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, applied REAL NOT NULL)").close()
             _migrate(db, path, migrations, step)
+            # Closing would do it, too, but swallows what goes wrong then: the file would be published without it.
+            truncate_log(db)
         finally:
             db.close()
         step("file written")
@@ -117,10 +162,17 @@ def _create(path: Path, migrations: Sequence[Migration], step: Step) -> None:
             os.link(fresh, path)
         step("file published")
     finally:
-        os.unlink(fresh)
+        for leftover in (fresh, *(fresh.with_name(f"{fresh.name}-{part}") for part in ("wal", "shm"))):
+            leftover.unlink(missing_ok=True)
     for folder in (path.parent, *made):
         _sync_folder(folder)
     step("folder synced")
+
+
+def truncate_log(db: sqlite3.Connection) -> bool:
+    """All that is in the write-ahead log goes into the file. False if someone who reads was in the way."""
+    busy = bool(db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+    return not busy
 
 
 def _make_folder(folder: Path) -> list[Path]:
@@ -154,7 +206,7 @@ def _applied(db: sqlite3.Connection) -> set[str]:
     return {str(name) for (name,) in db.execute("SELECT name FROM migrations")}
 
 
-def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[Migration], step: Step) -> None:
+def _migrate(db: Database, path: Path, migrations: Sequence[Migration], step: Step) -> None:
     """Each change with its name in one transaction. Who comes second finds it done."""
     if {migration.__name__ for migration in migrations} <= _applied(db):
         return
@@ -172,22 +224,43 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[Migration]
 
 
 @contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """The one way to write: it waits for its turn, and keeps all or nothing."""
-    db.execute("BEGIN IMMEDIATE")
+def transaction(db: Database) -> Iterator[None]:
+    """The one way to write but for appends: it waits for its turn, and keeps all or nothing."""
+    check_free(db)
     try:
+        db.changing = True
+        db.execute("BEGIN IMMEDIATE")
         yield
         db.execute("COMMIT")
     finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
+        db.changing = False
+        roll_back(db)
+
+
+def check_free(db: Database) -> None:
+    """The handler of a signal may come in the middle of a change, on the same thread: no lock keeps it out.
+
+    A transaction that nobody is in was left by one who was interrupted while it rolled back.
+    """
+    if db.changing:
+        raise NotKept("This thread is in the middle of another change.", "Try again when that is done.")
+    roll_back(db)
+
+
+def roll_back(db: Database) -> None:
+    if db.in_transaction:
+        db.execute("ROLLBACK")
 
 
 @contextmanager
-def snapshot(db: sqlite3.Connection) -> Iterator[None]:
+def snapshot(db: Database) -> Iterator[None]:
     """Several reads of the same state: another process may delete or append between them otherwise."""
-    db.execute("BEGIN")
+    if db.changing:  # then that is the state
+        yield
+        return
+    roll_back(db)
     try:
+        db.execute("BEGIN")
         yield
     finally:
-        db.execute("ROLLBACK")
+        roll_back(db)

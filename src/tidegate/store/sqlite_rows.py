@@ -8,11 +8,17 @@ from typing import NamedTuple
 import msgspec
 
 PACK_RECORDS = 64
+"""May grow, but never shrink: so far behind what is packed the last row of a session is looked for."""
 PACK_BYTES = 256 * 1024
-LEVEL = 3
+LEVEL = 1
 NUMBERS = (1 << 36) - 1
 """The largest number of a record: the rowid of a chunk is its session above these bits and its first number in them."""
 
+PACKED = 1
+LOOSE = 0
+_TICKS = 1 << 22
+
+_KINDS = (int, int, int, bytes, bytes)  # of a chunk: a flipped bit can change the type of a column too
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
 
@@ -22,11 +28,11 @@ class Damaged(Exception):
 
 
 class Chunk(NamedTuple):
-    """Some records in a row, loose or packed."""
+    """Some records in a row. `mark` is PACKED, or LOOSE, or for a loose one what `mark_of` made of its time."""
 
     first: int
     held: int
-    packed: int
+    mark: int
     check: bytes
     data: bytes
 
@@ -36,7 +42,10 @@ class Chunk(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A session. `packed` is the number up to which nothing is left to pack; `loose` the bytes behind it."""
+    """A session. `packed` is the number up to which nothing is left to pack; `loose` the bytes behind it.
+
+    In the file it is as old as the last packing: what was appended since stands behind its `head`, loose.
+    """
 
     id: int
     name: str
@@ -49,6 +58,16 @@ class Entry(NamedTuple):
 
     def check(self) -> int:
         return zlib.crc32(repr(tuple(self)).encode())
+
+
+def mark_of(time: float) -> int:
+    """Below zero, and in steps so fine that a time of our days comes back as it was."""
+    return -max(0, int(time * _TICKS))
+
+
+def time_of(mark: object) -> float:
+    """Of a row that may be damaged."""
+    return -mark / _TICKS if isinstance(mark, int) and mark < 0 else 0.0
 
 
 def key(session: int, number: int) -> int:
@@ -64,29 +83,28 @@ def chunk_of(row: Sequence[object]) -> Chunk:
     return Chunk(number_of(row[0]), *row[1:])  # type: ignore[arg-type] # the columns, in order
 
 
-def _check(first: int, count: int, packed: int, data: bytes) -> bytes:
+def _check(first: int, count: int, mark: int, data: bytes) -> bytes:
     # Not the session: a fork copies rows as they are. The place: a row that moved is not believed.
-    digest = hashlib.sha256(b"%d %d %d " % (first, count, packed))
+    digest = hashlib.sha256(b"%d %d %d " % (first, count, mark))
     digest.update(data)
     return digest.digest()
 
 
-def seal(first: int, records: Sequence[bytes], *, pack: bool) -> Chunk:
+def seal(first: int, records: Sequence[bytes], mark: int) -> Chunk:
     data = _encode(records)
-    if pack:
+    if mark == PACKED:
         data = zlib.compress(data, LEVEL)
-    return Chunk(first, len(records), int(pack), _check(first, len(records), int(pack), data), data)
+    count = len(records)
+    return Chunk(first, count, mark, _check(first, count, mark, data), data)
 
 
 def opened(chunk: Chunk) -> list[bytes]:
-    # A flipped bit can change the type of a column too.
-    kinds = (int, int, int, bytes, bytes)
-    if any(not isinstance(value, kind) for value, kind in zip(chunk, kinds, strict=True)):
+    if tuple(map(type, chunk)) != _KINDS:
         raise Damaged("its row does not hold what it should")
-    if _check(chunk.first, chunk.held, chunk.packed, chunk.data) != chunk.check:
+    if _check(chunk.first, chunk.held, chunk.mark, chunk.data) != chunk.check:
         raise Damaged("their SHA-256 is not the one that was written")
     try:
-        records = _decode(zlib.decompress(chunk.data) if chunk.packed else chunk.data)
+        records = _decode(zlib.decompress(chunk.data) if chunk.mark == PACKED else chunk.data)
     except (zlib.error, msgspec.DecodeError) as fault:
         raise Damaged(str(fault)) from fault
     if len(records) != chunk.held:
@@ -94,16 +112,22 @@ def opened(chunk: Chunk) -> list[bytes]:
     return records
 
 
-def cut(first: int, records: Iterable[bytes]) -> Iterator[Chunk]:
-    """Full chunks packed, and the rest loose. A very large record is full by itself."""
+def cut(first: int, records: Sequence[bytes], mark: int) -> list[Chunk]:
+    """Full chunks packed, and the rest loose, with this mark. A very large record is full by itself."""
+    if len(records) == 1 and len(records[0]) < PACK_BYTES:
+        return [seal(first, records, mark)]
+    return list(_cut(first, records, mark))
+
+
+def _cut(first: int, records: Iterable[bytes], mark: int) -> Iterator[Chunk]:
     group: list[bytes] = []
     size = 0
     for record in records:
         group.append(record)
         size += len(record)
         if len(group) >= PACK_RECORDS or size >= PACK_BYTES:
-            yield seal(first, group, pack=True)
+            yield seal(first, group, PACKED)
             first += len(group)
             group, size = [], 0
     if group:
-        yield seal(first, group, pack=False)
+        yield seal(first, group, mark)

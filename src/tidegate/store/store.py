@@ -6,7 +6,7 @@ of what is in them. Records of a session are numbered from 1 without gaps; that 
 Every backend passes `tidegate.store.conformance`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -23,7 +23,15 @@ class Missing(TidegateError):
 
 
 class Broken(TidegateError):
-    """What is on disk cannot be read as it should be. The text says what and where; the rest is untouched."""
+    """What is on disk cannot be read as it should be. The text says what and where; the rest is untouched.
+
+    `first` and `last` are the records it is about, so that code can go on behind them; 0 if that is not known.
+    """
+
+    def __init__(self, cause: str, remedy: str, first: int = 0, last: int = 0) -> None:
+        super().__init__(cause, remedy)
+        self.first = first
+        self.last = last
 
 
 class Unreachable(TidegateError):
@@ -59,7 +67,17 @@ class Store(Protocol):
     def fork(self, session: str, at: int, new: str) -> None:
         """A new session whose records are the first `at` of another, made in one step."""
 
-    def delete(self, session: str) -> None:
-        """Remove a session whole. The only way a record ever leaves."""
+    def delete(self, session: str, head: int | None = None) -> None:
+        """Remove a session whole. With `head`, only if it still ends there, else Stale: someone is using it."""
 
     def close(self) -> None: ...
+
+
+class Rewrites(Protocol):
+    """What `forget` and `doctor` need and nobody else has: a Store that is handed on as a Store cannot do this."""
+
+    def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
+        """Put other records in the place of some, all or none. What stood there is gone, as far as the disk allows.
+
+        A number outside the log is BadInput. Records that are damaged may be put in order so.
+        """

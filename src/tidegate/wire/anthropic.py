@@ -36,6 +36,8 @@ FAMILY = "anthropic"
 THINKING = ("thinking", "redacted_thinking")
 MAX_TOKENS = 4096
 STUB = "none"
+MARK: Json = {"cache_control": {"type": "ephemeral"}}
+_MARKABLE = ("text", "image", "tool_use", "tool_result")
 _SERVER_USES = ("server_tool_use", "mcp_tool_use")
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -62,7 +64,25 @@ def head(system: str, tools: Iterable[Tool], options: Options, calls: bool = Fal
         body["tool_choice"] = {"type": "none"}
     if options.thinking:
         body["thinking"] = {"type": "enabled", "budget_tokens": options.thinking}
+    return _head_marked(body) if options.cache else body
+
+
+def _head_marked(body: Json) -> Json:
+    """The tools stand before the system text in what the provider keeps, so one mark behind the last serves both."""
+    system, tools = body.get("system"), body.get("tools")
+    if isinstance(system, str):
+        return body | {"system": [{"type": "text", "text": system, **MARK}]}
+    if isinstance(tools, list):
+        return body | {"tools": [*tools[:-1], {**tools[-1], **MARK}]}
     return body
+
+
+def mark(message: Json) -> Json | None:
+    """The message with a mark on its last block: what stands up to there is kept, and read from there next time."""
+    content = message.get("content")
+    if not isinstance(content, list) or not content or content[-1].get("type") not in _MARKABLE:
+        return None
+    return message | {"content": [*content[:-1], {**content[-1], **MARK}]}
 
 
 def _definition(name: str, description: str, schema: Json) -> Json:

@@ -52,11 +52,15 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What a request asks for beside its content. `thinking` is a budget in tokens, where a dialect has one."""
+    """What a request asks for beside its content. `thinking` is a budget in tokens, where a dialect has one.
+
+    `cache` asks for marks where the provider wants to be told what to keep.
+    """
 
     model: str = ""
     max_tokens: int = 0
     thinking: int = 0
+    cache: bool = False
 
 
 class Slot(NamedTuple):

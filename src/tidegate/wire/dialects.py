@@ -36,11 +36,16 @@ def always(messages: Sequence[Json]) -> bool:
     return True
 
 
+def unmarked(message: Json) -> Json | None:
+    return None
+
+
 class Dialect(msgspec.Struct, frozen=True):
     """Everything there is to know of one way to write a request.
 
     `key` is where the messages stand in the body; `lead` gives those before the first block. `profile` tells, by the
     model, what the validator asks for. `may_think` says whether these messages let the request ask for thinking.
+    `mark` gives a message with a mark for the provider's cache at its end, None where there is no such thing.
     """
 
     name: str
@@ -54,6 +59,7 @@ class Dialect(msgspec.Struct, frozen=True):
     check: Callable[[Mapping[str, object], Profile], Checker]
     profile: Callable[[str], Profile]
     may_think: Callable[[Sequence[Json]], bool] = always
+    mark: Callable[[Json], Json | None] = unmarked
 
     @property
     def family(self) -> str:
@@ -135,6 +141,7 @@ _ALL = (
         check_anthropic.Check,
         _strict,
         anthropic.may_think,
+        anthropic.mark,
     ),
     Dialect(
         "gemini",

@@ -111,13 +111,17 @@ def _assistant(block: Block) -> list[Json]:
 def _reasoning(item: Json) -> Json | None:
     """What of a reasoning item may be sent. A server that forgot it can do nothing without the encrypted content."""
     encrypted, summary = item.get("encrypted_content"), item.get("summary")
-    if item.get("type") != "reasoning" or not encrypted:
+    if item.get("type") != "reasoning" or not (isinstance(encrypted, str) and encrypted):
         return None
     return {
         "type": "reasoning",
-        "summary": summary if isinstance(summary, list) else [],
+        "summary": [part for part in summary if _is_summary(part)] if isinstance(summary, list) else [],
         "encrypted_content": encrypted,
     }
+
+
+def _is_summary(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") == "summary_text" and isinstance(part.get("text"), str)
 
 
 def _shown(parts: Iterable[Part]) -> list[Json]:

@@ -28,9 +28,11 @@ class Rendering:
     request before may take from its cache. It is 0 when the head (system text, tools) changed.
     """
 
-    def __init__(self, dialect: Dialect | str, model: str = "", *, max_tokens: int = 0, thinking: int = 0) -> None:
+    def __init__(
+        self, dialect: Dialect | str, model: str = "", *, max_tokens: int = 0, thinking: int = 0, cache: bool = False
+    ) -> None:
         self.dialect = dialect_of(dialect) if isinstance(dialect, str) else dialect
-        self.options = Options(model, max_tokens, thinking)
+        self.options = Options(model, max_tokens, thinking, cache)
         self.shared = 0
         self._layout = Layout(self.dialect.rules)
         self._system = ""
@@ -102,9 +104,30 @@ class Rendering:
         """The messages as they go over the wire. They are kept for the next request: read them, do not change them."""
         return list(self._messages)
 
+    def _marked(self) -> dict[int, Json]:
+        """Messages with a mark for the provider's cache, by place. What is kept here stays without: a mark moves on
+        with every request and must not count as a change.
+
+        One mark is behind the last thing said, to be read from next time. The other is where an earlier request ended
+        that began like this one: a provider looks for what it kept only so many blocks before a mark, and much may have
+        come since, or an edit may have changed the rest.
+        """
+        if not self.options.cache or not self._starts:
+            return {}
+        filler = not self._layout.blocks[-1].sources  # said by nobody, and not there next time
+        last = (self._starts[-1] if filler else len(self._messages)) - 1
+        known = min(self.shared - 1, last)
+        while known >= 0 and self._messages[known].get("role") == "assistant":
+            known -= 1
+        marked = {place: self.dialect.mark(self._messages[place]) for place in {known, last} - {-1}}
+        return {place: message for place, message in marked.items() if message is not None}
+
     def rendered(self) -> "Rendered":
         """The request as it is now; later updates leave it as it is."""
-        return Rendered(self.dialect.key, self._head, self._head_bytes, self.messages, list(self._chunks))
+        messages, chunks = self.messages, list(self._chunks)
+        for place, message in self._marked().items():
+            messages[place], chunks[place] = message, b"," + _encode(message)
+        return Rendered(self.dialect.key, self._head, self._head_bytes, messages, chunks)
 
     def body(self) -> Json:
         return self.rendered().body()
@@ -123,8 +146,9 @@ class Rendering:
             self._check.feed(message)
         self._read = stable
         tail = self._check.fork()
-        for message in self._messages[stable:]:
-            tail.feed(message)
+        marked = self._marked()
+        for place in range(stable, len(self._messages)):
+            tail.feed(marked.get(place, self._messages[place]))
         return tail.finish()
 
 

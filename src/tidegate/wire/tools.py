@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Tool
-from tidegate.wire.dialects import DIALECTS, Dialect
+from tidegate.wire.dialects import DIALECTS, Dialect, dialect_of
 from tidegate.wire.reading import a_dict, a_list, a_tool, needed
 
 _FAMILIES = (("claude", "anthropic"), ("gemini", "gemini"), ("mistral", "mistral"), ("deepseek", "deepseek"))
@@ -13,9 +13,7 @@ _FAMILIES = (("claude", "anthropic"), ("gemini", "gemini"), ("mistral", "mistral
 def dialect_for(wire: str, model: str) -> Dialect:
     """The dialect of this name; without a name the one the model's maker speaks, else OpenAI chat."""
     if wire:
-        if wire not in DIALECTS:
-            raise BadInput(f"There is no dialect {wire!r}.", f"Choose one of {', '.join(DIALECTS)}.")
-        return DIALECTS[wire]
+        return dialect_of(wire)
     name = model.rsplit("/", 1)[-1].lower()
     return DIALECTS[next((wire for start, wire in _FAMILIES if name.startswith(start)), "openai_chat")]
 

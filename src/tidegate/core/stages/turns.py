@@ -46,20 +46,30 @@ def drop_turns(
 
 
 def text_only_turns(
-    view: View, budget: Budget, *, below: int = 0, current: bool = True, running: bool = True
+    view: View,
+    budget: Budget,
+    *,
+    keep: int | None = None,
+    below: int = 0,
+    current: bool = True,
+    running: bool = True,
 ) -> Outcome:
     """Each turn keeps its first user text and its last reply; the tool chains between leave.
 
-    With `below`, only if there are fewer turns than that. Without `current` the newest turn is left whole. A newest
-    turn that is `running` keeps its last group, or the model would not see what it just did.
+    With `keep`, all but the newest so many turns leave whole, in the same transaction. With `below`, only if there are
+    fewer turns than that. Without `current` the newest turn is left whole. A newest turn that is `running` keeps its
+    last group, or the model would not see what it just did.
     """
     turns = outline(view).turns
     if below and len(turns) >= below:
         return NOTHING
-    edits: list[Edit] = []
-    for turn in turns if current else turns[:-1]:
+    gone = turns[: -max(1, keep)] if keep is not None else ()
+    kept = turns[len(gone) :]
+    edits: list[Edit] = [Drop(ids_of(gone))] if gone else []
+    for turn in kept if current else kept[:-1]:
         edits.extend(_text_only(turn, turn is turns[-1], running))
-    return Outcome(tuple(edits), why=f"{len(turns)} turns to request and reply") if edits else NOTHING
+    leave = f"{len(gone)} turns leave, " if gone else ""
+    return Outcome(tuple(edits), why=f"{leave}{len(kept)} turns to request and reply") if edits else NOTHING
 
 
 def _text_only(turn: Turn, newest: bool, running: bool) -> list[Edit]:

@@ -1,0 +1,62 @@
+"""tidegate in bench/store.py: appends to logs in the SQLite store."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+
+from conversation import message
+from serve import Job, serve
+
+from tidegate import KeptLog
+from tidegate.core.events import Event, Said
+from tidegate.core.messages import Message, Text
+from tidegate.store.sqlite import SqliteStore
+
+
+def said(first: int, count: int, size: int) -> list[Message]:
+    return [Message("user", (Text(message(index)["content"][:size]),)) for index in range(first, first + count)]
+
+
+def speak(log: KeptLog, texts: list[Message]) -> None:
+    for text in texts:
+        log.append(Event(log.head + 1, 0.0, Said(text, 400)))
+
+
+class Ours:
+    def open(self, folder: str) -> Job:
+        def job() -> None:
+            self.store = SqliteStore(folder)
+            self.log = KeptLog(self.store, "bench")
+            self.rooms: list[KeptLog] = []
+
+        return job
+
+    def append(self, first: int, count: int, size: int) -> Job:
+        texts = said(first, count, size)
+        return lambda: speak(self.log, texts)
+
+    def crowd(self, sessions: int, first: int, count: int, size: int) -> Job:
+        """Sessions in one store, a thread for each."""
+        texts = said(first, count, size)
+        while len(self.rooms) < sessions:
+            self.rooms.append(KeptLog(self.store, f"room {len(self.rooms)}"))
+        heads = [log.head for log in self.rooms[:sessions]]
+
+        def job() -> dict[str, int]:
+            threads = [threading.Thread(target=speak, args=(log, texts)) for log in self.rooms[:sessions]]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            kept = sum(log.head - head for log, head in zip(self.rooms, heads, strict=False))
+            return {} if kept == sessions * count else {"failed": f"only {kept} appends were made"}  # type: ignore[dict-item]
+
+        return job
+
+
+if __name__ == "__main__":
+    serve(Ours())

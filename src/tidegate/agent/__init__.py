@@ -1,0 +1,1 @@
+"""The agent: a loop over a session, a provider and tools."""

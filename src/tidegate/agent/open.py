@@ -1,0 +1,203 @@
+"""An agent as a whole, put together from its configuration. Everything here only joins.
+
+async with open_agent(config, data=data, name="build-fix", workspace=Path(".")) as agent:
+    async for each in agent.turn("Why is the build slow?"):
+        show(each)
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidegate.agent.chosen import Config, approval_of, offered_tools
+from tidegate.agent.config import Cap
+from tidegate.agent.hook_actions import actions_of
+from tidegate.agent.hooks import Hooks
+from tidegate.agent.loop import Agent, Happening, Refused, Stopped
+from tidegate.agent.parts import Parts, fitting
+from tidegate.agent.prompt import Prompt
+from tidegate.agent.reach import Reached, hosted_keys
+from tidegate.agent.skills import Skills
+from tidegate.agent.spend import Days, Metered, Spending
+from tidegate.agent.subagents import Subagents, one_at_a_time
+from tidegate.agent.tools.approval import Ask
+from tidegate.agent.tools.toolbox import Toolbox
+from tidegate.core.errors import GiveUp
+from tidegate.core.events import Used
+from tidegate.keep.data import DataFolder
+from tidegate.models.provider import Provider
+from tidegate.models.suspicion import LOOK_BACK, Report, suspicion
+from tidegate.session.background import Ahead
+
+SKILLS: Final = (".tidegate/skills", ".claude/skills")
+"""Where a project keeps its skills, if the configuration names no folders."""
+
+
+class Notice(NamedTuple):
+    """Something the user should know."""
+
+    text: str
+
+
+class OpenAgent:
+    """`turn` is the loop's, within the limits of the configuration. `notices` are said at the next turn."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        config: Config,
+        *,
+        name: str,
+        prompt: Prompt,
+        reached: Reached,
+        spending: Spending,
+        notices: Sequence[str] = (),
+    ) -> None:
+        self.agent = agent
+        self.session = agent.session
+        self.config = config
+        self.name = name
+        self.prompt = prompt
+        self.reached = reached
+        self.window = reached.window
+        self.spending = spending
+        self.notices = [text for text in notices if text]
+        self._said: set[str] = set()
+        self._reports: list[Report] = []
+        self._read_to = self.session.log.head
+
+    async def turn(self, text: str) -> AsyncGenerator[Happening | Notice, None]:
+        """One turn. GiveUp, too, if it takes too long or the session has had all its turns."""
+        execution = self.config.settings.execution
+        if execution.max_turns and self.session.view.turn_count >= execution.max_turns:
+            raise GiveUp(
+                f"This session has had its {execution.max_turns} turns.",
+                "Raise execution.max_turns, or begin a new session.",
+            )
+        for notice in self._news():
+            yield notice
+        until = asyncio.get_running_loop().time() + execution.timeout if execution.timeout else None
+        async with aclosing(self.agent.turn(text)) as stream:
+            while (each := await self._next(stream, until)) is not None:
+                if isinstance(each, Refused):
+                    self.reached.learn(each.fault)
+                if isinstance(each, Stopped):
+                    await self._ask_again()
+                    self._look()
+                    for notice in self._news():
+                        yield notice
+                yield each
+
+    async def _next(self, stream: AsyncGenerator[Happening, None], until: float | None) -> Happening | None:
+        try:
+            async with asyncio.timeout_at(until):
+                return await anext(stream, None)
+        except TimeoutError:
+            limit = self.config.settings.execution.timeout
+            raise GiveUp(
+                f"The turn took longer than {limit:g} s.", "Raise execution.timeout; the session is whole and goes on."
+            ) from None
+
+    async def _ask_again(self) -> None:
+        """Some servers load a model when it is first asked, and only then know how much of it."""
+        if self.reached.truth is None or self.window.sure:
+            return
+        self.window = await self.reached.truth.ask()
+        if self.window.source == "server" and self.window.tokens:
+            self.session.window = self.window.tokens
+
+    def _look(self) -> None:
+        """The turn is over: is a summary to be prepared, and did the server tell the truth?"""
+        if isinstance(self.agent.summarise, Ahead):
+            self.agent.summarise.look()
+        for event in self.session.log.read(self._read_to + 1):
+            self._read_to = event.seq
+            if isinstance(event.what, Used):
+                said = suspicion(event.what.counted, event.what.input_tokens, self._reports)
+                self.notices += [said] if said else []
+                self._reports = [*self._reports[-LOOK_BACK:], Report(event.what.counted, event.what.input_tokens)]
+        self.notices += [self.spending.problem] if self.spending.problem else []
+
+    def _news(self) -> list[Notice]:
+        """Each once: the same with other figures is no news."""
+        news = {"".join(filter(str.isalpha, text)): text for text in self.notices}
+        fresh = [Notice(text) for words, text in news.items() if words not in self._said]
+        self._said |= news.keys()
+        self.notices = []
+        return fresh
+
+
+@asynccontextmanager
+async def open_agent(
+    config: Config,
+    *,
+    data: DataFolder | None,
+    name: str,
+    workspace: Path,
+    ask: Ask | None = None,
+    provider: Provider | None = None,
+    specialists: Sequence[Config] = (),
+    environment: Mapping[str, str] | None = None,
+) -> AsyncIterator[OpenAgent]:
+    """`provider` stands in for that of the brain. `specialists` are the configurations of other kinds of subagents.
+
+    Without `data` nothing is kept.
+    """
+    async with AsyncExitStack() as stack:
+        parts = Parts(data, workspace, os.environ if environment is None else environment, stack)
+        reached = await parts.reach(config, provider)
+        skills = Skills(workspace / each for each in config.settings.skills or SKILLS)
+        prompt = parts.prompt(config, reached, skills)
+        session = parts.session(config, reached, name, prompt.text)
+        stack.callback(session.close)
+        days = Days(data.folder, data.clock) if data is not None else None
+        spending = Spending(session, config.settings.spend, days=days, prices=reached.prices)
+        approval, asking = approval_of(config), one_at_a_time(ask) if ask is not None else None
+        tools, faults = await parts.tools(config, skills)
+        suited = fitting(tools, reached, session.counter)
+        if "task" in offered_tools(config):
+            kinds = await parts.kinds(config, reached, specialists, suited.tools, skills)
+            task = Subagents(kinds, approval=approval, ask=asking, meters=[spending])
+            suited = fitting([*tools, task], reached, session.counter)
+        session.set_tools(suited.shown)
+        toolbox = Toolbox(suited.tools, approval=approval, ask=asking)
+        context = parts.context(session, name)
+        agent = Agent(
+            session,
+            Metered(reached.provider, [spending], recorded=True, size=lambda _: session.size()),
+            toolbox,
+            context,
+            summarise=await parts.summarise(config, reached, session, spending),
+            hooks=Hooks(
+                config.hooks, context=config.context, act=actions_of(config, toolbox, context), clock=parts.clock
+            ),
+            max_steps=config.settings.execution.max_steps,
+        )
+        notices = [
+            *_remarks(config, reached, parts),
+            *faults,
+            *skills.problems,
+            spending.unpriced(reached.provider.model),
+        ]
+        yield OpenAgent(agent, config, name=name, prompt=prompt, reached=reached, spending=spending, notices=notices)
+
+
+def _remarks(config: Config, reached: Reached, parts: Parts) -> list[str]:
+    """What the user would want to know before the first question."""
+    brain, remarks = config.agent.brain, []
+    if reached.embedded and not brain.provider:
+        offered = [
+            f"${key} is there: name {name} as its provider." for name, key in hosted_keys(parts.environment).items()
+        ]
+        hint = " ".join(offered) or "Any other is set there."
+        remarks.append(f"No agents[].brain is set in tidegate.yaml: {reached.window.said} {hint}")
+    if reached.window.tokens is None:
+        remarks.append(reached.window.said)
+    if brain.temperature is not None or brain.top_p is not None:
+        remarks.append("temperature and top_p are not sent: the provider's defaults are used.")
+    if parts.data is None and config.settings.spend.day != Cap():
+        remarks.append("The cap of the day (spend.day) is not held: without a data folder nobody counts the day.")
+    return remarks

@@ -1,0 +1,181 @@
+"""From a brain to a provider that can be asked: where it is, how much it holds, and what it was found to lack."""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tidegate.agent.brains import KNOWN, Target, target_of
+from tidegate.agent.chosen import Config
+from tidegate.agent.config import Brain, ModelSettings
+from tidegate.core.errors import BadInput, BadPolicy, NotKept
+from tidegate.core.tokens import Counter
+from tidegate.disk.writing import write_whole
+from tidegate.models.catalog import Model, model_of
+from tidegate.models.faults import Fault
+from tidegate.models.http import HttpProvider, Limits
+from tidegate.models.local import Embedded
+from tidegate.models.prices import Rates
+from tidegate.models.provider import Provider
+from tidegate.models.tokenizers import counter_for
+from tidegate.models.window import LearnedWindow, LearnedWindows, Window, WindowTruth
+
+WINDOWS: Final = "windows.json"
+WEIGHTS: Final = "models"
+"""In the data folder: what providers said of their windows, and the weights that were fetched."""
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """`tools` is False for a model that is shown none. `max_tokens` is the output to ask for, 0: the dialect's own.
+
+    `prices` are what the configuration says, over the catalog.
+    """
+
+    provider: Provider
+    window: Window
+    counter: Counter
+    tools: bool = True
+    max_tokens: int = 0
+    embedded: bool = False
+    prices: Mapping[str, Model] = {}
+    truth: WindowTruth | None = None
+    learned: LearnedWindows | None = None
+    folder: Path | None = None
+
+    def learn(self, fault: Fault) -> None:
+        """What a provider says of its window is kept for the next time, if that can be."""
+        if self.truth is None or self.learned is None or not self.truth.learn(fault) or self.folder is None:
+            return
+        with suppress(NotKept):  # then it is learned again
+            write_whole(self.folder / WINDOWS, msgspec.json.encode(self.learned.kept()), durable=False)
+
+
+async def reach(
+    config: Config,
+    brain: Brain,
+    environment: Mapping[str, str],
+    folder: Path | None,
+    *,
+    stack: AsyncExitStack,
+    window: int | None = None,
+    provider: Provider | None = None,
+) -> Reached:
+    """The brain's provider, closed with `stack`; one that is handed in stays open. `window` is what someone set."""
+    prices = models_of(config)
+    target = target_of(brain, config.settings.providers, environment)
+    if target.embedded and provider is None:
+        return _embedded(brain, environment, folder, window, prices, stack)
+    if provider is None:
+        _check_key(target)
+        limits = Limits(total=target.timeout) if target.timeout else None
+        provider = HttpProvider(
+            target.wire, target.model, base_url=target.base_url, key=target.key, headers=target.headers, limits=limits
+        )
+        stack.push_async_callback(provider.close)
+        truth = _truth(target, window, prices, learned := _learned(folder))
+        found = await truth.ask()
+    else:
+        target = msgspec.structs.replace(target, model=provider.model, wire=provider.wire)
+        truth = _truth(target, window, prices, learned := LearnedWindows())
+        found = truth.window
+    known = model_of(provider.model, prices)
+    most = known.max_output if known is not None else None
+    wanted = brain.max_output or 0
+    return Reached(
+        provider,
+        found,
+        counter_for(provider.model),
+        max_tokens=min(wanted, most) if most and wanted else wanted,
+        prices=prices,
+        truth=truth,
+        learned=learned,
+        folder=folder,
+    )
+
+
+def _embedded(
+    brain: Brain,
+    environment: Mapping[str, str],
+    folder: Path | None,
+    window: int | None,
+    prices: Mapping[str, Model],
+    stack: AsyncExitStack,
+) -> Reached:
+    place = folder / WEIGHTS if folder is not None else None
+    model = Embedded(brain.model, window=window, max_output=brain.max_output, folder=place, environment=environment)
+    stack.push_async_callback(model.close)
+    free = {model.model.lower(): Model(model.window, model.max_output, (Rates(0.0, 0.0),))}
+    said = f"{model.model} runs on this machine with a window of {model.window:,} tokens."
+    return Reached(
+        model,
+        Window(model.window, "setting" if window else "server", said),
+        model.counter,
+        tools=model.tools,
+        max_tokens=model.max_output,
+        embedded=True,
+        prices={**prices, **free},
+    )
+
+
+def _truth(target: Target, window: int | None, prices: Mapping[str, Model], learned: LearnedWindows) -> WindowTruth:
+    return WindowTruth(
+        target.model,
+        setting=window,
+        wire=target.wire,
+        base_url=target.base_url,
+        key=target.key,
+        headers=target.headers,
+        overrides=prices,
+        learned=learned,
+    )
+
+
+def _learned(folder: Path | None) -> LearnedWindows:
+    """What cannot be read is learned again."""
+    if folder is None:
+        return LearnedWindows()
+    try:
+        return LearnedWindows(msgspec.json.decode((folder / WINDOWS).read_bytes(), type=list[LearnedWindow]))
+    except (OSError, msgspec.MsgspecError):
+        return LearnedWindows()
+
+
+def _check_key(target: Target) -> None:
+    """Whoever sits behind a base URL of one's own may want none; the providers themselves all do."""
+    known = KNOWN.get(target.provider)
+    if known is None or not known.key_env or target.key or target.base_url_source != "default":
+        return
+    raise BadInput(
+        f"There is no key for {target.provider}.",
+        f"Set ${known.key_env}, or config.api_key of the brain; without any provider the embedded model answers.",
+    )
+
+
+def hosted_keys(environment: Mapping[str, str]) -> dict[str, str]:
+    """The providers whose keys are there, and the variables that hold them: what a first run can offer."""
+    return {name: each.key_env for name, each in KNOWN.items() if each.key_env and environment.get(each.key_env)}
+
+
+def models_of(config: Config) -> dict[str, Model]:
+    """What the configuration says of models. What it leaves out is the catalog's."""
+    return {name.strip().lower(): _model(config, name, own) for name, own in config.settings.models.items()}
+
+
+def _model(config: Config, name: str, own: ModelSettings) -> Model:
+    given = (own.input, own.output, own.cache_read, own.cache_write)
+    if all(each is None for each in given):
+        return Model(own.window, own.max_output)
+    known = model_of(name)
+    rates = known.prices[0] if known is not None and known.prices else None
+    read = own.input if own.input is not None else rates.input if rates else None
+    written = own.output if own.output is not None else rates.output if rates else None
+    if read is None or written is None:
+        raise BadPolicy(
+            f"{config.sources.get(f'models.{name}', f'models.{name}')}: only one of two prices is given.",
+            "Give input and output, in dollars for a million tokens.",
+        )
+    cached = own.cache_read if own.cache_read is not None or rates is None else rates.cached
+    kept = own.cache_write if own.cache_write is not None or rates is None else rates.written
+    return Model(own.window, own.max_output, (Rates(read, written, cached, kept),))

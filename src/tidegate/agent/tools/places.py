@@ -1,0 +1,223 @@
+"""Where the file tools may reach: the workspace, and the session's own files to read.
+
+A name is resolved to its real path first, links and all, and that path is then walked from the root down without
+following any link. What was checked is so what is opened, whatever changes on disk in between. A write puts a new file
+in place of the old, so it never goes through a hard link into another folder, either.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate.agent.tools.tool import Context, Failed
+
+SESSION = "session:"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_UNUSUAL = (ValueError, OSError)  # a NUL in the name, half a surrogate pair, a name that is too long
+
+
+class Place(NamedTuple):
+    """A file or folder by the real path of its root and the parts below it. `shown` is how the model knows it."""
+
+    root: str
+    parts: tuple[str, ...]
+    shown: str
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.root, *self.parts)
+
+
+class Stamp(NamedTuple):
+    """What changes when a file changes."""
+
+    inode: int
+    size: int
+    changed: int
+
+
+def find_place(context: Context, name: str) -> Place:
+    """A place to read from. A name that is not in the workspace may be one of the session's files."""
+    if not name.startswith(SESSION):
+        place = _in_workspace(context, name)
+        if place is not None and os.path.lexists(place.path):
+            return place
+        kept = _in_session(context, name)
+        if kept is not None and os.path.lexists(kept.path):
+            return kept
+        if place is not None:
+            return place
+    else:
+        kept = _in_session(context, name.removeprefix(SESSION))
+        if kept is not None:
+            return kept
+    raise Failed(f"{name[:200]!r} is outside the workspace. Give a path inside it, relative to it; '.' is the whole.")
+
+
+def find_target(context: Context, name: str) -> Place:
+    """A place to write to: in the workspace, and not in what tidegate keeps there."""
+    place = _in_workspace(context, name)
+    if place is None or name.startswith(SESSION):
+        raise Failed(f"{name[:200]!r} is outside the workspace; nothing was written. Give a path inside it.")
+    if not place.parts:
+        raise Failed("The workspace itself is no file; nothing was written. Give the path of a file.")
+    for folder in map(os.path.realpath, context.closed_to_writing):
+        if _below(folder, place.root) is not None and _below(place.path, folder) is not None:
+            raise Failed(f"{name[:200]!r} is where the session is kept: it can be read, not written. Write elsewhere.")
+    return place
+
+
+def also_kept(context: Context, place: Place, name: str) -> bool:
+    """There is a file of the session by the same name, which the model may have meant."""
+    kept = None if name.startswith(SESSION) else _in_session(context, name)
+    return kept is not None and kept.path != place.path and os.path.isfile(kept.path)
+
+
+def _in_workspace(context: Context, name: str) -> Place | None:
+    return _place(context.workspace, name)
+
+
+def _in_session(context: Context, name: str) -> Place | None:
+    return None if context.session_folder is None else _place(context.session_folder, name, SESSION)
+
+
+def _place(root: Path, name: str, prefix: str = "") -> Place | None:
+    try:
+        home = os.path.realpath(root)
+        real = os.path.realpath(os.path.join(home, name))
+    except _UNUSUAL as bad:
+        raise Failed(f"{name[:80]!r} is not a path. Give one without unusual characters.") from bad
+    below = _below(real, home)
+    if below is None:
+        return None
+    parts = tuple(part for part in below.split(os.sep) if part not in ("", "."))
+    return Place(home, parts, prefix + ("/".join(parts) or "."))
+
+
+def _below(path: str, folder: str) -> str | None:
+    return os.path.relpath(path, folder) if os.path.commonpath([path, folder]) == folder else None
+
+
+@contextmanager
+def opened_folder(place: Place, *, up: int = 0, make: bool = False) -> Iterator[int]:
+    """The folder itself, or with `up=1` the one that holds it, as a descriptor. No part of the way is a link."""
+    parts = place.parts[: len(place.parts) - up]
+    folder = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            if make:
+                _make(part, folder)
+            inner = os.open(part, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _make(part: str, folder: int) -> None:
+    try:
+        os.mkdir(part, dir_fd=folder)
+    except FileExistsError:
+        return
+
+
+@contextmanager
+def opened_file(place: Place) -> Iterator[int]:
+    """A plain file to read. Failed, with what to do, for everything else."""
+    try:
+        if not place.parts:
+            raise IsADirectoryError(errno.EISDIR, "")
+        with opened_folder(place, up=1) as folder:
+            file = os.open(place.parts[-1], _READ, dir_fd=folder)
+    except _UNUSUAL as bad:
+        raise _not_opened(place, bad) from bad
+    try:
+        mode = os.fstat(file).st_mode
+        if stat.S_ISDIR(mode):
+            raise Failed(f"{place.shown} is a folder. Use list.")
+        if not stat.S_ISREG(mode):
+            raise Failed(f"{place.shown} is no plain file (a pipe, socket or device). It was not read.")
+        yield file
+    finally:
+        os.close(file)
+
+
+def _not_opened(place: Place, bad: Exception) -> Failed:
+    code = bad.errno if isinstance(bad, OSError) else 0
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        return Failed(f"There is no file {place.shown}.{_nearest(place)}")
+    if code == errno.EISDIR:
+        return Failed(f"{place.shown} is a folder. Use list.")
+    if code == errno.ELOOP:
+        return Failed(f"{place.shown} is a link that leads nowhere or changed just now. Use the path it leads to.")
+    reason = bad.strerror if isinstance(bad, OSError) else "its name is not valid"
+    return Failed(f"{place.shown} cannot be opened: {reason}.")
+
+
+def _nearest(place: Place) -> str:
+    """The names in that folder that are most like it: a model's slip is mostly one of spelling."""
+    try:
+        with opened_folder(place, up=1) as folder:
+            names = os.listdir(folder)[:2000]
+    except OSError:
+        return " Its folder does not exist, either; list shows what there is."
+    near = get_close_matches(place.parts[-1], names, 3, 0.6) if place.parts else []
+    return f" Did you mean {', '.join(near)}?" if near else " List shows what there is."
+
+
+def stamp_of(file: int) -> Stamp:
+    status = os.fstat(file)
+    return Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def write_file(place: Place, data: bytes, *, seen: Stamp | None = None) -> bool:
+    """Put the file in place in one step, with the rights it had. True if it is new.
+
+    `seen` is how it was when it was read: if someone changed it since, nothing is written.
+    """
+    try:
+        with opened_folder(place, up=1, make=True) as folder:
+            return _replace(place, folder, data, seen)
+    except _UNUSUAL as bad:
+        reason = bad.strerror if isinstance(bad, OSError) else "its name is not valid"
+        raise Failed(f"{place.shown} was not written: {reason}. What was there stands.") from bad
+
+
+def _replace(place: Place, folder: int, data: bytes, seen: Stamp | None) -> bool:
+    name = place.parts[-1]
+    old = _status(name, folder)
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        raise Failed(f"{place.shown} is no plain file; nothing was written. Choose another name.")
+    if seen is not None and (old is None or Stamp(old.st_ino, old.st_size, old.st_mtime_ns) != seen):
+        raise Failed(f"{place.shown} was changed by someone else just now; nothing was written. Read it again.")
+    temporary = f".{secrets.token_hex(8)}.writing"
+    try:
+        with os.fdopen(os.open(temporary, _MAKE, 0o666, dir_fd=folder), "wb") as file:
+            file.write(data)
+            file.flush()
+            if old is not None:
+                os.fchmod(file.fileno(), old.st_mode & 0o777)
+            os.fsync(file.fileno())
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        if _status(temporary, folder) is not None:
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    os.fsync(folder)
+    return old is None
+
+
+def _status(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None

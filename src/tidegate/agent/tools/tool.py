@@ -1,0 +1,148 @@
+"""What a tool is, and what it is given to work with.
+
+A tool never raises: whatever goes wrong is a result with a sentence that says what to do, for the model reads it and
+goes on. Only a cancellation passes through.
+
+    class Words(msgspec.Struct):
+        text: Annotated[str, Meta(description="what to count")]
+
+    async def count(words: Words, context: Context) -> ToolResult:
+        return ToolResult(str(len(words.text.split())))
+
+    tool = Built("count", "Count the words of a text.", Words, count)
+"""
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from tidegate.agent.tools.arguments import read_arguments, schema_of
+from tidegate.core.clip import clip_bytes
+from tidegate.core.errors import TidegateError
+from tidegate.core.messages import Tool
+from tidegate.memory.notes import Notes
+from tidegate.memory.search import Search
+from tidegate.session.session import Session
+from tidegate.wire.reading import clean
+
+MAX_RESULT = 64 * 1024
+"""Bytes of a result value or an error message."""
+MAX_STREAM = 256 * 1024
+"""Bytes of what a process wrote: its last part is kept."""
+
+ALLOWED_ENVIRONMENT = "PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR VIRTUAL_ENV".split()
+
+A = TypeVar("A", bound=msgspec.Struct)
+
+
+class ToolResult(msgspec.Struct, frozen=True):
+    """`streamed` is what a process wrote: it may be longer, and its end is worth more than its beginning."""
+
+    text: str
+    error: bool = False
+    streamed: bool = False
+
+
+class Failed(Exception):
+    """Ends a tool from anywhere inside it; the text becomes its result."""
+
+
+def failure(error: Exception) -> ToolResult:
+    """What the model is told of an error nobody foresaw."""
+    if isinstance(error, Failed | TidegateError):
+        return ToolResult(str(error), error=True)
+    if isinstance(error, OSError):
+        return ToolResult(f"It failed: {error.strerror or type(error).__name__}.", error=True)
+    return ToolResult(f"It failed: {type(error).__name__}: {error}", error=True)
+
+
+def capped(result: ToolResult) -> ToolResult:
+    """Within its bound, and of text that any provider takes."""
+    text = clean(result.text)
+    text = last_bytes(text, MAX_STREAM) if result.streamed else clip_bytes(text, MAX_RESULT).text
+    return msgspec.structs.replace(result, text=text)
+
+
+def last_bytes(text: str, limit: int, *, before: int = 0) -> str:
+    """The end of a text, from the beginning of a line where there is one, and how much stood before it.
+
+    `before` is what was left out already.
+    """
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= limit - (80 if before else 0):
+        tail, line = raw, 0
+    else:
+        tail = raw[-(limit - 80) :]
+        line = tail.find(b"\n") + 1
+    tail = tail[line:] if 0 < line < len(tail) // 2 else tail
+    before += len(raw) - len(tail)
+    return (f"[{before:,} bytes before this are left out]\n" if before else "") + tail.decode("utf-8", "ignore")
+
+
+class Data(Protocol):
+    """The part of a data folder that tools use."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def notes(self) -> Notes: ...
+    def search(self) -> Search: ...
+
+
+def allowed_environment(
+    environment: Mapping[str, str], allow: list[str] | tuple[str, ...] = tuple(ALLOWED_ENVIRONMENT)
+) -> dict[str, str]:
+    """Only what is on the list: a variable with a key in it is not known by its name, so none passes unlisted."""
+    return {name: environment[name] for name in allow if name in environment}
+
+
+@dataclass
+class Context:
+    """What the tools of one session work with.
+
+    `environment` is all that a process sees of ours. `compaction` is set by the tool `compact`: the loop takes it
+    when the results of all calls stand in the log, for nothing may be cut while a call is open.
+    """
+
+    workspace: Path
+    session: Session
+    session_folder: Path | None = None
+    session_name: str = ""
+    data: Data | None = None
+    clock: Callable[[], float] = time.time
+    environment: Mapping[str, str] = field(default_factory=lambda: allowed_environment(os.environ))
+    compaction: str | None = None
+
+    @property
+    def closed_to_writing(self) -> list[Path]:
+        """Folders that may lie inside the workspace and are ours: the log and its files are not the model's to edit."""
+        ours = (self.session_folder, None if self.data is None else self.data.folder)
+        return [folder for folder in ours if folder is not None]
+
+
+class AgentTool(Protocol):
+    @property
+    def tool(self) -> Tool: ...
+    async def __call__(self, arguments: Mapping[str, Any], context: Context) -> ToolResult: ...
+
+
+class Built(Generic[A]):
+    """A tool from a struct of its arguments and a function."""
+
+    def __init__(
+        self, name: str, description: str, arguments: type[A], act: Callable[[A, Context], Awaitable[ToolResult]]
+    ) -> None:
+        self.tool = Tool(name, description, schema_of(arguments))
+        self._arguments = arguments
+        self._act = act
+
+    async def __call__(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        try:
+            return capped(await self._act(read_arguments(self._arguments, arguments), context))
+        except Exception as error:  # noqa: BLE001 - the model is told, whatever it is
+            return capped(failure(error))

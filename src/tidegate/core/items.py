@@ -1,0 +1,77 @@
+"""What a view is made of: messages with what they cost, and what a transaction makes of a list of them."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.edits import Changes
+from tidegate.core.messages import ARCHIVED, Message, Result, Text, result_of
+
+Meter = Callable[[Message], int]
+
+
+class Item(msgspec.Struct, gc=False, array_like=True):
+    """A message in the view, with what it costs. `metered` is the policy's own estimate, for its triggers.
+
+    `edited`: an edit changed what is shown of it, so that no stage admits the same result twice.
+    """
+
+    message: Message
+    tokens: int
+    metered: int = 0
+    signed: bool = True
+    edited: bool = False
+
+
+def weighed(message: Message, tokens: int, meter: Meter | None) -> Item:
+    return Item(message, tokens, meter(message) if meter else tokens)
+
+
+def shown(message: Message) -> Message | None:
+    """How a message enters the view: as it is, not at all, or (an invisible result, whose call needs one) as a stub."""
+    if message.agent_visible:
+        return message
+    result = result_of(message)
+    if result is None:
+        return None
+    stub = Result(result.call_id, (Text("[archived]"),), result.error)
+    return msgspec.structs.replace(message, parts=(stub,), kind=ARCHIVED)
+
+
+def said_after(ident: str, seq: int) -> bool:
+    return ident[:1] == "m" and int(ident[1:]) > seq
+
+
+class Applied(NamedTuple):
+    """The items after a transaction, and the first place where they differ."""
+
+    items: list[Item]
+    first: int
+
+
+def applied(changed: Changes, before: Sequence[Item], meter: Meter | None) -> Applied:
+    """What a transaction makes of these items.
+
+    An insert goes to the head if asked to, or if the message it names has gone (an earlier edit was undone).
+    """
+    known = {item.message.id for item in before}
+    lost = [insert for insert in changed.inserts if not insert.after or insert.after not in known]
+    items = [weighed(insert.message, insert.tokens, meter) for insert in lost]
+    first = 0 if items else len(before)
+    for item in before:
+        ident = item.message.id
+        new = changed.replaced.get(ident)
+        behind = changed.after(ident) if ident else []
+        if ident in changed.dropped or new is not None:
+            first = min(first, len(items))
+        if new is not None and ident not in changed.dropped:
+            kind = item.message.kind if new.kind is None else new.kind
+            item = weighed(msgspec.structs.replace(item.message, parts=new.parts, kind=kind), new.tokens, meter)
+            item.edited = True
+        if ident not in changed.dropped:
+            items.append(item)
+        if behind:
+            first = min(first, len(items))
+            items.extend(weighed(insert.message, insert.tokens, meter) for insert in behind)
+    return Applied(items, first)

@@ -1,0 +1,265 @@
+"""The facts ledger: nothing hard leaves a view unseen.
+
+Every transaction that drops or shrinks messages is held against the hard facts in what leaves: names, numbers, paths,
+failures, calls without a result, files read and changed, and the rules of the user. Each must be *present* in the view
+afterwards, or *recoverable*: the view names the id of the message that said it, and recall gives that back. Else it is
+*kept* in a note of its own, as far as its share of the room goes; what is *left out* then is counted, and still in the
+log. The counts stand in the reason of the edit.
+
+The note stands at the head of the view, before the summary, and no stage sees it: it grows at its end, by messages of
+its own, so that the provider's cached prefix stays; it is rewritten only by a transaction that drops messages behind
+it anyway. A rule counts as present only in the user's own words or in this note: a summary may quote anybody.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tidegate.core.budget import Budget
+from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.facts import facts_in
+from tidegate.core.ledger_check import PIN, Check, Tally, readable, words
+from tidegate.core.ledger_lines import (
+    HEAD,
+    LEDGER,
+    PIN_SHARE,
+    REWRITTEN,
+    RULES_SHARE,
+    Line,
+    chosen,
+    joined,
+    read_lines,
+    write_lines,
+)
+from tidegate.core.messages import (
+    NOTE,
+    Call,
+    Message,
+    Part,
+    Result,
+    Text,
+    text_of,
+    user,
+)
+from tidegate.core.policy import Policy
+from tidegate.core.stages.last_resort import NOTE_END
+from tidegate.core.view import Item, View
+
+__all__ = ["LEDGER", "MOST", "PIN", "Kept", "Tally", "allowance", "beneath", "keep", "share_of"]
+
+SHARE: Final = 0.08
+"""Of the room, where a policy only says that it wants a ledger."""
+MOST: Final = 2_000
+"""The ledger has at most its share of the room, and never more tokens than this."""
+LEAST: Final = 64
+"""A ledger of fewer tokens would be nothing but its heading."""
+
+_STEP: Final = 6  # one transaction fills at most this part of the ledger with facts
+
+
+class Kept(NamedTuple):
+    """`tally` is None where nothing was looked after. `lost`: a rule found no place, neither in the view nor here."""
+
+    edits: tuple[Edit, ...]
+    tally: Tally | None = None
+    lost: bool = False
+
+
+def share_of(policy: Policy) -> float:
+    """What a policy sets aside for it: its setting `ledger`, a share of the room; true is the usual one."""
+    share = policy.settings.get("ledger")
+    if isinstance(share, bool):
+        return SHARE if share else 0.0
+    return min(max(float(share), 0.0), 0.5) if isinstance(share, int | float) else 0.0
+
+
+class _Beneath(View):
+    """A view without its first messages. All else is asked of the view itself: copying it would cost at every call."""
+
+    def __init__(self, view: View, held: int) -> None:
+        self._whole = view
+        self.items = view.items[held:]
+        self.tokens = view.tokens - sum(item.tokens for item in view.items[:held])
+        self.metered = view.metered - sum(item.metered for item in view.items[:held])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+
+def beneath(view: View) -> View:
+    """The view as stages see it: without the ledger, which is not theirs to summarise or drop."""
+    held = 0
+    for item in view.items:
+        if item.message.kind != LEDGER:
+            break
+        held += 1
+    return _Beneath(view, held) if held else view
+
+
+def allowance(policy: Policy, view: View, budget: Budget) -> int:
+    """How many tokens the ledger may have; 0 for none. Where a policy has no ledger, pins still need a place."""
+    share = share_of(policy)
+    if not share and any(item.message.kind in (PIN, LEDGER) for item in view.items):
+        share = PIN_SHARE
+    tokens = min(int(budget.room * share), MOST)
+    return tokens if tokens >= LEAST else 0
+
+
+def keep(policy: Policy, view: View, edits: Sequence[Edit], budget: Budget, limit: int) -> Kept:
+    """These edits with what mends them. The ledger has at most `limit` tokens afterwards."""
+    held = [item for item in view.items if item.message.kind == LEDGER]
+    if not held and limit <= 0:
+        return Kept(tuple(edits))
+    whole = share_of(policy) > 0
+    size = sum(item.tokens for item in held)
+    edits = _behind(edits, held)
+    pointed = _pointed(view, edits, budget, max(0, limit - size) // 2) if whole else _Pointed(edits)
+    limit -= pointed.cost
+    check = Check(view, pointed.edits, read_lines("\n".join(text_of(item.message) for item in held)), facts=whole)
+    written = _written(check, pointed.edits, held, limit, budget)
+    done = pointed.edits
+    if check.reaches(written.lines):  # the ledger says what left: the guard need not say it once more
+        done = tuple(edit for edit in done if not _says_what_left(edit))
+    tally = check.tally(written.lines, pointed.named) if whole else None
+    return Kept((*written.edits, *done), tally, check.loses_rules(written.lines))
+
+
+def _says_what_left(edit: Edit) -> bool:
+    return isinstance(edit, Insert) and edit.message.kind == NOTE and text_of(edit.message).endswith(NOTE_END)
+
+
+# --- the edits --------------------------------------------------------------------------------------------------------
+
+
+class _Written(NamedTuple):
+    """`lines` are those that the ledger has afterwards; None if they are as before."""
+
+    edits: tuple[Edit, ...] = ()
+    lines: tuple[Line, ...] | None = None
+
+
+_NOTHING: Final = _Written()
+
+
+def _written(check: Check, edits: Sequence[Edit], held: list[Item], limit: int, budget: Budget) -> _Written:
+    """Grow it, or rewrite it: if it must shrink, or has no room left and what stands behind it goes anyway."""
+    gone = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
+    new = check.wanted()
+    size = sum(item.tokens for item in held)
+    if size > limit or any(item.message.id in gone for item in held):
+        return _rewritten(check.lines, new, held, limit, budget)
+    if not new:
+        return _NOTHING
+    if gone and size and limit - size < min(_cost(new, budget, held=True), _step(new, limit, budget, held=True)):
+        return _rewritten(check.lines, new, held, limit, budget)
+    if gone or held or _lays_down(new):
+        return _extended(check.lines, new, held, limit, budget)
+    return _NOTHING
+
+
+def _message(lines: Sequence[Line], *, headed: bool) -> Message:
+    return user(f"{HEAD}\n{write_lines(lines)}" if headed else write_lines(lines), LEDGER)
+
+
+def _cost(lines: Sequence[Line], budget: Budget, *, held: bool) -> int:
+    return budget.count(_message(lines, headed=not held))
+
+
+def _lays_down(lines: Iterable[Line]) -> bool:
+    return any(line.lays_down for line in lines)
+
+
+def _behind(edits: Sequence[Edit], held: list[Item]) -> tuple[Edit, ...]:
+    """The head of what a stage sees is behind the ledger."""
+    last = held[-1].message.id if held else ""
+    return tuple(
+        msgspec.structs.replace(edit, after=last) if isinstance(edit, Insert) and not edit.after else edit
+        for edit in edits
+    )
+
+
+def _fitting(lines: Sequence[Line], tokens: int, budget: Budget, *, headed: bool, rules: int) -> list[Line]:
+    """As many lines as fit, counted on the message as it will be."""
+    room = tokens
+    for _ in range(8):
+        some = chosen(lines, room, budget, headed=headed, rules=rules)
+        over = budget.count(_message(some, headed=headed)) - tokens if some else 0
+        if over <= 0:
+            return some
+        room -= over + 2
+    return []
+
+
+def _step(lines: Sequence[Line], limit: int, budget: Budget, *, held: bool) -> int:
+    """What one transaction may add: a part of the ledger for its facts, and whatever its rules and the heading need."""
+    return limit // _STEP + _cost([line for line in lines if line.lays_down], budget, held=held)
+
+
+def _extended(old: list[Line], new: list[Line], held: list[Item], limit: int, budget: Budget) -> _Written:
+    room = _step(new, limit, budget, held=bool(held))
+    room = min(room, limit - sum(item.tokens for item in held))
+    some = _fitting(new, room, budget, headed=not held, rules=int(limit * RULES_SHARE))
+    if not some:
+        return _NOTHING
+    message = _message(some, headed=not held)
+    after = held[-1].message.id if held else ""
+    return _Written((Insert(message, after, budget.count(message)),), (*old, *some))
+
+
+def _rewritten(old: Sequence[Line], new: Sequence[Line], held: list[Item], limit: int, budget: Budget) -> _Written:
+    """One ledger in place of all its parts, with room to grow. Rules may use that room; facts do not."""
+    every = joined(list(dict.fromkeys([*old, *new])))
+    rules = [line for line in every if line.lays_down]
+    room = min(limit, max(int(limit * REWRITTEN), _cost(rules, budget, held=False) + limit // 8 if rules else 0))
+    some = _fitting(every, room, budget, headed=True, rules=int(limit * RULES_SHARE)) if room >= LEAST else []
+    edits: list[Edit] = [Drop(tuple(item.message.id for item in held))] if held else []
+    if some:
+        message = _message(some, headed=True)
+        edits.append(Insert(message, held[0].message.id if held else "", budget.count(message)))
+    return _Written(tuple(edits), tuple(some))
+
+
+class _Pointed(NamedTuple):
+    """`named`: how many shortened messages say where the whole is."""
+
+    edits: tuple[Edit, ...]
+    cost: int = 0
+    named: int = 0
+
+
+def _pointed(view: View, edits: Sequence[Edit], budget: Budget, spare: int) -> _Pointed:
+    """A message that is shown shortened says where the rest is, if anything hard was lost and nothing says it yet."""
+    messages = {item.message.id: item.message for item in view.items}
+    done: list[Edit] = []
+    cost = named = 0
+    for edit in edits:
+        old = messages.get(edit.id) if isinstance(edit, Replace) else None
+        if isinstance(edit, Replace) and old is not None:
+            after = readable(Message(old.role, edit.parts))
+            says = f"recall {edit.id}" in after
+            if not says and _loses(old, after):
+                parts = _with_way(edit.parts, f"[recall {edit.id} has all of it]")
+                tokens = budget.count(Message(old.role, parts))
+                says = cost + tokens - edit.tokens <= spare
+                if says:
+                    cost += tokens - edit.tokens
+                    edit = msgspec.structs.replace(edit, parts=parts, tokens=tokens)
+            named += says
+        done.append(edit)
+    return _Pointed(tuple(done), cost, named)
+
+
+def _loses(old: Message, after: str) -> bool:
+    known = words(after)
+    return any(fact.value not in known and fact.value not in after for fact in facts_in(readable(old)))
+
+
+def _with_way(parts: tuple[Part, ...], way: str) -> tuple[Part, ...]:
+    for place, part in enumerate(parts):
+        if isinstance(part, Result):
+            inside = Result(part.call_id, (*part.parts, Text(way)), part.error)
+            return (*parts[:place], inside, *parts[place + 1 :])
+        if isinstance(part, Call):
+            return (*parts[:place], Text(way), *parts[place:])
+    return (*parts, Text(way))

@@ -1,0 +1,79 @@
+"""A view as bytes, so that it need not be folded from the log again.
+
+Everything that decides what the view does next is in there; only the meter is not, for it is code. The bytes are
+msgpack of declared types: whatever is read back is data, or it is refused.
+"""
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.core.events import Used
+from tidegate.core.items import Item, Meter
+from tidegate.core.messages import Tool
+from tidegate.core.view import Fired, View
+
+VERSION = 1
+"""Goes up with every change of what is frozen, or of what the fold makes of a log: an older snapshot is then void."""
+
+
+class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """The fields of a View, by their names. `version` stands first, to be read before the rest is believed."""
+
+    version: int
+    skip: tuple[int, ...]
+    items: list[Item]
+    orphans: list[Item]
+    unanswered: dict[str, list[str]]
+    system: str
+    system_tokens: int
+    tools: tuple[Tool, ...]
+    tools_tokens: int
+    tokens: int
+    metered: int
+    turns: int
+    tool_results: int
+    tool_calls: int
+    turn_count: int
+    turn_begun: int
+    head: int
+    said_at: int
+    epoch: int
+    edited_at: int
+    recoveries: int
+    newest_request: str
+    fired: dict[str, Fired]
+    usage: Used | None
+    later: int
+    later_metered: int
+    ratios: dict[str, float]
+    tried: dict[str, int]
+    model_note: str
+
+
+_FIELDS = tuple(name for name in _Frozen.__struct_fields__ if name not in ("version", "skip"))
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Frozen)
+
+
+def freeze(view: View) -> bytes:
+    """Equal views give equal bytes."""
+    fields = {name: getattr(view, name) for name in _FIELDS}
+    return _encoder.encode(_Frozen(version=VERSION, skip=tuple(sorted(view._skip)), **fields))
+
+
+def thaw(data: bytes, meter: Meter | None) -> View:
+    """The view that was frozen. BadInput if these bytes are no view, or one of another version."""
+    try:
+        frozen = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        raise _void(str(fault)) from fault
+    if frozen.version != VERSION:
+        raise _void(f"it is of version {frozen.version}, not {VERSION}")
+    view = View(meter, frozenset(frozen.skip))
+    for name in _FIELDS:
+        setattr(view, name, getattr(frozen, name))
+    return view
+
+
+def _void(why: str) -> BadInput:
+    return BadInput(f"This is not a snapshot of a view: {why}.", "Fold the view from its log.")

@@ -1,0 +1,181 @@
+"""One log, looked through record by record: what cannot be read, and what does not follow from what stands before."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.check import check
+from tidegate.core.edits import Insert
+from tidegate.core.errors import BadEdit, BadInput, BadPolicy
+from tidegate.core.events import Edited, Event, Noted, decode, encode
+from tidegate.core.repair import repair
+from tidegate.core.view import Undone, View, project
+from tidegate.session.past import sent_as
+from tidegate.store.blobs import Blobs
+from tidegate.store.kept import references
+from tidegate.store.log import Log
+from tidegate.store.store import Broken, Store
+from tidegate.wire.rendering import Rendering
+from tidegate.wire.tools import dialect_for
+
+LOST = "lost"
+REFOLDS = 100
+"""So many undos are followed exactly; each has the log folded again from the start."""
+
+
+class Fault(NamedTuple):
+    """Records that are not what they should be. `raw` is the record, where there is a whole one.
+
+    One that is not `mendable` may be right for another version, or its extent is not known: it stays as it is.
+    """
+
+    first: int
+    last: int
+    why: str
+    raw: bytes = b""
+    sha: str = ""
+    mendable: bool = True
+
+
+class Survey(NamedTuple):
+    """`shas` are the blobs that the records refer to, as far as these can be read."""
+
+    head: int
+    faults: list[Fault]
+    shas: set[str]
+
+
+def survey(store: Store, blobs: Blobs | None, session: str) -> Survey:
+    """Read every record. It goes on behind each damage, and always ends."""
+    found = Survey(store.head(session), [], set())
+    start = 1
+    while start <= found.head:
+        try:
+            for seq, record in enumerate(islice(store.read(session, start), found.head - start + 1), start):
+                start = seq + 1
+                fault = _judged(seq, record, blobs, found.shas)
+                if fault is not None:
+                    found.faults.append(fault)
+        except Broken as damage:
+            known = damage.first >= start and damage.last >= damage.first
+            last = min(damage.last, found.head) if known else found.head
+            found.faults.append(Fault(damage.first if known else start, last, damage.args[0], mendable=known))
+            start = last + 1
+        else:
+            if start <= found.head:
+                found.faults.append(Fault(start, found.head, "The log ends before them.", mendable=False))
+            break
+    return found
+
+
+def _judged(seq: int, record: bytes, blobs: Blobs | None, shas: set[str]) -> Fault | None:
+    sha = references(record) or ""
+    content = record
+    if sha:
+        shas.add(sha)
+        if blobs is None:
+            return Fault(seq, seq, f"It is in the blob {sha}, and this store has no blobs.", mendable=False)
+        try:
+            content = blobs.get(sha)
+        except Broken as damage:
+            return Fault(seq, seq, damage.args[0], record, sha)
+    try:
+        event = decode(content)
+    except (msgspec.DecodeError, UnicodeError) as fault:
+        if _like_an_event(seq, content):
+            return Fault(seq, seq, f"It is an event that this version does not know: {fault}.", mendable=False)
+        return Fault(seq, seq, f"It is not an event: {fault}.", content)
+    return None if event.seq == seq else Fault(seq, seq, f"It calls itself event {event.seq}.", content)
+
+
+def _like_an_event(seq: int, content: bytes) -> bool:
+    """What a newer tidegate may have written is right, whatever we make of it."""
+    try:
+        value = msgspec.msgpack.decode(content)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    match value:
+        case [int() as its_seq, float(), [str(), *_], *_]:
+            return its_seq == seq
+        case _:
+            return False
+
+
+def lost(seq: int, time: float, fault: Fault) -> bytes:
+    """What stands in the place of a record that cannot be had any more."""
+    return encode(Event(seq, time, Noted(LOST, f"records {fault.first} to {fault.last} were damaged")))
+
+
+# --- what follows from what -------------------------------------------------------------------------------------------
+
+
+class Judged(NamedTuple):
+    """The view at the end, and the events whose edits were not lawful for the view as it was then.
+
+    `failed` is the event that cannot be folded: then there is no view, and the session cannot be opened.
+    """
+
+    view: View | None
+    unlawful: list[int]
+    failed: int = 0
+
+
+def judge(log: Log) -> Judged:
+    view = View()
+    unlawful: list[int] = []
+    refolds = 0
+    event: Event | None = None
+    try:
+        for event in log.read():
+            if isinstance(event.what, Edited) and refolds <= REFOLDS and not _lawful(view, event.what):
+                unlawful.append(event.seq)
+            try:
+                view.fold(event)
+            except Undone:
+                refolds += 1
+                if refolds <= REFOLDS:
+                    view = _up_to(log, event.seq)
+        return Judged(view if refolds <= REFOLDS else project(log.read), unlawful)
+    except Broken:
+        raise
+    except Exception:  # noqa: BLE001 - whatever it is: this log does not open, and the others are still to be looked at
+        return Judged(None, unlawful, event.seq if event else 0)
+
+
+def _up_to(log: Log, seq: int) -> View:
+    return project(lambda: islice(log.read(), seq))
+
+
+def _lawful(view: View, edited: Edited) -> bool:
+    try:
+        check(view, edited.edits, may_touch_newest=edited.stage == "guard")
+    except BadEdit:
+        return False
+    return True
+
+
+def request_faults(view: View) -> Iterator[str]:
+    """What the provider would refuse in the next request, once what is open or orphaned in it was mended."""
+    outcome = repair(view)
+    if outcome.edits:
+        placed = tuple(
+            msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{view.head + 1}.{place}"))
+            if isinstance(edit, Insert)
+            else edit
+            for place, edit in enumerate(outcome.edits)
+        )
+        check(view, placed)
+        view.fold(Event(view.head + 1, 0.0, Edited("repair", "tool_result", "", outcome.why, 0, 0, placed)))
+    if view.orphans or view.unanswered:
+        yield f"{len(view.orphans)} results have no call and {len(view.unanswered)} messages wait for results."
+    asked = sent_as(view.model_note)
+    try:
+        dialect = dialect_for(asked.wire, asked.model)
+    except (BadInput, BadPolicy):
+        dialect = dialect_for("", "")
+    rendering = Rendering(dialect, model=asked.model)
+    rendering.update(view)
+    for fault in rendering.faults():
+        yield f"{fault.rule}: {fault.text}"

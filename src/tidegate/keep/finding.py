@@ -1,0 +1,23 @@
+"""What the doctor says."""
+
+from typing import Literal
+
+import msgspec
+
+Severity = Literal["fine", "mended", "broken", "lost"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """`fine`: nothing to do. `mended`: was wrong, is right. `broken`: is wrong still. `lost`: gone for good, said once.
+
+    An empty `session` is the data folder. It tells numbers and names, never what was said.
+    """
+
+    session: str
+    what: str
+    severity: Severity
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        where = f"session {self.session!r}" if self.session else "data folder"
+        return f"{self.severity:<6}  {where}: {self.what} {self.remedy}".rstrip()

@@ -1,0 +1,160 @@
+"""Files and notes with something taken out of them. They are plain texts, so they are looked through as such."""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from tidegate.core.clip import clip_chars
+from tidegate.core.errors import BadInput
+from tidegate.core.messages import Message, is_request
+from tidegate.core.stages.summary import transcript
+from tidegate.disk.folder import Folder, safe_join
+from tidegate.disk.writing import ENDING, not_kept, sync_folder, turn
+from tidegate.keep.tombstones import TOMBSTONE, Words
+from tidegate.memory.flush import title_of
+from tidegate.memory.notes import Notes, entries_of, tidy
+
+LOCK = ".lock"  # of `Folder`
+_PASSAGE = re.compile(r"^## ([me][0-9.]+) (?:user|assistant|tool|system)$", re.MULTILINE)
+
+Change = Callable[[str, str], str | None]
+"""Given the name of a file and its text: the new text, or None if the file is to go."""
+
+
+def clean_files(folder: Folder, change: Change, rename: Callable[[str], str] = str) -> tuple[str, ...]:
+    """The names of the files that were changed or removed. Others may write notes meanwhile: theirs stay."""
+    touched: list[str] = []
+    for name in folder.names():
+        text, where = _text(folder, name), rename(name)
+        new = change(name, text)
+        if (new, where) == (text, name):
+            continue
+        if new is None:
+            folder.remove(name)
+        elif where == name:
+            folder.update(name, partial(_changed, change, name))
+        else:
+            folder.update(where, partial(_changed, change, name, text))
+            folder.remove(name)
+        touched.append(where)
+    _tidy_up(folder)
+    return tuple(touched)
+
+
+def _changed(change: Change, name: str, text: str | None, *_: object) -> str | None:
+    return None if text is None else change(name, text)
+
+
+def _text(folder: Folder, name: str) -> str:
+    """As `Folder.update` reads and writes it: bytes that are no UTF-8 go through unharmed."""
+    return _raw(folder, name).decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+
+
+def _raw(folder: Folder, name: str) -> bytes:
+    try:
+        return safe_join(folder.root, name, folder.ending).read_bytes()
+    except OSError as failure:
+        raise BadInput(f"{name} cannot be read: {failure.strerror}.", "Look at its rights and kind.") from failure
+
+
+def _tidy_up(folder: Folder) -> None:
+    """What a writer that was killed has left, may hold anything. One that is at work has the lock."""
+    if not folder.root.is_dir():
+        return
+    try:
+        with turn(folder.root / LOCK):
+            for path in folder.root.rglob(f"*{ENDING}"):
+                if path.name.startswith("."):
+                    path.unlink(missing_ok=True)
+                    sync_folder(path.parent)
+    except OSError as failure:
+        raise not_kept("The removal of a left file", failure) from failure
+
+
+def sync_file(path: Path) -> None:
+    """Else what was cut off it may be there again after a power cut."""
+    try:
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+    except OSError as failure:
+        raise not_kept(path.name, failure) from failure
+
+
+def aside(data: Path) -> tuple[str, ...]:
+    """What the doctor put away from a data folder."""
+    return tuple(sorted(f"damaged/{path.name}" for path in (data / "damaged").glob("*")))
+
+
+def sums(folder: Folder, words: Words) -> dict[str, str]:
+    """The hashes of the files that will change, as they are and as they will be."""
+    found: dict[str, str] = {}
+    for name in folder.names():
+        text = _text(folder, name)
+        new = words.text(text)
+        if new != text:
+            found[_sum(_raw(folder, name))] = _sum(new.encode("utf-8", "surrogateescape"))
+    return found
+
+
+def _sum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def without(file: str, text: str, messages: list[Message], mask: Callable[[str], str]) -> str | None:
+    """A file named for a message goes; of a file with passages, those of the message.
+
+    First exactly what was written: a message may hold what looks like the next passage. Then by headings.
+    """
+    ids = {message.id for message in messages}
+    if file.rpartition("/")[2] in ids:
+        return None
+    for message in messages:
+        head = f"## {message.id} {message.role}\n"
+        whole = transcript([message]).replace("\r\n", "\n")
+        for passage in {whole, mask(whole)}:
+            text = text.replace(passage, f"{head}\n{TOMBSTONE}\n\n")
+    headings = list(_PASSAGE.finditer(text))
+    pieces = [text[: headings[0].start()]] if headings else [text]
+    ends = [*(heading.start() for heading in headings), len(text)][1:]
+    for heading, end in zip(headings, ends, strict=True):
+        known = heading[1] in ids
+        pieces.append(f"{heading[0]}\n\n{TOMBSTONE}\n\n" if known else text[heading.start() : end])
+    return "".join(pieces)
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+
+def without_words(text: str, words: Words) -> str:
+    """Headings are cut: they may hold a part of the words."""
+    lines = (words.derived(line) if line.startswith("## ") else line for line in words.text(text).split("\n"))
+    return "\n".join(lines)
+
+
+def untitled(text: str, session: str, messages: Iterable[Message], mask: Callable[[str], str]) -> str:
+    """An entry is called what the request began with."""
+    asked = [title_of([message]) for message in messages if is_request(message)]
+    for title in {_heading(shown, 120) for each in asked for shown in (each, mask(each))}:
+        heading = rf"^(## [0-9:]+ · {re.escape(_source(session))} · ){re.escape(title)}$"
+        text = re.sub(heading, rf"\g<1>{TOMBSTONE}", text, flags=re.MULTILINE)
+    return text
+
+
+def _heading(text: str, most: int) -> str:
+    return clip_chars(" ".join(tidy(text).split()), most, mode="head", notice="…").text
+
+
+def written(notes: Notes, session: str) -> tuple[str, ...]:
+    """The daily notes with entries of this session."""
+    return tuple(
+        day
+        for day in notes.days()
+        if any(entry.source == _source(session) for entry in entries_of(notes.files.read(day) or ""))
+    )
+
+
+def _source(session: str) -> str:
+    return _heading(session.replace("·", "-"), 80)

@@ -1,0 +1,167 @@
+"""Snapshots of views, one file for each session: a session opens in the time its view takes, however long its log is.
+
+A snapshot is derived: it is written without fsync, and whatever is wrong with it, the view is folded from the log
+instead. It is believed only if it is whole (SHA-256), of this version and this session, counted by the same meter,
+and the log still holds the very event it ends with.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from glob import escape
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from tidegate.core.errors import BadInput, NotKept, TidegateError
+from tidegate.core.events import Event, Noted, encode
+from tidegate.core.snapshot import freeze, thaw
+from tidegate.core.tokens import document_meter
+from tidegate.core.view import REFOLDING, View
+from tidegate.disk.writing import ENDING, write_whole
+from tidegate.session.live import Live
+from tidegate.store.log import Log
+from tidegate.store.store import Broken
+
+EVERY = 64
+"""Events between two saves: so many are folded at most when a process that was killed opens its session again."""
+WRITTEN = 64 * 1024
+"""Bytes of a snapshot for each event between two saves: a very large view is saved less often."""
+MAX = 256 * 1024 * 1024
+_MAGIC = b"tidegate view\n"
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    """`event` is the SHA-256 of the event that the view ends with."""
+
+    key: str
+    meter: str
+    seq: int
+    event: bytes
+    view: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Kept)
+
+
+class Snapshots:
+    """`key` is the file name of a session; `meter` the name of the policy's own estimator, which is in the view."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._there: dict[str, int] = {}
+
+    def save(self, key: str, view: View, event: Event, meter: str) -> int:
+        """Keep this view, which ends with this event. Gives its bytes; 0 if the disk refused, which harms nobody."""
+        if event.seq != view.head:
+            raise BadInput(f"The view ends with event {view.head}, not {event.seq}.", "Give the event it ends with.")
+        body = _encoder.encode(_Kept(key, meter, view.head, _hash(encode(event)), freeze(view)))
+        try:
+            write_whole(self._folder / key, _MAGIC + _hash(body) + body, durable=False)
+        except NotKept:
+            return 0
+        self._there[key] = view.head
+        return len(body)
+
+    def load(self, key: str, log: Log, meter: str) -> View | None:
+        """The view of this log as it was saved, or None if it must be folded. What came later is not in it."""
+        self._there.pop(key, None)
+        kept = self._read(key)
+        if kept is None or (kept.key, kept.meter) != (key, meter) or not _ends_with(log, kept):
+            return None
+        try:
+            view = thaw(kept.view, document_meter(meter) if meter else None)
+        except BadInput:
+            return None
+        if view.head != kept.seq:
+            return None
+        self._there[key] = view.head
+        return view
+
+    def remove(self, key: str) -> None:
+        """Where a log is removed or rewritten, what was taken from it goes, too, with what a save left that was killed.
+
+        Nobody may have the session open meanwhile.
+        """
+        self._there.pop(key, None)
+        try:
+            for path in (self._folder / key, *self._folder.glob(f".{escape(key[:80])}.*{ENDING}")):
+                path.unlink(missing_ok=True)
+        except OSError as failure:
+            cause = f"The snapshot {key} was not removed: {failure.strerror}."
+            raise NotKept(cause, "Look at the rights of its folder.") from failure
+
+    def reaches(self, key: str) -> int:
+        """The seq up to which the view of this session was last saved or loaded here; 0 if it was not."""
+        return self._there.get(key, 0)
+
+    def _read(self, key: str) -> _Kept | None:
+        try:
+            file = os.open(self._folder / key, _READ)
+        except OSError:
+            return None
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX:
+                return None
+            with open(file, "rb", closefd=False) as opened:
+                data = opened.read(MAX)
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+        start = len(_MAGIC) + 32
+        if data[: len(_MAGIC)] != _MAGIC or _hash(memoryview(data)[start:]) != data[len(_MAGIC) : start]:
+            return None
+        try:
+            return _decoder.decode(memoryview(data)[start:])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+
+def _hash(data: bytes | memoryview) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _ends_with(log: Log, kept: _Kept) -> bool:
+    if not 1 <= kept.seq <= log.head:
+        return False
+    try:
+        event = next(islice(log.read(kept.seq), 1), None)
+    except Broken:
+        return False
+    return event is not None and _hash(encode(event)) == kept.event
+
+
+def keeper(session: Live, snapshots: Snapshots, key: str, meter: str) -> Callable[[Event], None]:
+    """What `session.watch` is to call so that the session opens fast next time. It also saves when the session closes.
+
+    After an undo it saves at once: an older snapshot would have the whole log folded again.
+    """
+    gap, saved = EVERY, snapshots.reaches(key)
+
+    def save(event: Event | None) -> None:
+        nonlocal gap, saved
+        if event is not None and saved != event.seq == session.view.head:
+            saved = event.seq  # also if the disk refuses: then it is asked again later, not at every event
+            gap = max(EVERY, snapshots.save(key, session.view, event, meter) // WRITTEN)
+
+    def keep(event: Event) -> None:
+        moved = isinstance(event.what, Noted) and event.what.topic in REFOLDING
+        if moved or event.seq - saved >= gap:
+            save(event)
+
+    def last() -> None:
+        with suppress(TidegateError):  # the store may be closed already, or damaged there
+            if saved != session.view.head:
+                save(next(islice(session.log.read(session.view.head), 1), None))
+
+    session.on_close.append(last)
+    if session.view.head - saved >= EVERY:
+        last()
+    return keep

@@ -1,0 +1,265 @@
+"""The rows of the table that are tried before any that may shrink the view.
+
+Order is meaning. A text often speaks of two things (a rate limit speaks of tokens, a broken history of "must" and
+"exceeds"), so what must not be taken for an overflow stands before it: shrinking the view is the one answer that loses
+something. Each row is tried on the provider's words and codes, line by line, without regard to case.
+
+In a row every line is one way to say it: a regular expression in which `<40>` stands for a gap of up to 40 characters
+and `<input>`, `<context>`, `<over>`, `<out>` for the words below. What numbers may be learned is in `fault_numbers`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, get_args
+
+Kind = Literal[
+    "overflow",
+    "rate_bucket",
+    "rate_limit",
+    "output_cap",
+    "bytes",
+    "media",
+    "invalid_history",
+    "reasoning_state",
+    "billing",
+    "auth",
+    "model",
+    "transport",
+    "server",
+    "refused",
+    "unknown",
+]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+class Row(NamedTuple):
+    kind: Kind
+    why: str
+    ways: str
+    never: frozenset[int] = frozenset()  # statuses that outweigh these words
+
+
+WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "input": r"(?:prompt|inputs?|messages?|conversation|context|history|chat|query|text|content|request)",
+        "context": r"context[ _-]?(?:length|window|size|limit|budget|capacity)",
+        "over": r"(?:exceed\w*|overflow\w*|surpass\w*|(?:longer|larger|greater|bigger|more) than|beyond|over(?=\s)"
+        r"|does(?: not|n't) fit|too (?:long|large|big|many)(?: to fit|[^\n]{0,20} for)?|out of|(?<!-)>=?)",
+        "out": r"max[_ ]?(?:imum[_ ])?(?:completion[_ ]|output[_ ]|new[_ ]|generation[_ ])?tokens?",
+        "length": r"(?:length|window|size|limit|count|tokens?)",
+        "media": r"(?:images?|image_url|photo|picture|pdfs?|document pages?|audio|video|media|vision|multi-?modal)",
+    }
+)
+NOT_LENGTH: Final = frozenset({401, 402, 403, 407})
+
+FIRST: Final = (
+    Row(
+        "rate_bucket",
+        "one request is larger than all tokens of a minute; where both numbers are told they are compared later",
+        r"""request too large[^\n]*(?:tokens? per|\btp[md]\b)
+        \blimit:? [\d,]+, (?:used:? [\d,]+, )?requested:? [\d,]+""",
+    ),
+    Row(
+        "billing",
+        "prepaid money is gone, said with a rate limit's code",
+        r"(?:credits?|balance)<30>(?:depleted|used up)",
+    ),
+    Row(
+        "rate_limit",
+        "Google's quotas speak of billing and of input tokens",
+        r"""quota exceeded for
+        generate_(?:content|requests)_\w+
+        per(?:model|project|user|day|minute)\w*per(?:day|minute|project|model)""",
+    ),
+    Row(
+        "billing",
+        "no money",
+        r"""\b(?:insufficient_quota|exceeded_current_quota\w*|billing_\w+|payment_required|arrearage)\b
+        \b(?:insufficient_(?:balance|credits?|funds)|invalid_payment_instrument|credit_limit\w*)\b
+        insufficient (?:account )?(?:balance|credits?|funds|quota)
+        balance (?:is )?(?:too low|not enough|insufficient)
+        (?:doesn't|does not|don't|do not) have (?:any|enough|sufficient) credits?
+        (?:more|out of|add|purchase|buy|available|included)(?: \w+)? credits?\b
+        settings/credits
+        payment required
+        in good standing
+        past(?:-due)? invoices?
+        overdue
+        recharge
+        余额不足|欠费|充值""",
+    ),
+    Row(
+        "billing",
+        "a limit that the owner of the account set or pays for",
+        r"""(?:spend(?:ing)?|billing(?: hard)?|credit|monthly(?: usage| budget)?|budget) limit
+        reached your specified api usage limits
+        (?:budget|allowance) (?:has been )?exceeded
+        exceeded<30>(?:allowance|budget|monthly)
+        billing<20>(?:enabled|not active|inactive)
+        extra usage
+        long context beta is not
+        free tier<40>exhausted|freetieronly""",
+    ),
+    Row(
+        "overflow",
+        "length, in words that speak of images too",
+        r"""maximum model length
+        too long to fit into the model
+        tokens of image and text exceed""",
+        NOT_LENGTH,
+    ),
+    Row(
+        "media",
+        "an image, a document or a sound that is not taken",
+        r"""<media>\w*<80>(?:exceed|too (?:large|big|many|small|long)|unsupported|isn't supported|invalid|corrupt)
+        <media>\w*<80>(?:not (?:a )?(?:valid|support|allow|enabled|accessible|match)|does not|do not|could not|cannot)
+        <media>\w*<80>(?:unable|failed|at most|maximum|larger than|only supported|must be|no pages|password|appears)
+        (?:(?:not|n't) support(?:ed)?(?: for)?|unsupported|invalid|support)(?:\W+\w+){0,4}?\W+<media>\b
+        (?:could not|cannot|unable to|failed to) (?:\w+)(?:\W+\w+){0,3}?\W+<media>\b
+        (?:too (?:many|much)|(?:at most|maximum of|more than) \d+|(?:missing|required)<20>)(?:\W+\w+){0,3}?\W+<media>\b
+        unknown variant `?(?:image|image_url|input_audio|file)
+        mime ?type
+        content\.type ?参数非法
+        image_parse_error|invalid_(?:image|file)\w*|base64<20>invalid|invalid base64""",
+    ),
+    Row(
+        "refused",
+        "a filter stood before the model",
+        r"""content[_ -]?(?:filter|policy|moderation|management policy|safety)
+        responsibleai
+        data_?inspection_?failed
+        inappropriate content
+        content exists risk
+        safety (?:system|filter|settings|reasons|policy)
+        usage (?:policy|policies|guidelines)
+        flagged
+        considered high risk
+        sensitive (?:content|information|words?)|new_sensitive
+        guardrail|moderation
+        violat\w+<30>polic
+        prohibited_content|\bblock_?reason\b
+        敏感内容|违规""",
+    ),
+    Row(
+        "reasoning_state",
+        "signed thinking was changed, moved or lost, or is not ours",
+        r"""thinking`? or `?redacted_thinking|redacted_thinking
+        thinking<20> block
+        signature<40>(?:thinking|reasoning)
+        thinking\.signature|signature: field required|invalid_signature
+        thought[_ ]?signature
+        reasoning_(?:content|details|text)
+        encrypted[_ ]content
+        of type '?reasoning|required '?reasoning'? item
+        items?\b<30>'?\brs_\w*|items are not persisted
+        input\[\d+\]<30>summary""",
+    ),
+    Row(
+        "overflow",
+        "a server's template that found no request left after its own cutting",
+        "no user query found in messages",
+    ),
+    Row(
+        "invalid_history",
+        "calls and results do not pair",
+        r"""tool_?(?:use|result|calls?)(?:_ids?)?\b
+        tool(?:use|result) blocks?|toolconfig
+        tool (?:call )?(?:id|result|output|message|response|arguments)s?\b
+        function[_ ]?(?:calls?|response|output)\w*(?:\W+\w+){0,8}\W+(?:parts?|turn|not|missing|without|must|found)\b
+        function[_ ]?(?:calls?|response|output)\w*(?:\W+\w+){0,8}\W+(?:match|equal|follow|immediately|after|responses)\b
+        function call (?:output|turn)|no tool (?:call|output)
+        role '?\"?tool|tool role""",
+    ),
+    Row(
+        "invalid_history",
+        "roles in a wrong order",
+        r"""roles?<40>(?:alternat|not supported|unsupported|are supported|unexpected)|alternate between
+        (?:unexpected|invalid|unknown|unsupported|valid|wrong|expected last) role
+        must (?:start|end|begin) with (?:a |an )?"?(?:user|assistant|system|tool)
+        (?:first|last|final)(?: \w+)? (?:message|role|content)<40>(?:must|should|cannot)
+        (?:successive|consecutive|two or more|2 or more) (?:user|assistant)
+        prefill
+        multiturn requests
+        system message (?:must|should)
+        jinja|chat template|raise_exception""",
+    ),
+    Row(
+        "invalid_history",
+        "something empty or of a wrong form where something must stand",
+        r"""non-?empty|non-?whitespace
+        content (?:is|cannot be|can't be|must not be|should not be) (?:empty|null|blank)|empty content|is blank\b
+        at least one (?:parts?|message|content)
+        contents? is not specified
+        (?:messages|contents|input)'?:? (?:is |are )?(?:an )?(?:empty|required|missing)
+        expected a string, got null|either content or tool
+        (?:element|content|part|text)s? (?:per|in each|of each) message|each message must""",
+    ),
+    Row(
+        "invalid_history",
+        "what was sent is not well-formed",
+        r"""(?:not|in)[ -]?valid json(?! payload)|json string|could not parse the json
+        (?:failed|unable) to (?:parse|deserialize) (?:the )?(?:request|tool|json|input|messages)
+        duplicate (?:item|id|tool)
+        previous[_ ]response
+        begins with '
+        cache_control""",
+    ),
+    Row(
+        "invalid_history",
+        "a field of a message over its own limit",
+        r"(?:messages|input|contents)(?:\.\d+|\[\d+\])<60>too long(?!<60>10485760)",
+    ),
+    Row(
+        "unknown",
+        "a field over its own limit: neither the prompt nor the body",
+        r"""(?:string|array|name|key|id)'?:? too (?:long|short)(?![^\n]*(?:10485760|tokens?\b))
+        (?:description|name|title|identifier)<30>(?:exceed|too long|maximum length|longer than)""",
+    ),
+    Row(
+        "overflow",
+        "a default output computed below zero: the prompt alone is over",
+        r"<out>[`'\" ]*must be at least 1, got -\d+",
+        NOT_LENGTH,
+    ),
+    Row(
+        "output_cap",
+        "the answer's own limit",
+        r"""<out>[`'"]*(?: or '?\w+'?)?<50>?(?:too (?:large|big|high)|> ?\d|larger than|greater than|参数非法)
+        <out>[`'"]*<50>?(?:must|should|has to|cannot|can't|may not|needs to) (?:be|exceed)\b
+        <out>[`'"]*<50>?(?:not supported|unsupported|out of range|invalid|below minimum|above maximum)
+        <out>[`'"]*<50>?exceeds (?:the )?(?:model|maximum|max|limit)(?![^\n]*context)
+        range of <out>|(?:unsupported|unknown|invalid)<20> '?<out>
+        maximum (?:allowed )?number of (?:output|completion|generated|new) tokens
+        number of (?:output|completion|generated|new) tokens<40><over>
+        supports? (?:at most|up to|a maximum of) [\d,]+ (?:completion|output|generated)
+        maxoutputtokens|max output tokens|maximum (?:output )?tokens you requested
+        output limit|maxpredictedtokens
+        budget_tokens""",
+        NOT_LENGTH,
+    ),
+    Row(
+        "rate_limit",
+        "so much in so much time, also where it speaks of too many tokens",
+        r"""rate[ _-]limit|ratelimit(?:reached|exceeded)
+        too[ _]many[ _]requests|request limit exceeded
+        throttl
+        (?:requests?|tokens?|calls?|queries)[ /]per[ -]?(?:min|sec|hour|day|month|model|user)
+        per[ -](?:minute|second|hour|day)\b
+        \b[ior]?(?:tpm|rpm|tpd|rpd|qps|qpm)\b
+        too many tokens(?:,? (?:please )?wait| processed| per)
+        too many (?:concurrent|people|users)|concurren(?:t requests?|cy)
+        increased too quickly
+        usage[ _]limit
+        please wait before
+        frequency limit
+        (?:请求|调用|访问).{0,4}(?:过多|过快|频繁|次数)|(?:速率|频率|并发).{0,10}(?:过多|过快|超|限|过高)|限流""",
+    ),
+    Row(
+        "bytes",
+        "the size of the body, in so many words",
+        r"""request_too_large|payload_too_large
+        exceeds (?:the )?max(?:imum)?(?: allowed| request| body| payload)* (?:size|number of bytes|bytes)\b(?!<60>token)
+        string too long[^\n]*maximum length 10485760
+        (?:payload|entity) too large|payload size exceeds|received message larger than max""",
+    ),
+)

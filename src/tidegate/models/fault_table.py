@@ -1,0 +1,191 @@
+"""The table: what a provider says, and what kind of failure that is. How rows are written: `fault_rows`."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+from tidegate.models.fault_rows import FIRST, NOT_LENGTH, WORDS, Kind, Row
+
+TABLE: Final = (
+    *FIRST,
+    Row(
+        "overflow",
+        "codes",
+        r"""context_?(?:length|window|size|limit)_?\w*(?:exceed|error|overflow|too_long)\w*
+        (?:prompt|input|context|request|tokens?)_(?:is_)?too_(?:long|many_tokens|large)
+        tokens?_(?:limit|count)_(?:reached|exceeded)
+        content_length_exceeds\w*|model_?max_?length
+        ^1261$""",
+        NOT_LENGTH,
+    ),
+    Row(
+        "overflow",
+        "the context and a word of too much",
+        r"""<context><60>(?:exceed|overflow|too long|reached|is full|has been|not enough|you requested)
+        <over><80>\bcontext\b
+        tokens? context requested|context the overflows|context overflow
+        \bn_ctx\b
+        free space in the kv cache|kv cache is full|physical batch size
+        (?:上下文|输入|文本|内容|prompt|tokens?).{0,16}(?:超|过长|上限)|(?:超|大于).{0,20}(?:上下文|最大长度|长度限制|token)""",
+        NOT_LENGTH,
+    ),
+    Row(
+        "overflow",
+        "the largest that is taken is named",
+        r"""max(?:imum)?(?: \w+)? (?:context|prompt|sequence|model|input|total|message)s?(?: tokens?)?[ _-]<length>
+        max_(?:model|seq|seq_len|sequence|prompt|input|context|position|total)_?(?:len|length|tokens|embeddings)?\b
+        max(?:imum)? (?:number of )?(?:input |prompt |context )?tokens? (?:allowed|limit|for this model|count|supported)
+        (?:configured|model'?s?|supported) (?:context|maximum|max|token|input (?:limit|length|tokens))
+        range of (?:input|total|prompt) length
+        max(?:imum)? tokens of [\d,]+ exceeded""",
+        NOT_LENGTH,
+    ),
+    Row(
+        "overflow",
+        "too long, said of what is sent",
+        r"""\b<input>s?\b(?:[^\w\n]+[\w`'"-]+){0,6}?[^\w\n]+(?:is|are|was|were|got)?[^\w\n]*too (?:long|many tokens)
+        \b(?:prompt|input|messages|conversation|context|history|text)s?\b(?: \w+){0,4} too (?:large|big)\b
+        too (?:long|large|big) (?:for|to fit)(?: \S+){0,3} (?:model|window|context)
+        \b(?:prompt|input|messages|conversation|context|history|text)s?\b<20>longer than""",
+        NOT_LENGTH,
+    ),
+    Row(
+        "overflow",
+        "tokens or a length over a limit",
+        r"""\b(?:tokens?|<input>[ _]length|sequence[ _]length)\b<60><over><60>(?:max|limit|allow|model|\d)
+        <over><50>(?:tokens? (?:limit|allowed|maximum|count)|(?:token|length) limit|number of (?:input )?tokens)
+        (?:exceed\w*|beyond|longer than|more than)<50>max(?:imum)?(?: allowed| input| prompt)* (?:length|tokens?)
+        \b(?:prompt|input|messages|conversation|context|history|text|content)s? exceeds? (?:the )?(?:max|limit|length)
+        token limit|prompt token count of|token count<20>limit""",
+        NOT_LENGTH,
+    ),
+    Row(
+        "overflow",
+        "how to shrink it",
+        r"""(?:reduce|shorten|decrease|truncate|trim|shorter)\b<40>\b(?:prompt|messages?|inputs?|conversation|history|text)\b
+        too many (?:input |prompt |total |request )?tokens
+        only supports? up to [\d,]+
+        `?inputs`? (?:must have less|tokens \+)
+        maxlength: [\d,]+, actual|too many total text bytes""",
+        NOT_LENGTH,
+    ),
+    Row(
+        "bytes",
+        "the body, not the tokens",
+        r"""(?:payload|entity|body|request|content|message|upload)(?: body| size| payload)*(?: is| was)? too large
+        \b\d+ ?(?:mb|mib|bytes)\b<20>(?:limit|maximum)|(?:limit|maximum)<20>\b\d+ ?(?:mb|mib|bytes)\b""",
+    ),
+    Row(
+        "rate_limit",
+        "exhausted, without saying of what",
+        r"""resource[_ ]?(?:has been )?exhausted
+        quota (?:has been )?exceeded
+        ratelimiterror""",
+    ),
+    Row(
+        "billing",
+        "OpenAI's words for no money; Google's have gone above",
+        "exceeded your current quota|plan and billing",
+    ),
+    Row(
+        "model",
+        "no such model here",
+        r"""model[_ ]?not[_ ]?(?:found|exist|supported|available|loaded)
+        (?:model|deployment|engine)\b<120>(?:does not exist|doesn't exist|not (?:be )?found|not exist|isn't supported)
+        (?:model|deployment|engine)\b<120>is not (?:supported|available|valid|a valid)
+        (?:model|deployment|engine)\b<120>(?:decommissioned|deprecated|identifier is invalid|unavailable for|no longer)
+        (?:unknown|invalid|unsupported|no such|no) models?\b(?! parameter)
+        models? (?:loaded|identifier)|access to the model|not allowed to use<20>model
+        no endpoints? found|deploymentnotfound|no healthy deployments?
+        模型不存在
+        not_found_error""",
+    ),
+    Row(
+        "auth",
+        "who asks is not known or not allowed",
+        r"""(?:invalid|incorrect|missing|expired|wrong|no|valid)<12> (?:x-)?(?:api[ _-]?key|credential|token|auth)\w*\b
+        api[_ -]?key<40>(?:invalid|not valid|incorrect|expired|missing|required|not found|disabled|provide)
+        authentication|unauthori[sz]ed|unauthenticated|not authorized|forbidden
+        permission[_ ]?(?:error|denied)|access ?denied
+        security token
+        location is not supported|(?:country|region|territory)<40>not supported
+        令牌""",
+    ),
+    Row(
+        "server",
+        "the provider's own trouble",
+        r"""overloaded|capacity|high traffic|out of memory|cuda error
+        internal[_ ]?(?:server[_ ]?)?error(?!\.algo)|server[_ ]error|server had an error
+        \bunavailable\b|service_?unavailable\w*|bad gateway|gateway time-?out|no healthy upstream|a timeout occurred
+        temporar(?:y|ily)|try again later
+        model ?(?:is )?(?:currently )?loading|loading model|modelnotready\w*|modelstreamerror\w*|modeltimeout\w*
+        model runner|runner process|engine (?:is )?dead
+        failed_generation|tool_use_failed
+        upstream|provider returned error
+        ^internal$""",
+    ),
+    Row(
+        "transport",
+        "the line, not the provider",
+        r"""connection (?:error|reset|refused|closed|aborted|timed out)|apiconnectionerror|network error
+        econn\w+|etimedout|socket hang up|broken pipe|remote end closed
+        timed? ?out|deadline
+        server disconnected|peer closed|incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)""",
+    ),
+    Row(
+        "invalid_history",
+        "a place in the history is named, whatever is wrong with it",
+        r"""(?<![\w.])'?"?(?:messages|input|contents)(?:\.\d+|\[\d+\]|\.\[\d+\])""",
+    ),
+)
+
+STATUSES: Final[Mapping[int, Kind]] = MappingProxyType(
+    {
+        401: "auth",
+        402: "billing",
+        403: "auth",
+        404: "model",
+        407: "auth",
+        408: "transport",
+        413: "bytes",
+        429: "rate_limit",
+        451: "refused",
+        499: "transport",
+    }
+)
+"""What a status means when the words say nothing. Above 499 it is the server; all else is unknown."""
+
+STOPS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "model_context_window_exceeded": "overflow",
+        "context_window_exceeded": "overflow",
+        "context_length_exceeded": "overflow",
+        "error": "server",
+        "network_error": "server",
+        "insufficient_system_resource": "server",
+    }
+)
+"""Stop reasons with which a stream or an answer says that it failed. What is merely cut or refused is an answer."""
+
+_MARK: Final = re.compile(r"<(\w+)>")
+
+
+def row_of(lines: Iterable[str], status: int | None) -> Row | None:
+    """The first row, in the table's order, that any of the lines meets."""
+    said = [line.replace("’", "'").replace("\\n", " ") for line in lines]
+    for row in TABLE:
+        if status not in row.never and any(map(_pattern(row.ways).search, said)):
+            return row
+    return None
+
+
+@cache
+def _pattern(ways: str) -> re.Pattern[str]:
+    return re.compile("|".join(_MARK.sub(_spelled, way.strip()) for way in ways.splitlines()), re.IGNORECASE)
+
+
+def _spelled(mark: re.Match[str]) -> str:
+    name = mark[1]
+    return rf"[^\n]{{0,{name}}}" if name.isdigit() else WORDS[name]

@@ -1,0 +1,271 @@
+"""From a provider's failure to our error: what kind it is, what was learned from it, what to do about it.
+
+Every face of a failure comes through here: an HTTP answer (`fault_of`), a frame inside a stream that began well
+(`fault_of_frame`), and an answer that came whole and is none (`fault_of_reply`). The kinds and their order are data in
+`fault_table`; this file reads, compares the numbers where one sentence can mean two things, and writes the error.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tidegate.core.errors import TidegateError
+from tidegate.core.secrets import Mask
+from tidegate.models.fault_body import Said, read, wait_of
+from tidegate.models.fault_numbers import Numbers, numbers_of
+from tidegate.models.fault_rows import Kind
+from tidegate.models.fault_table import STATUSES, STOPS, row_of
+from tidegate.wire.replies import Reply
+from tidegate.wire.usage import read_usage
+
+SHOWN: Final = 300
+FULL: Final = 0.97
+"""A cut answer with nothing in it is an overflow if what was read filled this much of the window."""
+
+SAYS: Final[Mapping[Kind, str]] = MappingProxyType(
+    {
+        "overflow": "The request is longer than the model's window.",
+        "rate_bucket": "This one request is larger than all the tokens the account may send in a minute.",
+        "rate_limit": "The provider's rate limit is reached.",
+        "output_cap": "More output was asked for than the model can give.",
+        "bytes": "The request has too many bytes for the server.",
+        "media": "An image or document in the request was not accepted.",
+        "invalid_history": "The provider refused the order or form of the messages.",
+        "reasoning_state": "The provider refused reasoning it had signed before.",
+        "billing": "The account has no money or no plan for this.",
+        "auth": "The provider did not accept the key, or the key may not do this.",
+        "model": "The provider does not know or does not serve this model.",
+        "transport": "The connection failed before the answer was whole.",
+        "server": "The provider failed on its own side.",
+        "refused": "The provider's filter refused the content.",
+        "unknown": "The provider refused the request.",
+    }
+)
+REMEDIES: Final[Mapping[Kind, str]] = MappingProxyType(
+    {
+        "overflow": "Compact the session, or set the model's true window.",
+        "rate_bucket": "Waiting does not help: compact below that limit, or use another model or a higher tier.",
+        "rate_limit": "Wait and ask again.",
+        "output_cap": "Ask for less output.",
+        "bytes": "Shrink or leave out images and large results.",
+        "media": "Leave out the named part, or use a model that reads it.",
+        "invalid_history": "Repair the session (tidegate doctor) and ask again.",
+        "reasoning_state": "Ask again without the earlier reasoning.",
+        "billing": "Add credit with the provider, or use another one.",
+        "auth": "Check the key, and that it belongs to this provider and base URL.",
+        "model": "Check the model's name and the base URL.",
+        "transport": "Ask again; if it stays, check the network and the base URL.",
+        "server": "Ask again in a while.",
+        "refused": "Reword the last message, or take out what was refused.",
+        "unknown": "The session is whole; the provider's words say more.",
+    }
+)
+RETRIED: Final[frozenset[Kind]] = frozenset({"transport", "server", "rate_limit"})
+"""The same bytes may be sent again after a pause. All others would be refused again."""
+
+
+class Fault(TidegateError):
+    """A provider's failure. Numbers are there only if the provider named them in a place we know; else None."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        cause: str,
+        *,
+        status: int | None = None,
+        numbers: Numbers | None = None,
+        retry_after: float | None = None,
+        why: str = "",
+    ) -> None:
+        super().__init__(cause, REMEDIES[kind])
+        known = numbers or Numbers()
+        self.kind: Kind = kind
+        self.status = status
+        self.retry_after = retry_after
+        self.window = known.window  # the model's window
+        self.tokens = known.tokens  # the prompt as the provider counted it
+        self.output = known.output  # what was asked for the answer
+        self.total = known.total  # prompt and answer, where only the sum was told
+        self.limit = known.limit  # of a rate bucket, an output or a body
+        self.why = why  # the row of the table; empty: the status alone decided
+
+    @property
+    def certain(self) -> bool:
+        """The provider's words decided. Else the caller may weigh its own measure: a bare 400 or 413 can be length."""
+        return bool(self.why)
+
+    @property
+    def retried(self) -> bool:
+        return self.kind in RETRIED
+
+    @property
+    def output_room(self) -> int | None:
+        """Of an overflow that a smaller answer cures: the most output with which the same prompt fits."""
+        if self.kind not in ("overflow", "output_cap") or self.window is None or not self.output:
+            return None
+        prompt = self.tokens if self.tokens is not None else self.total - self.output if self.total else None
+        room = None if prompt is None else self.window - prompt
+        return room if room is not None and 0 < room < self.output else None
+
+
+def fault_of(
+    status: int | None,
+    body: object = b"",
+    headers: Mapping[str, str] | None = None,
+    mask: Callable[[str], str] | None = None,
+) -> Fault:
+    """The failure that an HTTP answer tells. Never raises, whatever the body. `mask` hides the caller's own keys."""
+    said = read(body)
+    kind, numbers, why = _judged(said, status)
+    return _fault(kind, said, status=status, numbers=numbers, why=why, wait=wait_of(said, headers or {}), mask=mask)
+
+
+def fault_of_frame(dialect: str, frame: object, mask: Callable[[str], str] | None = None) -> Fault | None:
+    """The failure inside a stream that began with 200, or inside a whole 200 body; None for every ordinary frame.
+
+    All dialects' forms are looked for in each: a gateway passes on the errors of whoever stands behind it.
+    """
+    if not isinstance(frame, Mapping):
+        return None
+    said = _error(frame)
+    if said is None:
+        stop = _stop(frame)
+        words = [f"the answer ended with {stop!r}."]
+        return _fault(STOPS[stop], Said(words), why="its stop reason", mask=mask) if stop else None
+    status = _status(frame)
+    kind, numbers, why = _judged(said, status)
+    if kind == "unknown" and not why:
+        kind = "server"  # it accepted the request and then failed: its own trouble until it says otherwise
+    return _fault(kind, said, status=status, numbers=numbers, why=why, wait=wait_of(said, {}), mask=mask)
+
+
+def fault_of_reply(reply: Reply, *, window: int | None = None) -> Fault | None:
+    """The failure of an answer that came whole and says nothing: cut before the first word, filtered or refused."""
+    if (kind := STOPS.get(reply.reason.lower())) is not None:
+        return Fault(kind, f"{SAYS[kind][:-1]}: the answer ended with {reply.reason!r}.", why="its stop reason")
+    if any(map(_says, reply.messages)):
+        return None
+    usage = read_usage(reply.usage)
+    if reply.stop in ("refused", "filtered"):
+        return Fault("refused", SAYS["refused"], why=f"an empty answer that ended as {reply.stop}")
+    if reply.stop != "length":
+        return None
+    full = window is not None and usage.input_tokens + usage.output_tokens >= FULL * window
+    if full or (usage.input_tokens and not usage.output_tokens):
+        cause = f"The prompt filled the window: nothing could be answered ({usage.input_tokens:,} tokens were read)."
+        return Fault("overflow", cause, numbers=Numbers(tokens=usage.input_tokens or None), why="length, and empty")
+    cause = f"The answer was cut before its first word: all {usage.output_tokens:,} tokens of output went elsewhere."
+    return Fault("output_cap", cause, numbers=Numbers(output=usage.output_tokens or None), why="length, and empty")
+
+
+def transport_fault(cause: str, mask: Callable[[str], str] | None = None) -> Fault:
+    """For the caller whose connection failed: there is no answer to read."""
+    return _fault("transport", Said(words=[cause]), why="the connection failed", mask=mask)
+
+
+def _judged(said: Said, status: int | None) -> tuple[Kind, Numbers, str]:
+    row = row_of(said.lines, status)
+    if status == 402:
+        return "billing", Numbers(), "402 is about money, whatever it counts"
+    if row is None:
+        return _by_status(status), Numbers(), ""
+    kind: Kind = row.kind
+    if status == 429 and kind == "server":
+        kind = "rate_limit"  # some call an overloaded server too many requests: both mean to wait
+    if status == 413 and kind in ("server", "transport", "model", "unknown"):
+        kind = "bytes"
+    numbers = numbers_of(kind, said)
+    return numbers.settled(kind), numbers, row.why
+
+
+def _by_status(status: int | None) -> Kind:
+    if status is not None and status >= 500:
+        return "server"
+    return STATUSES.get(status, "unknown") if status is not None else "unknown"
+
+
+def _fault(
+    kind: Kind,
+    said: Said,
+    *,
+    status: int | None = None,
+    numbers: Numbers | None = None,
+    why: str = "",
+    wait: float | None = None,
+    mask: Callable[[str], str] | None = None,
+) -> Fault:
+    shown = (mask or Mask())(_start(" ".join(said.words or said.codes)))
+    shown = "".join(char if char.isprintable() else " " for char in shown)
+    shown = shown if len(shown) <= SHOWN else shown[: SHOWN - 1] + "…"
+    where = f" (HTTP {status})" if status is not None else ""
+    fault = Fault(kind, "", status=status, numbers=numbers, retry_after=wait, why=why)
+    room = fault.output_room
+    cure = f" It fits with at most {room:,} tokens of output." if room else ""
+    fault.args = (f"{SAYS[kind][:-1]}{where}{': ' + shown if shown else '.'}{cure}",)
+    return fault
+
+
+def _start(text: str) -> str:
+    """Enough to show, and cut between words: half a key has no shape by which it could be masked."""
+    return text if len(text) <= 8 * SHOWN else text[: 8 * SHOWN].rpartition(" ")[0]
+
+
+def _error(frame: Mapping[str, Any]) -> Said | None:
+    """What an error frame says. A field `error` that is null or empty is no error."""
+    response = frame.get("response")
+    kind = frame.get("type")
+    if frame.get("error") or kind in ("error", "response.failed") or frame.get("object") == "error":
+        return read(frame)
+    if isinstance(response, Mapping) and response.get("error"):
+        return read({"error": response["error"]})
+    base = frame.get("base_resp")
+    if isinstance(base, Mapping) and base.get("status_code") not in (None, 0):
+        return read(base)
+    feedback = frame.get("promptFeedback")
+    if isinstance(feedback, Mapping) and feedback.get("blockReason") and not frame.get("candidates"):
+        return read({"message": f"The prompt was blocked: blockReason {feedback['blockReason']}"})
+    return None
+
+
+def _status(frame: Mapping[str, Any]) -> int | None:
+    """The status a gateway could no longer send, because 200 had gone out."""
+    error = frame.get("error")
+    codes = [error.get(key) for key in ("code", "status_code", "status")] if isinstance(error, Mapping) else []
+    for code in (*codes, frame.get("code"), frame.get("status_code")):
+        if isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600:
+            return code
+    return None
+
+
+def _stop(frame: Mapping[str, Any]) -> str | None:
+    """A stop reason of the frame that means failure, in any dialect's place for it."""
+    delta, choices, candidates = frame.get("delta"), frame.get("choices"), frame.get("candidates")
+    places = [
+        frame,
+        delta,
+        *(choices if isinstance(choices, list) else ()),
+        *(candidates if isinstance(candidates, list) else ()),
+    ]
+    for place in places:
+        for key in ("stop_reason", "finish_reason", "finishReason") if isinstance(place, Mapping) else ():
+            if isinstance(stop := place.get(key), str) and stop.lower() in STOPS:
+                return stop.lower()
+    return None
+
+
+def _says(part: object) -> bool:
+    """Is there a word or a call in it? Thinking is neither."""
+    if isinstance(part, str):
+        return bool(part.strip())
+    if isinstance(part, list | tuple):
+        return any(_says(item) for item in part)
+    if not isinstance(part, Mapping):
+        return False
+    kind = part.get("type")
+    if kind in ("thinking", "redacted_thinking", "reasoning") or part.get("thought") is True:
+        return False
+    if isinstance(kind, str) and kind.endswith(("_call", "tool_use")):
+        return True
+    if part.get("tool_calls") or part.get("functionCall") or part.get("function_call"):
+        return True
+    return any(_says(part.get(key)) for key in ("content", "parts", "text", "refusal"))

@@ -1,0 +1,267 @@
+"""Models behind HTTP: OpenAI (chat, Responses) and every server that speaks it, Anthropic, Gemini.
+
+The bytes of a request are ours and go out as they are. What comes back is whole or a Fault: a stream that was cut is
+never taken for an answer. Before the first delta the same request is sent again after failures that pass by; once
+something was shown it is not, for nobody can take back what was read.
+"""
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, suppress
+from typing import TypeVar
+
+import httpx
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.core.secrets import Mask
+from tidegate.models.endpoints import endpoint_of, headers_of, on_this_machine, streamed, url_of
+from tidegate.models.faults import Fault, fault_of, fault_of_frame, transport_fault
+from tidegate.wire.blocks import Json
+from tidegate.wire.dialects import dialect_of
+from tidegate.wire.replies import Assembler, Delta, Reply
+from tidegate.wire.streams import Cut, SseReader, as_frames, assembler, json_of
+
+T = TypeVar("T")
+LAST = frozenset(("message_stop", "response.completed", "response.incomplete"))
+DRAIN = 0.5
+"""Seconds to wait for the end of a stream whose answer is whole: then its connection can be used again."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds and bytes. `idle` is between two pieces: a model may think for long before the first."""
+
+    connect: float = 15.0
+    idle: float = 300.0
+    total: float = 1800.0
+    answer: int = 67_108_864
+    line: int = 16_777_216
+    error: int = 262_144
+
+
+class Retries(msgspec.Struct, frozen=True, kw_only=True):
+    """How often to ask again, and how long to wait: twice as long each time, or what the provider says.
+
+    A provider that wants more than `longest` seconds is not waited for. `chance` spreads those who failed together.
+    """
+
+    most: int = 3
+    first: float = 0.5
+    longest: float = 60.0
+    chance: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def wait(self, fault: Fault, tried: int) -> float | None:
+        if not fault.retried or tried >= self.most:
+            return None
+        if fault.retry_after is not None:
+            return fault.retry_after * (1 + self.chance() / 10) if fault.retry_after <= self.longest else None
+        return float(min(self.longest, self.first * 2.0**tried) * (0.5 + self.chance() / 2))
+
+
+class HttpProvider:
+    """`base_url` as the provider's own SDK takes it; empty: the provider itself. `headers` are added to every request.
+
+    One provider serves any number of streams at a time. It may be used in one event loop after another.
+    """
+
+    def __init__(
+        self,
+        dialect: str,
+        model: str,
+        *,
+        base_url: str = "",
+        key: str = "",
+        headers: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        retries: Retries | None = None,
+    ) -> None:
+        self.wire = dialect_of(dialect).name
+        self.model = model
+        self._endpoint = endpoint_of(self.wire)
+        self.url = _checked(url_of(self._endpoint, model, base_url))
+        self.limits = limits or Limits()
+        self.retries = retries or Retries()
+        sent = headers_of(self._endpoint, key, headers or {})
+        if not all(name.isascii() and value.isascii() and value.isprintable() for name, value in sent.items()):
+            raise BadInput("The key or a header holds characters that cannot be sent.", "Check how it was copied.")
+        times = httpx.Timeout(self.limits.idle, connect=self.limits.connect)
+
+        def bear(request: httpx.Request) -> httpx.Request:
+            request.headers.update(sent)
+            return request
+
+        # In a closure and put on request by request, so that no dump of this object or its client shows the key.
+        plain = self.url.startswith("http:")
+        self._connected: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
+            auth=bear,
+            timeout=times,
+            # To load the certificates takes longer than a local server needs to answer. Without any, nobody is trusted.
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
+            trust_env=not on_this_machine(self.url),
+        )
+        self._mask = Mask([key, *(headers or {}).values()])
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __repr__(self) -> str:
+        return f"HttpProvider({self.wire!r}, {self.model!r}, url={self.url!r})"
+
+    async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
+        body = streamed(self._endpoint, request)
+        tried = 0
+        while True:
+            shown = False
+            try:
+                async with aclosing(self._once(body)) as answer:
+                    async for each in answer:
+                        shown = True
+                        yield each
+                return
+            except Fault as fault:
+                pause = self.retries.wait(fault, tried)
+                if shown or pause is None:
+                    raise
+            await self.retries.sleep(pause)
+            tried += 1
+
+    async def _once(self, body: bytes) -> AsyncGenerator[Delta | Reply, None]:
+        client = self._here()
+        deadline = asyncio.get_running_loop().time() + self.limits.total
+        request = client.build_request("POST", self.url, content=body)
+        response: httpx.Response = await self._within(deadline, client.send(request, stream=True))
+        try:
+            if not response.is_success:
+                raise await self._refusal(response, deadline)
+            async for each in self._read(response, deadline):
+                yield each
+        finally:
+            await response.aclose()
+
+    def _here(self) -> httpx.AsyncClient:
+        """The client of this loop. Connections of a loop that is gone are gone with it."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            self._client, self._loop = self._connected(), loop
+        return self._client
+
+    async def _within(self, deadline: float, waited: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await waited
+        except TimeoutError:
+            raise self._lost(f"It took longer than {self.limits.total:g} seconds.") from None
+        except httpx.HTTPError as error:
+            raise self._lost(f"{type(error).__name__}: {error}") from None
+
+    def _lost(self, why: str) -> Fault:
+        return transport_fault(why, self._mask)
+
+    async def _refusal(self, response: httpx.Response, deadline: float) -> Fault:
+        body = b""
+        with suppress(Fault):  # what came of the body tells more than that the rest did not
+            async with aclosing(self._pieces(response, deadline)) as pieces:
+                async for piece in pieces:
+                    body = (body + piece)[: self.limits.error]
+                    if len(body) == self.limits.error:
+                        break
+        return fault_of(response.status_code, body, response.headers, self._mask)
+
+    async def _read(self, response: httpx.Response, deadline: float) -> AsyncGenerator[Delta | Reply, None]:
+        answer = assembler(self.wire)
+        try:
+            async with aclosing(self._frames(response, deadline)) as frames:
+                async for frame in frames:
+                    for delta in self._fed(answer, frame):
+                        yield delta
+        except Fault as fault:
+            if fault.kind != "transport" or not answer.done:
+                raise
+        try:
+            reply = answer.finish()
+        except Cut as cut:
+            raise self._lost(str(cut.args[0])) from None
+        yield reply
+
+    def _fed(self, answer: Assembler, frame: Json) -> list[Delta]:
+        deltas = answer.feed(frame)
+        fault = fault_of_frame(self.wire, frame, self._mask)
+        if fault is None and answer.error is not None:
+            fault = fault_of(None, {"error": answer.error}, mask=self._mask)
+        if fault is not None:
+            raise fault
+        return deltas
+
+    async def _frames(self, response: httpx.Response, deadline: float) -> AsyncGenerator[Json, None]:
+        """The frames of the stream up to the one that says it is over.
+
+        Servers that do not stream answer with one JSON value, some under the name of a stream; what stands between us
+        and the server answers with a web page. The first character tells.
+        """
+        async with aclosing(self._pieces(response, deadline)) as pieces:
+            piece = b""
+            while not piece.strip() and (more := await anext(pieces, b"")):
+                piece += more
+            if piece.lstrip()[:1] in (b"{", b"[", b"<"):
+                for whole in self._whole(piece + b"".join([more async for more in pieces])):
+                    yield whole
+                return
+            reader = SseReader(self.limits.line)
+            while piece:
+                for frame in self._parsed(reader, piece):
+                    if frame is not None:
+                        yield frame
+                    if frame is None or frame.get("type") in LAST:
+                        await self._drained(pieces)
+                        return
+                piece = await anext(pieces, b"")
+
+    def _parsed(self, reader: SseReader, piece: bytes) -> Iterator[Json | None]:
+        """None stands for the word that the stream is over."""
+        try:
+            for frame in reader.feed(piece):
+                value = json_of(frame)
+                if value is not None or frame.data.strip():
+                    yield value
+        except BadInput as bad:
+            raise self._lost(str(bad.args[0])) from None
+
+    def _whole(self, body: bytes) -> list[Json]:
+        try:
+            value = msgspec.json.decode(body)
+        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            what = "a web page" if body.lstrip().startswith(b"<") else "no JSON, or only the beginning of it"
+            raise self._lost(f"The server answered with {what}.") from None
+        if isinstance(value, dict):
+            return as_frames(self.wire, value)
+        return [frame for frame in value if isinstance(frame, dict)]
+
+    async def _pieces(self, response: httpx.Response, deadline: float) -> AsyncGenerator[bytes, None]:
+        size, pieces = 0, response.aiter_bytes()
+        while (piece := await self._within(deadline, anext(pieces, None))) is not None:
+            size += len(piece)
+            if size > self.limits.answer:
+                raise self._lost(f"The answer is longer than {self.limits.answer:,} bytes.")
+            if piece:
+                yield piece
+
+    async def _drained(self, pieces: AsyncIterator[bytes]) -> None:
+        with suppress(TimeoutError, Fault):
+            async with asyncio.timeout(DRAIN):
+                async for _ in pieces:
+                    pass
+
+    async def close(self) -> None:
+        if self._client is not None and self._loop is asyncio.get_running_loop():
+            await self._client.aclose()
+        self._client = None
+
+
+def _checked(url: str) -> str:
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as bad:
+        raise BadInput(f"The base URL is no address: {bad}.", "Give one like http://localhost:8080/v1.") from None
+    return url

@@ -1,0 +1,272 @@
+"""Large records, each in a file of its own whose name is the SHA-256 of what is in it.
+
+    blobs/aa/aa0f...        the content, compressed by zlib
+    blobs/claims/<key>      which of them a session needs (`store/claims.py`)
+
+Equal content is kept once, whoever brought it. What is read is checked against its name. A file comes into place whole
+or not at all, and only behind its claim; it goes only when no session claims it. Caps: `max_blob` is the size of one
+content; `max_session` and `max_all` are bytes on disk.
+"""
+
+import hashlib
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.disk.folder import key_of
+from tidegate.disk.writing import ENDING, make_folder, not_kept, sync_folder, turn, write_whole
+from tidegate.store.claims import PATIENCE, Claims
+from tidegate.store.store import Broken
+
+MAX_BLOB = 256 << 20
+MAX_SESSION = 4 << 30
+MAX_ALL = 32 << 30
+LEVEL = 3
+RECOUNT = 64
+"""After so many new blobs the folder is measured again: other processes write there too."""
+
+_SHA = re.compile(r"[0-9a-f]{64}").fullmatch
+_SHELF = re.compile(r"[0-9a-f]{2}").fullmatch
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """What was removed: blobs that nobody claimed and what crashes had left, and their bytes on disk."""
+
+    count: int
+    size: int
+
+
+class Blobs:
+    """Safe for threads and processes. Nothing is made on disk before the first `put`."""
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        max_blob: int = MAX_BLOB,
+        max_session: int = MAX_SESSION,
+        max_all: int = MAX_ALL,
+        patience: float = PATIENCE,
+    ) -> None:
+        """`patience` is how many seconds a call waits for others that are at work on the same folder."""
+        self.folder = Path(folder)
+        self.max_blob, self.max_session, self.max_all = max_blob, max_session, max_all
+        self._patience = patience
+        self._claims = Claims(self.folder / "claims", patience)
+        self._lock = self.folder / ".lock"
+        self._size, self._new = 0, RECOUNT
+        self._synced: set[Path] = set()
+
+    # --- keeping and reading --------------------------------------------------------------------------------------
+
+    def put(self, session: str, data: bytes) -> str:
+        """Keep this for a session and give its name. On return it survives a power cut."""
+        if len(data) > self.max_blob:
+            raise BadInput(
+                f"The record has {len(data):,} bytes, more than {self.max_blob:,}. Nothing was kept of it.",
+                "Divide it, or raise max_blob.",
+            )
+        sha = hashlib.sha256(data).hexdigest()
+        packed = zlib.compress(data, LEVEL)
+        make_folder(self.folder)
+        with turn(self._lock, shared=True, patience=self._patience):
+            path = self._path(sha)
+            there = self._whole(path, sha, packed)
+            if not there:
+                self._check_room(len(packed))
+            self._claims.add(key_of(session), sha, len(packed), self.max_session)
+            if not there:
+                write_whole(path, packed)
+                self._size, self._new = self._size + len(packed), self._new + 1
+            self._settle(path.parent, written=not there)
+        return sha
+
+    def get(self, sha: str) -> bytes:
+        """The content of this name, checked; Broken if it is not there or not what was kept."""
+        packed = self._read(self._path(sha))
+        if packed is None:
+            raise Broken(f"The blob {sha} is not there.", "Put it back from a copy of the data folder.")
+        return self._checked(sha, packed)
+
+    def _checked(self, sha: str, packed: bytes) -> bytes:
+        # No more is unpacked than can be right: a few bytes may claim to be gigabytes.
+        most = max(self.max_blob, MAX_BLOB)
+        unpacking = zlib.decompressobj()
+        try:
+            data = unpacking.decompress(packed, most + 1)
+        except zlib.error as fault:
+            raise _damaged(sha, str(fault)) from fault
+        if len(data) > most:
+            raise _damaged(sha, f"it unpacks to more than {most:,} bytes")
+        if not unpacking.eof or unpacking.unused_data or hashlib.sha256(data).hexdigest() != sha:
+            raise _damaged(sha, "its content is not what its name says")
+        return data
+
+    def _path(self, sha: str) -> Path:
+        if not _SHA(sha):
+            raise BadInput(f"{sha[:80]!r} is not the name of a blob.", "It is a SHA-256 in 64 small hex digits.")
+        shelf = self.folder / sha[:2]
+        if shelf.is_symlink():
+            raise Broken(f"The folder {shelf.name} of the blobs is a link.", "Put the folder itself there.")
+        return shelf / sha
+
+    def _read(self, path: Path) -> bytes | None:
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as failure:
+            raise _damaged(path.name, f"it cannot be opened: {failure.strerror}") from failure
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise _damaged(path.name, "it is not a file")
+            with open(file, "rb", closefd=False) as opened:
+                return opened.read()
+        except OSError as failure:
+            raise _damaged(path.name, f"it cannot be read: {failure.strerror}") from failure
+        finally:
+            os.close(file)
+
+    def _whole(self, path: Path, sha: str, packed: bytes) -> bool:
+        """It is there already. One that is damaged is not: it will be written again."""
+        try:
+            there = self._read(path)
+            if there is None:
+                return False
+            if there != packed:  # another zlib may have packed it
+                self._checked(sha, there)
+        except Broken:
+            return False
+        return True
+
+    def _settle(self, shelf: Path, *, written: bool) -> None:
+        """Whoever wrote it, or made its folder, may have died before the names were on disk."""
+        try:
+            if not written:
+                sync_folder(shelf)
+            if shelf not in self._synced:
+                sync_folder(self.folder)
+                self._synced.add(shelf)
+        except OSError as failure:
+            raise not_kept("The blob", failure) from failure
+
+    def _check_room(self, size: int) -> None:
+        if self._new >= RECOUNT or self._size + size > self.max_all:
+            self._size, self._new = sum(map(_size_of, self._files())), 0
+        if self._size + size > self.max_all:
+            raise BadInput(
+                f"The large records of all sessions take {self._size:,} bytes on disk; with {size:,} more they would be"
+                f" over {self.max_all:,}. Nothing was kept of this one.",
+                "Remove sessions and collect what they leave, or raise max_all.",
+            )
+
+    # --- who needs what -------------------------------------------------------------------------------------------
+
+    def claims(self, session: str) -> frozenset[str]:
+        """What a session holds on to: at least what its log refers to."""
+        claimed = self._claims.read(key_of(session))
+        if claimed.damaged:
+            raise _unsure(key_of(session), claimed.damaged)
+        return frozenset(claimed.sizes)
+
+    def claim(self, session: str, shas: Iterable[str]) -> None:
+        """Put these in the place of a session's claims: before a fork is made, after something was forgotten."""
+        sizes = {sha: _size_of(self._path(sha)) for sha in shas}
+        make_folder(self.folder)
+        with turn(self._lock, patience=self._patience):
+            self._claims.put(key_of(session), sizes)
+
+    def release(self, session: str) -> None:
+        """The session is gone: it needs nothing."""
+        if self.folder.is_dir():
+            with turn(self._lock, patience=self._patience):
+                self._claims.remove(key_of(session))
+
+    def collect(self) -> Collected:
+        """Remove what no session claims. Where a claim cannot be read, nothing is removed."""
+        if not self.folder.is_dir():
+            return Collected(0, 0)
+        with turn(self._lock, patience=self._patience):
+            needed: set[str] = set()
+            for key in self._claims.sessions():
+                claimed = self._claims.read(key)
+                if claimed.damaged:
+                    raise _unsure(key, claimed.damaged)
+                needed.update(claimed.sizes)
+            return self._remove([path for path in self._files() if path.name not in needed])
+
+    def _remove(self, paths: list[Path]) -> Collected:
+        size = 0
+        try:
+            for path in paths:
+                size += path.lstat().st_size
+                path.unlink()
+            for folder in {path.parent for path in paths}:
+                sync_folder(folder)
+        except OSError as failure:
+            raise not_kept("The removal of blobs", failure) from failure
+        self._new = RECOUNT
+        return Collected(len(paths), size)
+
+    def _files(self) -> Iterator[Path]:
+        """All blobs, and what crashes left beside them and beside the claims. Whatever else is there is not ours."""
+        for shelf in _entries(self.folder):
+            if shelf.is_dir(follow_symlinks=False) and (_SHELF(shelf.name) or shelf.name == "claims"):
+                for entry in _entries(Path(shelf.path)):
+                    blob = _SHA(entry.name) and entry.name.startswith(shelf.name)
+                    left = entry.name.startswith(".") and entry.name.endswith(ENDING)
+                    if (blob or left) and not entry.is_dir(follow_symlinks=False):
+                        yield Path(entry.path)
+
+    def check(self) -> Iterator[str]:
+        """Every fault there is, in words: blobs that are damaged, claims that cannot be read.
+
+        A claim without its blob is none: a crash may stand between the two. Whether a log misses it, the log tells.
+        """
+        for path in self._files():
+            if _SHA(path.name):
+                try:
+                    self.get(path.name)
+                except Broken as fault:
+                    if path.exists():  # else it was collected meanwhile
+                        yield str(fault.args[0])
+        for key in self._claims.sessions():
+            claimed = self._claims.read(key)
+            if claimed.damaged:
+                yield str(_unsure(key, claimed.damaged).args[0])
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return []
+    except OSError as failure:
+        raise Broken(
+            f"The folder {folder.name} cannot be read: {failure.strerror}.", "Look at its rights."
+        ) from failure
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except FileNotFoundError:  # others write while we look
+        return 0
+
+
+def _damaged(sha: str, why: str) -> Broken:
+    return Broken(f"The blob {sha} is damaged: {why}.", "Put it back from a copy of the data folder.")
+
+
+def _unsure(key: str, lines: int) -> Broken:
+    return Broken(
+        f"{lines} claims of session {key} on blobs cannot be read: no blob is removed.",
+        "Let `tidegate doctor` write them anew from the log.",
+    )

@@ -1,0 +1,83 @@
+"""What every store must do, as checks that anyone can run over a backend of their own.
+
+    import pytest
+    from tidegate.store.conformance import suite
+
+    @pytest.mark.parametrize("check", suite(make_store, again), ids=lambda check: check.name)
+    def test_my_store(check):
+        check.run()
+
+`make_store()` gives a new, empty store each time. `again(store)` opens the same data a second time, as another process
+would; a backend that keeps its data leaves it out only if it promises nothing beyond one object. A check that fails
+raises AssertionError and says what it found. Nothing here needs pytest.
+
+A store that can also rewrite (`store.Rewrites`: `forget` and `doctor` need it) is checked for that, too.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from tidegate.store.conformance.alone import ONE
+from tidegate.store.conformance.beside import TWO
+from tidegate.store.conformance.rewriting import REWRITES, REWRITES_TWO
+from tidegate.store.store import Store
+
+MakeStore = Callable[[], Store]
+Again = Callable[[Store], Store]
+
+
+class Check(NamedTuple):
+    name: str
+    run: Callable[[], None]
+
+
+def suite(make_store: MakeStore, again: Again | None = None) -> list[Check]:
+    """All checks; those about a second handle on the same data only where `again` is given."""
+    rewrites = _rewrites(make_store)
+    checks = [Check(_title(check), partial(_over_one, check, make_store)) for check in ONE + REWRITES * rewrites]
+    if again is not None:
+        more = TWO + REWRITES_TWO * rewrites
+        checks += [Check(_title(check), partial(_over_two, check, make_store, again)) for check in more]
+    return checks
+
+
+def _rewrites(make_store: MakeStore) -> bool:
+    store = make_store()
+    store.close()
+    return hasattr(store, "rewrite")
+
+
+def _title(check: Callable[..., None]) -> str:
+    return check.__name__.strip("_").replace("_", " ")
+
+
+def _over_one(check: Callable[[Store], None], make_store: MakeStore) -> None:
+    store = make_store()
+    try:
+        _run(partial(check, store))
+    finally:
+        store.close()
+
+
+def _over_two(check: Callable[[Store, Callable[[], Store]], None], make_store: MakeStore, again: Again) -> None:
+    opened = [make_store()]
+
+    def another() -> Store:
+        opened.append(again(opened[0]))
+        return opened[-1]
+
+    try:
+        _run(partial(check, opened[0], another))
+    finally:
+        for store in opened:
+            store.close()
+
+
+def _run(check: Callable[[], None]) -> None:
+    try:
+        check()
+    except AssertionError:
+        raise
+    except Exception as failure:
+        raise AssertionError(f"an error where none should be: {type(failure).__name__}: {failure}") from failure

@@ -1,0 +1,39 @@
+"""Rows of a SQLite store as they lie in the file, believed or not: what is kept of them before they are replaced."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from tidegate.store.sqlite_file import damage_aside, plain_errors
+from tidegate.store.sqlite_read import CHUNK
+from tidegate.store.sqlite_rows import key
+from tidegate.store.store import Broken
+
+
+def raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes]:
+    """Every row that begins at one of these records: its columns as MessagePack. None of those that cannot be had."""
+    with closing(_opened(path)) as db, damage_aside():
+        found = db.execute("SELECT id FROM sessions WHERE name = ?", (session,)).fetchone()
+        if found is not None:
+            span = (key(found[0], first), key(found[0], last))
+            rows = db.execute(f"{CHUNK} WHERE id BETWEEN ? AND ? ORDER BY id", span)
+            return [msgspec.msgpack.encode(row) for row in rows]
+    return []
+
+
+def structure(path: Path) -> list[str]:
+    """What SQLite itself finds wrong with the file, in its words; nothing if all is well. NotKept if it cannot look."""
+    try:
+        with plain_errors(path.name), closing(_opened(path)) as db:
+            said = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
+    except Broken as damage:
+        return [str(damage.args[0])]
+    return [" ".join(line.split()) for line in said if line != "ok"]
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", timeout=30, uri=True)
+    db.text_factory = lambda text: text.decode("utf-8", "replace")
+    return db

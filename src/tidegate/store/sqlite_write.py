@@ -1,0 +1,239 @@
+"""What changes in the SQLite file, as part of a transaction that the store begins and commits."""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+
+from tidegate.store.memory import check_fork, check_numbers, stale
+from tidegate.store.sqlite_file import Step
+from tidegate.store.sqlite_line import Pending
+from tidegate.store.sqlite_read import Rows, span_of
+from tidegate.store.sqlite_rows import (
+    LOOSE,
+    PACK_BYTES,
+    PACK_RECORDS,
+    PACKED,
+    Chunk,
+    Damaged,
+    Entry,
+    cut,
+    key,
+    opened,
+    seal,
+)
+
+KNOWN = 4096
+"""Entries of sessions that are kept in mind."""
+FRESH = 64
+"""Sessions whose loose records are kept in mind, too: they need not be read and checked to be packed."""
+INSERT = "INSERT INTO chunks VALUES (?, ?, ?, ?, ?)"
+
+Row = tuple[int, int, int, bytes, bytes]
+
+
+class Changes:
+    """Appends write rows and nothing else. A session's entry is written when it is made and when its rows are packed;
+    in between `Rows` finds by the rows what it would be, and here it is kept in mind.
+
+    What is in mind is believed as long as no other connection has changed the file, and unless it is `doubtful`
+    whether it was committed: so from `begun` on until the store says otherwise.
+    """
+
+    def __init__(self, db: sqlite3.Connection, rows: Rows, clock: Callable[[], float], step: Step) -> None:
+        self._db = db
+        self._rows = rows
+        self._clock = clock
+        self._step = step
+        self._known: dict[str, Entry] = {}
+        self._ahead: set[str] = set()  # of their entries in the file
+        self._fresh: dict[str, list[bytes]] = {}
+        self._waiting: list[Row] = []  # to be inserted all at once
+        self._version = -1
+        self.doubtful = False
+
+    def begun(self) -> None:
+        (version,) = self._db.execute("PRAGMA data_version").fetchone()
+        if self.doubtful or version != self._version or len(self._known) > KNOWN:
+            self._forget()
+            self._version = version
+        self._waiting.clear()
+        self.doubtful = True
+
+    @property
+    def ahead(self) -> bool:
+        return bool(self._ahead)
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._ahead.clear()
+        self._fresh.clear()
+
+    def append(self, each: Pending) -> int:
+        """Nothing is written before all that can refuse it was asked: beside others in one transaction it leaves
+        no trace."""
+        session = each.session
+        entry = self._known.get(session) or self._rows.find(session)
+        head = entry.head if entry else 0
+        if each.after != head:
+            raise stale(session, each.after, head)
+        if not each.chunks:
+            return head
+        if entry is None:
+            entry = self._save(self._add(self._begin(session, each.now), each))
+        elif each.chunks[0].mark == PACKED:  # the full ones stand first
+            entry = self._save(self._add(self._pack(entry), each))
+        else:
+            entry = self._add(entry, each)
+            self._ahead.add(session)
+            if entry.id in self._rows.mended:
+                self._save(entry)
+        if entry.head - entry.packed >= PACK_RECORDS or entry.loose >= PACK_BYTES:
+            entry = self._save(self._pack(entry))
+        self._known[session] = entry
+        return entry.head
+
+    def insert_waiting(self) -> None:
+        if self._waiting:
+            self._db.executemany(INSERT, self._waiting)
+            self._waiting.clear()
+            self._step("rows inserted")
+
+    def _begin(self, session: str, now: float) -> Entry:
+        values = (session, now, now)
+        made = self._db.execute("INSERT INTO sessions VALUES (NULL, ?, 0, 0, 0, 0, ?, ?, 0)", values)
+        self._step("session made")
+        return Entry(made.lastrowid or 0, session, 0, 0, 0, 0, now, now)
+
+    def _add(self, entry: Entry, each: Pending) -> Entry:
+        if entry.head == entry.packed:
+            if len(self._fresh) >= FRESH:
+                self._fresh.clear()
+            self._fresh[entry.name] = []
+        fresh = self._fresh.get(entry.name)
+        if fresh is not None:
+            fresh += each.records[-each.chunks[-1].held :]
+        packed, loose, size = entry.packed, entry.loose, entry.size
+        for chunk in each.chunks:
+            self._waiting.append((key(entry.id, chunk.first), *chunk[1:]))
+            size += len(chunk.data)
+            if chunk.mark == PACKED:
+                packed = chunk.last
+            else:
+                loose += len(chunk.data)
+        return Entry(entry.id, entry.name, each.chunks[-1].last, packed, loose, size, entry.created, each.now)
+
+    def _pack(self, entry: Entry) -> Entry:
+        """One compressed row in place of the loose ones. What is damaged stays as it is: it would get a new seal."""
+        self.insert_waiting()
+        done = entry._replace(packed=entry.head, loose=0)
+        try:
+            records = self._loose_records(entry)
+        except Damaged:
+            return done
+        if not records or len(records) != entry.head - entry.packed:
+            return done
+        packed = seal(entry.packed + 1, records, PACKED)
+        self._step("pack sealed")
+        self._remove(entry.id, entry.packed + 1, entry.head)
+        self._step("loose rows removed")
+        self._insert(entry.id, packed)
+        self._step("packed row inserted")
+        return done._replace(size=entry.size + len(packed.data) - entry.loose)
+
+    def _loose_records(self, entry: Entry) -> list[bytes]:
+        fresh = self._fresh.pop(entry.name, [])
+        if len(fresh) == entry.head - entry.packed:
+            return fresh
+        loose = self._rows.between(entry.id, entry.packed + 1, entry.head)
+        return [record for chunk in loose for record in opened(chunk)]
+
+    def fork(self, session: str, at: int, new: str) -> None:
+        entry = self._rows.known(session)
+        check_fork(session, at, entry.head, new, self._rows.find(new) is not None)
+        last = self._rows.holding(entry, at)
+        made = self._begin(new, float(self._clock()))
+        self._db.execute(
+            "INSERT INTO chunks SELECT id + ?, count, mark, sum, data FROM chunks WHERE id >= ? AND id < ?",
+            (key(made.id - entry.id, 0), key(entry.id, 1), key(entry.id, last.first)),
+        )
+        self._step("rows copied")
+        self._insert(made.id, seal(last.first, opened(last)[: at - last.first + 1], last.mark))
+        self._recount(made._replace(head=at, packed=at if last.mark == PACKED else min(entry.packed, at)))
+        self._step("fork noted")
+
+    def delete(self, session: str, head: int | None) -> None:
+        entry = self._rows.known(session)
+        if head is not None and head != entry.head:
+            raise stale(session, head, entry.head)
+        self._forget()
+        self._db.execute("DELETE FROM chunks WHERE id BETWEEN ? AND ?", span_of(entry.id))
+        self._step("rows deleted")
+        self._db.execute("DELETE FROM sessions WHERE id = ?", (entry.id,))
+        self._step("session deleted")
+
+    def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
+        entry = self._rows.known(session)
+        check_numbers(session, changes, entry.head)
+        self._forget()
+        done = 0
+        for number in sorted(changes):
+            if number > done:
+                done = self._rewrite_around(entry, number, changes)
+                self._step("row rewritten")
+        self._recount(entry)
+        self._step("rewriting noted")
+
+    def _rewrite_around(self, entry: Entry, number: int, changes: Mapping[int, bytes]) -> int:
+        """The row that holds a number, with all that changes in it. Gives its last number.
+
+        What cannot be read can only be replaced whole: from where the last good row ended to where the next begins.
+        """
+        chunk = self._rows.around(entry, number)
+        first, why = 1, "they are not there"
+        if chunk is not None:
+            try:
+                records = opened(chunk)
+            except Damaged as fault:
+                first, why = chunk.first, str(fault)
+            else:
+                first = chunk.first + len(records)
+                if number < first:
+                    changed = [changes.get(place, record) for place, record in enumerate(records, chunk.first)]
+                    self._replace(entry.id, chunk.last, [seal(chunk.first, changed, chunk.mark)])
+                    return chunk.last
+        last = self._rows.next_after(entry, number) - 1
+        if not all(place in changes for place in range(first, last + 1)):
+            raise self._rows.damage(entry, first, f"{why}; only all of them can be replaced")
+        self._replace(entry.id, last, cut(first, [changes[place] for place in range(first, last + 1)], LOOSE))
+        return last
+
+    def _replace(self, session: int, last: int, chunks: Sequence[Chunk]) -> None:
+        self._remove(session, chunks[0].first, last)
+        for chunk in chunks:
+            self._insert(session, chunk)
+
+    def _remove(self, session: int, first: int, last: int) -> None:
+        self._db.execute("DELETE FROM chunks WHERE id BETWEEN ? AND ?", (key(session, first), key(session, last)))
+
+    def _insert(self, session: int, chunk: Chunk) -> None:
+        self._db.execute(INSERT, (key(session, chunk.first), *chunk[1:]))
+
+    def _recount(self, entry: Entry) -> None:
+        sums = self._rows.sums(entry.id, entry.packed)
+        self._save(entry._replace(size=sums.size, loose=sums.loose))
+
+    def settle(self) -> None:
+        """Entries as they are now: a row that is lost from the end of a log is missed from here on."""
+        self.begun()
+        for session in list(self._ahead):
+            self._save(self._known[session])
+
+    def _save(self, entry: Entry) -> Entry:
+        self._db.execute(
+            "UPDATE sessions SET head = ?, packed = ?, loose = ?, size = ?, created = ?, used = ?, sum = ?"
+            " WHERE id = ?",
+            (*entry[2:], entry.check(), entry.id),
+        )
+        self._ahead.discard(entry.name)
+        self._rows.mended.discard(entry.id)
+        self._step("session updated")
+        return entry

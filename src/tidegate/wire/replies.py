@@ -1,0 +1,130 @@
+"""What comes out of a stream: deltas for the screen, and at its end one reply for the session.
+
+Nothing here decides what a model meant. A call that was cut is kept as far as it came, and `Reply.stop` or
+`Reply.broken` says so: it is never to be run.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+
+from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.messages import Message
+from tidegate.wire.blocks import Json
+from tidegate.wire.dialects import dialect_of
+from tidegate.wire.reading import is_object, merged
+
+Stop = Literal["end", "calls", "length", "refused", "filtered", "paused", "unknown"]
+
+
+class Cut(TidegateError):
+    """The stream ended before the answer did, or is damaged. Nothing of it may be taken for an answer."""
+
+
+class Delta(NamedTuple):
+    """A bit for the screen. The first of a call holds its name, the others its arguments."""
+
+    kind: Literal["text", "thinking", "call"]
+    text: str
+    place: int = 0
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A whole answer. `messages` are in the dialect's own form; only Responses answers with more than one.
+
+    `usage` is as the provider reported it, {} if it did not; `reason` is its own word for why it stopped. `broken` are
+    the ids of calls whose arguments are no JSON object: servers call an answer complete that the limit cut.
+    """
+
+    messages: list[Json]
+    usage: Json
+    stop: Stop
+    model: str = ""
+    reason: str = ""
+    broken: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> Json:
+        return self.messages[0] if self.messages else {}
+
+    def said(self, wire: str) -> list[Message]:
+        """The same as the session keeps it: one message, also where the dialect writes down each part by itself."""
+        read = dialect_of(wire).parse_message
+        return merged([message for each in self.messages for message in read(each)], "assistant")
+
+
+class Assembler(Protocol):
+    """Feed it the frames of one answer. `error` holds what the server said went wrong; `done` that nothing is missing.
+
+    `finish` raises Cut if the answer is not whole.
+    """
+
+    @property
+    def error(self) -> Json | None: ...
+    @property
+    def done(self) -> bool: ...
+    def feed(self, frame: Mapping[str, object], /) -> list[Delta]: ...
+    def finish(self) -> Reply: ...
+
+
+def cut() -> Cut:
+    return Cut("The stream ended before the answer did.", "Ask again; nothing of it was kept.")
+
+
+def readable(family: str, reply: Reply) -> Reply:
+    """A reply the session can keep. To leave out what cannot be read would make half an answer of it."""
+    try:
+        reply.said(family)
+    except BadInput as bad:
+        raise Cut(f"The answer cannot be read: {bad.args[0]}", "Ask again; nothing of it was kept.") from None
+    return reply
+
+
+# --- JSON of strangers --------------------------------------------------------------------------------------------
+
+
+def a_map(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def a_seq(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def a_str(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def place_of(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def more_usage(known: Json, new: object) -> Json:
+    """Usage comes in parts, and a part may say 0 or null where another knew better."""
+    return known | {key: value for key, value in a_map(new).items() if value or key not in known}
+
+
+def own_ids(ids: list[str]) -> list[str]:
+    """Ids of the calls of one answer, each its own: what was missing is made up, what came twice gets a number."""
+    found: list[str] = []
+    for place, given in enumerate(ids):
+        name = given or f"call_{place}"
+        tried, number = name, 2
+        while tried in found or (tried != given and tried in ids):
+            tried, number = f"{name}_{number}", number + 1
+        found.append(tried)
+    return found
+
+
+def stop_of(stop: Stop, calls: bool) -> Stop:
+    """Some servers call it an ordinary end when the model calls a tool, or call it calls when there is none."""
+    if stop not in ("end", "calls"):
+        return stop
+    return "calls" if calls else "end"
+
+
+def broken(ids: list[str], arguments: list[str]) -> tuple[str, ...]:
+    """The calls whose arguments are no JSON object."""
+    pairs = zip(ids, arguments, strict=True)
+    return tuple(ident for ident, text in pairs if text.strip() and not is_object(text))

@@ -1,0 +1,74 @@
+"""Server-sent events, from bytes that were cut anywhere.
+
+A frame counts once the blank line behind it has come: what stands before a cut is never taken for a whole frame.
+"""
+
+from typing import NamedTuple
+
+from tidegate.core.errors import BadInput
+
+LONGEST = 16_777_216
+_BOM = b"\xef\xbb\xbf"
+
+
+class Frame(NamedTuple):
+    event: str
+    data: str
+
+
+class SseReader:
+    """`longest` bounds a line and a frame in bytes: a server that never ends one must not fill the memory."""
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        self._longest = longest
+        self._pieces: list[bytes] = []  # the line under way
+        self._length = 0
+        self._size = 0  # of the frame under way
+        self._started = False
+        self._after_cr = False
+        self._event = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> list[Frame]:
+        if self._after_cr and data:  # the second half of a line break that was cut
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        frames: list[Frame] = []
+        for line in data.splitlines(keepends=True):
+            self._length += len(line)
+            self._bound(self._length)
+            self._pieces.append(line)
+            if line[-1] in b"\r\n":
+                whole = b"".join(self._pieces).rstrip(b"\r\n")
+                self._pieces, self._length = [], 0
+                frames += self._line(whole)
+        self._after_cr = self._after_cr or data.endswith(b"\r")
+        return frames
+
+    def _bound(self, length: int) -> None:
+        if length > self._longest:
+            raise BadInput(f"A line or frame of the stream is longer than {self._longest:,} bytes.", "Ask for less.")
+
+    def _line(self, line: bytes) -> list[Frame]:
+        if not self._started:
+            self._started = True
+            line = line.removeprefix(_BOM)
+        if not line:
+            return self._dispatch()
+        self._size += len(line)
+        self._bound(self._size)
+        field, _, value = line.decode("utf-8", "replace").partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            self._data.append(value)
+        elif field == "event":
+            self._event = value
+        elif field == "error":  # older llama.cpp servers report a failure in mid-stream under a field of its own
+            self._event = "error"
+            self._data.append(value)
+        return []
+
+    def _dispatch(self) -> list[Frame]:
+        event, data = self._event, self._data
+        self._event, self._data, self._size = "", [], 0
+        return [Frame(event, "\n".join(data))] if data else []

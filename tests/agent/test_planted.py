@@ -1,0 +1,180 @@
+"""Rules and facts said at the beginning of a long session are still there after twenty compactions."""
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+
+from tidegate import Session, presets
+from tidegate.core.edits import Insert
+from tidegate.core.events import Edited
+from tidegate.core.messages import Call, Message, Result, Text, text_of, user
+from tidegate.core.outcome import SummaryRequest
+from tidegate.session.recall import recall_text
+
+RULES = (
+    "Never push to the branch release-41.",
+    "From now on answer in short sentences.",
+    "Please don't add new dependencies, e.g. requests.",
+    "Only use pnpm for the web part.",
+    "The public API must stay compatible with version 2.",
+    "Verwende niemals globale Variablen.",
+    "Ne touche jamais au dossier legacy.",
+    "No borres los archivos de auditoría.",
+    "不要修改生成的文件。",
+    "テストを消さないでください。",
+)
+COMPACTIONS = 20
+WORDS = "river table green market window paper stone garden letter summer bridge corner yellow forest".split()
+
+
+def facts() -> list[str]:
+    found: list[str] = []
+    for n in range(10):
+        found += [
+            f"src/billing/invoice_{n}7.py",
+            f"https://wiki.example.org/page/{n}4f2c",
+            f"ORD-{4100 + n * 37}",
+            f"{20_011 + n * 313}",
+            f"9c{n}f41{n}ab7",
+        ]
+    return found
+
+
+class Played(NamedTuple):
+    session: Session
+    seen: str
+    compactions: list[Edited]
+
+
+def words(seed: int, count: int) -> str:
+    return " ".join(WORDS[(seed * 7 + place * place + place * seed) % len(WORDS)] for place in range(count))
+
+
+def planted() -> list[Message]:
+    """Five turns with two rules each; of the facts some are said by the user, some are found by a tool."""
+    messages: list[Message] = []
+    every = facts()
+    for turn in range(5):
+        path, url, order, port, commit, *others = every[turn * 10 : turn * 10 + 10]
+        first, second = RULES[turn * 2 : turn * 2 + 2]
+        asked = f"Look at {path} first, {url} tells why. Order {order} waits. {first}\nIt is port {port}.\n- {second}"
+        call = Call(f"plant_{turn}", "read_file", f'{{"path": "{others[0]}"}}')
+        output = (
+            f"see {others[1]}\norder {others[2]} listens on port {others[3]}\ncommit {others[4]}\n{words(turn, 30)}"
+        )
+        messages += [
+            user(asked),
+            Message("assistant", (Text(f"I look. The commit is {commit}."), call)),
+            Message("tool", (Result(call.id, (Text(output),)),)),
+            Message("assistant", (Text(f"Done with part {turn}."),)),
+        ]
+    return messages
+
+
+def filler(turn: int) -> list[Message]:
+    """A turn of ordinary work, with names and numbers of its own."""
+    call = Call(f"work_{turn}", "bash", f'{{"command": "grep -n item_{turn} src/part_{turn % 9}/mod_{turn}.py"}}')
+    output = "\n".join(
+        f"{line}: item_{turn}_{line} = {turn * 977 + line * 31}  # {words(line, 6)}" for line in range(18)
+    )
+    where = f"src/part_{turn % 9}/mod_{turn}.py"
+    return [
+        user(f"Now look for item_{turn} in {where}, ticket WORK-{turn + 300}; {words(turn, 30)}."),
+        Message("assistant", (Text(f"I search. {words(turn + 1, 20)}."), call)),
+        Message("tool", (Result(call.id, (Text(output),)),)),
+        Message("assistant", (Text(f"Found it at line {turn % 18}. {words(turn + 2, 60)}."),)),
+    ]
+
+
+def forgetful(_: SummaryRequest) -> str:
+    """A summariser that keeps nothing: whatever survives, survives without it."""
+    return "We worked on several parts of the project, step by step, and found what was asked for."
+
+
+SUMMARISERS = {"digest": None, "forgetful": forgetful}
+
+
+@cache
+def played(summariser: str, ledger: bool = True) -> Played:
+    policy = presets.load("default") if ledger else presets.load("default", {"ledger": 0})
+    summarise = SUMMARISERS[summariser]
+    session = Session(policy=policy, window=8_000, count="chars/4", system="You are careful.", clock=lambda: 0.0)
+    todo, turn = planted(), 0
+    done: list[Edited] = []
+    while len(done) < COMPACTIONS and turn < 400:
+        for message in todo:
+            if message.role == "assistant":
+                session.prepare(summarise)
+            session.add(message)
+        turn += 1
+        todo = filler(turn)
+        edits = [event.what for event in session.log.read() if isinstance(event.what, Edited)]
+        done = [edit for edit in edits if edit.stage in ("summarise", "guard")]
+    session.add(user("And now?"))
+    request = session.prepare(summarise)
+    assert request.tokens <= session.budget().capacity
+    return Played(session, "\n".join(text_of(item.message) for item in session.view.items), done)
+
+
+def recalled(session: Session, seen: str) -> str:
+    """Everything that the calls printed in the view bring back: an id, or a range read on to its end."""
+    found: list[str] = []
+    for what in sorted(set(re.findall(r"\bm\d+\.\.m\d+\b|\b[me]\d+(?:\.\d+)?\b", seen))):
+        answer = recall_text(session.log, what)
+        found.append(answer.text)
+        while answer.more:
+            answer = recall_text(session.log, answer.more, offset=answer.offset)
+            found.append(answer.text)
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("summariser", SUMMARISERS)
+def test_twenty_compactions_were_made_and_each_was_checked(summariser: str) -> None:
+    done = played(summariser).compactions
+    assert len(done) >= COMPACTIONS
+    for edit in done:
+        counts = re.search(
+            r"ledger: (\d+) facts checked, (\d+) present, (\d+) rec\w+, (\d+) kept, (\d+) left", edit.why
+        )
+        assert counts is not None, edit.why
+        checked, *others = map(int, counts.groups())
+        assert checked == sum(others)
+
+
+@pytest.mark.parametrize("summariser", SUMMARISERS)
+def test_every_rule_is_in_the_view_word_for_word(summariser: str) -> None:
+    seen = played(summariser).seen
+    assert [rule for rule in RULES if rule not in seen] == []
+
+
+@pytest.mark.parametrize("summariser", SUMMARISERS)
+def test_every_fact_is_present_or_recalled_by_a_printed_call(summariser: str) -> None:
+    session, seen, _ = played(summariser)
+    back = recalled(session, seen)
+    assert len(facts()) == 50
+    assert [fact for fact in facts() if fact not in seen and fact not in back] == []
+
+
+def test_without_the_ledger_they_are_lost() -> None:
+    """Else the tests above would prove nothing."""
+    session, seen, _ = played("forgetful", ledger=False)
+    back = recalled(session, seen)
+    assert [rule for rule in RULES if rule in seen] == []
+    assert len([fact for fact in facts() if fact not in seen and fact not in back]) > 25
+
+
+@pytest.mark.parametrize("summariser", SUMMARISERS)
+def test_the_ledger_keeps_to_its_share_and_mostly_grows(summariser: str) -> None:
+    session, _, _ = played(summariser)
+    held = [item for item in session.view.items if item.message.kind == "ledger"]
+    assert session.view.items[: len(held)] == held, "it stands at the head"
+    assert 0 < sum(item.tokens for item in held) <= session.budget().room * 0.08
+    grown = rewritten = 0
+    for event in session.log.read():
+        if isinstance(event.what, Edited):
+            texts = [text_of(edit.message) for edit in event.what.edits if isinstance(edit, Insert)]
+            rewritten += any(text.startswith("[Ledger") for text in texts)
+            grown += any(text.startswith(("- rule", "- left")) for text in texts)
+    assert grown >= rewritten

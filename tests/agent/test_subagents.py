@@ -1,0 +1,279 @@
+"""Subagents: a window of their own, the conclusion for the asker, bounded in every direction, gone when stopped."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidegate import Session
+from tidegate.agent.loop import Agent, Ended, Happening, Stopped
+from tidegate.agent.spend import Spending
+from tidegate.agent.subagents import TASK, Bounds, Kind, Opened, Subagents, one_at_a_time
+from tidegate.agent.tools.approval import OPEN, Approval, Question
+from tidegate.agent.tools.tool import AgentTool, Built, Context, ToolResult
+from tidegate.agent.tools.toolbox import Toolbox
+from tidegate.core.events import Noted
+from tidegate.core.messages import Call, Tool, result_of, text_of
+from tidegate.models.faults import fault_of
+from tidegate.models.scripted import Scripted, Spoken, Step
+from tidegate.wire.usage import Usage
+
+
+class Named(msgspec.Struct):
+    path: str
+
+
+async def _read(arguments: Named, context: Context) -> ToolResult:
+    return ToolResult(f"content of {arguments.path} " * 40)
+
+
+READ = Built("read", "Read a file.", Named, _read)
+
+
+class World:
+    """A parent with the tool, and the sessions its subagents had."""
+
+    def __init__(
+        self,
+        child: list[Step],
+        parent: list[Step] | None = None,
+        *,
+        bounds: Bounds | None = None,
+        tool: AgentTool = READ,
+        approval: Approval = OPEN,
+    ) -> None:
+        self.provider = Scripted("openai_chat", child)
+        self.sessions: list[Session] = []
+        kinds = {
+            "general": Kind("anything", self.provider, [tool], self._opened),
+            "reviewer": Kind("reads code", Scripted("openai_chat", ["Looks good."]), [tool], self._opened),
+        }
+        self.session = Session("scripted", wire="openai_chat", window=8000)
+        self.spending = Spending(self.session)
+        self.tool = Subagents(kinds, approval=approval, meters=[self.spending], bounds=bounds)
+        toolbox = Toolbox([self.tool])
+        self.session.set_tools(toolbox.definitions())
+        self.context = Context(Path("."), self.session, session_name="build")
+        self.agent = Agent(self.session, Scripted("openai_chat", parent or []), toolbox, self.context)
+
+    def _opened(self, asker: str, tools: Sequence[Tool]) -> Opened:
+        session = Session("scripted", wire="openai_chat", window=2000, tools=tools)
+        self.sessions.append(session)
+        return Opened(session, f"{asker}.task-{len(self.sessions)}")
+
+    def call(self, **arguments: Any) -> ToolResult:
+        return asyncio.run(self.tool(arguments, self.context))
+
+    def turn(self, text: str = "Find out.") -> list[Happening]:
+        async def read() -> list[Happening]:
+            return [each async for each in self.agent.turn(text)]
+
+        return asyncio.run(read())
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [msgspec.json.decode(request) for request in self.provider.requests]
+
+    @property
+    def notes(self) -> list[str]:
+        events = [event.what for event in self.session.log.read(1)]
+        return [what.text for what in events if isinstance(what, Noted) and what.topic == TASK]
+
+
+def reads(*paths: str, text: str = "") -> Spoken:
+    calls = tuple(Call(f"c{path}", "read", json.dumps({"path": path})) for path in paths)
+    return Spoken(text=text, calls=calls, usage=Usage(100, 10, 0, 0))
+
+
+def tasks(*prompts: str) -> Spoken:
+    return Spoken(calls=tuple(Call(f"t{n}", "task", json.dumps({"prompt": text})) for n, text in enumerate(prompts)))
+
+
+@pytest.mark.seed("JUT-17")
+def test_the_parent_pays_for_the_conclusion_only() -> None:
+    world = World(
+        [*(reads(f"f{n}") for n in range(12)), "It is the linker."], [tasks("Why is it slow?"), "The linker."]
+    )
+    happened = world.turn()
+    assert happened[-1] == Stopped("end")
+    (ended,) = [each for each in happened if isinstance(each, Ended)]
+    assert ended.result.text.startswith("It is the linker.\n[build.task-1: 12 tool calls")
+    assert not ended.result.error
+    (child,) = world.sessions
+    assert child.log.head > 24
+    assert "content of" not in str([text_of(item.message) for item in world.session.view.items])
+    assert world.session.view.tokens < 200
+    assert child.size() <= 2000, "it has a window of its own"
+    assert world.notes == ["build.task-1 began: Why is it slow?", "build.task-1 ended: answered"]
+
+
+def test_what_a_subagent_spends_is_the_parents() -> None:
+    world = World([reads("a"), Spoken(text="Done.", usage=Usage(200, 20, 0, 0))])
+    world.call(prompt="Look.")
+    assert world.spending.session_sum.tokens == 330
+
+
+def test_the_first_request_of_a_subagent_holds_the_prompt_and_nothing_of_the_parent() -> None:
+    world = World(["Done."])
+    world.session.add({"role": "user", "content": "a secret plan"})
+    world.call(prompt="Look at the port.")
+    (body,) = world.bodies
+    assert [message["content"] for message in body["messages"]] == ["Look at the port."]
+
+
+def test_a_kind_is_chosen_by_name() -> None:
+    world = World(["Done."])
+    assert world.call(prompt="Look.", agent="reviewer").text.startswith("Looks good.")
+    assert world.provider.requests == []
+    wrong = world.call(prompt="Look.", agent="reviever")
+    assert wrong.error
+    assert "reviewer" in wrong.text
+    assert "reviewer: reads code" in world.tool.tool.description
+
+
+def test_the_result_is_bounded_whatever_it_says() -> None:
+    world = World(["word " * 50_000])
+    result = world.call(prompt="Tell me everything.")
+    assert world.session.counter.text(result.text) <= 1100  # an eighth of the room of 8,000, and the last line
+
+
+def test_tokens_are_bounded_and_what_was_found_comes_back() -> None:
+    steps: list[Step] = [reads(f"f{n}", text=f"Finding {n}.") for n in range(50)]
+    world = World(steps, bounds=Bounds(tokens=500))
+    result = world.call(prompt="Look for ever.")
+    assert result.error
+    assert "Finding 0.\n\nFinding 1." in result.text
+    assert "used 550 of its 500 tokens" in result.text
+    assert len(world.provider.requests) == 5
+
+
+def test_steps_are_bounded() -> None:
+    world = World([reads(f"f{n}", text=f"Finding {n}.") for n in range(50)], bounds=Bounds(steps=3))
+    result = world.call(prompt="Look for ever.")
+    assert result.error
+    assert "Finding 2." in result.text
+    assert "it stopped: steps" in result.text
+    assert len(world.provider.requests) == 3
+
+
+@pytest.mark.parametrize("step", [fault_of(401, "Incorrect API key"), Spoken(text="", stop="refused"), Spoken(text="")])
+def test_failures_are_results(step: Step) -> None:
+    world = World([step, step])
+    result = world.call(prompt="Look.")
+    assert result.error
+    assert "not finished" in result.text
+    assert world.notes[-1].startswith("build.task-1 ended: ")
+    assert world.call(prompt="").error
+
+
+def test_nesting_ends_at_the_limit() -> None:
+    world = World([tasks("Go deeper."), tasks("Deeper still."), "The bottom.", "The top."])
+    result = world.call(prompt="Begin.")
+    names = [[tool["function"]["name"] for tool in body.get("tools", [])] for body in world.bodies]
+    assert ["task" in each for each in names] == [True, False, False, True]
+    answers = [body["messages"][-1]["content"] for body in world.bodies]
+    assert "There is no tool 'task'" in answers[2]
+    assert result.text.startswith("The top.")
+
+
+def test_calls_made_together_run_together_and_stand_in_their_order() -> None:
+    """The first to be asked for ends last: each waits for the one behind it."""
+    gates = [asyncio.Event() for _ in range(3)]
+    gates[2].set()
+
+    async def slow(request: bytes) -> str:
+        number = next(n for n in range(3) if f"part {n}" in request.decode())
+        await asyncio.wait_for(gates[number].wait(), 5)
+        if number:
+            gates[number - 1].set()
+        return f"Answer {number}."
+
+    world = World([slow] * 3, [tasks("part 0", "part 1", "part 2"), "All three."])
+    happened = world.turn()
+    results = [each.result.text[:9] for each in happened if isinstance(each, Ended)]
+    assert results == ["Answer 0.", "Answer 1.", "Answer 2."]
+    assert happened[-1] == Stopped("end")
+    kept = [result_of(item.message) for item in world.session.view.items if item.message.role == "tool"]
+    assert [result.call_id for result in kept if result is not None] == ["t0", "t1", "t2"]
+
+
+def test_no_more_run_at_once_than_may() -> None:
+    running, most = 0, 0
+
+    async def step(request: bytes) -> str:
+        nonlocal running, most
+        running, most = running + 1, max(most, running + 1)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return "Done."
+
+    world = World([step] * 9, bounds=Bounds(together=3))
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(world.tool({"prompt": "Look."}, world.context) for _ in range(9)))
+
+    asyncio.run(all_of_them())
+    assert most == 3
+    assert len({note.split()[0] for note in world.notes}) == 9
+
+
+def test_stopping_the_parent_stops_it_and_both_sessions_go_on() -> None:
+    begun, left = asyncio.Event(), []
+
+    async def hang(request: bytes) -> str:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            left.append(True)
+        return "Never."
+
+    world = World([reads("a", text="I found one thing."), hang], [tasks("Look.")])
+
+    async def interrupt() -> None:
+        async def read() -> None:
+            async for _ in world.agent.turn("Find out."):
+                pass
+
+        task = asyncio.create_task(read())
+        await asyncio.wait_for(begun.wait(), 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(interrupt())
+    assert left == [True]
+    assert world.notes[-1] == "build.task-1 ended: interrupted"
+    world.agent.provider = Scripted("openai_chat", ["I see."])
+    assert world.turn("What happened?")[-1] == Stopped("end")
+    (child,) = world.sessions
+    assert child.prepare().messages[-1]["role"] in ("tool", "user")
+
+
+def test_questions_of_many_reach_a_person_one_by_one() -> None:
+    asked, most = 0, 0
+
+    async def person(question: Question) -> bool:
+        nonlocal asked, most
+        asked, most = asked + 1, max(most, asked + 1)
+        await asyncio.sleep(0.01)
+        asked -= 1
+        return question.tool == "read"
+
+    ask = one_at_a_time(person)
+
+    async def all_of_them() -> list[bool]:
+        return await asyncio.gather(*(ask(Question(name, {}, "")) for name in ("read", "shell", "read")))
+
+    assert asyncio.run(all_of_them()) == [True, False, True]
+    assert most == 1
+
+
+def test_a_subagent_has_the_approval_of_its_parent() -> None:
+    world = World([reads("a"), "I could not."], approval=Approval(tools={"read": "deny"}))
+    world.call(prompt="Look.")
+    assert "Denied by the rule for read" in world.bodies[1]["messages"][-1]["content"]

@@ -1,0 +1,110 @@
+"""Who may do what."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.agent.tools.approval import STANDARD, Approval, decide
+
+RULES = Approval(
+    tools={"read": "allow", "write": "deny", "gh__*": "deny", "gh__get_*": "allow", "gh__get_all": "ask"},
+    allow_commands=("git status", "git log", "ls", "pytest *"),
+    deny_commands=("rm -rf", "git push"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("read", "allow"),
+        ("write", "deny"),
+        ("edit", "ask"),
+        ("gh__delete", "deny"),
+        ("gh__get_one", "allow"),
+        ("gh__get_all", "ask"),
+        ("READ", "ask"),
+    ],
+)
+def test_by_name(name: str, verdict: str) -> None:
+    assert decide(RULES, name, {}).verdict == verdict
+
+
+ALLOWED = ["git status", "git status -s", "ls", "ls -la 'a b'", "git status && ls; git log | ls", "pytest tests/a"]
+
+
+@pytest.mark.parametrize("command", ALLOWED)
+def test_commands_that_are_covered_whole(command: str) -> None:
+    assert decide(RULES, "shell", {"command": command}).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["git stat", "git statusx", "gitstatus", "FOO=1 git status", "env git status", "ls > f", "ls < f"],
+        *["ls $(id)", "ls `id`", "ls $HOME", "cat f", "git status && cat f", "ls;cat f", "ls & cat f", "ls | cat"],
+        *["ls || cat f", "pytest", '"git status"', "ls \\; cat f", "ls 'unclosed", "ls ;; ls", "(ls)", "ls &&& ls"],
+        *[
+            "{ ls; }",
+            "sh -c 'ls'",
+            "ls\ncat f",
+            "ls\rcat f",
+            "",
+            " ",
+            ";",
+            "git",
+            "ls 'a'$(id)",
+            "! ls",
+            "ls # x\ncat f",
+        ],
+    ],
+)
+def test_everything_else_is_asked(command: str) -> None:
+    assert decide(RULES, "shell", {"command": command}).verdict == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["rm -rf /", "ls; rm -rf x", "sudo rm -rf x", "sh -c 'rm -rf x'", "/bin/rm -rf x", "echo $(rm -rf x)"],
+        *["git status && git push", "ls\nrm  -rf x", 'bash -c "cd x && rm -rf y"', "true|rm -rf x"],
+    ],
+)
+def test_what_is_denied_is_denied_wherever_it_stands(command: str) -> None:
+    ruling = decide(RULES, "shell", {"command": command})
+    assert ruling.verdict == "deny"
+    assert "commands with" in ruling.why
+
+
+def test_a_denied_tool_is_denied_whatever_the_command() -> None:
+    assert (
+        decide(Approval(tools={"shell": "deny"}, allow_commands=("ls",)), "shell", {"command": "ls"}).verdict == "deny"
+    )
+
+
+def test_rules_for_commands_are_for_the_shell_alone() -> None:
+    assert decide(RULES, "other", {"command": "ls"}).verdict == "ask"
+    assert decide(RULES, "shell", {"command": ["ls"]}).verdict == "ask"
+
+
+def test_the_standard_lets_look_and_asks_before_it_changes() -> None:
+    verdicts = {
+        name: decide(STANDARD, name, {}).verdict for name in ("read", "grep", "recall", "write", "shell", "x__y")
+    }
+    assert verdicts == {
+        "read": "allow",
+        "grep": "allow",
+        "recall": "allow",
+        "write": "ask",
+        "shell": "ask",
+        "x__y": "ask",
+    }
+
+
+@given(st.text(st.sampled_from("ls ;&|`$(){}<>\\'\"\n\t#!=*"), max_size=14))
+def test_no_odd_command_is_taken_for_a_plain_one(command: str) -> None:
+    """Only `ls` is allowed: if a command passes, a shell would run nothing else."""
+    if decide(Approval(allow_commands=("ls",)), "shell", {"command": command}).verdict == "allow":
+        assert not set(command) & set("`$(){}<>\\\n")
+        bare = command.replace("'", "").replace('"', "")
+        words = [part.split() for part in bare.replace("|", ";").replace("&", ";").split(";")]
+        assert all(part[0] == "ls" for part in words if part) or "'" in command or '"' in command

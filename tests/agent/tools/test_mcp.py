@@ -1,0 +1,148 @@
+"""MCP servers as a source of tools: a real server over its real transports."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.tools.workshop import make_context
+from tidegate.agent.tools.approval import OPEN
+from tidegate.agent.tools.mcp import MAX_DESCRIPTION, McpServer, McpSource
+from tidegate.agent.tools.tool import MAX_RESULT, Context, ToolResult
+from tidegate.agent.tools.toolbox import Toolbox, standard_tools
+from tidegate.core.messages import Call
+
+CHILD = str(Path(__file__).with_name("mcp_child.py"))
+COMMAND = (sys.executable, CHILD)
+
+Use = Callable[..., Awaitable[ToolResult]]
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return make_context(tmp_path)
+
+
+def with_server(server: McpServer, act: Callable[[McpSource, Toolbox], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        source = McpSource(server)
+        try:
+            await act(source, Toolbox([*standard_tools(), *await source.start()], approval=OPEN))
+        finally:
+            await source.close()
+
+    before = children()
+    asyncio.run(whole())
+    assert children() <= before
+
+
+def children() -> set[str]:
+    """The processes of ours that there are: a server must not outlive its source."""
+    return set(" ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children")).split())
+
+
+def test_tools_of_a_server_over_stdio(context: Context) -> None:
+    os.environ["TIDEGATE_TEST_KEY"] = "sk-never"
+
+    async def act(source: McpSource, toolbox: Toolbox) -> None:
+        async def use(name: str, arguments: str = "{}") -> ToolResult:
+            return await toolbox.run(Call("c", name, arguments), context)
+
+        assert source.fault == ""
+        assert [tool.tool.name for tool in source.tools] == [
+            f"w__{name}" for name in "add much broken slow die shape wordy".split()
+        ]
+        assert all(len(tool.tool.description) <= MAX_DESCRIPTION for tool in source.tools)
+        assert await use("w__add", '{"a": 2, "b": 3}') == ToolResult("5")
+        much = await use("w__much")
+        assert len(much.text.encode()) <= MAX_RESULT
+        assert "left out" in much.text
+        broken = await use("w__broken")
+        assert broken.error
+        assert "printer" in broken.text or "broken" in broken.text
+        wrong = await use("w__add", '{"a": "two"}')
+        assert wrong.error
+        assert '"keys"' in (await use("w__shape")).text
+        assert "TIDEGATE_TEST_KEY" not in (await use("w__shape")).text
+
+    try:
+        with_server(McpServer("w", COMMAND), act)
+    finally:
+        del os.environ["TIDEGATE_TEST_KEY"]
+
+
+def test_a_server_that_dies_costs_its_own_tools_only(context: Context) -> None:
+    async def act(source: McpSource, toolbox: Toolbox) -> None:
+        for name in ("w__die", "w__add"):
+            result = await toolbox.run(Call("c", name, '{"a": 1, "b": 1}' if name == "w__add" else "{}"), context)
+            assert result.error
+            assert "MCP server 'w'" in result.text
+            assert "go on without" in result.text
+        assert not (await toolbox.run(Call("c", "list", "{}"), context)).error
+
+    with_server(McpServer("w", COMMAND, seconds=10), act)
+
+
+def test_a_call_that_takes_too_long_is_a_result(context: Context) -> None:
+    async def act(source: McpSource, toolbox: Toolbox) -> None:
+        source.server = McpServer("w", COMMAND, seconds=0.2)
+        result = await toolbox.run(Call("c", "w__slow", "{}"), context)
+        assert result.error
+        assert "within 0.2 s" in result.text
+        assert "not known" in result.text
+
+    with_server(McpServer("w", COMMAND, seconds=30), act)
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        (McpServer("w", ("no-such-program-here",)), "could not be used"),
+        (McpServer("w", (*COMMAND, "fail")), "no license found"),
+        (McpServer("w", (*COMMAND, "hang"), seconds=1.5), "did not answer within 1.5 s"),
+        (McpServer("w"), "neither a command nor a url"),
+        (McpServer("w", url="http://127.0.0.1:9/mcp"), "could not be used"),
+    ],
+)
+def test_a_server_that_does_not_start_gives_no_tools_and_a_reason(server: McpServer, says: str) -> None:
+    async def act(source: McpSource, toolbox: Toolbox) -> None:
+        assert source.tools == []
+        assert says in source.fault
+        result = await source.call("add", {})
+        assert result.error
+        assert says in result.text
+
+    with_server(server, act)
+
+
+def test_tools_of_a_server_over_http(context: Context) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen([*COMMAND, "http", str(port)], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert process.poll() is None
+            asyncio.run(asyncio.sleep(0.05))
+
+        async def act(source: McpSource, toolbox: Toolbox) -> None:
+            assert source.fault == ""
+            assert await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
+            process.kill()
+            process.wait()
+            dead = await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context)
+            assert dead.error
+            assert "MCP server 'w'" in dead.text
+
+        with_server(McpServer("w", url=f"http://127.0.0.1:{port}/mcp", headers={"X-Name": "t"}), act)
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,166 @@
+"""File tools stay in the workspace, whatever the path says and wherever links lead."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.agent.tools.workshop import make_context, use
+from tidegate.agent.tools.looking import GREP, LIST
+from tidegate.agent.tools.places import Place, opened_file, write_file
+from tidegate.agent.tools.reading import READ
+from tidegate.agent.tools.tool import Context, Failed
+from tidegate.agent.tools.writing import EDIT, WRITE
+
+SECRET = "outside-9f3a"
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    """Beside the workspace lies what must not be reached; inside it, every kind of way out."""
+    context = make_context(tmp_path)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text(SECRET)
+    (tmp_path / "workspace-too").mkdir()
+    (tmp_path / "workspace-too" / "secret.txt").write_text(SECRET)
+    space = context.workspace
+    (space / "inner").mkdir()
+    (space / "inner" / "a.txt").write_text("inside\n")
+    (space / "link.txt").symlink_to(outside / "secret.txt")
+    (space / "linked").symlink_to(outside)
+    (space / "inner" / "up").symlink_to("../..")
+    (space / "fine.txt").symlink_to("inner/a.txt")
+    (space / "loop").symlink_to("loop")
+    os.mkfifo(space / "pipe")
+    return context
+
+
+WAYS_OUT = """../outside/secret.txt link.txt linked/secret.txt inner/up/outside/secret.txt linked/../outside/secret.txt
+inner/../../outside/secret.txt ./../outside/secret.txt inner/up/../outside/secret.txt""".split()
+
+
+@pytest.mark.parametrize(
+    "path", [*WAYS_OUT, "{outside}/secret.txt", "../workspace-too/secret.txt", "session:../outside/secret.txt"]
+)
+def test_no_way_leads_out(context: Context, path: str) -> None:
+    outside = context.workspace.parent / "outside"
+    path = path.format(outside=outside)
+    read = use(READ, context, path=path)
+    assert read.error
+    assert "outside the workspace" in read.text
+    assert use(WRITE, context, path=path, text="changed").error
+    assert use(EDIT, context, path=path, old=SECRET, new="changed").error
+    assert (outside / "secret.txt").read_text() == SECRET
+    assert sorted(os.listdir(outside)) == ["secret.txt"]
+
+
+@pytest.mark.parametrize("path", ["linked", "..", "/", "inner/up"])
+def test_folders_outside_are_not_looked_through(context: Context, path: str) -> None:
+    assert use(LIST, context, path=path).error
+    assert use(GREP, context, pattern=SECRET, path=path).error
+
+
+def test_links_are_not_followed_on_the_way(context: Context) -> None:
+    found = use(GREP, context, pattern=SECRET)
+    assert "nothing found" in found.text
+    assert "secret.txt" not in use(LIST, context, depth=9).text
+
+
+def test_links_inside_and_absolute_paths_inside_are_fine(context: Context) -> None:
+    assert "inside" in use(READ, context, path="fine.txt").text
+    assert "inside" in use(READ, context, path=str(context.workspace / "inner/a.txt")).text
+    assert not use(WRITE, context, path="fine.txt", text="new\n").error
+    assert (context.workspace / "inner" / "a.txt").read_text() == "new\n"
+    assert (context.workspace / "fine.txt").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "path", ["pipe", "loop", "inner", ".", "", "no/such", "a\0b", "x" * 300, "\ud800", "fine.txt/x"]
+)
+def test_what_is_no_plain_file_is_a_result(context: Context, path: str) -> None:
+    read = use(READ, context, path=path)
+    assert read.error
+    assert len(read.text) > 10
+
+
+@pytest.mark.parametrize("path", ["pipe", "inner", ".", "", "a\0b", "x" * 300, "\ud800", "inner/a.txt/b"])
+def test_what_cannot_be_written_is_a_result(context: Context, path: str) -> None:
+    before = sorted(os.listdir(context.workspace))
+    assert use(WRITE, context, path=path, text="t").error
+    assert sorted(os.listdir(context.workspace)) == before
+
+
+def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(context: Context) -> None:
+    """The race: between finding the place and opening it the folder becomes a link to the outside."""
+    root = os.path.realpath(context.workspace)
+    place = Place(root, ("inner", "secret.txt"), "inner/secret.txt")
+    os.rename(context.workspace / "inner", context.workspace / "moved")
+    (context.workspace / "inner").symlink_to(context.workspace.parent / "outside")
+    with pytest.raises(Failed), opened_file(place):
+        pass
+    with pytest.raises(Failed):
+        write_file(place, b"changed")
+    last = Place(root, ("link.txt",), "link.txt")
+    with pytest.raises(Failed), opened_file(last):
+        pass
+    with pytest.raises(Failed):
+        write_file(last, b"changed")
+    assert (context.workspace.parent / "outside" / "secret.txt").read_text() == SECRET
+
+
+def test_a_write_does_not_go_through_a_hard_link(context: Context) -> None:
+    os.link(context.workspace.parent / "outside" / "secret.txt", context.workspace / "hard.txt")
+    assert not use(WRITE, context, path="hard.txt", text="mine").error
+    assert (context.workspace.parent / "outside" / "secret.txt").read_text() == SECRET
+
+
+def test_the_files_of_the_session_can_be_read_and_not_written(context: Context) -> None:
+    assert context.session_folder is not None
+    (context.session_folder / "large_tool_results").mkdir()
+    (context.session_folder / "large_tool_results" / "m3").write_text("the whole result\n")
+    for path in ("large_tool_results/m3", "session:large_tool_results/m3"):
+        assert "the whole result" in use(READ, context, path=path).text
+    assert "m3:1:the whole" in use(GREP, context, pattern="whole", path="session:.").text
+    assert use(WRITE, context, path="session:large_tool_results/m3", text="x").error
+    assert use(WRITE, context, path=str(context.session_folder / "x"), text="x").error
+
+
+def test_of_two_files_by_one_name_the_other_is_told(context: Context) -> None:
+    assert context.session_folder is not None
+    (context.session_folder / "a.md").write_text("kept\n")
+    (context.workspace / "a.md").write_text("own\n")
+    read = use(READ, context, path="a.md")
+    assert "own" in read.text
+    assert "session:a.md" in read.text
+    assert "kept" in use(READ, context, path="session:a.md").text
+
+
+def test_a_data_folder_inside_the_workspace_is_closed_to_writing(context: Context) -> None:
+    context.session_folder = context.workspace / ".tidegate" / "sessions" / "s"
+    context.session_folder.mkdir(parents=True)
+    (context.session_folder / "f").write_text("kept\n")
+    path = ".tidegate/sessions/s/f"
+    assert "kept" in use(READ, context, path=path).text
+    assert "can be read, not written" in use(WRITE, context, path=path, text="x").text
+    assert use(EDIT, context, path=path, old="kept", new="x").error
+
+
+PIECES = st.sampled_from(
+    ["..", ".", "inner", "linked", "up", "a.txt", "link.txt", "secret.txt", "outside", "", "~", "x"]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.lists(PIECES, max_size=7).map("/".join) | st.text(max_size=30))
+def test_any_path_at_all(context: Context, path: str) -> None:
+    """Nothing is read from outside, nothing is written there, nothing is raised."""
+    assert SECRET not in use(READ, context, path=path).text
+    use(WRITE, context, path=path, text="inside\n")
+    use(EDIT, context, path=path, old=SECRET, new="inside\n")
+    parent = context.workspace.parent
+    assert sorted(os.listdir(parent)) == ["kept", "outside", "workspace", "workspace-too"]
+    assert os.listdir(parent / "outside") == ["secret.txt"]
+    assert (parent / "outside" / "secret.txt").read_text() == SECRET

@@ -1,0 +1,164 @@
+"""`shell`: real processes, ended whole."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.agent.tools.workshop import make_context, use
+from tidegate.agent.tools import shell
+from tidegate.agent.tools.process import run_group
+from tidegate.agent.tools.shell import SHELL
+from tidegate.agent.tools.tool import MAX_STREAM, Context, allowed_environment
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return make_context(tmp_path)
+
+
+def alive(pid: int) -> bool:
+    """A zombie that nobody has asked for yet does nothing any more."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def pids_in(folder: Path, count: int) -> list[int]:
+    """What the processes said of themselves; they may need a moment to begin."""
+    for _ in range(500):
+        found = [int(path.read_text()) for path in folder.glob("pid*") if path.read_text().strip()]
+        if len(found) == count:
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"{count} processes were to begin")
+
+
+def gone(pids: list[int]) -> bool:
+    for _ in range(500):
+        if not any(map(alive, pids)):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+# One that does as it is told, one that does not hear, one in a group of its shell's making.
+FAMILY = """
+echo $$ > pid1
+(trap '' TERM; echo $BASHPID > pid2; while true; do sleep 1; done) &
+(echo $BASHPID > pid3; sleep 60) &
+"""
+
+
+def test_output_and_exit_code(context: Context) -> None:
+    result = use(SHELL, context, command="echo out; echo err >&2; pwd; exit 3")
+    assert result.error
+    assert result.text == f"out\nerr\n{context.workspace}\n[exit code 3]"
+    assert use(SHELL, context, command="true").text == "[no output; exit code 0]"
+    assert not use(SHELL, context, command="true").error
+    assert "ended by SIGKILL" in use(SHELL, context, command="kill -9 $$").text
+
+
+def test_there_is_no_input_and_no_terminal(context: Context) -> None:
+    assert use(SHELL, context, command="cat; test -t 0 || echo none; test -t 1 || echo pipe").text == (
+        "none\npipe\n[exit code 0]"
+    )
+
+
+@pytest.mark.seed("JUT-04", fixed="the tool renders and caps before any preset sees the result")
+def test_a_progress_bar_costs_its_last_state(context: Context) -> None:
+    command = r"for i in $(seq 1 2000); do printf '\r%d of 2000 [\033[32m####\033[0m]' $i; done; echo; echo done"
+    assert use(SHELL, context, command=command).text == "2000 of 2000 [####]\ndone\n[exit code 0]"
+
+
+@pytest.mark.seed("JUT-04", fixed="the tool renders and caps before any preset sees the result")
+def test_the_last_part_of_much_output_is_kept(context: Context) -> None:
+    result = use(SHELL, context, command="seq 1 200000; exit 1")
+    assert len(result.text.encode()) <= MAX_STREAM
+    assert result.text.startswith("[1,")
+    assert result.text.endswith("\n199999\n200000\n[exit code 1]")
+
+
+def test_output_without_end_is_stopped(context: Context, tmp_path: Path) -> None:
+    taken: list[int] = []
+
+    async def act() -> str:
+        command = ["/bin/sh", "-c", "echo $$ > pid1; exec yes"]
+        ran = await run_group(
+            command,
+            cwd=str(context.workspace),
+            environment=context.environment,
+            seconds=60,
+            most=1_000_000,
+            take=lambda data: taken.append(len(data)),
+        )
+        return ran.stopped
+
+    assert asyncio.run(act()) == "output"
+    assert 1_000_000 < sum(taken) < 3_000_000
+    assert gone(pids_in(context.workspace, 1))
+
+
+def test_no_key_reaches_a_command(context: Context) -> None:
+    seen = allowed_environment({"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-1", "AWS_SECRET": "x", "HOME": "/h"})
+    assert seen == {"PATH": os.environ["PATH"], "HOME": "/h"}
+    os.environ["TIDEGATE_TEST_KEY"] = "sk-never"
+    try:
+        context = make_context(context.workspace.parent)
+        text = use(SHELL, context, command="env").text
+    finally:
+        del os.environ["TIDEGATE_TEST_KEY"]
+    assert "sk-never" not in text
+    names = {line.split("=")[0] for line in text.split("\n") if "=" in line}
+    assert names <= {*context.environment, *shell._QUIET, "PWD", "SHLVL", "_", "OLDPWD"}
+
+
+def test_when_the_time_is_over_the_whole_family_ends(context: Context) -> None:
+    result = use(SHELL, context, command="echo begun; " + FAMILY + "wait", timeout=1)
+    assert result.error
+    assert result.text.startswith("begun\n[stopped after 1 s")
+    assert gone(pids_in(context.workspace, 3))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_when_it_is_cancelled_the_whole_family_ends(context: Context, times: int) -> None:
+    """Also for one who is impatient and closes the loop at once."""
+
+    async def act() -> None:
+        running = asyncio.create_task(SHELL({"command": FAMILY + "wait"}, context))
+        await asyncio.to_thread(pids_in, context.workspace, 3)
+        for _ in range(times):
+            running.cancel()
+            await asyncio.sleep(0.01)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(act())
+    assert gone(pids_in(context.workspace, 3))
+
+
+def test_what_is_left_in_the_background_ends_with_the_command(context: Context) -> None:
+    """Also if it holds the pipe: the result does not wait for it."""
+    loud = "(echo $BASHPID > pid1; sleep 60) &"
+    quiet = "(echo $BASHPID > pid2; sleep 60) >/dev/null 2>&1 &"
+    result = use(SHELL, context, command=f"{loud} {quiet} sleep 0.3; echo fin")
+    assert result.text == "fin\n[exit code 0; what it left running was ended]"
+    assert gone(pids_in(context.workspace, 2))
+
+
+@pytest.mark.parametrize("arguments", [{"command": "a\0b"}, {"command": "x", "timeout": 0}, {"cmd": "ls"}, {}])
+def test_arguments_that_are_none(context: Context, arguments: dict[str, object]) -> None:
+    assert use(SHELL, context, **arguments).error
+
+
+def test_a_workspace_that_is_gone_is_a_result(context: Context) -> None:
+    context.workspace.rmdir()
+    assert "No such file" in use(SHELL, context, command="ls").text
+
+
+def test_a_command_of_any_characters(context: Context) -> None:
+    assert use(SHELL, context, command="echo '字 \U0001f600'").text == "字 \U0001f600\n[exit code 0]"
+    assert use(SHELL, context, command="echo '\ud800'").error

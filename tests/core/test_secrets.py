@@ -1,0 +1,269 @@
+"""What is secret is masked, what is not stays, and it takes time that grows with the text only."""
+
+import base64
+import json
+import random
+import uuid
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.core.secrets import MASKED, Mask
+
+DIE = random.Random(11)
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+ALNUM = LETTERS + "0123456789"
+TOKEN = ALNUM + "_-"
+
+
+def noise(length: int, letters: str = ALNUM) -> str:
+    """Something as random as a key. It is made here so that no file of ours holds one."""
+    while True:
+        made = "".join(DIE.choices(letters, k=length))
+        if any(char.isdigit() for char in made) and any(char.isalpha() for char in made) and made[-1].isalnum():
+            return made
+
+
+HEX = "0123456789abcdef"
+# A prefix that must stay and a rest that must not.
+KEYS = {
+    "openai": ("sk-", noise(48)),
+    "openai project": ("sk-proj-", noise(120, TOKEN)),
+    "openai service": ("sk-", "svcacct-" + noise(80)),
+    "anthropic": ("sk-ant-", "api03-" + noise(93, TOKEN)),
+    "openrouter": ("sk-", "or-v1-" + noise(64, HEX)),
+    "deepseek": ("sk-", noise(32, HEX)),
+    "aws": ("AKIA", noise(16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")),
+    "aws session": ("ASIA", noise(16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")),
+    "github": ("ghp_", noise(36)),
+    "github oauth": ("gho_", noise(36)),
+    "github server": ("ghs_", noise(36)),
+    "github fine": ("github_pat_", noise(22) + "_" + noise(59)),
+    "gitlab": ("glpat-", noise(20, TOKEN)),
+    "slack bot": ("xoxb-", "1234567890-" + noise(24)),
+    "slack user": ("xoxp-", "1234567890-1234567890-" + noise(32)),
+    "slack app": ("xapp-", "1-A0123-" + noise(40)),
+    "slack hook": ("https://hooks.slack.com/services/", "T0123456/B0123456/" + noise(24)),
+    "google": ("AIza", noise(35, TOKEN)),
+    "google oauth": ("ya29.", noise(60, TOKEN)),
+    "google client": ("GOCSPX-", noise(28, TOKEN)),
+    "hugging face": ("hf_", noise(34)),
+    "npm": ("npm_", noise(36)),
+    "pypi": ("pypi-", "AgEIcHlwaS5vcmc" + noise(100, TOKEN)),
+    "stripe": ("sk_live_", noise(24)),
+    "stripe restricted": ("rk_live_", noise(24)),
+    "sendgrid": ("SG.", noise(22, TOKEN) + "." + noise(43, TOKEN)),
+    "groq": ("gsk_", noise(52)),
+    "databricks": ("dapi", noise(32, HEX)),
+    "vault": ("hvs.", noise(90)),
+    "jwt": ("eyJ", noise(30) + ".eyJ" + noise(60) + "." + noise(43, TOKEN)),
+    "telegram": ("110201543:AA", noise(33, TOKEN)),
+    "bearer": ("Bearer ", noise(40)),
+    "url": ("postgresql://user:", "s3cr$t!pass"),
+}
+AROUND = [
+    "{}", "key {} here", "'{}'", '{{"value": "{}"}}', "<{}>", "({}),", "KEY={}", "a\n{}\nb", "a\\n{}\\nb",
+    "\x1b[32m{}\x1b[0m", "密钥{}在此", "{},{}", "x%3D{}%26", "`{}`", "= {};",
+]  # fmt: skip
+
+
+IN_NO_URL = ("bearer", "url", "telegram", "slack hook")
+PLACES = [(kind, around) for around in AROUND for kind in KEYS if "%3D" not in around or kind not in IN_NO_URL]
+
+
+@pytest.mark.parametrize(("kind", "around"), PLACES)
+def test_a_key_is_masked_wherever_it_stands(kind: str, around: str) -> None:
+    prefix, rest = KEYS[kind]
+    end = "@host" if kind == "url" else ""
+    text = around.replace("{{", "{").replace("}}", "}").replace("{}", prefix + rest + end)
+    done = Mask()(text)
+    assert rest not in done
+    assert rest[:-6] not in done
+    assert prefix in done
+    assert MASKED in done
+    assert done.endswith(text[text.rfind(rest) + len(rest) :][-3:]), "what stands behind it stays"
+    assert Mask()(done) == done
+
+
+PEM = "\n".join(noise(64, ALNUM + "+/") for _ in range(12)) + "\n" + noise(11) + "="
+LOCKED = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0"
+S = noise(24)
+NAMED = [
+    (f"aws_secret_access_key={noise(40, ALNUM + '+/')}", 22),
+    ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzKEYY", 24),
+    (f'"secretAccessKey": "{S}"', 20),
+    (f"API_KEY={S}", 8),
+    (f"OPENAI_API_KEY: {S}", 16),
+    (f'api_key="{S}"', 9),
+    (f"apiKey: '{S}'", 9),
+    (f'{{"client_secret":"{S}"}}', 18),
+    (f'{{\\"api_key\\": \\"{S}\\"}}', 16),
+    (f"x-api-key: {S}", 11),
+    (f"X-Auth-Token: {S}", 14),
+    ("DB_PASSWORD=hunter2hunter2", 12),
+    ("DB_PASS=hunter2hunter2", 8),
+    ('password: "correct-horse"', 11),
+    ("password='Tr0ub4dor&3'", 10),
+    ("?user=me&password=hunter2hunter2&x=1", 18),
+    (f"https://host/path?token={S}&x=1", 24),
+    ("<password>hunter2hunter2</password>", 10),
+    ("mysql --password hunter2hunter2 -h host", 17),
+    (f"tool --token {S}", 13),
+    (f"AccountName=a;AccountKey={noise(86, ALNUM + '+/')}==;Suffix=x", 25),
+    (f"Authorization: Basic {base64.b64encode(b'user:hunter2').decode()}", 21),
+    (f'"authorization": "Bearer {S}"', 25),
+    (f"Authorization: {S}", 15),
+    (f"Cookie: session={S}; other={S}", 16),
+    (f"api_key: str = \"{S}\"", 16),
+    (f"-----BEGIN RSA PRIVATE KEY-----\n{PEM}\n-----END RSA PRIVATE KEY-----", 31),
+    (f"-----BEGIN PRIVATE KEY-----\\n{PEM}\\n-----END PRIVATE KEY-----".replace("\n", "\\n"), 27),
+    (f"-----BEGIN OPENSSH PRIVATE KEY-----\n{PEM[:300]}", 35),
+    (f"-----BEGIN RSA PRIVATE KEY-----\n{LOCKED}\n\n{PEM}\n-----END RSA PRIVATE KEY-----", 31),
+    ("redis://:p4ss@cache:6379/0", 9),
+    ("https://user:pa%20ss@host", 13),
+    ("amqp://user:p@ss:w0rd@host:5672/", 12),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "start"), NAMED, ids=[text[:24] for text, _ in NAMED])
+def test_what_a_name_gives_away_is_masked(text: str, start: int) -> None:
+    done = Mask()(f"before {text}\nafter")
+    assert done.startswith("before " + text[:start].rstrip("\\n")), "the name stays readable"
+    assert MASKED in done
+    assert text[start : start + 8] not in done[len("before ") + start :]
+    assert done.endswith("\nafter")
+    assert Mask()(done) == done
+
+
+PICTURE = base64.b64encode(random.Random(5).randbytes(400_000)).decode()
+ORDINARY = [
+    "token = tokens[0]",
+    "token = self.tokens[index1]",
+    "password = getpass.getpass()",
+    "connect(password=password, token=access_token, secret=settings.secret2)",
+    'api_key = os.environ["OPENAI_API_KEY"]',
+    "API_KEY=$OPENAI_API_KEY",
+    "api_key: ${{ secrets.API_KEY2 }}",
+    'password: "<your-password>"',
+    "password: {{ vault_password_2 }}",
+    "password=********",
+    '"max_tokens": 4096, "token": 151643',
+    'nextPageToken: "CAUQAA12345678"',
+    "eos_token: '<|endoftext|>'",
+    "def tokenize(token: str, secret: bytes) -> int:",
+    "the password is required; the token expired",
+    "PWD=/home/user/project2",
+    "private_key: /etc/ssl/private/server1.pem",
+    "token > threshold1234",
+    "commit 4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "id " + str(uuid.UUID(int=random.Random(3).getrandbits(128))),
+    "<div class='sk-fading-circle sk-cube-grid-layout-12-columns'>",
+    "task-sk-and-so-on, desk-organiser-for-12345678-items",
+    "the risk-assessment-document-for-2024-and-later",
+    "see https://example.com:8443/a@b and ssh://git@github.com/x/y",
+    "http://username:password@host.com:80/path?query#fragment",
+    "mail me@example.com: the ratio 3:4@5",
+    "ASIA and AKIA are prefixes; ASIAPACIFICREGION; gh_pages; hf_hub; npm_config_registry; pypi-server",
+    "arn:aws:iam::123456789012:role/thing",
+    "msg_01AbCdEfGhIjKlMnOpQrStUv call_abcdefghij0123456789 toolu_01A09q90qw90lq917835lq9",
+    "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT req_011CSHoEeqs5C35K2UUqR7Fy",
+    "bearer authentication is required; Bearer realm-of-the-example-server",
+    "authorization: required-for-everyone",
+    "Cookie: chocolate chips",
+    "-----BEGIN PRIVATE KEY----- is how such a file begins",
+    f"-----BEGIN CERTIFICATE-----\n{PEM}\n-----END CERTIFICATE-----",
+    f"-----BEGIN PUBLIC KEY-----\n{PEM}\n-----END PUBLIC KEY-----",
+    f"data:image/png;base64,{PICTURE}",
+    '{"image": "' + PICTURE.replace("+", "-").replace("/", "_") + '"}',
+    "integrity sha512-" + base64.b64encode(bytes(range(64))).decode(),
+    "2024-01-01T10:00:00Z [INFO] request 7f9c2ba4 took 12 ms",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ORDINARY, ids=[text[:30] for text in ORDINARY])
+def test_what_is_ordinary_stays(text: str) -> None:
+    assert Mask()(text) == text
+
+
+def test_our_own_sources_hold_no_secret() -> None:
+    """Real code with many of these words in it. Only the patterns themselves look like secrets."""
+    root = Path(__file__).parents[2]
+    changed = []
+    for path in sorted(root.glob("src/**/*.py")):
+        text = path.read_text("utf-8")
+        if path.name != "secrets.py" and Mask()(text) != text:
+            changed.append(path.name)
+    assert changed == []
+
+
+def test_one_mask_for_many_texts() -> None:
+    """It knows again what it gave last, and nothing else."""
+    mask, text = Mask(), f"API_KEY={S}"
+    assert [mask(each) for each in (text, text, "plain", text)] == ["API_KEY=[masked]"] * 2 + [
+        "plain",
+        "API_KEY=[masked]",
+    ]
+
+
+# Configured values.
+
+
+def test_configured_values_in_every_form() -> None:
+    value = 'p4 "w\\ö/rd+x&y'
+    mask = Mask([value, "", "short", "longer-than-that"])
+    for form in (value, json.dumps(value), json.dumps(value, ensure_ascii=False), quote(value, ""), quote_plus(value)):
+        done = mask(f"before {form} after")
+        assert done.replace('"', "") == f"before {MASKED} after"
+        assert Mask([value])(done) == done
+    assert mask(quote(value, "").lower()) == MASKED
+    assert mask("short is not looked for; longer-than-that is") == f"short is not looked for; {MASKED} is"
+    assert Mask([value])("longer-than-that") == "longer-than-that"
+
+
+def test_a_configured_key_keeps_its_prefix_and_the_longer_value_goes_first() -> None:
+    key = "sk-ant-" + noise(40)
+    assert Mask([key])(f"x{key}y") == "xsk-ant-…[masked]y", "also inside a word, where no shape is seen"
+    assert Mask([key])(f"={key}") == "=sk-ant-…[masked]"
+    assert Mask(["abcdefgh", "abcdefghijkl"])("abcdefghijkl abcdefgh") == f"{MASKED} {MASKED}"
+    assert Mask(["a.c(e)g*"])("abcdeeg* a.c(e)g*") == f"abcdeeg* {MASKED}"
+
+
+MARKS = [MASKED, "…", '"', "'", " ", "\n", "\\", "=", ":", "@", "://", "[", "(", ".", ";", "a1b2c3d4e5", "value123"]
+PIECES = st.sampled_from([
+    *(prefix + rest for prefix, rest in KEYS.values()), *(prefix for prefix, _ in KEYS.values()),
+    *(text for text, _ in NAMED[:26]), *MARKS,
+    "sk-", "password=", "token: ", "Authorization: ", "-----BEGIN PRIVATE KEY-----", "configured-value",
+])  # fmt: skip
+
+
+@settings(max_examples=400)
+@given(st.lists(PIECES, max_size=10).map("".join))
+def test_twice_is_once(text: str) -> None:
+    values = ["configured-value", "value123 "]
+    once = Mask(values)(text)
+    assert Mask(values)(once) == once
+    assert "configured-value" not in once
+
+
+BEGIN = "-----BEGIN PRIVATE KEY-----"
+HOSTILE = [
+    "eyJ", "sk-", "sk-ab ", BEGIN, BEGIN + "A" * 16, BEGIN + "\n" * 99, "://a:", "password=", "password=a1", "\\",
+    "eyJaaaaaaaaa.", "token ", "Cookie: a=b; ", "Authorization: ", "Bearer ", MASKED, "AKIA", "-----BEGIN ", "x",
+    "sk-" + "a" * 61,
+]  # fmt: skip
+
+
+def test_hostile_text_of_5_megabytes_ends() -> None:
+    """A pattern that goes back over what it has read would take minutes for any one of these."""
+    heads = ["", "password", "://", BEGIN, 'token="']
+    size = 5_000_000 // len(HOSTILE)
+    texts = [heads[place % len(heads)] + piece * (size // len(piece)) for place, piece in enumerate(HOSTILE)]
+    text = "\n".join(texts)
+    assert len(text) > 4_900_000
+    done = Mask()(text)
+    assert MASKED in done
+    assert len(done) < 2 * len(text)

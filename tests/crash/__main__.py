@@ -1,0 +1,5 @@
+import sys
+
+from tests.crash.run import main
+
+sys.exit(main())

@@ -1,0 +1,131 @@
+"""The operations that the scenes of the crash suite are made of."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.crash.worlds import NAME, Json, Settings, World, turn
+from tidegate.store.sqlite_file import MIGRATIONS
+
+
+class Op(NamedTuple):
+    """One operation. If it is atomic, a cut leaves all of it or nothing; else it appends several records, in order.
+
+    `again`: it does more than the log shows, and whoever was cut is to call it again.
+    """
+
+    name: str
+    run: Callable[[World], object]
+    atomic: bool = True
+    says: str = ""
+    again: bool = False
+
+
+def nothing(_: World) -> None: ...
+
+
+class Scene(NamedTuple):
+    """`lay` makes what is there before; `look` judges, after all was done, what is not in the log.
+
+    `exact`: a session that is opened again appends nothing, so that every later request is the same to the byte.
+    `free`: what it does instead of operations, where chance decides on the order.
+    """
+
+    name: str
+    ops: tuple[Op, ...]
+    settings: Settings = Settings()
+    lay: Callable[[World], object] | None = None
+    look: Callable[[World], None] = nothing
+    talks: bool = True
+    exact: bool = True
+    free: Callable[[World, Callable[[bytes], None]], None] | None = None
+
+
+# --- operations on a session --------------------------------------------------------------------------------------
+
+OPEN = Op("open", lambda world: world.session, atomic=False)
+PREPARE = Op("prepare", lambda world: world.prepare(), atomic=False)
+
+
+def _word(message: Json) -> str:
+    return str(message["content"]).split()[0]
+
+
+def say(message: Json) -> Op:
+    return Op(f"add {_word(message)}", lambda world: world.session.add(message), says=_word(message))
+
+
+def talk(first: int, last: int, *, result: int = 1_200) -> list[Op]:
+    """Turns, with a request before everything the model says."""
+    ops: list[Op] = []
+    for number in range(first, last + 1):
+        for message in turn(number, result=result):
+            ops += [PREPARE] if message["role"] == "assistant" else []
+            ops.append(say(message))
+    return ops
+
+
+def laid(turns: int, *, result: int = 1_200) -> Callable[[World], None]:
+    def lay(world: World) -> None:
+        for op in talk(1, turns, result=result):
+            op.run(world)
+
+    return lay
+
+
+# --- operations on a store ----------------------------------------------------------------------------------------
+
+
+def records(first: int, last: int) -> list[bytes]:
+    return [b"%d " % n + b"the quick brown fox %d " % (n * 7919) * (n % 13) for n in range(first, last + 1)]
+
+
+def batch(session: str, after: int, last: int) -> Op:
+    return Op(f"append {session} {last}", lambda world: world.store.append(session, after, records(after + 1, last)))
+
+
+def large(session: str, after: int) -> Op:
+    return Op("append large", lambda world: world.store.append(session, after, [b"x%d" % after * 100_000]))
+
+
+BATCHES = (
+    batch(NAME, 0, 62),
+    batch(NAME, 62, 63),
+    batch(NAME, 63, 64),  # packs
+    batch(NAME, 64, 70),
+    batch(NAME, 70, 200),  # packs what is loose, and itself but for two
+    large(NAME, 200),  # a large one is packed alone
+    Op("fork", lambda world: world.store.fork(NAME, 100, "f")),
+    batch("f", 100, 101),
+    Op("delete", lambda world: world.store.delete(NAME)),
+    batch(NAME, 0, 3),
+)
+
+
+def more_columns(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE sessions ADD COLUMN colour TEXT NOT NULL DEFAULT ''")
+
+
+def another_table(db: sqlite3.Connection) -> None:
+    db.execute("CREATE TABLE colours (name TEXT PRIMARY KEY, number INTEGER)")
+    db.executemany("INSERT INTO colours VALUES (?, ?)", [(f"colour {n}", n) for n in range(300)])
+
+
+LATER = (*MIGRATIONS, more_columns, another_table)
+
+
+def old_store(world: World) -> None:
+    """As a tidegate without the new migrations left it."""
+    old = World(world.folder, Settings())
+    for op in BATCHES[:7]:
+        op.run(old)
+    old.close()
+
+
+def migrated(world: World) -> None:
+    with sqlite3.connect(world.folder / "tidegate.db") as db:
+        assert db.execute("SELECT count(*) FROM colours").fetchone() == (300,)
+        assert db.execute("SELECT DISTINCT colour FROM sessions").fetchall() == [("",)]
+        found = [name for (name,) in db.execute("SELECT name FROM migrations ORDER BY applied")]
+    db.close()
+    assert found == [migration.__name__ for migration in LATER]

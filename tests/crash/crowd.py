@@ -1,0 +1,155 @@
+"""Many processes in one session, each adding turns and compacting with a slow summariser; two of them are killed.
+
+    python -m tests.crash.crowd URL WRITERS TURNS SECONDS
+
+It prints what each was told and saw, as one JSON object.
+"""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess as Process
+from pathlib import Path
+
+import msgspec
+
+import tidegate
+from tests.crash.judge import would_send
+from tests.crash.worlds import NAME, turn
+from tidegate.core.outcome import SummaryRequest
+from tidegate.session.session import Session
+from tidegate.store.kept import KeptLog
+from tidegate.store.open import open_store
+
+WINDOW = 4_000
+VICTIMS = {2: 3, 5: 6}
+"""These writers are killed when they have been told of so many messages."""
+ROOT = Path(__file__).parents[2]
+SOURCE = Path(tidegate.__file__).parents[1]
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """`add` gave this id for the message that begins with this word."""
+
+    ident: str
+    word: str
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What a process has before it when it has caught up."""
+
+    head: int
+    request: str
+    tokens: int
+
+
+class Writer(msgspec.Struct):
+    """`looks` is empty for one that was killed."""
+
+    acks: list[Ack] = []
+    looks: list[Look] = []
+    edits: int = 0
+
+
+class Crowd(msgspec.Struct):
+    writers: list[Writer]
+
+
+def run_crowd(url: str, writers: int, turns: int, seconds: float) -> Crowd:
+    """Run it in processes of its own, which nothing of this one gets into."""
+    command = [sys.executable, "-m", "tests.crash.crowd", url, str(writers), str(turns), str(seconds)]
+    environment = {**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{ROOT}"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, cwd=ROOT, check=True)
+    return msgspec.json.decode(done.stdout, type=Crowd)
+
+
+def write(url: str, number: int, turns: int, seconds: float, pipe: Connection) -> None:
+    store = open_store(url)
+    session = Session("gpt-4o", window=WINDOW, wire="openai_chat", count="estimate", log=KeptLog(store, NAME))
+    told = Writer()
+
+    def slow(request: SummaryRequest) -> str:
+        time.sleep(seconds)
+        return f"Writer {number} summed up {len(request.messages)} messages."
+
+    pipe.send("ready")
+    pipe.recv()
+    for place in range(turns):
+        for message in turn(number * 1000 + place, result=800):
+            (ident,) = session.add(message)
+            pipe.send(Ack(ident, str(message["content"]).split()[0]))
+            session.prepare(slow)
+    told.edits = sum(session.edits.values())
+    _show(session, told, pipe)
+    store.close()
+
+
+def _show(session: Session, told: Writer, pipe: Connection) -> None:
+    """When all have written: catch up and look, prepare in turn, look again."""
+    asked: dict[str, Callable[[], object]] = {"look": session.catch_up, "prepare": session.prepare}
+    pipe.send("written")
+    while (word := pipe.recv()) != "end":
+        asked[word]()
+        told.looks.append(Look(session.log.head, would_send(session).hex(), session.size()))
+        pipe.send(word)
+    pipe.send(msgspec.json.encode(told))
+
+
+def main(url: str, writers: int, turns: int, seconds: float) -> Crowd:
+    context = multiprocessing.get_context("fork")
+    pipes, processes = list[Connection](), list[Process]()
+    for number in range(writers):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=write, args=(url, number, turns, seconds, theirs))
+        process.start()
+        theirs.close()  # before the next is forked: the end of a pipe tells of the end of its process
+        pipes.append(ours)
+        processes.append(process)
+    for pipe in pipes:
+        assert pipe.recv() == "ready"
+    for pipe in pipes:
+        pipe.send("go")
+    told = [Writer(acks) for acks in _gather(pipes, processes)]
+    living = [number for number in range(writers) if number not in VICTIMS]
+    for word in ("look", "prepare", "look"):
+        for number in living:
+            pipes[number].send(word)
+            assert pipes[number].recv() == word
+    for number in living:
+        pipes[number].send("end")
+        seen = msgspec.json.decode(pipes[number].recv(), type=Writer)
+        told[number].looks, told[number].edits = seen.looks, seen.edits
+    for process in processes:
+        process.join()
+    return Crowd(told)
+
+
+def _gather(pipes: list[Connection], processes: list[Process]) -> list[list[Ack]]:
+    """What each was told, until it has written all, or is dead. The victims are killed in the midst of it."""
+    acks: list[list[Ack]] = [[] for _ in pipes]
+    numbers = {pipe: number for number, pipe in enumerate(pipes)}
+    while numbers:
+        for pipe in wait(list(numbers)):
+            assert isinstance(pipe, Connection)
+            number = numbers[pipe]
+            try:
+                word = pipe.recv()
+            except EOFError:
+                word = "dead"
+            if not isinstance(word, Ack):
+                assert word == ("dead" if number in VICTIMS else "written"), f"writer {number}: {word}"
+                del numbers[pipe]
+                continue
+            acks[number].append(word)
+            if len(acks[number]) == VICTIMS.get(number):
+                processes[number].kill()
+    return acks
+
+
+if __name__ == "__main__":
+    place, crowd, each, pause = sys.argv[1:]
+    sys.stdout.buffer.write(msgspec.json.encode(main(place, int(crowd), int(each), float(pause))))

@@ -1,0 +1,262 @@
+"""A strict server for one dialect: it refuses what the provider would refuse, in the provider's words.
+
+    async with Fake("anthropic", ["Good morning."], window=16_000) as server:
+        provider = HttpProvider("anthropic", "m", base_url=server.url, key=KEY)
+
+Every request is judged by the wire's validator and weighed. Then the next step of the script is played: what a model
+says, or a failure: any HTTP answer, a stream that is cut after so many bytes, one that never ends.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from tests.fake.words import Refusal, refusal, too_long
+from tidegate.models.tokenizers import counter_for
+from tidegate.wire.check_thinking import check_bound
+from tidegate.wire.dialects import DIALECTS
+from tidegate.wire.spoken import Spoken, body_of, frames_of, sse_of
+from tidegate.wire.usage import Usage
+
+Json = dict[str, Any]
+KEY = "hush-0123456789abcdef"  # of no known form: only who was told it can hide it
+NAMES = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+
+
+class CutAt(NamedTuple):
+    """A stream of which only so many bytes come. Not `clean`: the connection breaks; else it is closed as if all had
+    been said."""
+
+    spoken: Spoken
+    bytes: int
+    clean: bool = False
+
+
+class Hang(NamedTuple):
+    """So many bytes come, and then nothing, until the client hangs up."""
+
+    spoken: Spoken
+    bytes: int
+
+
+class Bytes(NamedTuple):
+    """A 200 with this body."""
+
+    body: bytes
+    kind: str = "text/event-stream"
+
+
+Played = Spoken | Refusal | CutAt | Hang | Bytes
+Step = str | Played
+
+
+class Seen(NamedTuple):
+    path: str
+    headers: dict[str, str]
+    raw: bytes
+
+    @property
+    def body(self) -> Json:
+        return msgspec.json.decode(self.raw, type=dict[str, Any])
+
+
+def strings(value: object) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from strings(inner)
+
+
+def weight(wire: str, body: Json) -> int:
+    """Tokens by a count of its own: every string of the content, and three for each message."""
+    count = counter_for("gpt-4o").text
+    listed = body.get(DIALECTS[wire].key)
+    parts = [body.get(key) for key in ("system", "instructions", "systemInstruction", "tools")]
+    return sum(count(text) for text in strings([listed, parts])) + 3 * len(listed if isinstance(listed, list) else [])
+
+
+class Fake:
+    """`steps` are played one a request; a function gives the step to a request's body. `truncates`: instead of
+    refusing what does not fit, take half a window of it and say nothing. `bound`: one conversation is held, and signed
+    thinking of Anthropic's is taken back only behind what it was made from. `hung_up` counts clients that left early.
+    """
+
+    def __init__(
+        self,
+        wire: str,
+        steps: Iterable[Step] | Callable[[Json], Step] = (),
+        *,
+        window: int | None = None,
+        truncates: bool = False,
+        bound: bool = False,
+        usage: Callable[[Usage], Usage] = lambda usage: usage,
+    ) -> None:
+        self.wire = wire
+        self.window = window
+        self.seen: list[Seen] = []
+        self.refused: list[str] = []
+        self.hung_up = 0
+        self._answer = steps if callable(steps) else None
+        self._steps = iter(()) if callable(steps) else iter(steps)
+        self._truncates = truncates
+        self._bound = bound and wire == "anthropic"
+        self._before: Json | None = None
+        self._usage = usage
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in list(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+        await self._server.wait_closed()
+
+    @property
+    def host(self) -> str:
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    @property
+    def url(self) -> str:
+        """The base URL as the provider's SDK takes it."""
+        return self.host + {"anthropic": "", "gemini": "/v1beta", "deepseek": ""}.get(self.wire, "/v1")
+
+    # --- HTTP -----------------------------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                while await self._one(reader, writer):
+                    pass
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        top = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in top[1:] if line)}
+        raw = await reader.readexactly(int(headers.get("content-length", "0")))
+        seen = Seen(top[0].split()[1], headers, raw)
+        self.seen.append(seen)
+        step = self._judged(seen)
+        if isinstance(step, Refusal):
+            self.refused.append(step.body.decode("utf-8", "replace"))
+            return await _send(writer, step.status, step.kind, step.body, step.headers)
+        if isinstance(step, Bytes):
+            return await _send(writer, 200, step.kind, step.body)
+        return await self._play(step, seen, reader, writer)
+
+    async def _play(
+        self, step: Spoken | CutAt | Hang, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        spoken = step if isinstance(step, Spoken) else step.spoken
+        streams = "alt=sse" in seen.path if self.wire == "gemini" else seen.body.get("stream") is True
+        if not streams:
+            body = msgspec.json.encode(body_of(self.wire, spoken))
+            return await _send(writer, 200, "application/json", body)
+        data = sse_of(self.wire, frames_of(self.wire, spoken))
+        data = data if isinstance(step, Spoken) else data[: step.bytes]
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        for at in range(0, len(data), 512):
+            piece = data[at : at + 512]
+            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            await writer.drain()
+        if isinstance(step, Hang):
+            await reader.read()  # returns when the client is gone
+            self.hung_up += 1
+            return False
+        if isinstance(step, CutAt) and not step.clean:
+            return False
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return True
+
+    # --- the provider ---------------------------------------------------------------------------------------------
+
+    def _judged(self, seen: Seen) -> Played:
+        """The step to play, or why not: the first thing the provider would find wrong."""
+        wire = self.wire
+        own = seen.headers.get(NAMES.get(wire, "authorization"), "")
+        # Anthropic takes the key under either name: its documentation gives one, its SDK sends the other.
+        given = (own or (seen.headers.get("authorization", "") if wire == "anthropic" else "")).removeprefix("Bearer ")
+        if given != KEY:
+            return refusal(wire, 401, "invalid x-api-key" if wire == "anthropic" else f"Incorrect API key: {given}")
+        if not self._knows(seen.path):
+            return refusal(wire, 404, f"Unknown request URL: POST {seen.path}")
+        try:
+            body = seen.body
+        except msgspec.MsgspecError:
+            return refusal(wire, 400, "We could not parse the JSON body of your request.")
+        faults = _faults(wire, body)
+        if self._bound and self._before is not None:
+            faults += [fault.text for fault in check_bound(self._before, body)]
+        if faults:
+            return refusal(wire, 400, faults[0])
+        tokens = weight(wire, body)
+        if self.window is not None and tokens > self.window:
+            if not self._truncates:
+                return too_long(wire, tokens, self.window)
+            tokens = self.window // 2
+        self._before = body
+        step = self._answer(body) if self._answer else next(self._steps, None)
+        if step is None:
+            return refusal(wire, 500, "The script is over.")
+        return self._reported(Spoken(text=step) if isinstance(step, str) else step, body, tokens)
+
+    def _reported(self, step: Played, body: Json, tokens: int) -> Played:
+        if isinstance(step, Refusal | Bytes):
+            return step
+        spoken = step if isinstance(step, Spoken) else step.spoken
+        made = counter_for("gpt-4o").text(spoken.text + "".join(call.arguments for call in spoken.calls))
+        usage = spoken.usage or self._usage(Usage(tokens, made, 0, 0))
+        spoken = msgspec.structs.replace(spoken, usage=usage, model=str(body.get("model", "m")))
+        return spoken if isinstance(step, Spoken) else step._replace(spoken=spoken)
+
+    def _knows(self, path: str) -> bool:
+        if self.wire == "gemini":
+            method = path.partition("?")[0].rpartition(":")[2]
+            return path.startswith("/v1beta/models/") and method in ("generateContent", "streamGenerateContent")
+        ends = {"anthropic": "/v1/messages", "openai_responses": "/v1/responses", "deepseek": "/chat/completions"}
+        return path == ends.get(self.wire, "/v1/chat/completions")
+
+
+def _faults(wire: str, body: Json) -> list[str]:
+    dialect = DIALECTS[wire]
+    head = {key: value for key, value in body.items() if key not in (dialect.key, "stream", "stream_options")}
+    check = dialect.check(head, dialect.profile(str(body.get("model", ""))))
+    listed = body.get(dialect.key)
+    if not isinstance(listed, list):
+        return [f"{dialect.key}: Input should be a valid list"]
+    for message in listed:
+        check.feed(message)
+    return [fault.text for fault in check.finish()]
+
+
+async def _send(
+    writer: asyncio.StreamWriter, status: int, kind: str, body: bytes, headers: tuple[tuple[str, str], ...] = ()
+) -> bool:
+    lines = [f"HTTP/1.1 {status} Status", f"content-type: {kind}", f"content-length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+    await writer.drain()
+    return True

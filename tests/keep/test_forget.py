@@ -1,0 +1,264 @@
+"""What is forgotten is nowhere in the data folder, and the session goes on as if nothing had happened to the rest."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.keep.forgetting import SECRET, WORDS, alive, lived, mark_of, opened, remains, rooms
+from tests.keep.test_retention import Killed, killing
+from tidegate import load
+from tidegate.core.edits import Insert
+from tidegate.core.errors import BadInput
+from tidegate.core.events import Edited, Event, Noted, Said
+from tidegate.core.messages import Call, Message, Result, Text, text_of
+from tidegate.keep.data import DataFolder
+from tidegate.keep.forget import forget_message, forget_session, forget_words
+from tidegate.keep.forget_files import clean_files
+from tidegate.keep.tombstones import TOMBSTONE
+from tidegate.keep.trace import read_trace
+from tidegate.session.recall import recall
+from tidegate.store.memory import MemoryStore
+from tidegate.store.store import Missing
+
+MESSAGE_STEPS = (
+    *("snapshot removed", "files cleaned", "notes cleaned", "log rewritten", "forgetting noted", "blobs claimed"),
+    *("blobs collected", "trace made again", "index cleaned"),
+)
+
+
+def test_before_anything_is_forgotten_it_is_everywhere(tmp_path: Path) -> None:
+    """What the other tests find nothing of is there: in the log, in blobs, files, trace, snapshot and index."""
+    data = DataFolder(tmp_path, secrets=[])
+    lived(data)
+    found = rooms(tmp_path, *map(mark_of, ("ask", "call", "result")))
+    assert found >= {"tidegate.db", "blobs", "sessions", "traces", "search.db"}
+    assert any(path.startswith("sessions/s/large_tool_results/") for path in remains(tmp_path, mark_of("result")))
+    assert "sessions/s/conversation_history/main.md" in remains(tmp_path, mark_of("ask"))
+
+
+def test_messages_leave_every_file_and_the_session_lives_on(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    ids = lived(data)
+    before = {event.seq: event for event in data.log("s").read()}
+    done = forget_message(data, "s", *ids.values())
+    assert set(done.ids) == set(ids.values())
+    assert done.blobs == 1
+    assert set(done.files) == {f"large_tool_results/{ids['result']}", "conversation_history/main.md"}
+    for name in ids:
+        assert remains(tmp_path, mark_of(name)) == []
+    after = {event.seq: event for event in data.log("s").read()}
+    assert len(after) == len(before) + 1
+    changed = [seq for seq, event in before.items() if after[seq] != event]
+    assert done.records == len(changed)
+    note = after[len(after)].what
+    assert isinstance(note, Noted)
+    assert note.topic == "forgotten"
+    assert sorted(int(place[1:]) for place in note.text.split()) == changed
+    for seq in changed:
+        assert after[seq].time == before[seq].time
+    call = said(after, ids["call"])
+    assert call.role == "assistant"
+    assert call.parts == (Text(TOMBSTONE), Call("c1", "read_file"))
+    assert said(after, ids["result"]).parts == (Result("c1", (Text(TOMBSTONE),)),)
+    assert said(after, ids["ask"]).parts == (Text(TOMBSTONE),)
+    session = alive(data)
+    assert session.recall(ids["ask"]).parts == (Text(TOMBSTONE),)
+    session.close()
+    assert next(read_trace(data.trace("s"))).seq == 1
+    assert data.search().search(mark_of("ask")) == []
+    assert data.search().search("four bar", name="s")
+
+
+def said(events: dict[int, Event], ident: str) -> Message:
+    what = events[int(ident[1:])].what
+    assert isinstance(what, Said)
+    return what.message
+
+
+def test_one_message_leaves_its_neighbours_alone(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    ids = lived(data)
+    history = data.files("s").read("conversation_history/main.md") or ""
+    forget_message(data, "s", ids["ask"])
+    assert remains(tmp_path, mark_of("ask")) == []
+    assert data.files("s").read(f"large_tool_results/{ids['result']}")
+    kept = data.files("s").read("conversation_history/main.md") or ""
+    assert kept == history.replace(f"first words {mark_of('ask')} and so on", TOMBSTONE)
+    assert mark_of("call") in text_of(recall(data.log("s"), ids["call"]))
+
+
+def test_a_message_that_looks_like_the_next_passage_goes_whole(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    session = opened(data)
+    (ident,) = session.add({"role": "user", "content": f"a\n\n## m3 assistant\n\n{SECRET}\r\n## m4 user\n\n{SECRET}"})
+    for number in range(3):
+        session.add({"role": "assistant", "content": f"reply {number}"}, {"role": "user", "content": f"ask {number}"})
+    session.compact()
+    session.close()
+    assert SECRET in (data.files("s").read("conversation_history/main.md") or "")
+    forget_message(data, "s", ident)
+    assert remains(tmp_path, SECRET) == []
+    assert "reply 0" in (data.files("s").read("conversation_history/main.md") or "")
+
+
+def test_summaries_that_may_tell_of_it_are_named_through_all_generations(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    session = opened(data)
+    (ident,) = session.add({"role": "user", "content": f"use {SECRET}. {WORDS * 9}"})
+    (other,) = session.add({"role": "assistant", "content": "yes"})
+    for number in range(2):
+        asked, replied = f"ask {number}. {WORDS * 9}", f"reply {number}. {WORDS * 9}"
+        session.add({"role": "user", "content": asked}, {"role": "assistant", "content": replied})
+        session.compact(lambda request: f"summary {number}: the user said {SECRET}")  # noqa: B023 - called at once
+    (late,) = session.add({"role": "user", "content": "last"})
+    session.close()
+    done = forget_message(data, "s", ident)
+    summaries = [
+        edit.message.id
+        for event in data.log("s").read()
+        if isinstance(event.what, Edited)
+        for edit in event.what.edits
+        if isinstance(edit, Insert)
+    ]
+    assert len(summaries) == 2
+    assert list(done.retold) == summaries
+    assert remains(tmp_path, SECRET) != [], "the summaries quote it"
+    assert forget_message(data, "s", late).retold == ()
+    again = forget_message(data, "s", ident, *done.retold)
+    assert set(again.ids) == set(summaries)
+    assert remains(tmp_path, SECRET) == []
+    assert other not in again.ids
+    alive(data).close()
+
+
+@pytest.mark.parametrize("at", MESSAGE_STEPS)
+def test_a_kill_at_any_step_leaves_a_valid_log_and_a_rerun_finishes(at: str, tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    ids = lived(data)
+    with pytest.raises(Killed, match=at):
+        forget_message(data, "s", *ids.values(), step=killing(at))
+    data = DataFolder(tmp_path, secrets=[])
+    with opened(data) as session:
+        session.prepare()
+    forget_message(data, "s", *ids.values())
+    assert [name for name in ids if remains(tmp_path, mark_of(name))] == []
+    notes = [event.what for event in data.log("s").read() if isinstance(event.what, Noted)]
+    assert len([note for note in notes if note.topic == "forgotten"]) == 1
+    alive(data).close()
+
+
+# --- a session, and what is refused -----------------------------------------------------------------------------------
+
+
+def test_a_whole_session_leaves_only_that_it_was_there(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    ids = lived(data)
+    lived(data, "other")
+    data.notes.add("what it was about", source="s")
+    done = forget_session(data, "s")
+    assert done.records > 10
+    assert done.memory == tuple(data.notes.days()), "memory outlives sessions; who wants it gone is told where to look"
+    for name in ids:
+        assert all("other" in place or place.partition("/")[0] in SHARED for place in remains(tmp_path, mark_of(name)))
+    forget_session(data, "other")
+    assert [name for name in ids if remains(tmp_path, mark_of(name))] == []
+    assert "kept" not in (tmp_path / "removed.jsonl").read_text()
+    assert data.store.sessions() == []
+
+
+SHARED = {"tidegate.db", "tidegate.db-wal", "search.db", "search.db-wal", "blobs"}
+
+
+def test_a_request_that_named_a_note_is_forgotten_there(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    policy = load("cowagent", {"max_context_turns": 2})
+    ids: list[str] = []
+    with data.open("s", "gpt-4o", policy=policy) as session:
+        for number in range(4):
+            ids += session.add({"role": "user", "content": f"{mark_of(str(number))} please"})
+            session.prepare(lambda request: "- what it was about")
+            session.add({"role": "assistant", "content": f"reply {number}"})
+    assert remains(tmp_path / "memory", mark_of("0")) != []
+    done = forget_message(data, "s", ids[0])
+    assert done.notes == tuple(data.notes.days())
+    assert done.memory == done.notes
+    assert remains(tmp_path, mark_of("0")) == []
+    assert "- what it was about" in data.notes.read(data.notes.days()[0])
+
+
+def test_a_note_that_is_written_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    day = data.notes.add(f"one {SECRET}", source="s")
+    others = ["two"]
+
+    def change(name: str, text: str) -> str:
+        while others:
+            data.notes.add(others.pop(), source="another session")
+        return text.replace(SECRET, TOMBSTONE)
+
+    assert clean_files(data.notes.files, change) == (day,)
+    assert [entry.text for entry in data.notes.entries(day)] == [f"one {TOMBSTONE}", "two"]
+
+
+def test_a_file_whose_name_tells_is_given_another(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    opened(data).close()
+    data.files("s").update(f"large_tool_results/{SECRET}.txt", lambda _: f"of {SECRET}")
+    done = forget_words(data, "s", SECRET)
+    assert done.files == (f"large_tool_results/{TOMBSTONE}.txt",)
+    assert data.files("s").read(done.files[0]) == f"of {TOMBSTONE}"
+    assert [path for path in tmp_path.rglob("*") if SECRET in path.name] == []
+    assert remains(tmp_path, SECRET) == []
+
+
+def test_what_cannot_be_done_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    ids = lived(data)
+    head = data.store.head("s")
+    for words in ("abc", "  abc  ", "forgotten", "gott", "[for"):
+        with pytest.raises(BadInput):
+            forget_words(data, "s", words)
+    for ident in ("m999", "x1", "", "m", "e1.1", str(10**30)):
+        with pytest.raises(BadInput):
+            forget_message(data, "s", ident)
+    with pytest.raises(BadInput):
+        forget_message(data, "s")
+    with pytest.raises(Missing):
+        forget_words(data, "nobody", "some words")
+    with pytest.raises(Missing):
+        forget_session(data, "nobody")
+    with opened(data, "s"), pytest.raises(BadInput, match="in use"):
+        forget_words(data, "s", mark_of("ask"))
+    assert data.store.head("s") == head
+    assert mark_of("ask") in text_of(recall(data.log("s"), ids["ask"]))
+
+
+def test_what_a_killed_writer_left_goes_and_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    ids = lived(data)
+    (tmp_path / "sessions" / "s" / ".writing").write_text(mark_of("ask"))
+    (tmp_path / "memory").mkdir(exist_ok=True)
+    (tmp_path / "memory" / ".2026.md.x.writing").write_text(mark_of("ask"))
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "rows").write_bytes(b"who knows")
+    done = forget_message(data, "s", ids["ask"])
+    assert remains(tmp_path, mark_of("ask")) == []
+    assert done.aside == ("damaged/rows",)
+    assert "damaged/rows" in str(done)
+
+
+def test_a_store_that_cannot_rewrite_says_so(tmp_path: Path) -> None:
+    class Plain:
+        """A store as a third party may have it: the protocol and nothing more."""
+
+        def __init__(self) -> None:
+            kept = MemoryStore()
+            self.append, self.read, self.head = kept.append, kept.read, kept.head
+            self.sessions, self.fork, self.delete, self.close = kept.sessions, kept.fork, kept.delete, kept.close
+
+    data = DataFolder(tmp_path, store=Plain(), secrets=[])
+    lived(data)
+    with pytest.raises(BadInput, match="cannot change"):
+        forget_words(data, "s", SECRET)
+    forget_session(data, "s")
+    assert data.store.sessions() == []

@@ -1,0 +1,329 @@
+"""A session opened from a snapshot is the session that was closed; a snapshot that lies in any way is not believed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate import MemoryLog, Session
+from tidegate.core.errors import BadInput
+from tidegate.core.events import Event, Noted, decode, encode
+from tidegate.core.outcome import SummaryRequest
+from tidegate.core.view import View, project
+from tidegate.keep.snapshots import EVERY, Snapshots, keeper
+from tidegate.lab.generate import generate
+from tidegate.store.kept import KeptLog
+from tidegate.store.log import Log
+from tidegate.store.sqlite import SqliteStore
+
+KEY = "s"
+
+
+def ticking() -> Callable[[], float]:
+    now = iter(range(1_000_000, 9_000_000))
+    return lambda: float(next(now))
+
+
+CLOCK = ticking()
+
+
+def session_on(log: Log, view: View | None = None, policy: str = "default") -> Session:
+    return Session("gpt-4o", policy=policy, window=9_000, count="estimate", log=log, view=view, clock=CLOCK)
+
+
+def talk(session: Session, first: int, last: int, seed: int = 4) -> None:
+    for message in list(generate(30, seed=seed))[first:last]:
+        if message["role"] == "system":
+            session.set_system(str(message["content"]))
+            continue
+        if message["role"] == "user" and session.view.messages:
+            session.prepare()
+        session.add(message)
+
+
+def watched(session: Session, snapshots: Snapshots, key: str = KEY) -> Session:
+    session.watch = keeper(session, snapshots, key, session.policy.meter)
+    return session
+
+
+def everything(view: View) -> dict[str, Any]:
+    return {name: value for name, value in vars(view).items() if name != "_meter"}
+
+
+def saved(folder: Path, policy: str = "default") -> MemoryLog:
+    """A log that was compacted, and the snapshot of its view."""
+    log = MemoryLog()
+    session = watched(session_on(log, policy=policy), Snapshots(folder))
+    talk(session, 0, 200)
+    assert sum(session.edits.values()) > 2
+    session.close()
+    return log
+
+
+# --- believed ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["default", "cowagent", "picoclaw"])
+def test_a_session_goes_on_from_its_snapshot_as_from_its_log(tmp_path: Path, policy: str) -> None:
+    log = saved(tmp_path, policy)
+    talk(session_on(log, policy=policy), 200, 230)  # nobody watched: the snapshot is behind
+    view = Snapshots(tmp_path).load(KEY, log, session_on(log, policy=policy).policy.meter)
+    assert view is not None
+    assert 0 < view.head < log.head - 10
+    twins = [session_on(MemoryLog(log.records()), view, policy), session_on(MemoryLog(log.records()), None, policy)]
+    assert everything(twins[0].view) == everything(twins[1].view)
+    for first, last in ((230, 260), (260, 300)):
+        requests = []
+        for twin in twins:
+            twin._clock = ticking()
+            talk(twin, first, last)
+            requests.append(twin.prepare().to_bytes())
+        assert requests[0] == requests[1]
+    assert everything(twins[0].view) == everything(twins[1].view)
+
+
+def test_in_a_store_after_a_restart(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    session = watched(session_on(KeptLog(store, "any name")), Snapshots(tmp_path / "views"))
+    talk(session, 0, 300)
+    wanted, view = session.prepare().to_bytes(), everything(session.view)
+    store.close()  # not the session: as if the process had been killed
+    store = SqliteStore(tmp_path)
+    log = KeptLog(store, "any name")
+    snapshot = Snapshots(tmp_path / "views").load(KEY, log, "")
+    assert snapshot is not None
+    assert log.head - EVERY < snapshot.head < log.head
+    again = session_on(log, snapshot)
+    assert everything(again.view) == view
+    assert again.request().to_bytes() == wanted
+    store.close()
+
+
+@pytest.mark.parametrize("back", [1, 2])
+def test_undo_and_redo_behind_the_snapshot(tmp_path: Path, back: int) -> None:
+    log = saved(tmp_path)
+    session = session_on(log)
+    for _ in range(back):
+        assert session.undo() is not None
+    view = Snapshots(tmp_path).load(KEY, log, "")
+    assert view is not None
+    again = session_on(log, view)
+    assert everything(again.view) == everything(session.view)
+    assert again.redo() is not None
+    assert everything(again.view) == everything(project(log.read))
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_summary_asked_for_in_vain_is_not_asked_for_again(tmp_path: Path, snapshot: bool) -> None:
+    asked: list[str] = []
+
+    def too_long(request: SummaryRequest) -> str:
+        asked.append(request.kind)
+        return "x" * 5_000
+
+    log, snapshots = MemoryLog(), Snapshots(tmp_path)
+    session = watched(Session(window=190, count="chars/4", log=log, clock=CLOCK), snapshots)
+    session.add({"role": "user", "content": "w" * 133})
+    for number, text in enumerate(("ok", "ok", "ok", "y" * 160)):
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "r", "arguments": "{}"}}
+        session.add({"role": "assistant", "tool_calls": [call]})
+        session.add({"role": "tool", "tool_call_id": f"c{number}", "content": text})
+    request = session.prepare(too_long).to_bytes()
+    session.close()
+    assert len(asked) == 1
+    head, view = log.head, snapshots.load(KEY, log, "") if snapshot else None
+    again = Session(window=190, count="chars/4", log=log, clock=CLOCK, view=view)
+    assert again.prepare(too_long).to_bytes() == request
+    assert (len(asked), log.head) == (1, head)
+
+
+# --- saving -----------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_saved_now_and_then_and_at_the_end(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path)
+    session = watched(session_on(MemoryLog()), snapshots)
+    ends = set()
+    for number in range(3 * EVERY):
+        session.add({"role": "user", "content": f"{number}"})
+        ends.add(snapshots.reaches(KEY))
+    assert sorted(ends) == [0, EVERY, 2 * EVERY, 3 * EVERY]
+    session.add({"role": "user", "content": "one more"})
+    session.close()
+    assert snapshots.reaches(KEY) == session.view.head == session.log.head
+
+
+def test_a_session_that_was_only_looked_at_is_saved_too(tmp_path: Path) -> None:
+    log, snapshots = saved(tmp_path), Snapshots(tmp_path)
+    session_on(log).undo()  # nobody watched
+    watched(session_on(log, snapshots.load(KEY, log, "")), snapshots).close()
+    assert snapshots.reaches(KEY) == log.head
+
+
+def test_a_store_that_is_closed_before_its_session_is_no_harm(tmp_path: Path) -> None:
+    store, snapshots = SqliteStore(tmp_path), Snapshots(tmp_path / "views")
+    session = watched(session_on(KeptLog(store, "s")), snapshots)
+    talk(session, 0, 10)
+    store.close()
+    session.close()
+    assert snapshots.reaches(KEY) == 0
+
+
+def test_an_undo_is_saved_at_once(tmp_path: Path) -> None:
+    log = saved(tmp_path)
+    snapshots = Snapshots(tmp_path)
+    session = watched(session_on(log, snapshots.load(KEY, log, "")), snapshots)
+    session.undo()
+    assert snapshots.reaches(KEY) == log.head
+    view = Snapshots(tmp_path).load(KEY, log, "")
+    assert view is not None
+    assert everything(view) == everything(project(log.read))
+
+
+def test_a_long_log_without_a_snapshot_gets_one_when_it_is_opened(tmp_path: Path) -> None:
+    log = saved(tmp_path / "elsewhere")
+    snapshots = Snapshots(tmp_path)
+    watched(session_on(log), snapshots)
+    assert snapshots.reaches(KEY) == log.head
+    (tmp_path / KEY).write_bytes(b"damaged meanwhile")
+    assert snapshots.load(KEY, log, "") is None
+    watched(session_on(log), snapshots)
+    assert Snapshots(tmp_path).load(KEY, log, "") is not None
+
+
+def test_a_disk_that_refuses_harms_nobody(tmp_path: Path) -> None:
+    (tmp_path / "views").write_text("a file where the folder should be")
+    log = saved(tmp_path / "views")
+    assert Snapshots(tmp_path / "views").load(KEY, log, "") is None
+    assert log.head > 200
+
+
+def test_files_are_for_the_owner_alone_and_nothing_is_left_over(tmp_path: Path) -> None:
+    saved(tmp_path / "views")
+    assert [path.name for path in (tmp_path / "views").iterdir()] == [KEY]
+    assert (tmp_path / "views").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "views" / KEY).stat().st_mode & 0o777 == 0o600
+
+
+def test_removed_it_is_gone(tmp_path: Path) -> None:
+    log = saved(tmp_path)
+    for left in (f".{KEY}.abc.writing", ".other.abc.writing"):  # of saves that were killed
+        (tmp_path / left).write_bytes(b"half of a snap")
+    snapshots = Snapshots(tmp_path)
+    assert snapshots.load(KEY, log, "") is not None
+    snapshots.remove(KEY)
+    assert [path.name for path in tmp_path.iterdir()] == [".other.abc.writing"]
+    assert snapshots.load(KEY, log, "") is None
+    snapshots.remove(KEY)
+
+
+def test_a_view_is_not_saved_under_another_event(tmp_path: Path) -> None:
+    log = saved(tmp_path)
+    with pytest.raises(BadInput):
+        Snapshots(tmp_path).save(KEY, project(log.read), next(log.read(3)), "")
+
+
+# --- not believed -----------------------------------------------------------------------------------------------------
+
+
+def refused(folder: Path, log: Log, meter: str = "", key: str = KEY) -> bool:
+    return Snapshots(folder).load(key, log, meter) is None
+
+
+def test_a_truncated_file(tmp_path: Path) -> None:
+    log = saved(tmp_path)
+    data = (tmp_path / KEY).read_bytes()
+    for size in (*range(60), len(data) // 2, len(data) - 1):
+        (tmp_path / KEY).write_bytes(data[:size])
+        assert refused(tmp_path, log), size
+    (tmp_path / KEY).write_bytes(data + b"x")
+    assert refused(tmp_path, log)
+    (tmp_path / KEY).write_bytes(data)
+    assert not refused(tmp_path, log)
+
+
+def test_flipped_bytes(tmp_path: Path) -> None:
+    log = saved(tmp_path)
+    data = (tmp_path / KEY).read_bytes()
+    for place in (*range(120), *range(120, len(data), len(data) // 200)):
+        flipped = bytearray(data)
+        flipped[place] ^= 0x41
+        (tmp_path / KEY).write_bytes(flipped)
+        assert refused(tmp_path, log), place
+
+
+def test_something_else_in_its_place(tmp_path: Path) -> None:
+    log = saved(tmp_path)
+    (tmp_path / KEY).rename(tmp_path / "other")
+    (tmp_path / KEY).symlink_to(tmp_path / "other")
+    assert refused(tmp_path, log)
+    (tmp_path / KEY).unlink()
+    (tmp_path / KEY).mkdir()
+    assert refused(tmp_path, log)
+    (tmp_path / KEY).rmdir()
+    assert refused(tmp_path, log)
+
+
+def test_a_snapshot_of_another_session(tmp_path: Path) -> None:
+    """Even where the two logs hold the same event at that place."""
+    log = saved(tmp_path)
+    (tmp_path / KEY).rename(tmp_path / "t")
+    assert refused(tmp_path, log, key="t")
+
+
+def test_another_meter(tmp_path: Path) -> None:
+    log = saved(tmp_path)
+    assert refused(tmp_path, log, meter="chars/4")
+
+
+def test_a_log_that_ends_before_it(tmp_path: Path) -> None:
+    log = saved(tmp_path)
+    assert refused(tmp_path, MemoryLog(log.records()[:-1]))
+    assert refused(tmp_path, MemoryLog())
+
+
+def test_a_log_that_was_replaced(tmp_path: Path) -> None:
+    log, other = saved(tmp_path), MemoryLog()
+    talk(session_on(other), 0, 250, seed=5)
+    assert other.head > log.head
+    assert refused(tmp_path, other)
+
+
+def test_a_last_event_that_was_rewritten(tmp_path: Path) -> None:
+    log = saved(tmp_path)
+    records = list(log.records())
+    last = decode(records[-1])
+    records[-1] = encode(Event(last.seq, last.time, Noted("forgotten", "m1")))
+    assert refused(tmp_path, MemoryLog(records))
+
+
+def test_forgotten_behind_the_snapshot_is_folded_from_the_log(tmp_path: Path) -> None:
+    """The snapshot still holds what was forgotten; the note in the log makes it void."""
+    log = MemoryLog()
+    session = watched(session_on(log), Snapshots(tmp_path))
+    session.add({"role": "user", "content": "my key is hunter2"}, {"role": "assistant", "content": "noted"})
+    session.close()
+    rewritten = MemoryLog(record.replace(b"hunter2", b"gone...") for record in log.records())
+    rewritten.append(Event(rewritten.head + 1, 1.0, Noted("forgotten", "m1")))
+    view = Snapshots(tmp_path).load(KEY, rewritten, "")
+    assert view is not None
+    assert "hunter2" in session_on(log, view).request().to_bytes().decode()
+    again = session_on(rewritten, Snapshots(tmp_path).load(KEY, rewritten, ""))
+    assert everything(again.view) == everything(project(rewritten.read))
+    assert "hunter2" not in again.request().to_bytes().decode()
+
+
+def test_a_damaged_record_where_it_ends(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    session = watched(session_on(KeptLog(store, "s")), Snapshots(tmp_path / "views"))
+    talk(session, 0, 40)
+    session.close()
+    head = session.log.head
+    store._db.execute("UPDATE chunks SET sum = zeroblob(32)")
+    store.close()
+    store = SqliteStore(tmp_path)
+    log = KeptLog(store, "s")
+    assert log.head == head
+    assert refused(tmp_path / "views", log)
+    store.close()

@@ -1,0 +1,144 @@
+"""One trace and several that write it, other logs of the same name, and what had to be forgotten."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.keep.traced import full_disk, made_again, seqs, session_on, traced, turn
+from tidegate import KeptLog, MemoryLog, open_store
+from tidegate.core.errors import NotKept
+from tidegate.core.events import Event, Noted
+from tidegate.keep.trace import Trace, read_trace
+from tidegate.store.memory import MemoryStore
+
+TIME = 1_000_000.25
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "traces" / "s.jsonl"
+
+
+def test_two_that_have_it_open_write_each_event_once(path: Path) -> None:
+    store = MemoryStore()
+    sessions, traces = [], []
+    for _ in range(2):
+        log = KeptLog(store, "s")
+        sessions.append(session_on(log))
+        traces.append(Trace(path, "s"))
+        traces[-1].follow(log)
+        sessions[-1].watch = traces[-1]
+    for number in range(6):
+        turn(sessions[number % 2], number)
+    sessions[0].catch_up()
+    assert seqs(path) == list(range(1, store.head("s") + 1))
+    assert [trace.failure for trace in traces] == ["", ""]
+    names = {line.name for line in read_trace(path) if line.event == "tool_result"}
+    assert names == {"read"}
+
+
+WRITER = """
+import sys
+from tidegate import KeptLog, Session, open_store
+from tidegate.keep.trace import Trace
+
+log = KeptLog(open_store(sys.argv[1]), "s")
+session = Session(window=4_000, count="chars/4", log=log)
+trace = Trace(sys.argv[2], "s")
+trace.follow(log)
+session.watch = trace
+sys.stdin.readline()
+for number in range(30):
+    session.add({"role": "user", "content": f"{sys.argv[3]} {number}"})
+assert trace.failure == "", trace.failure
+"""
+
+
+def test_processes_at_once_write_each_event_once(tmp_path: Path, path: Path) -> None:
+    store = tmp_path / "data"
+    open_store(store).close()
+    command = [sys.executable, "-c", WRITER, str(store), str(path)]
+    writers = [subprocess.Popen([*command, name], stdin=subprocess.PIPE, text=True) for name in "ab"]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.close()
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    kept = open_store(store)
+    assert seqs(path) == list(range(1, kept.head("s") + 1))
+    assert len(seqs(path)) >= 60
+    assert path.read_bytes() == made_again(KeptLog(kept, "s"), path)
+    kept.close()
+
+
+def test_one_that_hangs_with_the_lock_does_not_hold_up_the_session(path: Path) -> None:
+    session = traced(path, 1)
+    trace = Trace(path, "s", patience=0.02)
+    trace.follow(session.log)
+    session.watch = trace
+    other = os.open(path, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    turn(session, 1)
+    assert "held by another process" in trace.failure
+    os.close(other)
+    turn(session, 2)
+    assert trace.failure == ""
+    assert seqs(path) == list(range(1, session.log.head + 1))
+
+
+def test_a_log_that_is_behind_the_trace_takes_nothing_from_it(path: Path) -> None:
+    session = traced(path)
+    assert isinstance(session.log, MemoryLog)
+    whole = path.read_bytes()
+    for known in (0, 1, 10):
+        trace = Trace(path, "s")
+        trace.follow(MemoryLog(session.log.records()[:known]))
+        assert path.read_bytes() == whole
+        if known == 0:
+            trace(next(session.log.read(1)))
+            assert path.read_bytes() == whole
+        trace.close()
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 200])
+def test_the_trace_of_another_log_of_this_name_is_begun_anew(path: Path, length: int) -> None:
+    """A session was removed and its name taken again; how far the new one has come does not matter."""
+    traced(path)
+    log = MemoryLog()
+    for seq in range(1, length + 1):
+        log.append(Event(seq, TIME + seq, Noted("thought", "new")))
+    trace = Trace(path, "s")
+    trace.follow(log)
+    log.append(Event(length + 1, TIME, Noted("thought", "newest")))
+    trace(Event(length + 1, TIME, Noted("thought", "newest")))
+    assert {line.topic for line in read_trace(path)} == {"thought"}
+    assert seqs(path) == list(range(1, length + 2))
+
+
+def test_a_trace_that_was_removed_is_made_again(path: Path) -> None:
+    session = traced(path, 1)
+    trace = Trace(path, "s")
+    trace.follow(session.log)
+    session.watch = trace
+    path.unlink()
+    turn(session, 1)
+    assert seqs(path) == list(range(1, session.log.head + 1))
+
+
+def test_what_was_forgotten_leaves_the_trace(path: Path) -> None:
+    log, without = MemoryLog(), MemoryLog()
+    for seq, text in enumerate(("keep this", "hunter2-hunter2", "and this"), 1):
+        log.append(Event(seq, TIME, Noted("thought", text)))
+        without.append(Event(seq, TIME, Noted("thought", text.replace("hunter2-hunter2", "[forgotten]"))))
+    trace = Trace(path, "s")
+    trace.follow(log)
+    assert b"hunter2" in path.read_bytes()
+    trace.remake(without)
+    assert [line.text for line in read_trace(path)] == ["keep this", "[forgotten]", "and this"]
+    with full_disk(5), pytest.raises(NotKept, match="not made again"):
+        trace.remake(log)
+    assert path.read_bytes() == b""

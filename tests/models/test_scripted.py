@@ -1,0 +1,149 @@
+"""The scripted provider: the same through every dialect, failing where the script says so."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tidegate import Session
+from tidegate.core.errors import GiveUp
+from tidegate.core.messages import Call, Text, Thinking, calls_of
+from tidegate.models.faults import Fault, fault_of
+from tidegate.models.provider import Delta, Provider, Reply, ask
+from tidegate.models.scripted import Broken, Scripted, Spoken
+from tidegate.wire.dialects import DIALECTS
+from tidegate.wire.spoken import body_of, frames_of, sse_of
+from tidegate.wire.streams import SseReader, assembler, json_of, reply_of
+from tidegate.wire.usage import Usage, read_usage
+
+RICH = Spoken(
+    text="I read both files, the long one first.",
+    calls=(Call("c1", "read", '{"path":"a.txt"}'), Call("c2", "grep", '{"words":"high tide"}')),
+    thinking="Two files are to be read.",
+    signature="c2lnbmF0dXJl",
+    usage=Usage(120, 30, 100, 0),
+    model="m-1",
+)
+PLAIN = Spoken(text="Good morning.", usage=Usage(12, 3, 0, 0), model="m-1")
+WIRES = pytest.mark.parametrize("wire", DIALECTS)
+
+
+@WIRES
+@pytest.mark.parametrize("spoken", [RICH, PLAIN, Spoken(), Spoken(calls=RICH.calls)])
+def test_frames_and_body_say_the_same(wire: str, spoken: Spoken) -> None:
+    answer = assembler(wire)
+    for frame in SseReader().feed(sse_of(wire, frames_of(wire, spoken))):
+        if (value := json_of(frame)) is not None:
+            answer.feed(value)
+    reply = answer.finish()
+    whole = reply_of(wire, body_of(wire, spoken))
+    assert (reply.said(wire), reply.usage, reply.stop) == (whole.said(wire), whole.usage, whole.stop)
+    assert reply.model == whole.model == spoken.model
+    assert reply.stop == ("calls" if spoken.calls else "end")
+
+
+@WIRES
+def test_what_is_said_comes_through(wire: str) -> None:
+    provider: Provider = Scripted(wire, [RICH])
+    reply = asyncio.run(ask(provider, b"{}"))
+    (message,) = reply.said(wire)
+    assert [part.text for part in message.parts if isinstance(part, Text) and part.text] == [RICH.text]
+    assert calls_of(message)[0].name == "read"
+    assert [msgspec.json.decode(call.arguments) for call in calls_of(message)] == [
+        {"path": "a.txt"},
+        {"words": "high tide"},
+    ]
+    assert [call.id for call in calls_of(message)] == ["c1", "c2"]
+    thoughts = [part for part in message.parts if isinstance(part, Thinking)]
+    assert RICH.thinking in thoughts[0].text + thoughts[0].block
+    assert read_usage(reply.usage) == RICH.usage
+    if DIALECTS[wire].family != "openai_chat":  # chat has no place for a seal
+        assert RICH.signature in msgspec.json.encode(message).decode()
+
+
+@WIRES
+@pytest.mark.parametrize("stop", ["length", "filtered"])
+def test_stops_are_told(wire: str, stop: str) -> None:
+    spoken = Spoken(text="a", stop="length" if stop == "length" else "filtered")
+    reply = asyncio.run(ask(Scripted(wire, [spoken]), b"{}"))
+    assert reply.stop == ("refused" if (wire, stop) == ("anthropic", "filtered") else stop)
+
+
+async def read(provider: Scripted, request: bytes = b"{}") -> list[Delta | Reply]:
+    return [each async for each in provider.stream(request)]
+
+
+def test_reply_comes_last_and_once() -> None:
+    found = asyncio.run(read(Scripted("anthropic", [RICH])))
+    assert [isinstance(each, Reply) for each in found] == [False] * (len(found) - 1) + [True]
+    assert "".join(each.text for each in found if isinstance(each, Delta) and each.kind == "text") == RICH.text
+
+
+def test_steps_in_order_and_what_was_sent() -> None:
+    async def later(request: bytes) -> str:
+        await asyncio.sleep(0)
+        return f"later {len(request)}"
+
+    provider = Scripted("openai_chat", ["one", lambda request: f"two {request.decode()}", later])
+    replies = [asyncio.run(ask(provider, body)) for body in (b"{}", b'{"a":1}', b"{ }")]
+    assert [reply.message["content"] for reply in replies] == ["one", 'two {"a":1}', "later 3"]
+    assert provider.bodies == [{}, {"a": 1}, {}]
+    with pytest.raises(GiveUp, match="no step 4"):
+        asyncio.run(ask(provider, b"{}"))
+    asyncio.run(provider.close())
+    assert provider.closed
+
+
+def test_faults_before_and_under_way() -> None:
+    busy = fault_of(529, b"Overloaded")
+    provider = Scripted("gemini", [busy, Broken(PLAIN, 0, busy), Broken(RICH, 2, busy), Broken(PLAIN, 99, busy)])
+    for deltas in (0, 0, 2, 1):
+        found: list[Delta | Reply] = []
+
+        async def collect(into: list[Delta | Reply] = found) -> None:
+            async for each in provider.stream(b"{}"):
+                into.append(each)
+
+        with pytest.raises(Fault, match="Overloaded"):
+            asyncio.run(collect())
+        assert len(found) == deltas
+
+
+def test_usage_is_counted_unless_the_script_lies() -> None:
+    provider = Scripted("openai_chat", ["four", Spoken(text="a", usage=Usage(0, 0, 0, 0)), "b"], count=len)
+    assert read_usage(asyncio.run(ask(provider, b"{  }")).usage) == Usage(4, 4, 0, 0)
+    assert read_usage(asyncio.run(ask(provider, b"{  }")).usage) == Usage(0, 0, 0, 0)
+    assert asyncio.run(ask(Scripted("openai_chat", ["b"]), b"{}")).usage == {}
+
+
+def test_interrupted_between_deltas() -> None:
+    seen: list[Delta | Reply] = []
+
+    async def stopped() -> None:
+        async def collect() -> None:
+            async for each in Scripted("anthropic", [RICH]).stream(b"{}"):
+                seen.append(each)
+                if len(seen) == 2:
+                    task.cancel()
+
+        task = asyncio.ensure_future(collect())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(stopped())
+    assert len(seen) == 2
+
+
+@WIRES
+def test_a_conversation(wire: str) -> None:
+    provider = Scripted(wire, [RICH, PLAIN])
+    session = Session("m", wire=wire, window=50_000, tools=[{"name": "read"}, {"name": "grep"}])
+    session.add({"role": "user", "content": "Read."})
+    for _ in range(2):
+        reply = asyncio.run(ask(provider, session.prepare().to_bytes()))
+        session.record(reply.usage)
+        for ident in session.add(*reply.said(wire)):
+            for call in calls_of(session.recall(ident)):
+                session.add({"role": "tool", "tool_call_id": call.id, "content": f"read by {call.id}"})
+    assert b"read by c1" in provider.requests[1]
+    assert b"read by c2" in provider.requests[1]

@@ -1,0 +1,136 @@
+"""Every request of a long life can be rendered again from the log alone, byte for byte."""
+
+from functools import cache
+from itertools import count
+from typing import NamedTuple
+
+import pytest
+
+from tidegate import MemoryLog, Session
+from tidegate.core.errors import BadInput
+from tidegate.core.events import Edited, Event, Noted
+from tidegate.lab.generate import generate
+from tidegate.session.past import SentAs, request_at, requests_of, sent_as
+
+MODELS = (("gpt-4o", ""), ("claude-sonnet-4", ""), ("some-model", "gemini"))
+TOOLS = [{"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}}]
+
+
+class Was(NamedTuple):
+    head: int
+    body: bytes
+    tokens: int
+
+
+class Life(NamedTuple):
+    log: MemoryLog
+    requests: list[Was]
+
+
+@cache
+def a_life(policy: str) -> Life:
+    """Compactions, undo and redo, a clear, overflows, new instructions and tools, reports, and three models in turn."""
+    log, clock, was = MemoryLog(), count(1_000_000), list[Was]()
+    messages = [message for message in generate(30, seed=7) if message["role"] != "system"]
+    for life, (model, wire) in enumerate(MODELS):
+        session = Session(
+            model,
+            wire=wire,
+            policy=policy,
+            window=6_000,
+            count="estimate",
+            system=f"You are number {life}.",
+            tools=TOOLS if life else [],
+            log=log,
+            clock=lambda: float(next(clock)),
+        )
+        session.note_model()
+        for place, message in enumerate(messages[life * 70 : (life + 1) * 70]):
+            if message["role"] == "assistant":
+                request = session.prepare()
+                was.append(Was(log.head, request.to_bytes(), request.tokens))
+                if place % 3 == 0:
+                    session.record({"prompt_tokens": request.tokens + place, "completion_tokens": 5})
+            session.add(message)
+            if place in (30, 31, 45):
+                session.undo()
+            if place == 45:
+                session.redo()
+            if place in (50, 51):
+                request = session.overflowed()
+                was.append(Was(log.head, request.to_bytes(), request.tokens))
+            if place == 60:
+                session.clear()
+    return Life(log, was)
+
+
+@pytest.mark.parametrize("policy", ["default", "jutul"])
+def test_every_request_comes_back_as_it_was_sent(policy: str) -> None:
+    log, was = a_life(policy)
+    events = [event.what for event in log.read()]
+    assert sum(isinstance(what, Edited) for what in events) > 10
+    topics = {what.topic for what in events if isinstance(what, Noted)}
+    assert topics >= {"undo", "redo", "clear", "overflow", "system", "tools", "model"}
+    assert len(was) > 75
+    for each in was:
+        again = request_at(log, each.head)
+        assert again.to_bytes() == each.body, each.head
+        assert again.tokens == each.tokens
+    assert len({each.body for each in was}) > 70
+
+
+def test_a_short_restore_is_one_edit_and_the_same_from_then_on() -> None:
+    log = MemoryLog()
+    session = Session("gpt-4o", policy="cowagent", log=log, clock=lambda: 1.0)
+    session.add(*(message for message in generate(9, seed=7) if message["role"] != "system"))
+    before = log.head
+    session.restore()
+    assert [type(event.what) for event in log.read(before + 1)] == [Edited]
+    assert session.view.turns == 3
+    assert session.view.tool_calls == session.view.tool_results == 0
+    restored = session.request().to_bytes()
+    again = Session("gpt-4o", policy="cowagent", log=log, clock=lambda: 2.0)
+    again.restore()
+    assert log.head == before + 1, "nothing is left to restore"
+    assert again.request().to_bytes() == restored == request_at(log, log.head, model="gpt-4o").to_bytes()
+
+
+def test_recorded_requests_are_listed_where_they_stood() -> None:
+    log, was = a_life("default")
+    bodies = {each.head: each.body for each in was}
+    listed = requests_of(log)
+    assert len(listed) > 20
+    assert {sent.model for sent in listed} == {model for model, _ in MODELS}
+    for sent in listed[::5]:
+        assert request_at(log, sent.head).to_bytes() == bodies[sent.head]
+    assert [sent.head for sent in listed] == sorted(sent.head for sent in listed)
+    assert [sent.time for sent in listed] == sorted(sent.time for sent in listed)
+
+
+def test_given_names_come_before_those_of_the_log() -> None:
+    log = MemoryLog()
+    session = Session("gpt-4o", log=log, clock=lambda: 1.0)
+    session.note_model()
+    session.add({"role": "user", "content": "hello"})
+    assert request_at(log, log.head).wire == "openai_chat"
+    assert request_at(log, log.head, model="claude-sonnet-4").wire == "anthropic"
+    assert request_at(log, log.head, wire="gemini").wire == "gemini"
+
+
+@pytest.mark.parametrize("note", ["", "not JSON", "[]", '{"model": 3}', "null"])
+def test_without_a_good_note_it_is_rendered_all_the_same(note: str) -> None:
+    log = MemoryLog()
+    log.append(Event(1, 1.0, Noted("model", note)))
+    Session("gpt-4o", log=log, clock=lambda: 1.0).add({"role": "user", "content": "hello"})
+    assert request_at(log, log.head, model="gpt-4o").messages == [{"role": "user", "content": "hello"}]
+    assert request_at(log, log.head).wire == "openai_chat"
+    assert sent_as(note) == SentAs("", "")
+
+
+def test_the_empty_beginning_and_what_is_not_there() -> None:
+    log = MemoryLog()
+    Session("gpt-4o", log=log, clock=lambda: 1.0).add({"role": "user", "content": "hello"})
+    assert "hello" not in request_at(log, 0).to_bytes().decode()
+    for seq in (-1, 2, 10**9):
+        with pytest.raises(BadInput, match="There is no event"):
+            request_at(log, seq)

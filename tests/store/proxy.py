@@ -1,0 +1,110 @@
+"""Stands between a PostgreSQL store and its server, and breaks the connection where it hurts."""
+
+import socket
+from contextlib import suppress
+from threading import Event, Thread
+from typing import Literal, NamedTuple
+
+from psycopg.conninfo import conninfo_to_dict
+
+Cut = Literal["", "request", "answer", "late"]
+MARK = b"the record that is cut"
+"""Only what holds this is touched. The answer to it is swallowed, or the request, or that comes to the server late."""
+
+
+class _Pair(NamedTuple):
+    client: socket.socket
+    server: socket.socket
+    mute: Event
+
+
+def _end(*links: socket.socket) -> None:
+    for link in links:
+        with suppress(OSError):
+            link.shutdown(socket.SHUT_RDWR)
+
+
+class Proxy:
+    def __init__(self, url: str) -> None:
+        given = conninfo_to_dict(url)
+        self._server = f"{given['host']}/.s.PGSQL.{given.get('port', 5432)}"
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = (
+            f"postgresql://postgres@127.0.0.1:{self._listener.getsockname()[1]}/{given['dbname']}?sslmode=disable"
+        )
+        self.cut: Cut = ""
+        self.pools = False  # give the processes of the server other numbers, as a pooler does
+        self.done = Event()  # the connection was cut
+        self.late = Event()  # set it, and a late request is handed to the server
+        self.handed = Event()  # it was
+        self._pairs: list[_Pair] = []
+        Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._server)
+                pair = _Pair(client, server, Event())
+                self._pairs.append(pair)
+                for pump in (self._ask, self._answer):
+                    Thread(target=pump, args=(pair,), daemon=True).start()
+
+    def _ask(self, pair: _Pair) -> None:
+        cut: Cut = ""
+        with suppress(OSError):
+            while data := pair.client.recv(1 << 20):
+                cut = self.cut if MARK in data else ""
+                if cut:
+                    self.cut = ""
+                    pair.mute.set()
+                if cut == "answer":
+                    pair.server.sendall(data)
+                    continue
+                if cut:
+                    _end(pair.client)
+                    self.done.set()
+                if cut == "late":
+                    self.late.wait(30)
+                    with suppress(OSError):
+                        pair.server.sendall(data)
+                    self.handed.set()
+                    return
+                if cut == "request":
+                    break
+                pair.server.sendall(data)
+        if not pair.mute.is_set() or cut == "request":
+            _end(pair.server)
+
+    def _answer(self, pair: _Pair) -> None:
+        with suppress(OSError):
+            while data := pair.server.recv(1 << 20):
+                if pair.mute.is_set():
+                    self.done.set()
+                    break
+                key = data.find(b"K\0\0\0\x0c")  # the number of the process and its secret: sent once, at the start
+                if self.pools and key >= 0:
+                    data = data[: key + 5] + (4711).to_bytes(4) + data[key + 9 :]
+                pair.client.sendall(data)
+        _end(pair.client)
+
+    def cut_now(self) -> None:
+        """Do not wait for the answer."""
+        for pair in self._pairs:
+            if pair.mute.is_set():
+                _end(pair.client)
+        self.done.set()
+
+    def refuse(self) -> None:
+        """Nobody new comes through."""
+        _end(self._listener)
+        self._listener.close()
+
+    def close(self) -> None:
+        self.late.set()
+        self.refuse()
+        for pair in self._pairs:
+            _end(*pair[:2])
+            pair.client.close()
+            pair.server.close()

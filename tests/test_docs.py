@@ -1,0 +1,134 @@
+"""docs/policies.md tells of everything a policy may say, and of nothing else."""
+
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+
+from tidegate import load
+from tidegate.agent.config_file import files_of, read_config
+from tidegate.apps.choices import COMMANDS
+from tidegate.core.policy import METRICS, MOMENTS, OPS
+from tidegate.core.policy_file import IN_POLICY, IN_RULE
+from tidegate.core.stages import STAGES
+
+DOCS = Path(__file__).parents[1] / "docs"
+POLICIES = DOCS / "policies.md"
+_QUOTED = re.compile(r"`([^`]+)`")
+_VALUES = re.compile(r"`(\w+)` \(([^)]*)\)")
+
+pytestmark = pytest.mark.skipif(not POLICIES.exists(), reason="the documentation is not in the source distribution")
+
+
+@cache
+def table(head: str) -> tuple[tuple[str, ...], ...]:
+    """The rows of the table whose first column has this title, each cell as it is written."""
+    lines = iter(POLICIES.read_text("utf-8").splitlines())
+    assert any(line.startswith(f"| {head} |") for line in lines), f"there is no table of {head}s"
+    next(lines)
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append(tuple(cell.strip() for cell in line.strip("|").split(" | ")))
+    return tuple(rows)
+
+
+def named(head: str) -> list[str]:
+    return [name for row in table(head) for name in _QUOTED.findall(row[0])]
+
+
+def settings_of(stage: str) -> list[str]:
+    parameters = inspect.signature(STAGES[stage]).parameters.values()
+    return [each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+def test_every_stage_once_and_no_other() -> None:
+    assert sorted(named("stage")) == sorted(STAGES)
+
+
+def test_every_setting_of_a_stage_and_no_other() -> None:
+    told = {row[0].strip("`"): _QUOTED.findall(re.sub(r"\([^)]*\)", "", row[2])) for row in table("stage")}
+    assert {name: sorted(settings) for name, settings in told.items()} == {
+        name: sorted(settings_of(name)) for name in STAGES
+    }
+
+
+def test_what_a_stage_loses_is_told_in_its_own_settings() -> None:
+    for name, loses, _ in table("stage"):
+        assert set(_QUOTED.findall(loses)) <= set(settings_of(name.strip("`"))), name
+
+
+def test_choices_of_a_setting_are_the_choices_there_are() -> None:
+    told = {
+        (row[0].strip("`"), setting): sorted(_QUOTED.findall(values))
+        for row in table("stage")
+        for setting, values in _VALUES.findall(row[2])
+    }
+    there = {
+        (name, setting): sorted(map(str, get_args(hint)))
+        for name, stage in STAGES.items()
+        for setting, hint in get_type_hints(stage).items()
+        if get_origin(hint) is Literal
+    }
+    assert told == there
+    assert len(there) > 2
+
+
+@pytest.mark.parametrize(
+    ("head", "there"), [("metric", list(METRICS)), ("moment", list(MOMENTS)), ("key", list(IN_POLICY))]
+)
+def test_every_name_once_and_no_other(head: str, there: list[str]) -> None:
+    assert sorted(named(head)) == sorted(there)
+
+
+def test_the_example_of_a_rule_shows_every_key_and_is_a_rule(tmp_path: Path) -> None:
+    text = POLICIES.read_text("utf-8")
+    example = next(block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "- stage:" in block)
+    keys = re.findall(r"^[- ] (\w+):", example, re.MULTILINE)
+    stage = keys[0] == "stage" and example.split()[2]
+    assert set(keys) - set(settings_of(str(stage))) == set(IN_RULE)
+    path = tmp_path / "example.yaml"
+    path.write_text("settings: {strategy: summarize}\nmoments:\n  manual:\n" + re.sub("^", "    ", example, flags=re.M))
+    (rule,) = load(path).moments["manual"]
+    assert (rule.stage, rule.name) == (stage, "sweep")
+
+
+def test_every_comparison_and_no_other() -> None:
+    (line,) = [line for line in POLICIES.read_text("utf-8").splitlines() if line.startswith("Triggers compare with")]
+    assert sorted(_QUOTED.findall(line)) == sorted(OPS)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (DOCS / page).read_text("utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_example_of_a_configuration_is_read(tmp_path: Path) -> None:
+    (example,) = blocks("agent.md", "yaml")
+    (tmp_path / "tidegate.yaml").write_text(example)
+    config = read_config(files_of(tmp_path, {"HOME": str(tmp_path)}), {})
+    assert config.settings.spend.day.dollars == 5
+    assert [hook.id for hook in config.hooks] == ["nudge"]
+
+
+def test_the_example_of_a_kept_session_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = blocks("store.md", "python")[0]
+    scope: dict[str, Any] = {}
+    exec(compile(example, "docs/store.md", "exec"), scope)
+    assert scope["request"].messages[-1]["content"] == "The build of main fails."
+    assert (tmp_path / "data" / "tidegate.db").is_file()
+    scope["data"].close()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/store.md", "docs/agent.md"])
+def test_every_command_that_is_shown_exists(page: str) -> None:
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", (DOCS.parent / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    plain = "\n".join(text for language, text in fenced if not language)
+    shown = set(re.findall(r"^tidegate ([a-z]+)", plain, re.MULTILINE))
+    assert shown
+    assert shown <= set(COMMANDS)
