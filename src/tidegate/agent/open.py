@@ -196,8 +196,6 @@ def _remarks(config: Config, reached: Reached, parts: Parts) -> list[str]:
         remarks.append(f"No agents[].brain is set in tidegate.yaml: {reached.window.said} {hint}")
     if reached.window.tokens is None:
         remarks.append(reached.window.said)
-    if brain.temperature is not None or brain.top_p is not None:
-        remarks.append("temperature and top_p are not sent: the provider's defaults are used.")
     if parts.data is None and config.settings.spend.day != Cap():
         remarks.append("The cap of the day (spend.day) is not held: without a data folder nobody counts the day.")
     return remarks

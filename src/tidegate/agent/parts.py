@@ -85,6 +85,8 @@ class Parts(NamedTuple):
             "reserve": config.reserve if config.reserve is not None else brain.max_output,
             "max_tokens": reached.max_tokens,
             "cache": True,
+            "temperature": brain.temperature,
+            "top_p": brain.top_p,
             "clock": self.clock,
         }
         model = reached.provider.model

@@ -119,12 +119,6 @@ class Live:
             raise BadInput(f"The topic {topic} is the engine's own.", "Choose another name for the note.")
         self._append(Noted(topic, clean(text)))
 
-    def note_model(self) -> None:
-        """Say in the log which model is asked in which dialect, so that every request can be rendered again later."""
-        text = msgspec.json.encode({"model": self.model, "wire": self.dialect.name}).decode()
-        if text != self.view.model_note:
-            self._append(Noted("model", text))
-
     def catch_up(self) -> None:
         """Take in what others appended to this session."""
         for event in self.log.catch_up():

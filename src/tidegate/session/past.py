@@ -26,25 +26,34 @@ class Sent(msgspec.Struct, frozen=True):
     cache_read: int
 
 
-class SentAs(msgspec.Struct, frozen=True):
-    """Which model was asked, in which dialect."""
+class SentAs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which model was asked, in which dialect, and for what beside the content."""
 
     model: str = ""
     wire: str = ""
+    max_tokens: int = 0
+    temperature: float | None = None
+    top_p: float | None = None
 
 
 def request_at(log: Log, seq: int, *, model: str = "", wire: str = "") -> Request:
     """The request as it was, or would have been, sent when the log ended with event `seq`.
 
     Model and dialect are those the log names, where it names them; what is given here comes first. What was forgotten
-    since is not in it.
+    since is not in it, nor are marks for a prompt cache: where they stood depends on the requests before.
     """
     if not 0 <= seq <= log.head:
         raise BadInput(f"There is no event {seq}: the log ends with {log.head}.", f"Give a number up to {log.head}.")
     view = project(lambda: islice(log.read(), seq))
     asked = sent_as(view.model_note)
     model, wire = model or asked.model, wire or ("" if model else asked.wire)
-    rendering = Rendering(dialect_for(wire, model), model=model)
+    rendering = Rendering(
+        dialect_for(wire, model),
+        model=model,
+        max_tokens=asked.max_tokens,
+        temperature=asked.temperature,
+        top_p=asked.top_p,
+    )
     rendering.update(view)
     budget = make_budget(view, window=None, reserve=0, counter=Estimate(), model=model)
     return Request(rendering, measure(view, budget))

@@ -35,6 +35,7 @@ from tidegate.presets import load
 from tidegate.session.drive import Asks, Summarise, SummariseAsync, drive, drive_async
 from tidegate.session.explain import Explanation
 from tidegate.session.live import Live
+from tidegate.session.past import SentAs
 from tidegate.session.request import Request
 from tidegate.session.shelf import Shelf
 from tidegate.store.log import Log, MemoryLog
@@ -69,6 +70,8 @@ class Session(Live):
         mask: Callable[[str], str] = str,
         max_tokens: int = 0,
         cache: bool = False,
+        temperature: float | None = None,
+        top_p: float | None = None,
     ) -> None:
         if window is not None and window <= 0:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
@@ -89,7 +92,9 @@ class Session(Live):
         self.carry: Callable[[Effect], None] = Shelf() if carry is None else carry
         self._mask = mask
         self._tried: set[tuple[str, int]] = set()
-        self._rendering = Rendering(self.dialect, model=model, max_tokens=max_tokens, cache=cache)
+        self._rendering = Rendering(
+            self.dialect, model=model, max_tokens=max_tokens, cache=cache, temperature=temperature, top_p=top_p
+        )
         self._compaction = self._failure = ""
         self._budget: Budget | None = None
         self._budget_of: tuple[int | None, int, float] = (0, 0, 0.0)
@@ -291,6 +296,14 @@ class Session(Live):
             )
         self._weigh()
         return Request(self._rendering, self.size())
+
+    def note_model(self) -> None:
+        """Say in the log whom we ask and for what, so that every request can be rendered again later."""
+        asked = self._rendering.options
+        sent = SentAs(self.model, self.dialect.name, asked.max_tokens, asked.temperature, asked.top_p)
+        text = msgspec.json.encode(sent).decode()
+        if text != self.view.model_note:
+            self._append(Noted("model", text))
 
     # --- looking --------------------------------------------------------------------------------------------------
 

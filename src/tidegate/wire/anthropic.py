@@ -54,6 +54,8 @@ def head(system: str, tools: Iterable[Tool], options: Options, calls: bool = Fal
     """
     body: Json = {"model": options.model} if options.model else {}
     body["max_tokens"] = options.max_tokens or MAX_TOKENS
+    if not options.thinking:  # which allows neither; and of the two only one may be given
+        body |= dict(list(options.sampling().items())[:1])
     if not is_blank(system):
         body["system"] = system
     defined = definitions(tools, RULES.shape)

@@ -61,6 +61,13 @@ class Options(msgspec.Struct, frozen=True):
     max_tokens: int = 0
     thinking: int = 0
     cache: bool = False
+    temperature: float | None = None
+    top_p: float | None = None
+
+    def sampling(self) -> Json:
+        """How freely to choose words, where it was said; without it the provider's own way."""
+        wanted = {"temperature": self.temperature, "top_p": self.top_p}
+        return {name: value for name, value in wanted.items() if value is not None}
 
 
 class Slot(NamedTuple):

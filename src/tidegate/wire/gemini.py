@@ -60,6 +60,7 @@ def head(system: str, tools: Iterable[Tool], options: Options, calls: bool = Fal
     if defined:
         body["tools"] = [{"functionDeclarations": [_declaration(each) for each in defined]}]
     config: Json = {"maxOutputTokens": options.max_tokens} if options.max_tokens else {}
+    config |= {{"top_p": "topP"}.get(name, name): value for name, value in options.sampling().items()}
     if options.thinking:
         config["thinkingConfig"] = {"thinkingBudget": options.thinking}
     if config:

@@ -50,6 +50,7 @@ def head(system: str, tools: Iterable[Tool], options: Options, calls: bool = Fal
         body["model"] = options.model
     if options.max_tokens:
         body["max_completion_tokens"] = options.max_tokens
+    body |= options.sampling()
     defined = definitions(tools, RULES.shape)
     if defined:
         body["tools"] = [

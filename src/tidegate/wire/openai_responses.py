@@ -49,6 +49,7 @@ def head(system: str, tools: Iterable[Tool], options: Options, calls: bool = Fal
     body["include"] = ["reasoning.encrypted_content"]
     if options.max_tokens:
         body["max_output_tokens"] = options.max_tokens
+    body |= options.sampling()
     if not is_blank(system):
         body["instructions"] = system
     defined = definitions(tools, RULES.shape)

@@ -29,10 +29,18 @@ class Rendering:
     """
 
     def __init__(
-        self, dialect: Dialect | str, model: str = "", *, max_tokens: int = 0, thinking: int = 0, cache: bool = False
+        self,
+        dialect: Dialect | str,
+        model: str = "",
+        *,
+        max_tokens: int = 0,
+        thinking: int = 0,
+        cache: bool = False,
+        temperature: float | None = None,
+        top_p: float | None = None,
     ) -> None:
         self.dialect = dialect_of(dialect) if isinstance(dialect, str) else dialect
-        self.options = Options(model, max_tokens, thinking, cache)
+        self.options = Options(model, max_tokens, thinking, cache, temperature, top_p)
         self.shared = 0
         self._layout = Layout(self.dialect.rules)
         self._system = ""
