@@ -3,6 +3,7 @@
 import argparse
 import getpass
 import sys
+from collections.abc import Callable
 
 from tidegate.apps.choices import FAILED, OK
 from tidegate.apps.place import opened
@@ -10,29 +11,26 @@ from tidegate.apps.sessions import known
 from tidegate.core.errors import BadInput
 from tidegate.keep.data import DataFolder
 from tidegate.keep.forget import forget_message, forget_session, forget_words
+from tidegate.session.live import Live
 
 
 def undo_command(options: argparse.Namespace) -> int:
-    with opened(options) as data:
-        live = data.look(options.session)
-        before = live.view.tokens
-        seq = live.undo()
-        if seq is None:
-            print("There is no compaction to undo.")
-            return FAILED
-        print(f"The edit at record {seq} is undone: {before:,} -> {live.view.tokens:,} tokens.")
-    return OK
+    return _taken_back(options, Live.undo, "There is no compaction to undo.", "is undone")
 
 
 def redo_command(options: argparse.Namespace) -> int:
+    return _taken_back(options, Live.redo, "Nothing was undone.", "holds again")
+
+
+def _taken_back(options: argparse.Namespace, act: Callable[[Live], int | None], none: str, done: str) -> int:
     with opened(options) as data:
         live = data.look(options.session)
         before = live.view.tokens
-        seq = live.redo()
+        seq = act(live)
         if seq is None:
-            print("Nothing was undone.")
+            print(none)
             return FAILED
-        print(f"The edit at record {seq} holds again: {before:,} -> {live.view.tokens:,} tokens.")
+        print(f"The edit at record {seq} {done}: {before:,} -> {live.view.tokens:,} tokens.")
     return OK
 
 

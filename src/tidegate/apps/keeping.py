@@ -8,7 +8,7 @@ DATA, STORE = "TIDEGATE_DATA", "TIDEGATE_STORE"
 _SESSIONS = "List the kept sessions: how long, how large, when last used. The newest first."
 _SHOW = """\
 Show what was sent to the model. Without --at: the requests of a session and what was done to its view. With --at: the
-request exactly as it was sent when the log ended with that record, as JSON.
+request exactly as it was sent when the log ended with that record, as JSON; only marks for a prompt cache are left out.
 """
 _TRACE = "Print the trace of a session as JSON lines: model calls, tool calls, compactions, errors. --usage adds it up."
 _RECALL = """\

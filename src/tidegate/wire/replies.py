@@ -88,6 +88,12 @@ def a_map(value: object) -> Json:
     return value if isinstance(value, dict) else {}
 
 
+def error_in(frame: Mapping[str, object]) -> Json:
+    """What a frame says went wrong; some servers say it in a bare text."""
+    error = frame.get("error")
+    return error if isinstance(error, dict) else {"message": str(error)}
+
+
 def a_seq(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 

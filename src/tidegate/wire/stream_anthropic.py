@@ -20,6 +20,7 @@ from tidegate.wire.replies import (
     a_str,
     broken,
     cut,
+    error_in,
     more_usage,
     own_ids,
     place_of,
@@ -93,8 +94,7 @@ class AnthropicAssembler:
     def feed(self, frame: Mapping[str, object]) -> list[Delta]:
         kind = frame.get("type")
         if kind == "error" or (kind is None and frame.get("error")):
-            error = frame.get("error")
-            self.error = error if isinstance(error, dict) else {"message": str(error)}
+            self.error = error_in(frame)
         elif self._ended:
             return []
         elif kind == "message_start":

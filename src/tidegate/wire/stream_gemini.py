@@ -18,6 +18,7 @@ from tidegate.wire.replies import (
     a_seq,
     a_str,
     cut,
+    error_in,
     more_usage,
     own_ids,
     place_of,
@@ -44,8 +45,7 @@ class GeminiAssembler:
 
     def feed(self, frame: Mapping[str, object]) -> list[Delta]:
         if frame.get("error"):
-            error = frame["error"]
-            self.error = error if isinstance(error, dict) else {"message": str(error)}
+            self.error = error_in(frame)
             return []
         self._usage = more_usage(self._usage, frame.get("usageMetadata"))
         self._model = a_str(frame.get("modelVersion")) or self._model

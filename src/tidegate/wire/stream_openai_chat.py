@@ -20,6 +20,7 @@ from tidegate.wire.replies import (
     a_str,
     broken,
     cut,
+    error_in,
     more_usage,
     own_ids,
     place_of,
@@ -70,8 +71,7 @@ class ChatAssembler:
 
     def feed(self, frame: Mapping[str, object]) -> list[Delta]:
         if frame.get("error"):
-            error = frame["error"]
-            self.error = error if isinstance(error, dict) else {"message": str(error)}
+            self.error = error_in(frame)
             return []
         self._usage = more_usage(self._usage, frame.get("usage"))
         self._model = a_str(frame.get("model")) or self._model
