@@ -1,6 +1,7 @@
 """`shell`: real processes, ended whole."""
 
 import asyncio
+import gc
 import os
 import time
 from pathlib import Path
@@ -137,7 +138,32 @@ def test_when_it_is_cancelled_the_whole_family_ends(context: Context, times: int
             await running
 
     asyncio.run(act())
+    gc.collect()  # a pipe or a process that nobody closed says so here, not in some later test
     assert gone(pids_in(context.workspace, 3))
+
+
+def test_who_cancels_twice_leaves_no_pipe_and_no_process(context: Context) -> None:
+    """Against a command that does not hear: what was not closed says so when it is collected, which is an error here."""
+    begun = asyncio.Event()
+
+    async def act() -> None:
+        command = ["bash", "-c", "trap '' TERM; echo $$ > pid1; echo begun; while true; do sleep 1; done"]
+        folder = str(context.workspace)
+        running = asyncio.create_task(
+            run_group(
+                command, cwd=folder, environment=context.environment, seconds=60, most=99, take=lambda _: begun.set()
+            )
+        )
+        await begun.wait()
+        for _ in range(2):
+            running.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(act())
+    gc.collect()
+    assert gone(pids_in(context.workspace, 1))
 
 
 def test_what_is_left_in_the_background_ends_with_the_command(context: Context) -> None:

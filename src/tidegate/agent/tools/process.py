@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Literal
 
 import msgspec
@@ -56,10 +57,10 @@ async def run_group(
     finally:
         if pump is not None:
             pump.cancel()
+        if pipe is not None:
+            pipe.close()  # before anything that waits: who cancels twice gets no further than that
         if process.returncode is None:
             await asyncio.shield(_end(process))
-        if pipe is not None:
-            pipe.close()
     return Ran(None if stopped else process.returncode, stopped, left)
 
 
@@ -104,8 +105,12 @@ async def _end(process: subprocess.Popen[bytes]) -> bool:
         while _signal(process, 0) and time.monotonic() < until:
             process.poll()
             await asyncio.sleep(_LOOK)
-    finally:  # also if nobody waits any more
+    except asyncio.CancelledError:  # nobody waits any more
         _signal(process, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+        raise
+    _signal(process, signal.SIGKILL)
     until = time.monotonic() + 4 * GRACE
     while process.poll() is None and time.monotonic() < until:
         await asyncio.sleep(_LOOK)
