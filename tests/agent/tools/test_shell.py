@@ -143,7 +143,7 @@ def test_when_it_is_cancelled_the_whole_family_ends(context: Context, times: int
 
 
 def test_who_cancels_twice_leaves_no_pipe_and_no_process(context: Context) -> None:
-    """Against a command that does not hear: what was not closed says so when it is collected, which is an error here."""
+    """The command does not hear. What was not closed says so when it is collected, which is an error here."""
     begun = asyncio.Event()
 
     async def act() -> None:
