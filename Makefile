@@ -48,7 +48,7 @@ format: $(STAMP) ## rewrite the files as `make check` wants them
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-peers: ## make the environments of the libraries that `make bench` compares with
+peers: ## make the environments of the libraries that `make bench` and the lab compare with
 	@$(PYTHON) bench/peers/build.py
 
 bench: $(STAMP) ## what preparing a call costs, here and in the peers (ARGS="--sizes 1000")

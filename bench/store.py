@@ -31,7 +31,7 @@ PARTS = ("append", "crowd", "size", "reopen")
 PYTHON = BENCH.parent / ".venv" / "bin" / "python"
 SIZE = 1_500
 """Characters of an appended message."""
-WARM = 1_200
+WARM = 4_000
 TURNS = 5
 CROWD = 50
 SLOW_DISK = 5.0
@@ -215,6 +215,7 @@ def _crowd(bench: Bench, where: str, sync_ms: float) -> Iterator[Line]:
             runner.ask("open", folder=bench.place())
         many = bench.given.rounds if not sync_ms else max(1, bench.given.rounds // 4)
         done = rounds(runners, many, "crowd", sessions=CROWD, first=0, count=each, size=SIZE)
+        threads = rounds(runners[:1], many, "threads", sessions=CROWD, first=0, count=each, size=SIZE)
     appends = CROWD * each
     rates = [appends / middle(done, which, "wall") for which in range(2)]
     note = f"{rates[0]:,.0f} and {rates[1]:,.0f} appends/s"
@@ -222,6 +223,9 @@ def _crowd(bench: Bench, where: str, sync_ms: float) -> Iterator[Line]:
         note += ", {:.2f} and {:.2f} fsyncs each".format(*(middle(done, who, "syncs") / appends for who in (0, 1)))
     what = f"{CROWD} sessions at once{where}: throughput, ours / Agents"
     yield at_least(what, ratio(done, 1, 0, "wall"), 10, note)
+    rate = appends / middle(threads, 0, "wall")
+    note = f"{rate:,.0f} appends/s"
+    yield Line(f"  the same with {CROWD} threads instead of tasks, ours", rate / rates[1], "", None, note)
 
 
 def size(bench: Bench) -> Iterator[Line]:

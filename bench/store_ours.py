@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from pathlib import Path
@@ -40,11 +41,24 @@ class Ours:
         return lambda: speak(self.log, texts)
 
     def crowd(self, sessions: int, first: int, count: int, size: int) -> Job:
-        """Sessions in one store, a thread for each."""
+        """Sessions in one store, a task for each."""
         texts = said(first, count, size)
-        while len(self.rooms) < sessions:
-            self.rooms.append(KeptLog(self.store, f"room {len(self.rooms)}"))
-        heads = [log.head for log in self.rooms[:sessions]]
+        heads = self._heads(sessions)
+
+        async def talk(log: KeptLog) -> None:
+            for text in texts:
+                await log.append_async(Event(log.head + 1, 0.0, Said(text, 400)))
+
+        async def job() -> dict[str, int]:
+            await asyncio.gather(*(talk(log) for log in self.rooms[:sessions]))
+            return self._kept(heads, sessions * count)
+
+        return job
+
+    def threads(self, sessions: int, first: int, count: int, size: int) -> Job:
+        """The same with a thread for each."""
+        texts = said(first, count, size)
+        heads = self._heads(sessions)
 
         def job() -> dict[str, int]:
             threads = [threading.Thread(target=speak, args=(log, texts)) for log in self.rooms[:sessions]]
@@ -52,10 +66,18 @@ class Ours:
                 thread.start()
             for thread in threads:
                 thread.join()
-            kept = sum(log.head - head for log, head in zip(self.rooms, heads, strict=False))
-            return {} if kept == sessions * count else {"failed": f"only {kept} appends were made"}  # type: ignore[dict-item]
+            return self._kept(heads, sessions * count)
 
         return job
+
+    def _heads(self, sessions: int) -> list[int]:
+        while len(self.rooms) < sessions:
+            self.rooms.append(KeptLog(self.store, f"room {len(self.rooms)}"))
+        return [log.head for log in self.rooms[:sessions]]
+
+    def _kept(self, heads: list[int], count: int) -> dict[str, int]:
+        kept = sum(log.head - head for log, head in zip(self.rooms, heads, strict=False))
+        return {} if kept == count else {"failed": f"only {kept} appends were made"}  # type: ignore[dict-item]
 
 
 if __name__ == "__main__":

@@ -199,7 +199,7 @@ def test_a_newer_line_can_be_read_and_nought_is_told_from_nothing(path: Path) ->
 
 READERS, MODULES = {"read_trace", "usage_of", "read_line", "*"}, {"trace", "trace_lines"}
 MENDERS = {f"tidegate.keep.{name}" for name in ("doctor", "doctor_files", "doctor_strays", "rescue")}
-FACES = ("tidegate.apps.", "tidegate.lab.", "tidegate.agent.", "tidegate.gateway.")
+FACES = ("tidegate.apps.", "tidegate.keep.commands", "tidegate.lab.", "tidegate.agent.", "tidegate.gateway.")
 
 
 def test_nothing_that_makes_a_view_can_read_a_trace() -> None:

@@ -134,3 +134,25 @@ def test_the_empty_beginning_and_what_is_not_there() -> None:
     for seq in (-1, 2, 10**9):
         with pytest.raises(BadInput, match="There is no event"):
             request_at(log, seq)
+
+
+@pytest.mark.parametrize("policy", ["default", "cowagent"])
+def test_marks_for_the_prompt_cache_stand_where_they_stood(policy: str) -> None:
+    """Through compactions, and in a session that is opened again in the middle: there the first has one mark less."""
+    log, sent = MemoryLog(), dict[int, bytes]()
+    messages = [message for message in generate(30, seed=9) if message["role"] != "system"][:140]
+    for half in (messages[:70], messages[70:]):
+        session = Session(
+            "claude-sonnet-4", policy=policy, window=6_000, count="estimate", system="Be brief.", log=log, cache=True
+        )
+        session.note_model()
+        for message in half:
+            if message["role"] == "assistant":
+                request = session.prepare()
+                sent[log.head] = request.to_bytes()
+                session.record({"input_tokens": request.tokens, "output_tokens": 5})
+            session.add(message)
+    assert {body.count(b'"cache_control"') for body in sent.values()} >= {2, 3}
+    assert any(isinstance(event.what, Edited) for event in log.read())
+    for head, body in sent.items():
+        assert request_at(log, head).to_bytes() == body

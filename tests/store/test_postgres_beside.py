@@ -50,7 +50,8 @@ def test_four_processes_append_to_one_session(store: PostgresStore, postgres_url
 
 
 def terminate(url: str) -> None:
-    run_sql(url, f"select pg_terminate_backend(pid) from pg_stat_activity where {OTHERS}")
+    """Waits until they are gone: a signal alone may come after what it was to cut."""
+    run_sql(url, f"select pg_terminate_backend(pid, 10000) from pg_stat_activity where {OTHERS}")
 
 
 def kill(url: str) -> None:

@@ -150,14 +150,21 @@ def test_a_row_that_is_too_far_away_is_not_the_end(store: SqliteStore, tmp_path:
     store.close()
 
 
-def test_a_damaged_entry_is_put_in_order_by_the_next_append(store: SqliteStore, tmp_path: Path) -> None:
+def test_a_damaged_entry_is_put_in_order(store: SqliteStore, tmp_path: Path) -> None:
+    """By the first append of whoever looks at it again; who has it in mind does not, before it packs."""
     written(store, "s", 1, 70)
     change(tmp_path, "UPDATE sessions SET head = 7")
-    written(store, "s", 71, 71)
+    other = SqliteStore(tmp_path)
+    written(other, "s", 71, 71)
     assert entry_heads(tmp_path) == {"s": 71}
-    written(store, "s", 72, 72)
+    written(other, "s", 72, 72)
     assert entry_heads(tmp_path) == {"s": 71}
+    assert other.head("s") == store.head("s") == 72
+    other.close()
+    change(tmp_path, "UPDATE sessions SET head = 7")
     assert store.head("s") == 72
+    written(store, "s", 73, 73)
+    assert entry_heads(tmp_path) == {"s": 73}
 
 
 # --- the first version --------------------------------------------------------------------------------------------

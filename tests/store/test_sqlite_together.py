@@ -165,7 +165,7 @@ def test_those_who_shared_a_commit_are_waited_for(tmp_path: Path) -> None:
     alone = Pending("s", 0, [b"x"], 1.0)
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(line.through, alone)
-        assert wait_until(lambda: line._leader is alone)
+        assert wait_until(lambda: line.leader is alone)
         for _ in range(3):
             pool.submit(twice)
         first.result()

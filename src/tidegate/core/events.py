@@ -31,7 +31,8 @@ class Edited(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="edited
 
 
 class Used(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="used", omit_defaults=True):
-    """A provider reported what a request cost. `head` and `counted` are the log's head and our count of it."""
+    """A provider reported what a request cost. `head` and `counted` are the log's head and our count of it; `shared` is
+    how many of its messages began the request before, too: it decides where marks for a prompt cache stood."""
 
     model: str
     head: int
@@ -40,6 +41,7 @@ class Used(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="used", o
     output_tokens: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    shared: int = 0
 
 
 class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted", omit_defaults=True):
@@ -53,6 +55,7 @@ class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted",
     - `clear`: everything before it leaves the view
     - `turn`: the rules for the start of this turn were run
     - `overflow`: a provider refused a request
+    - `weighed`: a provider refused a request and said its length; text is the head, our count and the model
     - `unsigned`: a provider no longer takes back what it signed: nothing signed so far is sent
     - `tried`: text is a rule that gained nothing, though a summary was asked for; it rests until something changes
     - `model`: text is JSON with `model` and `wire`, who is asked from here on and how, to render past requests

@@ -83,10 +83,13 @@ class DataFolder:
 
     # --- sessions -------------------------------------------------------------------------------------------------
 
-    def open(self, name: str, model: str = "", *, policy: str | Policy = "default", **options: Any) -> Session:
+    def open(
+        self, name: str, model: str = "", *, policy: str | Policy = "default", restore: bool = True, **options: Any
+    ) -> Session:
         """Open a session, new or kept, as its policy restores it. Close it, or let it end with the process.
 
-        The options are those of `Session`.
+        Without `restore` it goes on as it was: only its model or its policy is another. The options are those of
+        `Session`.
         """
         policy = load(policy) if isinstance(policy, str) else policy
         settle(self, name)
@@ -95,14 +98,14 @@ class DataFolder:
             mark(self, name, policy.retention)
             if due(self):
                 self.removed += retain(self)
-            session = self._opened(name, model, policy, options)
+            session = self._opened(name, model, policy, restore, options)
         except BaseException:
             closing()
             raise
         session.on_close.insert(0, closing)  # the last to go
         return session
 
-    def _opened(self, name: str, model: str, policy: Policy, options: dict[str, Any]) -> Session:
+    def _opened(self, name: str, model: str, policy: Policy, restore: bool, options: dict[str, Any]) -> Session:
         key, log = key_of(name), self.log(name)
         known = log.head
         view = self.snapshots.load(key, log, policy.meter) if known else None
@@ -119,7 +122,7 @@ class DataFolder:
 
         session.watch = watch
         session.on_close.append(trace.close)
-        if known and policy.moments.get("restore"):
+        if known and restore and policy.moments.get("restore"):
             session.restore()
         return session
 

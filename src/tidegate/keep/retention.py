@@ -111,6 +111,8 @@ def _file(name: str) -> str:
 
 def _read(data: "DataFolder", file: str) -> Mark | None:
     """A mark that cannot be read is none: what it is about is kept."""
+    if not os.path.lexists(data.retention.root / file):  # as nearly always: no need to look where links lead
+        return None
     try:
         text = data.retention.read(file)
         found = None if text is None else msgspec.json.decode(text, type=Mark)

@@ -22,10 +22,21 @@ from tidegate.wire.usage import read_usage
 
 TRIES = 100
 MAX_PIN = 1_000
-OWN_TOPICS = frozenset("system tools undo redo clear turn overflow model forgotten tried unsigned".split())
+OWN_TOPICS = frozenset("system tools undo redo clear turn overflow model forgotten tried unsigned weighed".split())
 
 
 def _nobody(_: Event) -> None: ...
+
+
+def _always_late() -> GiveUp:
+    return GiveUp(f"Others were faster {TRIES} times in a row in appending to this session.", "Try again in a moment.")
+
+
+def _read(messages: Sequence[Mapping[str, object] | Message]) -> list[Message]:
+    parsed: list[Message] = []
+    for message in messages:
+        parsed.extend([mended(message)] if isinstance(message, Message) else parse_any(message))
+    return parsed
 
 
 class Live:
@@ -52,6 +63,7 @@ class Live:
         self._meter = meter
         self._clock = clock
         self._asked = (0, 0)
+        self._shared = 0
         self.watch: Callable[[Event], None] = _nobody
         self.on_close: list[Callable[[], None]] = []
         self.view: View = project(log.read, meter) if view is None else view
@@ -75,23 +87,31 @@ class Live:
 
     def add(self, *messages: Mapping[str, object] | Message) -> list[str]:
         """Append messages, in the form of any provider. All are read before the first is kept."""
-        parsed: list[Message] = []
-        for message in messages:
-            parsed.extend([mended(message)] if isinstance(message, Message) else parse_any(message))
-        return [self._say(message) for message in parsed]
+        return [self._say(message) for message in _read(messages)]
+
+    async def add_async(self, *messages: Mapping[str, object] | Message) -> list[str]:
+        """The same while the event loop goes on: many sessions of one store share what it takes to be safe on disk.
+
+        Cancelled, the message may be in the log all the same; the session sees that by itself.
+        """
+        return [await self._say_async(message) for message in _read(messages)]
 
     def _say(self, message: Message) -> str:
+        try:
+            return f"m{self._append(self._saying(message))}"
+        except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
+            return f"m{self._append(self._saying(cleaned_message(message)))}"
+
+    async def _say_async(self, message: Message) -> str:
+        try:
+            return f"m{await self._append_async(self._saying(message))}"
+        except UnicodeEncodeError:
+            return f"m{await self._append_async(self._saying(cleaned_message(message)))}"
+
+    def _saying(self, message: Message) -> Callable[[int], Said]:
         seen = shown(message)
         tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
-
-        def said(seq: int) -> Said:
-            return Said(msgspec.structs.replace(message, id=f"m{seq}"), tokens)
-
-        try:
-            return f"m{self._append(said)}"
-        except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
-            message = cleaned_message(message)
-            return f"m{self._append(said)}"
+        return lambda seq: Said(msgspec.structs.replace(message, id=f"m{seq}"), tokens)
 
     def set_system(self, text: str) -> None:
         """Change the system prompt. The whole prompt must be read again after that."""
@@ -110,7 +130,16 @@ class Live:
         head, counted = self._asked
         read = read_usage(usage)
         self._append(
-            Used(self.model, head, counted, read.input_tokens, read.output_tokens, read.cache_read, read.cache_write)
+            Used(
+                self.model,
+                head,
+                counted,
+                read.input_tokens,
+                read.output_tokens,
+                read.cache_read,
+                read.cache_write,
+                self._shared,
+            )
         )
 
     def note(self, topic: str, text: str = "") -> None:
@@ -127,18 +156,32 @@ class Live:
     def _append(self, what: What | Callable[[int], What]) -> int:
         """Append, then fold. If someone else was faster, what they said comes first and this is tried behind it."""
         for _ in range(TRIES):
-            seq = self.log.head + 1
-            event = Event(seq, self._clock(), what(seq) if callable(what) else what)
+            event = self._next(what)
             try:
                 self.log.append(event)
             except Stale:
                 self.catch_up()
             else:
                 self._fold(event)
-                return seq
-        raise GiveUp(
-            f"Others were faster {TRIES} times in a row in appending to this session.", "Try again in a moment."
-        )
+                return event.seq
+        raise _always_late()
+
+    async def _append_async(self, what: What | Callable[[int], What]) -> int:
+        for _ in range(TRIES):
+            event = self._next(what)
+            try:
+                ours = await self.log.append_async(event)
+            except Stale:
+                self.catch_up()
+            else:
+                if ours:
+                    self._fold(event)
+                return event.seq
+        raise _always_late()
+
+    def _next(self, what: What | Callable[[int], What]) -> Event:
+        seq = self.log.head + 1
+        return Event(seq, self._clock(), what(seq) if callable(what) else what)
 
     def _fold(self, event: Event) -> None:
         try:

@@ -10,9 +10,12 @@ from tidegate.core.estimate import Estimate
 from tidegate.core.events import Used
 from tidegate.core.view import project
 from tidegate.session.request import Request
-from tidegate.store.log import Log
+from tidegate.store.log import Reading
 from tidegate.wire.rendering import Rendering
 from tidegate.wire.tools import dialect_for
+
+LATE = 50
+"""Events between a request and the record of it, at most: notes, and the answer if it was said first."""
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -34,13 +37,16 @@ class SentAs(msgspec.Struct, frozen=True, omit_defaults=True):
     max_tokens: int = 0
     temperature: float | None = None
     top_p: float | None = None
+    window: int = 0
+    cache: bool = False
 
 
-def request_at(log: Log, seq: int, *, model: str = "", wire: str = "") -> Request:
+def request_at(log: Reading, seq: int, *, model: str = "", wire: str = "") -> Request:
     """The request as it was, or would have been, sent when the log ended with event `seq`.
 
     Model and dialect are those the log names, where it names them; what is given here comes first. What was forgotten
-    since is not in it, nor are marks for a prompt cache: where they stood depends on the requests before.
+    since is not in it. Where the marks for a prompt cache stood depends on the request before, which only one that was
+    answered tells of: another has the mark at its end, and not the one further up.
     """
     if not 0 <= seq <= log.head:
         raise BadInput(f"There is no event {seq}: the log ends with {log.head}.", f"Give a number up to {log.head}.")
@@ -53,10 +59,20 @@ def request_at(log: Log, seq: int, *, model: str = "", wire: str = "") -> Reques
         max_tokens=asked.max_tokens,
         temperature=asked.temperature,
         top_p=asked.top_p,
+        cache=asked.cache,
     )
     rendering.update(view)
+    rendering.shared = _shared(log, seq)
     budget = make_budget(view, window=None, reserve=0, counter=Estimate(), model=model)
     return Request(rendering, measure(view, budget))
+
+
+def _shared(log: Reading, seq: int) -> int:
+    """Of the request with this head: it was recorded before anything else was said."""
+    for event in islice(log.read(seq + 1), LATE):
+        if isinstance(event.what, Used) and event.what.head == seq:
+            return event.what.shared
+    return 0
 
 
 def sent_as(note: str) -> SentAs:
@@ -67,7 +83,7 @@ def sent_as(note: str) -> SentAs:
         return SentAs()
 
 
-def requests_of(log: Log) -> list[Sent]:
+def requests_of(log: Reading) -> list[Sent]:
     """The requests whose cost was recorded, oldest first. Others can be rendered, too, by their place."""
     return [
         Sent(used.head, event.time, used.model, used.input_tokens, used.output_tokens, used.cache_read)

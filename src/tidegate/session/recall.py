@@ -14,7 +14,7 @@ from tidegate.core.stages.summary import transcript
 from tidegate.memory.logs import lines_of
 from tidegate.memory.snippets import place_of, snippet
 from tidegate.memory.words import Unit, plain, units_of
-from tidegate.store.log import Log
+from tidegate.store.log import Reading
 
 ACCEPTED = "Give the id of a message (m12, or e30.1 for what an edit added), a range (m12..m40), or words to look for."
 LEAST = 400
@@ -41,7 +41,7 @@ class Recalled(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-def recall(log: Log, ident: str) -> Message:
+def recall(log: Reading, ident: str) -> Message:
     """The message of this id, as it was said. The id names its place in the log, so this costs one read."""
     remedy = "Ids look like m12, or e30.1 for what an edit added; the stub or note in the view names them."
     if not _ID(ident):
@@ -57,14 +57,14 @@ def recall(log: Log, ident: str) -> Message:
     raise BadInput(f"There is no message {ident!r} in this log.", remedy)
 
 
-def _at(log: Log, seq: int) -> Event | None:
+def _at(log: Reading, seq: int) -> Event | None:
     if not 1 <= seq <= log.head:
         return None
     return next(islice(log.read(seq), 1), None)
 
 
 def recall_text(
-    log: Log, what: object, *, max_chars: int = 8_000, offset: int = 0, find: Find | None = None
+    log: Reading, what: object, *, max_chars: int = 8_000, offset: int = 0, find: Find | None = None
 ) -> Recalled:
     """What a tool of the agent or a command shows for `what`: an id, a range, or words. At most `max_chars` characters.
 
@@ -89,7 +89,7 @@ def recall_text(
     return _found(log, wanted, find or _scan(log), room, offset)
 
 
-def _said(log: Log, first: int, last: int) -> Iterator[Message]:
+def _said(log: Reading, first: int, last: int) -> Iterator[Message]:
     """The messages of a range. It is read from its first on and only as far as someone asks."""
     for event in log.read(max(1, first)):
         if event.seq > last:
@@ -127,7 +127,7 @@ def _with_more(text: str, ids: tuple[str, ...], more: str, offset: int, name: st
     return Recalled(f"{text}\n[go on with {go_on}{f', offset {offset}' if offset else ''}]", ids, more, offset)
 
 
-def _found(log: Log, words: str, find: Find, room: int, offset: int) -> Recalled:
+def _found(log: Reading, words: str, find: Find, room: int, offset: int) -> Recalled:
     hits = list(find(words, offset + MOST_HITS + 1))[offset:]
     units = units_of(words, MOST_WORDS)
     lines: list[str] = []
@@ -145,7 +145,7 @@ def _found(log: Log, words: str, find: Find, room: int, offset: int) -> Recalled
     return Recalled(f"{'Nothing more' if offset else 'Nothing'} in this log has these words. {ACCEPTED}")
 
 
-def _hit(log: Log, seq: int, units: list[Unit]) -> str:
+def _hit(log: Reading, seq: int, units: list[Unit]) -> str:
     event = _at(log, seq)
     if event is None or not isinstance(event.what, Said):
         return ""  # a search index may be behind the log
@@ -153,7 +153,7 @@ def _hit(log: Log, seq: int, units: list[Unit]) -> str:
     return f"m{seq} {event.what.message.role}: {snippet(line.text, place_of(line.text, units), EXCERPT)}"
 
 
-def _scan(log: Log) -> Find:
+def _scan(log: Reading) -> Find:
     """Messages with the most of these words, the newest first among equals; with less than half of them, none."""
 
     def find(words: str, most: int) -> list[int]:
@@ -169,7 +169,7 @@ def _scan(log: Log) -> Find:
     return find
 
 
-def newest_to(topic: str, log: Log) -> int | None:
+def newest_to(topic: str, log: Reading) -> int | None:
     """The edit that the next undo takes back, or that the next redo makes again."""
     made: list[int] = []
     undone: list[int] = []

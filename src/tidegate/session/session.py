@@ -34,6 +34,7 @@ from tidegate.models.tokenizers import counter_for
 from tidegate.presets import load
 from tidegate.session.drive import Asks, Summarise, SummariseAsync, drive, drive_async
 from tidegate.session.explain import Explanation
+from tidegate.session.focus import focused, focused_async
 from tidegate.session.live import Live
 from tidegate.session.past import SentAs
 from tidegate.session.request import Request
@@ -157,22 +158,25 @@ class Session(Live):
         """Run what the policy wants after a turn, now instead of before the next call."""
         return drive(self._moment("turn_end"), summarise, self._failed)
 
-    def compact(self, summarise: Summarise | None = None) -> list[Decision]:
-        """Compact on demand."""
-        return drive(self._moment("manual"), summarise, self._failed)
+    def compact(self, summarise: Summarise | None = None, *, focus: str = "") -> list[Decision]:
+        """Compact on demand; `focus` is what a summary should dwell on."""
+        return drive(self._moment("manual"), focused(summarise, focus), self._failed)
 
-    async def compact_async(self, summarise: SummariseAsync | None = None) -> list[Decision]:
+    async def compact_async(self, summarise: SummariseAsync | None = None, *, focus: str = "") -> list[Decision]:
         """The same for async code."""
-        return await drive_async(self._moment("manual"), summarise, self._failed)
+        return await drive_async(self._moment("manual"), focused_async(summarise, focus), self._failed)
 
     async def apply_async(self, rules: Sequence[Rule], summarise: SummariseAsync | None = None) -> list[Decision]:
         """Run these rules now, in place of the policy's own."""
         return await drive_async(self._moment("manual", tuple(rules)), summarise, self._failed)
 
-    def learn(self, window: int | None) -> None:
-        """A provider said in an error how much it holds: that is truer than what was known."""
+    def learn(self, window: int | None, tokens: int | None = None) -> None:
+        """A provider refused the last request: how much it holds, and how long it found the request, if it said so."""
         if window and (self.window is None or window < self.window):
             self.window = window
+        if tokens:
+            head, counted = self._asked
+            self._append(Noted("weighed", f"{head} {counted} {self.model}", tokens))
 
     def restore(self, summarise: Summarise | None = None) -> list[Decision]:
         """Run what the policy wants of a session that was opened again."""
@@ -295,12 +299,21 @@ class Session(Live):
                 "It was not sent and nothing was lost. This is a defect of tidegate; please report it.",
             )
         self._weigh()
+        self._shared = self._rendering.shared
         return Request(self._rendering, self.size())
 
     def note_model(self) -> None:
         """Say in the log whom we ask and for what, so that every request can be rendered again later."""
         asked = self._rendering.options
-        sent = SentAs(self.model, self.dialect.name, asked.max_tokens, asked.temperature, asked.top_p)
+        sent = SentAs(
+            self.model,
+            self.dialect.name,
+            asked.max_tokens,
+            asked.temperature,
+            asked.top_p,
+            self.window or 0,
+            asked.cache,
+        )
         text = msgspec.json.encode(sent).decode()
         if text != self.view.model_note:
             self._append(Noted("model", text))

@@ -23,6 +23,7 @@ from tidegate.core.tokens import REQUEST, Counter
 from tidegate.models.faults import Fault
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.drive import SummariseAsync
+from tidegate.session.focus import unfocused
 from tidegate.session.session import Session
 from tidegate.session.summary_check import Asked, Rejected, judged, mended
 from tidegate.session.summary_prompt import (
@@ -231,7 +232,8 @@ class _Settling:
 
     def _asked(self, request: SummaryRequest, source: str, previous: str, words: str, mark: str) -> Asked:
         counter = self._counter if self._conversation is None else self._conversation.counter
-        return Asked(source, previous, words, mark, self._length(request), request.max_chars, counter)
+        told = unfocused(words)
+        return Asked(source, previous, told, mark, self._length(request), request.max_chars, counter)
 
     def _rendered(self, shown: Shown, cap: int, *, cache: bool = False) -> bytes:
         rendering = Rendering(self._provider.wire, self._provider.model, max_tokens=cap, cache=cache)

@@ -1,7 +1,8 @@
 """The log of one session in a store. A record too large for it lies in a blob; the log then holds a reference."""
 
+import asyncio
 import struct
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import msgspec
 
@@ -9,7 +10,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, Noted, decode, encode
 from tidegate.store.blobs import Blobs
 from tidegate.store.memory import stale
-from tidegate.store.store import Broken, Missing, Store
+from tidegate.store.store import Broken, Missing, SharesCommits, Store
 
 INLINE = 256 * 1024
 _MARK = 0xC1  # no MessagePack value begins with it, so no event does
@@ -35,6 +36,16 @@ def stored(record: bytes, session: str, blobs: Blobs | None) -> bytes:
     return reference(blobs.put(session, record), len(record))
 
 
+def _append_async(store: Store) -> Callable[[str, int, Sequence[bytes]], Awaitable[int]]:
+    if isinstance(store, SharesCommits):
+        return store.append_async
+
+    async def append(session: str, after: int, records: Sequence[bytes]) -> int:
+        return await asyncio.to_thread(store.append, session, after, records)
+
+    return append
+
+
 class KeptLog:
     """A log as this process knows it: `head` and `read` end where it has read or written so far.
 
@@ -48,6 +59,7 @@ class KeptLog:
         self._blobs = blobs
         self.session = session
         self._head = store.head(session)
+        self._append_async = _append_async(store)
         self._seen = (0, b"")  # a record we know, to notice another log in this one's place
 
     @property
@@ -55,6 +67,21 @@ class KeptLog:
         return self._head
 
     def append(self, event: Event) -> None:
+        record = self._record(event)
+        self._head = head = self._store.append(self.session, self._head, [record])
+        self._seen = (head, record)
+
+    async def append_async(self, event: Event) -> bool:
+        """The same, while the event loop goes on. False if `catch_up` took it in before this was told of it."""
+        record = self._record(event)
+        head = await self._append_async(self.session, self._head, [record])
+        if head <= self._head:
+            return False
+        self._head = head
+        self._seen = (head, record)
+        return True
+
+    def _record(self, event: Event) -> bytes:
         if event.seq != self._head + 1:
             raise BadInput(
                 f"Event {event.seq} does not follow event {self._head}.", "Reload the session and try again."
@@ -66,8 +93,7 @@ class KeptLog:
             if there != self._head:
                 raise stale(self.session, self._head, there)
             record = stored(record, self.session, self._blobs)
-        self._head = self._store.append(self.session, self._head, [record])
-        self._know(self._head, record)
+        return record
 
     def read(self, start: int = 1) -> Iterator[Event]:
         head = self._head

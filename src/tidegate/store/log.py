@@ -12,18 +12,22 @@ SEGMENT = 64
 """Events in a segment. Many small records side by side cost far more memory than one block of them."""
 
 
-class Log(Protocol):
-    """`head` is the seq of the last event, 0 when empty; seqs count from 1 without gaps.
-
-    Where several may write, `append` raises Stale if someone else was faster, and `catch_up` gives what they wrote.
-    """
+class Reading(Protocol):
+    """`head` is the seq of the last event, 0 when empty; seqs count from 1 without gaps."""
 
     @property
     def head(self) -> int: ...
 
+    def read(self, start: int = 1) -> Iterator[Event]: ...
+
+
+class Log(Reading, Protocol):
+    """Where several may write, `append` raises Stale if someone else was faster; `catch_up` gives what they wrote."""
+
     def append(self, event: Event) -> None: ...
 
-    def read(self, start: int = 1) -> Iterator[Event]: ...
+    async def append_async(self, event: Event) -> bool:
+        """The same, while the event loop goes on. False if `catch_up` gave it to someone before this was told."""
 
     def catch_up(self) -> Iterator[Event]: ...
 
@@ -53,6 +57,10 @@ class MemoryLog:
         if event.seq != self.head + 1:
             raise BadInput(f"Event {event.seq} does not follow event {self.head}.", "Reload the session and try again.")
         self._keep(encode(event))
+
+    async def append_async(self, event: Event) -> bool:
+        self.append(event)
+        return True
 
     def _keep(self, record: bytes) -> None:
         self._open.append(record)

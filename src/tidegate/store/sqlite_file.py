@@ -119,10 +119,11 @@ def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], st
             raise Broken(f"{path} is empty.", "Put back a copy of it; or move it away to begin anew.")
         db = _connect(path, timeout)
         try:
-            _examine(db, path, migrations)
+            applied = _examine(db, path, migrations)
             if path.stat().st_mode & 0o077:
                 path.chmod(0o600)
-            _migrate(db, path, migrations, step)
+            if applied < {migration.__name__ for migration in migrations}:
+                _migrate(db, path, migrations, step)
         except BaseException:
             db.close()
             raise
@@ -136,8 +137,7 @@ def _connect(path: Path, timeout: float) -> Database:
         address, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True, factory=Database
     )
     db.text_factory = lambda text: text.decode("utf-8", "replace")  # a damaged name must not hide the other sessions
-    for setting in SETTINGS:
-        db.execute(f"PRAGMA {setting}").close()
+    db.executescript("".join(f"PRAGMA {setting};" for setting in SETTINGS)).close()
     return db
 
 
@@ -191,15 +191,18 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _examine(db: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
+def _examine(db: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> set[str]:
+    """The names of the changes that are in it."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise Broken(f"{path} is not a store of tidegate.", "Give another folder; this file was not touched.")
-    unknown = sorted(_applied(db) - {migration.__name__ for migration in migrations})
+    applied = _applied(db)
+    unknown = sorted(applied - {migration.__name__ for migration in migrations})
     if unknown:
         raise Broken(
             f"{path} was written by a newer tidegate: this one does not know its change {unknown[0]!r}.",
             "Install that version or a newer one; the file was not touched.",
         )
+    return applied
 
 
 def _applied(db: sqlite3.Connection) -> set[str]:
@@ -208,8 +211,6 @@ def _applied(db: sqlite3.Connection) -> set[str]:
 
 def _migrate(db: Database, path: Path, migrations: Sequence[Migration], step: Step) -> None:
     """Each change with its name in one transaction. Who comes second finds it done."""
-    if {migration.__name__ for migration in migrations} <= _applied(db):
-        return
     for migration in migrations:
         with transaction(db):
             _examine(db, path, migrations)

@@ -72,7 +72,7 @@ class Line:
         self._gate = Lock()
         self._waiting: list[Pending] = []
         self._taken: list[Pending] = []
-        self._leader: Pending | None = None
+        self.leader: Pending | None = None
         self._expected = 0
         self._all_here = Lock()
         self._all_here.acquire()  # let go by the last one that is expected
@@ -85,7 +85,7 @@ class Line:
                 mine.turn.acquire()
                 if mine.outcome is not None:
                     return
-            if len(self._waiting) < self._expected:
+            if self._expected > 1 and len(self._waiting) < self._expected:
                 self._gather()
             with self._gate:
                 self._taken, self._waiting = self._waiting, []
@@ -93,19 +93,20 @@ class Line:
             self._commit(self._taken)
         finally:
             mine.gone = True
-            if self._leader is mine or mine.outcome is None:
+            if self.leader is mine or mine.outcome is None:
                 self._leave(mine)
 
     def _leads(self, mine: Pending) -> bool:
         with self._gate:
-            self._hand_on()
-            leader = self._leader
+            if self.leader is not None:
+                self._hand_on()
+            leader = self.leader
             if leader is not None and leader.thread == mine.thread:
                 # A signal's handler, in the middle of an append: waiting for it would be for ever.
                 raise NotKept("This thread is in the middle of another append.", "Try again when that is done.")
             self._waiting.append(mine)
             if leader is None:
-                self._leader = mine
+                self.leader = mine
             elif len(self._waiting) >= self._expected and self._all_here.locked():
                 self._all_here.release()
             return leader is None
@@ -135,16 +136,20 @@ class Line:
 
     def _hand_on(self) -> None:
         """If who led is gone: tell those who came along, and let the next one lead. May be cut short and done again."""
-        if self._leader is None or not self._leader.gone:
+        if self.leader is None or not self.leader.gone:
+            return
+        self._expected = len(self._taken) + len(self._waiting)
+        if self._expected == 1 and self.leader in self._taken and self.leader.outcome is not None:
+            self._taken = []  # it was alone, and nobody has come since
+            self.leader = None
             return
         self._ended = monotonic()
-        self._expected = len(self._taken) + len(self._waiting)
         self._all_here.acquire(blocking=False)
         for each in self._taken:
             if each.outcome is not None and not each.gone and each.turn.locked():
                 each.turn.release()
         waiting = [each for each in self._taken if each.outcome is None and not each.gone] + self._waiting
         following = waiting[0] if waiting else None
-        self._leader, self._taken, self._waiting = following, [], waiting
+        self.leader, self._taken, self._waiting = following, [], waiting
         if following is not None:
             following.turn.release()

@@ -117,12 +117,15 @@ class Rows:
         span = (key(session, first), key(session, last))
         return [chunk_of(row) for row in self._db.execute(f"{CHUNK} WHERE id BETWEEN ? AND ? ORDER BY id", span)]
 
-    def batch(self, entry: Entry, number: int) -> Batch:
-        """The head is read anew: the entry may be of an earlier look."""
+    def again(self, entry: Entry) -> Entry:
+        """The same session as it is now."""
         row = self._db.execute(f"{ENTRY} WHERE id = ?", (entry.id,)).fetchone()
         if row is None:
             raise missing(entry.name)
-        head = self._entry(row).head
+        return self._entry(row)
+
+    def batch(self, entry: Entry, number: int) -> Batch:
+        """The entry must be of this look."""
         (low, high), here = span_of(entry.id), key(entry.id, number)
         chunks: list[Chunk] = []
         size = 0
@@ -138,7 +141,7 @@ class Rows:
                 if size >= READ_AT_ONCE:
                     break
             rows.close()
-        return Batch(chunks, head)
+        return Batch(chunks, entry.head)
 
     def around(self, entry: Entry, number: int) -> Chunk | None:
         """The row in which a number should be: the last one that begins at it or before it."""

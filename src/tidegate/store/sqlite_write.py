@@ -9,25 +9,60 @@ from tidegate.store.sqlite_line import Pending
 from tidegate.store.sqlite_read import Rows, span_of
 from tidegate.store.sqlite_rows import (
     LOOSE,
+    NUMBERS,
     PACK_BYTES,
     PACK_RECORDS,
     PACKED,
     Chunk,
     Damaged,
     Entry,
+    check_of,
     cut,
+    framed,
     key,
+    mark_of,
     opened,
     seal,
+    time_of,
 )
 
 KNOWN = 4096
 """Entries of sessions that are kept in mind."""
 FRESH = 64
 """Sessions whose loose records are kept in mind, too: they need not be read and checked to be packed."""
+FRAME = 6
+"""Bytes that a row holds beside its one record, at most."""
 INSERT = "INSERT INTO chunks VALUES (?, ?, ?, ?, ?)"
+INSERT_BEHIND = "INSERT INTO chunks SELECT ?, ?, ?, ?, ? WHERE (SELECT max(id) FROM chunks WHERE id < ?) = ?"
+"""If the last row of the session is the one we know: whoever appended, packed or deleted has changed which that is."""
 
 Row = tuple[int, int, int, bytes, bytes]
+NextRow = tuple[int, int, int, bytes, bytes, int, int]
+
+
+class Tail:
+    """The end of a session as it is in mind: its entry, and what single rows have added to it since.
+
+    `last` is its last row. `fresh` are its loose records, or None: then they must be read to be packed.
+    """
+
+    __slots__ = ("base", "entry", "fresh", "head", "last", "loose", "mark")
+
+    def __init__(self, entry: Entry, last: int, fresh: list[bytes] | None) -> None:
+        self.entry = entry
+        self.base = key(entry.id, 0)
+        self.last = last
+        self.fresh = fresh
+        self.head = entry.head
+        self.loose = entry.loose
+        self.mark = 0
+
+    def now(self) -> Entry:
+        entry = self.entry
+        if self.head == entry.head:
+            return entry
+        size = entry.size + self.loose - entry.loose
+        return entry._replace(head=self.head, loose=self.loose, size=size, used=time_of(self.mark))
 
 
 class Changes:
@@ -35,7 +70,7 @@ class Changes:
     in between `Rows` finds by the rows what it would be, and here it is kept in mind.
 
     What is in mind is believed as long as no other connection has changed the file, and unless it is `doubtful`
-    whether it was committed: so from `begun` on until the store says otherwise.
+    whether it was committed: so from `begun` on until the store says otherwise. `INSERT_BEHIND` asks for less.
     """
 
     def __init__(self, db: sqlite3.Connection, rows: Rows, clock: Callable[[], float], step: Step) -> None:
@@ -43,9 +78,9 @@ class Changes:
         self._rows = rows
         self._clock = clock
         self._step = step
-        self._known: dict[str, Entry] = {}
+        self._known: dict[str, Tail] = {}
         self._ahead: set[str] = set()  # of their entries in the file
-        self._fresh: dict[str, list[bytes]] = {}
+        self._held = 0  # of those known, who may have fresh records
         self._waiting: list[Row] = []  # to be inserted all at once
         self._version = -1
         self.doubtful = False
@@ -65,31 +100,70 @@ class Changes:
     def _forget(self) -> None:
         self._known.clear()
         self._ahead.clear()
-        self._fresh.clear()
+        self._held = 0
+
+    def next_row(self, session: str, after: int, record: bytes) -> NextRow | None:
+        """What `INSERT_BEHIND` wants, for an append that writes a loose row and nothing else. None for any other."""
+        tail = self._known.get(session)
+        if tail is None or self.doubtful or tail.head != after or self._rows.mended:
+            return None
+        first = after + 1
+        if first - tail.entry.packed >= PACK_RECORDS or tail.loose + len(record) + FRAME >= PACK_BYTES:
+            return None
+        mark = mark_of(self._clock())
+        data = framed((record,))
+        return (tail.base + first, 1, mark, check_of(first, 1, mark, data), data, tail.base + NUMBERS + 1, tail.last)
+
+    def grown(self, session: str, row: NextRow, record: bytes) -> int:
+        """The row is written. Gives the new head."""
+        tail = self._known[session]
+        tail.last, _, tail.mark, _, data, _, _ = row
+        tail.loose += len(data)
+        if tail.fresh is not None:
+            tail.fresh.append(record)
+        tail.head += 1
+        self._ahead.add(session)
+        return tail.head
 
     def append(self, each: Pending) -> int:
         """Nothing is written before all that can refuse it was asked: beside others in one transaction it leaves
         no trace."""
         session = each.session
-        entry = self._known.get(session) or self._rows.find(session)
+        tail = self._known.get(session)
+        entry = tail.now() if tail else self._rows.find(session)
         head = entry.head if entry else 0
         if each.after != head:
             raise stale(session, each.after, head)
         if not each.chunks:
             return head
+        fresh = [] if head and entry and entry.packed == head else tail.fresh if tail else None
         if entry is None:
-            entry = self._save(self._add(self._begin(session, each.now), each))
+            entry, fresh = self._save(self._add(self._begin(session, each.now), each)), []
         elif each.chunks[0].mark == PACKED:  # the full ones stand first
-            entry = self._save(self._add(self._pack(entry), each))
+            entry, fresh = self._save(self._add(self._pack(entry, fresh), each)), []
         else:
             entry = self._add(entry, each)
             self._ahead.add(session)
             if entry.id in self._rows.mended:
                 self._save(entry)
+        last = key(entry.id, each.chunks[-1].first)
+        if fresh is not None and each.chunks[-1].mark != PACKED:
+            fresh += each.records[-each.chunks[-1].held :]
         if entry.head - entry.packed >= PACK_RECORDS or entry.loose >= PACK_BYTES:
-            entry = self._save(self._pack(entry))
-        self._known[session] = entry
+            first = entry.packed + 1
+            entry = self._save(self._pack(entry, fresh))
+            last, fresh = key(entry.id, first), []
+        self._remember(Tail(entry, last, fresh))
         return entry.head
+
+    def _remember(self, tail: Tail) -> None:
+        if tail.entry.name not in self._known and tail.fresh is not None:
+            self._held += 1
+            if self._held > FRESH:
+                self._held = 1
+                for other in self._known.values():
+                    other.fresh = None
+        self._known[tail.entry.name] = tail
 
     def insert_waiting(self) -> None:
         if self._waiting:
@@ -104,13 +178,6 @@ class Changes:
         return Entry(made.lastrowid or 0, session, 0, 0, 0, 0, now, now)
 
     def _add(self, entry: Entry, each: Pending) -> Entry:
-        if entry.head == entry.packed:
-            if len(self._fresh) >= FRESH:
-                self._fresh.clear()
-            self._fresh[entry.name] = []
-        fresh = self._fresh.get(entry.name)
-        if fresh is not None:
-            fresh += each.records[-each.chunks[-1].held :]
         packed, loose, size = entry.packed, entry.loose, entry.size
         for chunk in each.chunks:
             self._waiting.append((key(entry.id, chunk.first), *chunk[1:]))
@@ -121,12 +188,12 @@ class Changes:
                 loose += len(chunk.data)
         return Entry(entry.id, entry.name, each.chunks[-1].last, packed, loose, size, entry.created, each.now)
 
-    def _pack(self, entry: Entry) -> Entry:
+    def _pack(self, entry: Entry, fresh: list[bytes] | None) -> Entry:
         """One compressed row in place of the loose ones. What is damaged stays as it is: it would get a new seal."""
         self.insert_waiting()
         done = entry._replace(packed=entry.head, loose=0)
         try:
-            records = self._loose_records(entry)
+            records = self._loose_records(entry, fresh)
         except Damaged:
             return done
         if not records or len(records) != entry.head - entry.packed:
@@ -139,9 +206,8 @@ class Changes:
         self._step("packed row inserted")
         return done._replace(size=entry.size + len(packed.data) - entry.loose)
 
-    def _loose_records(self, entry: Entry) -> list[bytes]:
-        fresh = self._fresh.pop(entry.name, [])
-        if len(fresh) == entry.head - entry.packed:
+    def _loose_records(self, entry: Entry, fresh: list[bytes] | None) -> list[bytes]:
+        if fresh is not None and len(fresh) == entry.head - entry.packed:
             return fresh
         loose = self._rows.between(entry.id, entry.packed + 1, entry.head)
         return [record for chunk in loose for record in opened(chunk)]
@@ -225,7 +291,7 @@ class Changes:
         """Entries as they are now: a row that is lost from the end of a log is missed from here on."""
         self.begun()
         for session in list(self._ahead):
-            self._save(self._known[session])
+            self._save(self._known[session].now())
 
     def _save(self, entry: Entry) -> Entry:
         self._db.execute(

@@ -7,7 +7,7 @@ Every backend passes `tidegate.store.conformance`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -71,6 +71,14 @@ class Store(Protocol):
         """Remove a session whole. With `head`, only if it still ends there, else Stale: someone is using it."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class SharesCommits(Protocol):
+    """A store in which the appends of many tasks go together. Of any other, each waits in a thread of its own."""
+
+    async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        """As `Store.append`. Cancelled, it may have been done all the same: read on from your head to see."""
 
 
 class Rewrites(Protocol):

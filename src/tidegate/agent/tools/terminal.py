@@ -12,7 +12,7 @@ from typing import Any
 from unicodedata import combining
 
 import pyte
-from wcwidth import wcwidth
+from pyte.screens import wcwidth
 
 from tidegate.agent.tools.tool import MAX_STREAM, last_bytes
 

@@ -1,0 +1,117 @@
+"""How an agent is opened, and opened anew: a change of model, policy or configuration in mid-session is a new opening
+of the same session. Nothing of it need be changed in place, so nothing can be left half changed.
+
+    opening = Opening(files_of(Path.cwd(), os.environ), os.environ, name="build-fix")
+    read = opening.read()
+    async with open_agent(read.config, specialists=read.specialists, data=data, name=opening.name, ...) as agent:
+        answer = await registry().answer("/model gpt-5", place_of(agent, data, opening))
+    opening = opening.after(answer.act)
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.agent.brains import EMBEDDED, KNOWN
+from tidegate.agent.chosen import Config
+from tidegate.agent.config import Brain, PolicyChoice
+from tidegate.agent.config_file import Files, read_config
+from tidegate.agent.trust import check_trust
+from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.expression import quoted
+from tidegate.wire.tools import dialect_for
+
+_MAKERS = {"anthropic": "anthropic", "gemini": "gemini", "deepseek": "deepseek", "mistral": "mistral"}
+
+
+class Read(NamedTuple):
+    """`specialists` are the agents for the tool `task`; `problems` say which of them cannot be used."""
+
+    config: Config
+    specialists: list[Config]
+    problems: list[str]
+
+
+class Opening(NamedTuple):
+    """`model` and `policy` stand over what the files say; `agent` is the id of one of theirs, else the first.
+
+    `restore`: the session is opened as after a restart; where only its model or its settings changed, it is not.
+    """
+
+    files: Files
+    environment: Mapping[str, str]
+    name: str = ""
+    agent: str = ""
+    model: str = ""
+    policy: str = ""
+    restore: bool = True
+
+    def read(self) -> Read:
+        """The configuration as its files are now."""
+        check_trust(self.files)
+        config = read_config(self.files, self.environment, agent=self.agent)
+        specialists: list[Config] = []
+        problems: list[str] = []
+        for each in config.settings.agents:
+            if each.role in ("specialist", "worker") and each.id != config.agent.id:
+                try:
+                    specialists.append(read_config(self.files, self.environment, agent=each.id))
+                except TidegateError as bad:
+                    problems.append(f"The agent {each.id} cannot be given tasks: {bad}")
+        return Read(overridden(config, model=self.model, policy=self.policy), specialists, problems)
+
+    def after(self, act: str) -> "Opening":
+        """How to open again after an answer with this act. An empty name is what the files say."""
+        verb, _, rest = act.partition(" ")
+        if verb == "resume":
+            return self._replace(name=rest, restore=True)
+        if verb == "model":
+            return self._replace(model=rest, restore=False)
+        if verb == "policy":
+            return self._replace(policy=rest, restore=False)
+        return self._replace(restore=False) if verb == "reopen" else self
+
+
+def overridden(config: Config, *, model: str = "", policy: str = "") -> Config:
+    """Another model or policy over the files. Settings that were meant for another policy do not come with it."""
+    sources = dict(config.sources)
+    settings, agent = config.settings, config.agent
+    if policy and policy != config.policy_name:
+        sources = {path: stands for path, stands in sources.items() if not path.startswith("policy.")}
+        sources["policy.name"] = "--policy"
+        settings = msgspec.structs.replace(settings, policy=PolicyChoice(policy))
+    if model:
+        path = f"agents.{agent.id}.brain"
+        brain = brain_of(model, agent.brain, KNOWN.keys() | settings.providers.keys())
+        if brain.provider != agent.brain.provider:
+            sources = {each: stands for each, stands in sources.items() if not each.startswith(f"{path}.config")}
+            sources[f"{path}.provider"] = "--model"
+        sources[f"{path}.model"] = "--model"
+        agent = msgspec.structs.replace(agent, brain=brain)
+    return msgspec.structs.replace(config, settings=settings, agent=agent, sources=sources)
+
+
+def brain_of(model: str, brain: Brain, providers: frozenset[str] | set[str]) -> Brain:
+    """`PROVIDER/MODEL`, or a model of the configured provider, or one whose name tells who made it."""
+    provider, slash, name = model.partition("/")
+    if not slash or provider not in providers:
+        provider, name = brain.provider or _maker(model), model
+    if provider == brain.provider:
+        return msgspec.structs.replace(brain, model=name)
+    return Brain(
+        provider, name, context=brain.context, temperature=brain.temperature, top_p=brain.top_p, timeout=brain.timeout
+    )
+
+
+def _maker(model: str) -> str:
+    if model.endswith(".gguf"):
+        return EMBEDDED
+    if model.lower().startswith(("gpt-", "o1", "o3", "o4", "chatgpt-")):
+        return "openai"
+    maker = _MAKERS.get(dialect_for("", model).name)
+    if maker is None:
+        raise BadInput(
+            f"Nothing says who serves the model {quoted(model)}.", f"Say PROVIDER/MODEL; known: {', '.join(KNOWN)}."
+        )
+    return maker

@@ -1,0 +1,83 @@
+"""`tidegate import`: exported sessions of ours as they were, and the session files of other agents."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tidegate.apps.choices import FAILED, OK
+from tidegate.apps.place import opened
+from tidegate.core.errors import BadInput, TidegateError
+from tidegate.keep.data import DataFolder
+from tidegate.keep.portable import import_session
+from tidegate.lab.importers import Found, find_mine, read_each
+from tidegate.lab.importers.own import recognises
+from tidegate.lab.importers.reading import files_of
+from tidegate.lab.importers.recording import Recording
+from tidegate.lab.importers.source import Source
+from tidegate.lab.importers.taking_in import take_in
+
+
+def import_command(options: argparse.Namespace) -> int:
+    """Status 1 if anything could not be read; the rest is taken in all the same."""
+    files = _files(options)
+    if options.name and len(files) > 1:
+        raise BadInput(f"{len(files)} files cannot all be --as {options.name}.", "Import them one by one.")
+    faults = taken = 0
+    with opened(options, make=True) as data:
+        for path in files:
+            try:
+                for line in _taken(data, path, options.name):
+                    print(line)
+                    taken += 1
+            except TidegateError as fault:
+                if len(files) == 1:
+                    raise
+                faults += 1
+                print(f"tidegate: {fault.args[0]}\nremedy: {fault.remedy}", file=sys.stderr)
+            sys.stdout.flush()
+    if len(files) > 1:
+        print(f"{taken} sessions from {len(files) - faults} of {len(files)} files")
+    return FAILED if faults else OK
+
+
+def _files(options: argparse.Namespace) -> list[Path]:
+    files = [path for agent in options.mine for path in find_mine(agent)]
+    if options.path:
+        files += files_of([Path(path) for path in options.path])
+    if not files:
+        raise BadInput("There is nothing to import.", "Name files or folders, or --mine with the name of an agent.")
+    return list(dict.fromkeys(files))
+
+
+def _taken(data: DataFolder, path: Path, name: str) -> Iterator[str]:
+    """A line for each session of a file. Our own exports keep all their records, edits and files."""
+    if path.is_file() and _is_export(path):
+        kept = import_session(data, path, name)
+        yield f"{kept}: {data.log(kept).head:,} records"
+        return
+    recordings = _recordings(next(read_each([path])))
+    if name and len(recordings) > 1:
+        raise BadInput(f"{path} holds {len(recordings)} sessions.", "Import it without --as: each has its own name.")
+    for recording in recordings:
+        done = take_in(data, recording, name)
+        whose = recording.meta.agent or recording.meta.format
+        if done.known:
+            yield f"{done.name}: there already"
+        else:
+            yield "; ".join([f"{done.name}: {done.messages:,} messages of {whose}", *recording.mended])
+
+
+def _is_export(path: Path) -> bool:
+    """Told by how it begins. A damaged export is one too: it is refused with that reason, not taken for another."""
+    try:
+        source = Source(path)
+    except BadInput:
+        return path.name.endswith(".tidegate")
+    return not source.database and recognises(source)
+
+
+def _recordings(found: Found) -> list[Recording]:
+    if found.fault is not None:
+        raise found.fault
+    return found.recordings

@@ -1,0 +1,215 @@
+"""The commands about the window: what fills it, what is done about that, and taking it back."""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tidegate.core.ledger import LEDGER, PIN
+from tidegate.core.ledger_lines import read_lines
+from tidegate.core.messages import text_of
+from tidegate.keep.commands import Answer, Command, Place
+from tidegate.session.filling import Filling, Share, filling
+from tidegate.session.focus import focused_async
+from tidegate.session.forecast import Forecast, Threshold, forecast
+
+FEW: Final = 12
+"""Messages that `/context` tells of one by one."""
+MOMENTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "tool_result": "when a result comes in",
+        "turn_start": "when you have said something",
+        "before_call": "before each request",
+        "turn_end": "when a turn is over",
+        "overflow": "when the provider refuses a request for its length",
+        "manual": "on /compact",
+        "restore": "when the session is opened again",
+    }
+)
+
+
+async def context(place: Place, rest: str) -> Answer:
+    if rest == "clear":
+        place.still()
+        messages, tokens = place.session.view.messages, place.session.view.tokens
+        place.session.clear()
+        return Answer(
+            f"{messages} messages, {tokens:,} tokens left the context. The log keeps them; /recall finds them."
+        )
+    if rest:
+        return Answer("Say /context, or /context clear.", True)
+    found = filling(place.session, parts=place.parts, prices=place.prices, most=FEW)
+    return Answer(
+        "\n".join([*_size(found), "", *_roles(found), "", *_shares(found), "", *_thresholds(found), *_large(found)])
+    )
+
+
+def _size(found: Filling) -> list[str]:
+    if found.capacity is None:
+        first = f"context: {found.size:,} tokens; the window is not known"
+    else:
+        window = f", window {found.window:,}" if found.window else ""
+        first = f"context: {found.size:,} of {found.capacity:,} tokens, {found.used or 0:.0%}{window}"
+    if not found.reported:
+        return [first, "no report tells of it as it is now: counted by us, at the rate of the last reports"]
+    return [
+        first,
+        f"last call: {found.reported:,} tokens reported; since then {found.size - found.reported:,} by our count",
+    ]
+
+
+def _roles(found: Filling) -> list[str]:
+    roles = found.roles
+    shown = [("user", roles.user), ("assistant", roles.assistant), ("tool", roles.tool), ("system", roles.system)]
+    return [
+        f"messages: {roles.messages:,}",
+        f"by role: {', '.join(f'{name} {count:,}' for name, count in shown)}",
+        f"characters: {roles.characters:,}",
+    ]
+
+
+def _shares(found: Filling) -> list[str]:
+    rows = [(each.name, each) for each in found.shares]
+    wide = max((len(name) for name, _ in rows), default=0)
+    lines = [f"{name:{wide}}  {each.tokens:>9,}  {_percent(each, found):>6}{_money(each.price)}" for name, each in rows]
+    return [*lines, f"{'in all':{wide}}  {found.size:>9,}"]
+
+
+def _percent(share: Share, found: Filling) -> str:
+    return f"{share.tokens / found.size:.1%}" if found.size else ""
+
+
+def _money(dollars: float | None) -> str:
+    return "" if dollars is None else f"  ${dollars:.5f} a call"
+
+
+def _thresholds(found: Filling) -> list[str]:
+    lines = ["thresholds:", *(f"  {_rule(each)}: {each}{_away(each)}" for each in found.thresholds)]
+    if found.next is not None:
+        lines.append(f"next: {_rule(found.next)}{_away(found.next)}")
+    return lines
+
+
+def _rule(threshold: Threshold | Forecast) -> str:
+    """Its moment and its name, which often begins with the moment."""
+    return f"{threshold.moment}/{threshold.rule.removeprefix(f'{threshold.moment}/')}"
+
+
+def _away(threshold: Threshold) -> str:
+    if threshold.due:
+        return ", due"
+    told = [f"{threshold.tokens:,} tokens away"] if threshold.tokens is not None else []
+    if threshold.turns is not None:
+        turns = math.ceil(threshold.turns)
+        told.append(f"about {turns} turn{'' if turns == 1 else 's'}")
+    return f", {', '.join(told)}" if told else ""
+
+
+def _ago(turns: int) -> str:
+    return "this turn" if not turns else f"{turns} turn{'s' * (turns > 1)} ago"
+
+
+def _large(found: Filling) -> list[str]:
+    if not found.pieces:
+        return []
+    lines = ["", "the largest messages:"]
+    for each in sorted(found.pieces, key=lambda piece: -piece.tokens):
+        name = f"{each.category} {each.tool}".rstrip()
+        lines.append(f"  {each.id} {name}: {each.tokens:,} tokens, {_ago(each.turns)}{_money(each.price)}; {each.why}")
+    return [*lines, f"  and {found.left_out:,} more"] if found.left_out else lines
+
+
+# --- doing and undoing ------------------------------------------------------------------------------------------------
+
+
+async def compact(place: Place, rest: str) -> Answer:
+    place.still()
+    session, before = place.session, place.session.size()
+    if rest:
+        session.note("focus", rest)
+    decisions = await session.compact_async(focused_async(place.summarise, rest))
+    acted = [each for each in decisions if each.acted]
+    if not acted:
+        why = "; ".join(dict.fromkeys(each.why for each in decisions)) or "the policy has no rule for it"
+        return Answer(f"Nothing was compacted: {why}.", True)
+    lines = [f"{before:,} -> {session.size():,} tokens. /undo takes it back."]
+    lines += [f"{each.stage}: {each.before:,} -> {each.after:,}; {each.why}" for each in acted]
+    if rest and place.summarise is None:
+        lines.append("No model writes summaries here, so nobody heard what to keep clear.")
+    return Answer("\n".join(lines))
+
+
+async def undo(place: Place, rest: str) -> Answer:
+    return _taken_back(place, place.session.undo, "There is no compaction to undo.", "is undone")
+
+
+async def redo(place: Place, rest: str) -> Answer:
+    return _taken_back(place, place.session.redo, "Nothing was undone.", "holds again")
+
+
+def _taken_back(place: Place, act: Callable[[], int | None], none: str, done: str) -> Answer:
+    place.still()
+    before = place.session.view.tokens
+    seq = act()
+    if seq is None:
+        return Answer(none, True)
+    return Answer(f"The edit at {seq} {done}: {before:,} -> {place.session.view.tokens:,} tokens.")
+
+
+async def pin(place: Place, rest: str) -> Answer:
+    place.still()
+    return Answer(f"Pinned as {place.session.pin(rest)}: it stays, word for word.")
+
+
+async def pins(place: Place, rest: str) -> Answer:
+    found: dict[str, str] = {}
+    for item in place.session.view.items:
+        if item.message.kind == LEDGER:
+            lines = read_lines(text_of(item.message))
+            found.update((line.ident, f"{line.what} {line.ident}: {line.text}") for line in lines if line.lays_down)
+        elif item.message.kind == PIN:
+            found[item.message.id] = f"pin {item.message.id}: {text_of(item.message)}"
+    return Answer("\n".join(found.values()) or "Nothing is pinned. /pin TEXT does it.")
+
+
+async def explain(place: Place, rest: str) -> Answer:
+    session = place.session
+    lines = [f"policy {session.policy.name}: {session.size():,} tokens"]
+    lines += [f"  {each}" for each in session.budget().explain()]
+    moment = ""
+    for each in forecast(session):
+        if each.moment != moment:
+            moment = each.moment
+            lines.append(f"{moment} ({MOMENTS[moment]}):")
+        lines += _told(each)
+        await asyncio.sleep(0)  # in a large view a rule takes a while
+    return Answer("\n".join(lines))
+
+
+def _told(each: Forecast) -> Iterable[str]:
+    yield f"  {each.rule.removeprefix(f'{each.moment}/')}: {'holds' if each.fires else 'rests'}: {each.why}"
+    then = "it would" if each.fires else "if it held, it would"
+    if each.nothing:
+        yield f"    {then} do nothing: {each.nothing}"
+        return
+    did = [f"take {_ids(each.removed)} out"] if each.removed else []
+    did += [f"shorten {_ids(each.shortened)}"] if each.shortened else []
+    did += [f"have a summary written of {each.summarised} messages"] if each.summarised else []
+    did += [f"save to {where} first" for where in dict.fromkeys(each.saves)]
+    yield f"    {then} {', '.join(did) or 'add to the view'}: {each.freed:,} tokens freed"
+
+
+def _ids(ids: tuple[str, ...]) -> str:
+    return ids[0] if len(ids) == 1 else f"{len(ids)} messages ({ids[0]} to {ids[-1]})"
+
+
+VIEW: Final = (
+    Command("context", "what fills the window; clear empties it", context, "[clear]", ("ctx",), lambda _: ("clear",)),
+    Command("compact", "make room now; FOCUS is what the summary is to keep clear", compact, "[FOCUS]"),
+    Command("undo", "take the newest compaction back", undo),
+    Command("redo", "make the compaction again that was undone last", redo),
+    Command("pin", "a rule that always stays, word for word", pin, "TEXT"),
+    Command("pins", "the pinned rules, and those the ledger keeps", pins),
+    Command("explain", "each rule of the policy: what it would do now, and why", explain, aliases=("why",)),
+)

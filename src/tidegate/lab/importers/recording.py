@@ -1,0 +1,40 @@
+"""A recorded session as the lab takes it, whoever wrote it down."""
+
+import msgspec
+
+Json = dict[str, object]
+
+
+class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a recording comes from. Sessions of one `project` resemble each other: intervals are taken over these."""
+
+    format: str
+    agent: str = ""
+    model: str = ""
+    session: str = ""
+    project: str = ""
+    path: str = ""
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """The agent itself cut its context before message `at`. Its summary stands here, not among the messages."""
+
+    at: int
+    summary: str = ""
+
+
+class Recording(msgspec.Struct):
+    """Messages in OpenAI chat form: every call answered once, straight behind it, in call order, ids unique.
+
+    `times` has a Unix time for each message (0.0 where one was not recorded), or is empty if none was. `mended` says
+    in words what had to be changed or left out to make it so. An assistant message may have the extra key
+    `reasoning_content`, its plain thinking; a content is a list of parts only where there are images.
+    """
+
+    name: str
+    messages: list[Json]
+    meta: Meta
+    mended: list[str] = []
+    times: list[float] = []
+    tools: list[Json] = []
+    compactions: list[Compaction] = []

@@ -1,0 +1,144 @@
+"""Recordings into a data folder, as sessions of our own.
+
+A session is built in memory and taken in by the way exports come: checked as a whole, kept whole or not at all. Its
+log says where it comes from and what was mended, and has the recorded times.
+"""
+
+import gzip
+import hashlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.events import Noted
+from tidegate.keep.data import DataFolder
+from tidegate.keep.portable import import_session
+from tidegate.keep.portable_file import FORMAT, VERSION, Header, Writer
+from tidegate.lab.importers.fields import a_str, json_text
+from tidegate.lab.importers.recording import Json, Recording
+from tidegate.session.session import Session
+from tidegate.store.log import MemoryLog
+
+TOPIC = "imported"
+_LONGEST = 200
+_NOTED = 8
+"""Among so many events at the head of a log stands where it was imported from."""
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the log says of an import. `sha256` is over the messages: the same recording is not taken in twice."""
+
+    format: str
+    sha256: str
+    agent: str = ""
+    model: str = ""
+    session: str = ""
+    project: str = ""
+    path: str = ""
+    mended: tuple[str, ...] = ()
+
+
+class Taken(NamedTuple):
+    """`known` says that it was there already, under this name."""
+
+    name: str
+    messages: int
+    known: bool
+
+
+class _Clock:
+    """Recorded times, which never run backwards in a log; where there are none, the time before stands still."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def set(self, time: float) -> None:
+        self.now = max(self.now, time)
+
+
+def take_in(data: DataFolder, recording: Recording, name: str = "") -> Taken:
+    """Keep a recording as a session, under its own name or another. A name that is taken gets a number behind it."""
+    sha = hashlib.sha256(json_text(recording.messages).encode()).hexdigest()
+    place = _place(lambda each: _state(data, each, sha), name or recording.name[:_LONGEST])
+    if not place.known:
+        log = _log(recording, sha, data.clock)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "session"
+            _write(file, place.name, log)
+            import_session(data, file, place.name)
+    return Taken(place.name, len(recording.messages), place.known)
+
+
+class _Place(NamedTuple):
+    name: str
+    known: bool
+
+
+def _place(state: Callable[[str], str], name: str) -> _Place:
+    number = 1
+    tried = name
+    while (found := state(tried)) == "taken":
+        number += 1
+        tried = f"{name}-{number}"
+    return _Place(tried, found == "same")
+
+
+def _state(data: DataFolder, name: str, sha: str) -> str:
+    """Whether a name is free, taken, or the same recording, taken in before."""
+    if not data.store.head(name):
+        return "free"
+    for event in data.log(name).read():
+        what = event.what
+        if isinstance(what, Noted) and what.topic == TOPIC and f'"{sha}"' in what.text:
+            return "same"
+        if event.seq >= _NOTED:
+            break
+    return "taken"
+
+
+def _log(recording: Recording, sha: str, clock: Callable[[], float]) -> MemoryLog:
+    messages, times = recording.messages, recording.times or [0.0] * len(recording.messages)
+    fixed = next((at for at, message in enumerate(messages) if message["role"] != "system"), len(messages))
+    system = "\n\n".join(a_str(message["content"]) for message in messages[:fixed])
+    known = [time for time in times if time]
+    now = _Clock(min(known) if known else clock())
+    log = MemoryLog()
+    meta = recording.meta
+    session = Session(meta.model, log=log, system=system, tools=_tools(recording.tools), clock=now)
+    session.note_model()
+    origin = Origin(
+        meta.format, sha, meta.agent, meta.model, meta.session, meta.project, meta.path, tuple(recording.mended)
+    )
+    session.note(TOPIC, msgspec.json.encode(origin).decode())
+    for message, time in zip(messages[fixed:], times[fixed:], strict=True):
+        now.set(time)
+        session.add(message)
+    session.close()
+    return log
+
+
+def _tools(tools: list[Json]) -> list[Json]:
+    """Each name once: a log of requests may have been told of a tool twice."""
+    by_name: dict[str, Json] = {}
+    for tool in tools:
+        function = tool.get("function")
+        name = a_str(function.get("name")) if isinstance(function, dict) else ""
+        if name:
+            by_name[name] = tool
+    return list(by_name.values())
+
+
+def _write(path: Path, name: str, log: MemoryLog) -> None:
+    first = next(iter(log.read()))
+    with path.open("wb") as file, gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=file) as packed:
+        writer = Writer(packed)
+        writer.put(Header(FORMAT, VERSION, name, log.head, first.time))
+        for event in log.read():
+            writer.put(event)
+        writer.end(log.head, 0, 0)

@@ -1,0 +1,146 @@
+"""A conversation being written down by an importer, and its end as a `Recording`.
+
+An importer says what it finds, in the order of the file; what does not fit together is mended at the end, in one
+place for all formats. What an importer leaves out it says, by count.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tidegate.lab.importers.fields import json_text
+from tidegate.lab.importers.mending import mend
+from tidegate.lab.importers.recording import Compaction, Json, Meta, Recording
+from tidegate.lab.importers.source import Place, Source
+from tidegate.wire.reading import clean
+
+Content = str | list[Json]
+
+
+class Call(NamedTuple):
+    """`arguments` is the text the model wrote, or the JSON value it was read into."""
+
+    id: str
+    name: str
+    arguments: object
+
+
+class Talk:
+    def __init__(self) -> None:
+        self.messages: list[Json] = []
+        self.times: list[float] = []
+        self.tools: list[Json] = []
+        self.left: Counter[str] = Counter()
+        self._compactions: list[Compaction] = []
+        self._made: set[str] = set()
+        self._early: list[str] = []
+
+    def say(self, role: str, content: Content, time: float = 0.0) -> None:
+        """The system or the user says something; nothing said is nothing."""
+        if content:
+            self._add({"role": role, "content": cleaned(content)}, time)
+
+    def answer(self, text: Content = "", calls: Sequence[Call] = (), thinking: str = "", time: float = 0.0) -> Json:
+        """The model answers. More can be added to the message given back, with `more`."""
+        message = self._add({"role": "assistant", "content": None}, time)
+        self.more(message, text, calls, thinking)
+        return message
+
+    def more(self, message: Json, text: Content = "", calls: Sequence[Call] = (), thinking: str = "") -> None:
+        """Another block of the same answer."""
+        if text:
+            message["content"] = joined(message["content"], cleaned(text))
+        if thinking.strip():
+            message["reasoning_content"] = joined(message.get("reasoning_content"), clean(thinking.strip()))
+        made = [
+            {
+                "id": clean(call.id),
+                "type": "function",
+                "function": {"name": clean(call.name) or "unknown", "arguments": _arguments(call.arguments)},
+            }
+            for call in calls
+        ]
+        if made:
+            known = message.setdefault("tool_calls", [])
+            assert isinstance(known, list)
+            known.extend(made)
+            self._made.update(clean(call.id) for call in calls)
+
+    def result(self, call: str, content: Content, time: float = 0.0) -> None:
+        """A result; without the id of its call it goes to the next call that waits for one."""
+        self._add({"role": "tool", "tool_call_id": clean(call), "content": cleaned(content)}, time)
+        if call and clean(call) not in self._made:
+            self._early.append(clean(call))
+
+    def compacted(self, summary: str = "") -> None:
+        """Here the agent cut its own context: the messages before stay, its summary stands aside."""
+        self._compactions.append(Compaction(len(self.messages), clean(summary)))
+
+    def leave(self, what: str, count: int = 1) -> None:
+        """Say that something of the file has no place among the messages."""
+        self.left[what] += count
+
+    def _add(self, message: Json, time: float) -> Json:
+        self.messages.append(message)
+        self.times.append(time)
+        return message
+
+    def recording(self, source: Source | Place, name: str, meta: Meta) -> Recording | None:
+        """The end of it; None if nothing was said."""
+        done = mend(self.messages)
+        if not done.messages:
+            return None
+        left = [f"{count} {what} left out" for what, count in self.left.items()]
+        early = sum(ident in self._made for ident in self._early)
+        moved = [f"{early} results stood before their call: moved behind it"] if early else []
+        times = [self.times[at] for at in done.origin]
+        places = sorted(done.origin)
+        return Recording(
+            name=clean(name),
+            messages=done.messages,
+            meta=meta,
+            mended=([source.damage] if source.damage else []) + moved + done.said + left,
+            times=times if any(times) else [],
+            tools=self.tools,
+            compactions=[Compaction(bisect_left(places, cut.at), cut.summary) for cut in self._compactions],
+        )
+
+
+def cleaned(content: Content) -> Content:
+    if isinstance(content, str):
+        return clean(content)
+    return [{key: clean(value) if isinstance(value, str) else value for key, value in part.items()} for part in content]
+
+
+def joined(before: object, more: Content) -> Content:
+    """Texts by a line end; with images on either side, as parts."""
+    if not before:
+        return more
+    if isinstance(before, str) and isinstance(more, str):
+        return f"{before}\n{more}"
+    return parts_of(before) + parts_of(more)
+
+
+def parts_of(content: object) -> list[Json]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(content) if isinstance(content, list) else []
+
+
+def with_images(texts: Iterable[str], images: Iterable[str]) -> Content:
+    """A text, or parts if there are images, each given by its URL."""
+    text = "\n".join(texts)
+    shown: list[Json] = [{"type": "image_url", "image_url": {"url": url}} for url in images]
+    return parts_of(text) + shown if shown else text
+
+
+def data_url(media: str, data: str) -> str:
+    return f"data:{media or 'image/png'};base64,{data}"
+
+
+def _arguments(value: object) -> str:
+    """As the model wrote them, even if broken: a recording says what was."""
+    if isinstance(value, str):
+        return clean(value)
+    return "{}" if value is None else json_text(value)

@@ -1,0 +1,240 @@
+"""What each rule of the policy would do to the view as it is now, and how far away that is. Nothing is done.
+
+`forecast` runs every rule through the same plan as a real request, as if its trigger held, and makes nothing of what
+the plan wants done: what is told here is what would be made. Summaries are those of the digest; a model may write
+shorter or longer ones within the same bounds.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from tidegate.core.budget import Budget, measure
+from tidegate.core.edits import Drop, Replace
+from tidegate.core.events import Edited
+from tidegate.core.ledger import beneath
+from tidegate.core.outcome import Spill
+from tidegate.core.plan import Ask, Decision, Do, Situation, run
+from tidegate.core.policy import (
+    METRICS,
+    MOMENTS,
+    OPS,
+    Moment,
+    Occasion,
+    Policy,
+    Rule,
+    Trigger,
+    bound,
+    judge,
+    size_for,
+)
+from tidegate.core.turns import outline
+from tidegate.core.view import View
+from tidegate.session.session import Session
+
+AUTOMATIC: Final[tuple[Moment, ...]] = ("tool_result", "turn_start", "before_call", "turn_end")
+"""Moments that come by themselves as a session goes on."""
+
+
+class Threshold(msgspec.Struct, frozen=True):
+    """A trigger of a rule. `at` is where it acts and `now` what its metric is; `due`: the rule would act now.
+
+    `tokens` is how many more would set the rule off if they alone decide, `turns` about how many turns that takes.
+    """
+
+    rule: str
+    moment: str
+    stage: str
+    metric: str
+    op: str
+    at: float
+    now: float
+    due: bool
+    tokens: int | None = None
+    turns: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.op} {self.at:,.6g} (is {self.now:,.6g})"
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """One rule. `fires`: its trigger holds and it does not rest; `why` says so in numbers. What it would do, if it did:
+
+    `removed` and `shortened` are ids, `summarised` messages a summary would be written of, `saves` what would go to
+    files or memory first, `freed` the tokens that would be gained. Else `nothing` says why it would do nothing.
+    """
+
+    moment: str
+    rule: str
+    stage: str
+    fires: bool
+    why: str
+    removed: tuple[str, ...] = ()
+    shortened: tuple[str, ...] = ()
+    summarised: int = 0
+    saves: tuple[str, ...] = ()
+    freed: int = 0
+    nothing: str = ""
+
+
+def forecast(session: Session) -> Iterator[Forecast]:
+    """Every rule of the policy, in the order of the moments, each looked at when it is asked for."""
+    for moment in MOMENTS:
+        for rule in session.policy.moments.get(moment, ()):
+            yield _probed(rule, moment, session._situation(session.policy)._replace(tried=set()))
+
+
+def _probed(rule: Rule, moment: Moment, at: Situation) -> Forecast:
+    verdict = judge(rule, _occasion(at.policy, at.view, at.budget, moment), at.now)
+    why = str(verdict.why) if verdict.fires or isinstance(verdict.why, str) else f"not {verdict.why}"
+    alone = msgspec.structs.replace(rule, when=(), cooldown_turns=0, cooldown_seconds=0.0)
+    policy = msgspec.structs.replace(at.policy, moments={"manual": (alone,)})
+    plan = run("manual", at._replace(policy=policy))
+    edited, summarised, saves = None, 0, list[str]()
+    decisions: list[Decision] = []
+    try:
+        while True:
+            step = plan.send(None)
+            if isinstance(step, Ask):
+                summarised += len(step.request.messages)
+            elif isinstance(step, Do):
+                saves.append(f"the file {step.effect.path}" if isinstance(step.effect, Spill) else "long-term memory")
+            elif step.edited.rule == rule.name:  # else it is a repair, which is no rule's
+                edited = step.edited
+    except StopIteration as done:
+        decisions = done.value
+    if edited is None:
+        made = decisions[-1]
+        told = "" if saves and made.acted else made.why.removeprefix("always; ")
+        return Forecast(moment, rule.name, rule.stage, verdict.fires, why, saves=tuple(saves), nothing=told)
+    return Forecast(
+        moment,
+        rule.name,
+        rule.stage,
+        verdict.fires,
+        why,
+        _dropped(edited),
+        tuple(edit.id for edit in edited.edits if isinstance(edit, Replace)),
+        summarised,
+        tuple(saves),
+        edited.before - edited.after,
+    )
+
+
+def _dropped(edited: Edited) -> tuple[str, ...]:
+    return tuple(ident for edit in edited.edits if isinstance(edit, Drop) for ident in edit.ids)
+
+
+def _occasion(policy: Policy, view: View, budget: Budget, moment: str) -> Occasion:
+    recovery = view.recoveries + 1 if moment == "overflow" else 0
+    return Occasion(view, budget, policy, size_for(policy, view, budget), 0, recovery)
+
+
+# --- how far away it is -----------------------------------------------------------------------------------------------
+
+
+def thresholds(session: Session) -> list[Threshold]:
+    """Every trigger of every rule, and the guard's own. Cheap: nothing is tried out."""
+    policy, view, budget = session.policy, session.view, session.budget()
+    pace = _pace(view, budget)
+    found = [
+        each
+        for moment in MOMENTS
+        for rule in policy.moments.get(moment, ())
+        for each in _of_rule(rule, moment, _occasion(policy, view, budget, moment), session._clock(), pace)
+    ]
+    if budget.window is not None or budget.cap is not None:
+        size = measure(view, budget)
+        left = max(0, budget.capacity - size)
+        over = size > budget.capacity
+        found.append(
+            Threshold(
+                "guard", "before_call", "guard", "tokens", ">", budget.capacity, size, over, left, _turns(left, pace)
+            )
+        )
+    return found
+
+
+def _of_rule(rule: Rule, moment: Moment, at: Occasion, now: float, pace: float) -> Iterator[Threshold]:
+    due = judge(rule, at, now).fires
+    for condition in rule.when:
+        away = [_away(trigger, at) for trigger in condition]
+        # All triggers of a condition must hold: the last of them decides.
+        tokens = None if None in away else max(each or 0 for each in away)
+        for trigger in condition:
+            yield Threshold(
+                rule.name,
+                moment,
+                rule.stage,
+                trigger.metric,
+                trigger.op,
+                bound(trigger, at.budget),
+                METRICS[trigger.metric](at),
+                due,
+                tokens,
+                _turns_away(trigger, at) if tokens is None else _turns(tokens, pace),
+            )
+
+
+def _away(trigger: Trigger, at: Occasion) -> int | None:
+    """How many tokens of the provider's are missing; 0 if it holds, None if tokens do not bring it about."""
+    now, limit, budget = METRICS[trigger.metric](at), bound(trigger, at.budget), at.budget
+    units = {
+        "tokens": 1.0,
+        "history": budget.scale,
+        "pressure": float(budget.capacity),
+        "window_share": float(budget.window or 0),
+        "history_share": budget.room * budget.scale,
+    }
+    if OPS[trigger.op](now, limit):
+        return 0
+    if trigger.metric not in units or trigger.op not in (">", ">="):
+        return None
+    return max(1, math.ceil((limit - now) * units[trigger.metric]))
+
+
+def _turns_away(trigger: Trigger, at: Occasion) -> float | None:
+    if trigger.metric != "turns" or trigger.op not in (">", ">="):
+        return None
+    return max(0.0, trigger.value - at.view.turns + (trigger.op == ">"))
+
+
+def _pace(view: View, budget: Budget) -> float:
+    """What a turn takes on average, of those that are still in the view."""
+    turns = outline(beneath(view)).turns
+    return sum(turn.tokens for turn in turns) * budget.scale / len(turns) if turns else 0.0
+
+
+def _turns(tokens: int, pace: float) -> float | None:
+    return tokens / pace if pace else None
+
+
+def soonest(found: list[Threshold]) -> Threshold | None:
+    """The one that comes first as the session goes on, by turns, else by tokens."""
+    coming = [
+        each for each in found if each.moment in AUTOMATIC and (each.tokens is not None or each.turns is not None)
+    ]
+    return min(coming, key=_distance, default=None)
+
+
+def _distance(threshold: Threshold) -> tuple[float, float]:
+    turns = math.inf if threshold.turns is None else threshold.turns
+    return turns, math.inf if threshold.tokens is None else threshold.tokens
+
+
+def next_takers(session: Session) -> dict[str, str]:
+    """For each message that a rule would take or shorten if it acted now: which rule, and what it waits for."""
+    policy, view, budget = session.policy, session.view, session.budget()
+    seen, takers = beneath(view), dict[str, str]()
+    for moment in AUTOMATIC:
+        for rule in policy.moments.get(moment, ()):
+            outcome = rule.run(seen, budget, **rule.settings)
+            reading = judge(rule, _occasion(policy, view, budget, moment), session._clock())
+            waits = str(reading.why) if rule.when else "its moment"
+            for edit in outcome.edits:
+                ids = edit.ids if isinstance(edit, Drop) else (edit.id,) if isinstance(edit, Replace) else ()
+                for ident in ids:
+                    takers.setdefault(ident, f"{rule.name}: {waits}")
+    return takers

@@ -1,0 +1,40 @@
+"""Pictures that a provider will not take would be sent, and refused, again with every request: they leave the view."""
+
+from typing import Final
+
+from tidegate.core.edits import Replace
+from tidegate.core.events import Edited
+from tidegate.core.messages import Image, Message, Part, Result, Text
+from tidegate.session.session import Session
+
+LEFT_OUT: Final = Text("[image left out: the provider did not take it]")
+
+
+def leave_out_images(session: Session) -> int:
+    """How many images a word stands for from now on. The log has them, and undo brings them back."""
+    view, count = session.view, session.budget().count
+    edits: list[Replace] = []
+    images = before = after = 0
+    for item in view.items:
+        found = _images(item.message.parts)
+        if found:
+            parts = tuple(map(_worded, item.message.parts))
+            tokens = count(Message(item.message.role, parts))
+            edits.append(Replace(item.message.id, parts, tokens))
+            images, before, after = images + found, before + item.tokens, after + tokens
+    if edits:
+        whole = view.tokens
+        why = f"the provider did not take {images} images"
+        session._edit(Edited("media", "overflow", "", why, whole, whole - before + after, tuple(edits)))
+    return images
+
+
+def _images(parts: tuple[Part, ...]) -> int:
+    return sum(_images(part.parts) if isinstance(part, Result) else isinstance(part, Image) for part in parts)
+
+
+def _worded(part: Part) -> Part:
+    if isinstance(part, Result):
+        inner = tuple(LEFT_OUT if isinstance(each, Image) else each for each in part.parts)
+        return Result(part.call_id, inner, part.error)
+    return LEFT_OUT if isinstance(part, Image) else part

@@ -1,0 +1,94 @@
+"""A chat as a face has it: an agent that is opened, and opened again wherever an answer asks for that."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tidegate import DataFolder
+from tidegate.agent.commands import place_of, registry
+from tidegate.agent.commands_opening import Opening
+from tidegate.agent.config_file import files_of
+from tidegate.agent.open import OpenAgent, open_agent
+from tidegate.keep.commands import Answer
+from tidegate.models.scripted import Scripted, Step
+
+KEY = "sk-proj-" + "a1B2" * 10
+USER = """\
+# mine, by hand
+agents:
+  - id: main  # the only one
+    brain: {provider: openai, model: gpt-4o}
+window: 20000
+"""
+REGISTRY = registry()
+
+
+class Chat(NamedTuple):
+    """What a face has: it opens the agent, hands lines to the registry, and does what an answer asks of it."""
+
+    tmp: Path
+    data: DataFolder
+    environment: dict[str, str]
+
+    @property
+    def file(self) -> Path:
+        return self.tmp / "conf" / "tidegate" / "tidegate.yaml"
+
+    @property
+    def project(self) -> Path:
+        return self.tmp / "work" / "tidegate.yaml"
+
+    def opening(self, **more: Any) -> Opening:
+        return Opening(files_of(self.tmp / "work", self.environment), self.environment, "talk")._replace(**more)
+
+    @asynccontextmanager
+    async def open(self, opening: Opening, steps: Sequence[Step] = ()) -> AsyncIterator[OpenAgent]:
+        read = opening.read()
+        brain = read.config.agent.brain
+        wire = "anthropic" if brain.provider == "anthropic" else "openai_chat"
+        provider = Scripted(wire, steps, model=brain.model)
+        async with open_agent(
+            read.config,
+            data=self.data,
+            name=opening.name,
+            workspace=self.tmp / "work",
+            provider=provider,
+            environment=self.environment,
+        ) as agent:
+            yield agent
+
+    async def say(self, agent: OpenAgent, text: str) -> None:
+        async with aclosing(agent.turn(text)) as turn:
+            async for _ in turn:
+                pass
+
+    def answers(self, *lines: str, opening: Opening | None = None, then: "Then | None" = None) -> list[Answer]:
+        """Answer these lines in one chat, opening it again wherever an answer says so."""
+
+        async def run() -> list[Answer]:
+            now, told = opening or self.opening(), list[Answer]()
+            for line in lines:
+                async with self.open(now) as agent:
+                    told.append(await REGISTRY.answer(line, place_of(agent, self.data, now)))
+                now = now.after(told[-1].act)
+            async with self.open(now) as agent:
+                if then is not None:
+                    await then(agent)
+            return told
+
+        return asyncio.run(run())
+
+
+Then = Callable[[OpenAgent], Awaitable[None]]
+
+
+def chat_in(tmp_path: Path) -> Iterator[Chat]:
+    data = DataFolder(tmp_path / "data", secrets=[KEY])
+    found = Chat(tmp_path, data, {"XDG_CONFIG_HOME": str(tmp_path / "conf"), "OPENAI_API_KEY": KEY})
+    found.file.parent.mkdir(parents=True)
+    found.file.write_text(USER)
+    (tmp_path / "work").mkdir()
+    yield found
+    data.close()

@@ -1,0 +1,86 @@
+"""A page in a real browser, and everything it did that a page must not do."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+BROWSER = "TIDEGATE_CHROMIUM"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+OPTIONS = (
+    "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
+    " --disable-sync --disable-dev-shm-usage"
+).split()
+READY = "html[data-ready=yes]"
+
+
+def browser_path() -> str:
+    return os.environ.get(BROWSER) or next((found for name in NAMES if (found := shutil.which(name))), "")
+
+
+@contextmanager
+def launched() -> Iterator[Any]:
+    """A headless Chromium. The test is skipped where there is none, or nothing to drive it with."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = browser_path()
+    if not path:
+        pytest.skip(f"no Chromium on this machine: install one, or name it in ${BROWSER}")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=OPTIONS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Looked(NamedTuple):
+    """`said` are messages on the console and uncaught errors, `asked` the addresses that were asked for."""
+
+    page: Any
+    said: list[str]
+    asked: list[str]
+
+    def text(self, selector: str) -> str:
+        return " ".join(str(self.page.inner_text(selector)).split())
+
+    def cells(self, selector: str) -> list[list[str]]:
+        """The rows of a table, as they are shown."""
+        rows = self.page.eval_on_selector_all(
+            f"{selector} tbody tr", "rows => rows.map(row => [...row.cells].map(cell => cell.innerText.trim()))"
+        )
+        return [[str(cell) for cell in row] for row in rows]
+
+    def width(self) -> int:
+        return int(self.page.evaluate("document.documentElement.scrollWidth"))
+
+    def clean(self, file: Path) -> None:
+        """Nothing was said on the console, nothing but the file itself was asked for, no script but ours ran."""
+        assert self.said == []
+        assert set(self.asked) == {file.as_uri()}
+        assert self.page.evaluate("window.hacked === undefined")
+        assert self.page.locator("img, iframe, object, embed, [onerror], [onload]").count() == 0
+
+
+@contextmanager
+def looking(browser: Any, file: Path, *, width: int = 1280, scheme: str = "light") -> Iterator[Looked]:
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True, locale="de-DE"
+    )
+    try:
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        looked = Looked(page, [], [])
+        page.on("console", lambda message: looked.said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: looked.said.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: looked.said.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: looked.asked.append(str(request.url)))
+        page.goto(file.as_uri())
+        page.wait_for_selector(f"{READY}, [role=alert]")
+        assert page.locator(READY).count() == 1, looked.said
+        yield looked
+    finally:
+        context.close()

@@ -1,0 +1,224 @@
+"""Each command on a real session in a real data folder, its effect looked up in the log."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.session.figures import own_policy, reported, said, step
+from tidegate import DataFolder, Session
+from tidegate.core.events import Edited, Noted
+from tidegate.core.messages import user
+from tidegate.core.outcome import SummaryRequest
+from tidegate.keep.commands import Answer, Place, Registry
+from tidegate.keep.commands_kept import KEPT
+from tidegate.keep.portable import import_session
+from tidegate.session.drive import SummariseAsync
+
+REGISTRY = Registry(KEPT)
+RULE = "Never push to main."
+
+
+class Desk(NamedTuple):
+    data: DataFolder
+    session: Session
+
+    def says(self, line: str, summarise: SummariseAsync | None = None, *, busy: bool = False) -> Answer:
+        place = Place(self.session, "work", self.data, summarise, busy=busy)
+        return asyncio.run(REGISTRY.answer(line, place))
+
+    def noted(self, topic: str) -> list[str]:
+        events = (event.what for event in self.session.log.read())
+        return [what.text for what in events if isinstance(what, Noted) and what.topic == topic]
+
+    def edits(self) -> list[Edited]:
+        return [event.what for event in self.session.log.read() if isinstance(event.what, Edited)]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    data = DataFolder(tmp_path / "data", secrets=[])
+    with data.open("work", "gpt-4o", policy=own_policy(), window=30_000, count="chars/4") as session:
+        for number in range(4):
+            session.add(user(f"Look at port 844{number}. {RULE * (not number)}"), *step(number, "read"), said("Done."))
+        yield Desk(data, session)
+    data.close()
+
+
+@pytest.mark.seed("COW-13", fixed="the command is the registry's, whatever the preset")
+def test_context_counts_and_clears(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    with data.open("work", "gpt-4o", policy="cowagent", window=30_000) as session:
+        session.add(user("Look."), *step(1, "read", "shell"), said("Done."))
+        chars = len("Look.") + len("I look.") + 2 * len("word " * 200) + len("Done.")
+        chars += len("readshell") + 2 * len('{"path": "a.py"}')
+        shown = asyncio.run(REGISTRY.answer("/context", Place(session, "work", data))).text
+        assert "messages: 5\nby role: user 1, assistant 2, tool 2, system 0\n" in shown
+        assert f"characters: {chars:,}\n" in shown
+        cleared = asyncio.run(REGISTRY.answer("/context clear", Place(session, "work", data)))
+        assert cleared.text.startswith("5 messages, ")
+        assert session.view.messages == 0
+    with data.open("work", "gpt-4o", policy="cowagent", window=30_000) as session:
+        assert session.view.messages == 0, "it stays cleared"
+        place = Place(session, "work", data)
+        assert "Look." in asyncio.run(REGISTRY.answer("/recall Look", place)).text
+    data.close()
+
+
+def test_context_by_category_with_all_thresholds(desk: Desk) -> None:
+    reported(desk.session, 1.5)
+    text = desk.says("/context").text
+    size = desk.session.size()
+    assert f"context: {size:,} of {30_000 - 4_096:,} tokens" in text
+    assert f"last call: {size:,} tokens reported" in text
+    rows = re.findall(r"^(\S.*?) +([\d,]+) +[\d.]+%", text, re.MULTILINE)
+    assert {name for name, _ in rows} >= {"user", "assistant", "results: read", "framing"}
+    assert sum(int(tokens.replace(",", "")) for _, tokens in rows) == size
+    for threshold in ("pressure > 0.85", "pressure > 0.92", f"tokens > {30_000 - 4_096:,}"):
+        assert threshold in text
+    assert "next: before_call/clear_results, " in text
+    assert desk.says("/context nonsense").error
+
+
+def test_compact_with_a_focus_undo_and_redo(desk: Desk) -> None:
+    asked: list[str] = []
+
+    async def summarise(request: SummaryRequest) -> str:
+        asked.append(request.instructions)
+        return "## Session intent\nPorts 8440 to 8443 were looked at."
+
+    tokens = desk.session.view.tokens
+    told = desk.says("/compact the ports", summarise)
+    assert "the ports" in asked[0]
+    assert desk.noted("focus") == ["the ports"]
+    (edited,) = desk.edits()
+    assert f"summarise: {edited.before:,} -> {edited.after:,}" in told.text
+    assert edited.before == tokens > desk.session.view.tokens
+    assert desk.says("/undo").text.endswith(f"{edited.after:,} -> {tokens:,} tokens.")
+    assert len(desk.noted("undo")) == 1
+    assert desk.session.view.tokens == tokens
+    assert not desk.says("/redo").error
+    assert desk.session.view.tokens == edited.after
+    assert len(desk.noted("redo")) == 1
+    assert desk.says("/redo") == Answer("Nothing was undone.", True)
+
+
+def test_nothing_to_compact_or_to_undo(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path, secrets=[])
+    with data.open("work", "gpt-4o", policy=own_policy(), window=30_000) as session:
+        place = Place(session, "work", data)
+        told = asyncio.run(REGISTRY.answer("/compact", place))
+        assert told == Answer("Nothing was compacted: always; nothing to do.", True)
+        assert asyncio.run(REGISTRY.answer("/undo", place)) == Answer("There is no compaction to undo.", True)
+    data.close()
+
+
+def test_without_a_model_the_focus_is_not_heard(desk: Desk) -> None:
+    assert "nobody heard" in desk.says("/compact ports").text
+
+
+@pytest.mark.parametrize("line", ["/compact", "/undo", "/redo", "/context clear", "/pin x", "/fork", "/resume b"])
+def test_nothing_changes_while_the_agent_works(desk: Desk, line: str) -> None:
+    head = desk.session.log.head
+    told = desk.says(line, busy=True)
+    assert told.error
+    assert "at work" in told.text
+    assert desk.session.log.head == head
+
+
+def test_pins_stay(desk: Desk) -> None:
+    assert desk.says("/pins").text.startswith("Nothing is pinned")
+    told = desk.says("/pin Answer in French.")
+    ident = told.text.split()[2].rstrip(":")
+    assert desk.session.recall(ident).kind == "pin"
+    assert f"pin {ident}: Answer in French." in desk.says("/pins").text
+    desk.says("/compact")
+    shown = desk.says("/pins").text
+    assert f"{ident}: Answer in French." in shown
+    assert RULE in shown, "the rules that the ledger keeps are shown, too"
+    assert desk.says("/pin").error
+
+
+def test_recall_and_memory(desk: Desk) -> None:
+    desk.says("/compact")
+    found = desk.says("/recall port 8441")
+    assert "Look at port 8441" in found.text
+    ident = found.text.split()[0]
+    assert "Look at port 8441" in desk.says(f"/recall {ident}").text
+    assert desk.says("/recall nobody said this").error
+    assert desk.says("/memory").text == "There are no notes yet."
+    day = desk.data.notes.add("The relief valve opens at 4.5 bar.", source="work")
+    assert desk.says("/memory").text == day
+    for line in ("/memory search relief valve", "/memory relief valve"):
+        assert "opens at 4.5 bar" in desk.says(line).text
+    assert "port 8442" in desk.says("/memory search 8442").text
+    assert "4.5 bar" in desk.says(f"/memory show {day}").text
+    assert desk.says("/memory search zebra") == Answer("Nothing is found.", True)
+
+
+def test_sessions_resume_and_fork(desk: Desk) -> None:
+    head = desk.session.log.head
+    told = desk.says("/fork other-way at m5")
+    assert told.act == "resume other-way"
+    assert desk.data.store.head("other-way") == 5
+    assert desk.says("/fork second").act == "resume second"
+    assert desk.data.store.head("second") == head
+    assert desk.says("/fork second").error
+    listed = desk.says("/sessions").text
+    assert "work  (this one)" in listed
+    assert "other-way" in listed
+    assert "work" not in desk.says("/sessions other").text
+    assert desk.says("/resume").act == "pick-session"
+    assert desk.says("/resume other").act == "resume other-way"
+    assert desk.says("/resume nobody").error
+    assert desk.says("/resume work").act == ""
+    assert "/resume other-way" in REGISTRY.complete("/resume o", Place(desk.session, "work", desk.data))
+
+
+def test_export_is_a_session_again(desk: Desk, tmp_path: Path) -> None:
+    told = desk.says(f"/export {tmp_path / 'copy.tidegate'}")
+    assert f"{desk.session.log.head:,} records" in told.text
+    name = import_session(desk.data, tmp_path / "copy.tidegate", "again")
+    assert desk.data.store.head(name) == desk.session.log.head
+
+
+def test_cost_and_trace(desk: Desk) -> None:
+    assert desk.says("/cost").text == "Nothing was asked yet."
+    desk.session.prepare()
+    desk.session.record(
+        {"prompt_tokens": 3_000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 1_500}}
+    )
+    told = desk.says("/cost").text
+    assert "gpt-4o: 1 calls, 3,000 tokens read (50% from the cache), 50 written, $" in told
+    desk.says("/compact")
+    shown = desk.says("/trace 4").text.splitlines()
+    assert len(shown) == 5
+    assert any("context_compaction" in line and "stage=summarise" in line for line in shown)
+    assert desk.says("/trace all").error
+
+
+def test_explain_tells_each_rule(desk: Desk) -> None:
+    head = desk.session.log.head
+    text = desk.says("/explain").text
+    assert "rests: not pressure > 0.85 (is 0." in text
+    assert "manual (on /compact):\n  summarise: holds: always\n    it would take 12 messages (m" in text
+    assert "have a summary written of 12 messages: " in text
+    for name in ("tool_result", "before_call", "overflow", "manual"):
+        assert f"{name} (" in text
+    assert desk.session.log.head == head
+
+
+def test_quit(desk: Desk) -> None:
+    assert desk.says("/q") == Answer("", act="quit")
+
+
+def test_without_a_data_folder() -> None:
+    place = Place(Session("gpt-4o", window=9_000))
+    for line in ("/sessions", "/fork x", "/export", "/memory", "/trace", "/resume x"):
+        told = asyncio.run(REGISTRY.answer(line, place))
+        assert (told.error, told.text.startswith("Nothing of this session is kept.")) == (True, True)
+    for line in ("/context", "/explain", "/cost", "/recall x", "/pins", "/compact"):
+        assert "kept." not in asyncio.run(REGISTRY.answer(line, place)).text
