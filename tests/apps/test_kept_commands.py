@@ -17,7 +17,7 @@ from tidegate.keep.data import DataFolder
 from tidegate.lab.generate import generate
 
 TIDEGATE = [sys.executable, "-m", "tidegate.apps.cli"]
-COMMANDS = "sessions show trace recall memory undo redo clear fork forget export import doctor".split()
+COMMANDS = "sessions show trace recall memory undo redo clear fork forget export import doctor view".split()
 SECRET = "hunter2-Zq81-xyzzy-0042"
 
 

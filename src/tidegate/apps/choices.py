@@ -20,10 +20,14 @@ COMMANDS = {
     "fork": ("changing", "fork_command"),
     "forget": ("changing", "forget_command"),
     "export": ("moving", "export_command"),
-    "import": ("moving", "import_command"),
+    "import": ("importing", "import_command"),
     "doctor": ("moving", "doctor_command"),
     "run": ("answering", "run_command"),
     "config": ("configuring", "config_command"),
     "fetch": ("fetching", "fetch_command"),
+    "chat": ("chatting", "chat_command"),
+    "view": ("viewing", "view_command"),
+    "lab": ("comparing", "lab_command"),
+    "tune": ("tuning", "tune_command"),
 }
 """Which function of which file is a command: it is loaded when it is called."""

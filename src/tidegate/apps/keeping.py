@@ -25,7 +25,6 @@ The only way content leaves a log. A whole session, messages of it by id, or wor
 asked for, or read from standard input, so that they do not end up in the history of your shell. A tombstone stays.
 """
 _EXPORT = "Write a session into one portable file: its log and its files, with secrets masked."
-_IMPORT = "Take in a session from a file that `tidegate export` wrote."
 _DOCTOR = "Check everything in the data folder: every hash, pair and number. --repair mends what can be mended."
 
 
@@ -112,9 +111,6 @@ def _add_moving(commands: Any) -> None:
     export = _add(commands, "export", "a session as one file", _EXPORT, "build-fix", "build-fix copy.tidegate")
     export.add_argument("session", metavar="SESSION")
     export.add_argument("file", nargs="?", default="", metavar="FILE", help="default: SESSION.tidegate")
-    imported = _add(commands, "import", "take in an exported session", _IMPORT, "copy.tidegate", "copy.tidegate --as b")
-    imported.add_argument("file", metavar="FILE")
-    imported.add_argument("--as", dest="name", default="", metavar="NAME", help="under another name")
     doctor = _add(commands, "doctor", "check and mend the data folder", _DOCTOR, "", "--repair")
     doctor.add_argument("--repair", action="store_true", help="mend what can be mended")
     doctor.add_argument("--json", action="store_true", help="a list of findings instead of lines")

@@ -1,4 +1,4 @@
-"""`tidegate export`, `import` and `doctor`."""
+"""`tidegate export` and `doctor`."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ from tidegate.apps.sessions import known, size
 from tidegate.disk.folder import key_of
 from tidegate.keep.doctor import examine
 from tidegate.keep.finding import Finding
-from tidegate.keep.portable import export, import_session
+from tidegate.keep.portable import export
 from tidegate.keep.rescue import needs_rescue, rescue
 
 
@@ -24,13 +24,6 @@ def export_command(options: argparse.Namespace) -> int:
         done = export(data, options.session, path)
     masked = f"; {done.masked} secrets masked" if done.masked else ""
     print(f"{path}: {done.events:,} records, {done.files} files, {size(path.stat().st_size)}{masked}")
-    return OK
-
-
-def import_command(options: argparse.Namespace) -> int:
-    with opened(options, make=True) as data:
-        name = import_session(data, Path(options.file), options.name)
-        print(f"{name}: {data.log(name).head:,} records")
     return OK
 
 

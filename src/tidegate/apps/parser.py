@@ -4,9 +4,13 @@ import argparse
 from typing import NoReturn
 
 from tidegate import __version__
+from tidegate.apps.chat_parser import add_chat
 from tidegate.apps.choices import COUNTS, USAGE, WIRES
+from tidegate.apps.comparing_parser import add_comparing
+from tidegate.apps.importing_parser import add_importing
 from tidegate.apps.keeping import add_keeping
 from tidegate.apps.running import add_running
+from tidegate.apps.viewing_parser import add_viewing
 
 _ABOUT = "Keeps an LLM agent's context window from flooding: an append-only log, and a view of it that always fits."
 _REPLAY = """\
@@ -97,7 +101,11 @@ def make_parser() -> argparse.ArgumentParser:
     )
     seeds.add_argument("--json", action="store_true", help='a list of {"id", "text", "tests", "state"}')
     add_keeping(commands)
+    add_importing(commands)
+    add_viewing(commands)
+    add_comparing(commands)
     add_running(commands)
+    add_chat(commands)
     return parser
 
 

@@ -1,0 +1,181 @@
+"""How soon `tidegate chat` shows its first screen, and whether a long session opens and scrolls like a short one.
+
+    python3 bench/chat_open.py [--rounds 5] [--short 200] [--long 20000] [--json]
+
+The first screen is measured in a terminal of its own (a pty of 80x24): from the moment all imports are done to the
+moment the whole screen is drawn, and until the agent can be spoken to. The imports themselves are given beside it.
+Sessions are made by a real `Session` in a window of 16,000 tokens under the default policy, so the log holds what a
+log holds: messages, reports, edits. CPU time of the whole process, all threads; the best of the rounds.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+PAGES = 24
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--short", type=int, default=200)
+    parser.add_argument("--long", type=int, default=20_000)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", default="")
+    options = parser.parse_args()
+    if options.child:
+        return child(Path(options.child))
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = (options.short, options.long)
+        for size in sizes:
+            made(Path(folder) / str(size), size)
+        found = {size: best([in_terminal(Path(folder) / str(size)) for _ in range(options.rounds)]) for size in sizes}
+    if options.json:
+        print(json.dumps(found, indent=1))
+        return 0
+    report(found)
+    return 0
+
+
+def report(found: dict[int, dict[str, float]]) -> None:
+    short, long = found
+    print(f"{'':42}{short:>10,} messages{long:>10,} messages   ratio")
+    for key, name in NAMES.items():
+        one, other = found[short][key], found[long][key]
+        ratio = f"{other / one:8.2f}" if one else ""
+        print(f"{name:42}{one * 1000:>16,.1f} ms{other * 1000:>16,.1f} ms{ratio}")
+
+
+NAMES = {
+    "imports_wall": "interpreter and imports, wall",
+    "imports_cpu": "interpreter and imports, CPU",
+    "screen_wall": "first screen beyond that, wall",
+    "screen_cpu": "first screen beyond that, CPU",
+    "ready_cpu": "until the agent is open, CPU",
+    "page_cpu": f"a page up (mean of {PAGES}), CPU",
+    "start_cpu": "to the beginning, CPU",
+    "end_cpu": "and back to the end, CPU",
+}
+
+
+def best(rounds: list[dict[str, float]]) -> dict[str, float]:
+    return {key: min(each[key] for each in rounds) for key in NAMES}
+
+
+def made(folder: Path, messages: int) -> None:
+    """A session of so many messages, kept; then opened and closed once more, as it would be in use."""
+    from tidegate import DataFolder, Session
+    from tidegate.store.log import MemoryLog
+
+    log = MemoryLog()
+    session = Session("gpt-4o", window=16_000, log=log, count="chars/4")
+    for number in range(messages // 4):
+        session.add({"role": "user", "content": f"Question {number}: why is step {number} slow?"})
+        session.prepare()
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.py"}'}}
+        session.add({"role": "assistant", "content": None, "tool_calls": [call]})
+        session.add({"role": "tool", "tool_call_id": f"c{number}", "content": f"line of a file {number}\n" * 12})
+        request = session.prepare()
+        answer = f"## Step {number}\n\nIt **waits** for `disk`:\n\n- one\n- two\n\n```python\nx = {number}\n```\n"
+        session.add({"role": "assistant", "content": answer})
+        session.record({"prompt_tokens": request.tokens, "completion_tokens": 40})
+    data = DataFolder(folder / "data", secrets=[])
+    records = log.records()
+    for start in range(0, len(records), 500):
+        data.store.append("long", start, records[start : start + 500])
+    with data.open("long", "gpt-4o", window=16_000, count="chars/4"):
+        pass
+    data.close()
+
+
+# --- one run in a terminal of its own ---------------------------------------------------------------------------------
+
+
+def in_terminal(folder: Path) -> dict[str, float]:
+    """The child draws on a pty, which is read as a terminal would; its figures come through a file."""
+    figures = folder / "figures.json"
+    figures.unlink(missing_ok=True)
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "80", "LINES": "24"}
+    command = [sys.executable, str(Path(__file__).resolve()), "--child", str(folder)]
+    started = time.time()
+    running = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    written = b""
+    try:
+        while chunk := os.read(ours, 65_536):
+            written += chunk
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(ours)
+    if running.wait() or b"ctx" not in written:
+        raise SystemExit(f"the app did not come up:\n{written.decode('utf-8', 'replace')[-2000:]}")
+    read: dict[str, float] = json.loads(figures.read_text())
+    read["imports_wall"] -= started
+    return read
+
+
+def child(folder: Path) -> int:
+    from textual.geometry import Size
+
+    import tidegate.apps.chat.app as chat
+    from tidegate import DataFolder
+    from tidegate.agent.commands_opening import Opening
+    from tidegate.agent.config_file import files_of
+    from tidegate.models.scripted import Scripted
+
+    imported, began, cpu = time.time(), time.perf_counter(), time.process_time()
+    figures: dict[str, Any] = {"imports_wall": imported, "imports_cpu": cpu}
+    config = folder / "tidegate.yaml"
+    config.write_text("agents: [{id: main, brain: {provider: openai, model: gpt-4o}}]\nwindow: 16000\n")
+    data = DataFolder(folder / "data", secrets=[])
+    opening = Opening(files_of(folder, {}, asked=str(config)), {"HOME": str(folder)}, name="long")
+
+    class Timed(chat.ChatApp):
+        def _begin(self) -> None:
+            figures["screen_wall"] = time.perf_counter() - began
+            figures["screen_cpu"] = time.process_time() - cpu
+            assert self.conversation.held.rows, "the newest messages are not on the screen"
+            super()._begin()
+            self.run_worker(self._play())
+
+        async def _play(self) -> None:
+            while not (self.ready and self.status.standing.counted):
+                await asyncio.sleep(0.005)
+            figures["ready_cpu"] = time.process_time() - cpu
+            figures["page_cpu"] = await self._timed(PAGES, lambda: self.action_page(-1)) / PAGES
+            figures["start_cpu"] = await self._timed(1, self.action_start)
+            figures["end_cpu"] = await self._timed(1, self.action_end)
+            self.exit(0)
+
+        async def _timed(self, times: int, act: Any) -> float:
+            """Each act until it is drawn."""
+            at = time.process_time()
+            for _ in range(times):
+                drawn = asyncio.Event()
+                act()
+                self.call_after_refresh(drawn.set)
+                await drawn.wait()
+            return time.process_time() - at
+
+    provider = Scripted("openai_chat", [], model="gpt-4o")
+    app = Timed(data, opening, folder, provider_for=lambda _: provider)
+    app.run(size=(80, 24))
+    assert app.size == Size(80, 24)
+    app.backstage.close()
+    data.close()
+    (folder / "figures.json").write_text(json.dumps(figures))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,191 @@
+"""May this tool run? The question stands above the input; whoever is typing goes on typing."""
+
+import json
+import shlex
+from collections import deque
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widget import Widget
+
+from tidegate.agent.tools.approval import Approval, Question, decide
+from tidegate.apps.chat.backstage import Asking
+from tidegate.apps.chat.composer import Composer
+from tidegate.apps.chat.drawing import pretty
+from tidegate.apps.chat.safe import Shown
+
+MOST_LINES: Final = 8
+_JOINTS: Final = frozenset("`$<>(){}\\\n\r\0;&|")
+
+
+class Grants:
+    """What was allowed for the rest of this session. It is decided by the same rules as the configuration's own."""
+
+    def __init__(self) -> None:
+        self._approval = Approval()
+
+    def covers(self, question: Question) -> bool:
+        return decide(self._approval, question.tool, question.arguments).verdict == "allow"
+
+    def add(self, question: Question) -> None:
+        tools, commands = dict(self._approval.tools), self._approval.allow_commands
+        beginning = beginning_of(question)
+        if question.tool != "shell":
+            tools[question.tool] = "allow"
+        elif beginning:
+            commands = (*commands, beginning)
+        self._approval = Approval(tools, commands)
+
+
+def beginning_of(question: Question) -> str:
+    """Of a command: its program, and the word behind it where that says what is done. Empty where nothing is sure."""
+    command = question.arguments.get("command")
+    if question.tool != "shell" or not isinstance(command, str) or _JOINTS & set(command):
+        return ""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    if not words or any(sign in word for word in words[:2] for sign in "*?[ "):
+        return ""
+    named = len(words) > 1 and words[1].isalnum()
+    return " ".join(words[: 2 if named else 1])
+
+
+class Prompt(Widget, can_focus=True):
+    """1, 2, 3 or the arrows and enter; any other letter goes on in the input, so that none agrees by accident."""
+
+    DEFAULT_CSS = """
+    Prompt { height: auto; max-height: 16; display: none; padding: 0 1; }
+    Prompt { background: $surface; border-left: thick $warning; }
+    Prompt.open { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "answer('once')", show=False),
+        Binding("2", "answer('always')", show=False),
+        Binding("3,escape", "answer('deny')", show=False),
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("enter", "take", show=False),
+    ]
+    CHOICES: ClassVar[tuple[str, ...]] = ("once", "always", "deny")
+
+    class Answered(Message):
+        def __init__(self, verdict: str) -> None:
+            super().__init__()
+            self.verdict = verdict
+
+    class Typed(Message):
+        """A letter that was not meant for this."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self, shown: Shown, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.shown = shown
+        self.question: Question | None = None
+        self._place = 0
+
+    def ask(self, question: Question | None) -> None:
+        self.question, self._place = question, 0
+        self.set_class(question is not None, "open")
+        self.refresh(layout=True)
+
+    def action_answer(self, verdict: str) -> None:
+        if self.question is not None:
+            self.post_message(self.Answered(verdict))
+
+    def action_move(self, step: int) -> None:
+        self._place = (self._place + step) % len(self.CHOICES)
+        self.refresh()
+
+    def action_take(self) -> None:
+        self.action_answer(self.CHOICES[self._place])
+
+    def on_key(self, event: events.Key) -> None:
+        if event.is_printable and event.character and event.key not in "123":
+            event.stop()
+            self.post_message(self.Typed(event.character))
+
+    def render(self) -> Text:
+        question = self.question
+        if question is None:
+            return Text()
+        variables = self.app.theme_variables
+        text = Text(overflow="fold", end="")
+        text.append(f"May {self.shown.line(question.tool)[:60]} run?", style=f"bold {variables['warning']}")
+        text.append(f"  {self.shown.line(question.why)}\n", style="dim")
+        lines = self.shown(pretty(_json(question))).splitlines() or [""]
+        for line in lines[:MOST_LINES]:
+            text.append(f"  {line[:400]}\n")
+        if len(lines) > MOST_LINES:
+            text.append(f"  … {len(lines) - MOST_LINES} more lines\n", style="dim")
+        beginning = beginning_of(question)
+        what = f"commands that begin with {beginning}" if beginning else f"every {self.shown.line(question.tool)[:60]}"
+        if question.tool == "shell" and not beginning:
+            what = "(only once: this command is not plain)"
+        for place, words in enumerate(("Allow once", f"Always in this session: {self.shown.line(what)}", "Deny (esc)")):
+            chosen = place == self._place
+            text.append(f"{'›' if chosen else ' '} {place + 1} {words}", style="bold" if chosen else "dim")
+            text.append("\n" if place < 2 else "")
+        return text
+
+
+class Questions:
+    """The questions in the order they came, one at a time on the screen."""
+
+    def __init__(self, prompt: Prompt, composer: Composer) -> None:
+        self._prompt = prompt
+        self._composer = composer
+        self._asked: deque[Asking] = deque()
+        self._grants = Grants()
+
+    def forget(self) -> None:
+        """Another session: what was allowed there is not allowed here."""
+        self.drop()
+        self._grants = Grants()
+
+    def put(self, asking: Asking) -> None:
+        if self._grants.covers(asking.question):
+            asking.answer(True)
+            return
+        self._asked.append(asking)
+        if len(self._asked) == 1:
+            self._show()
+
+    def settle(self, verdict: str) -> None:
+        if not self._asked:
+            return
+        asking = self._asked.popleft()
+        if verdict == "always":
+            self._grants.add(asking.question)
+        asking.answer(verdict != "deny")
+        while self._asked and self._grants.covers(self._asked[0].question):
+            self._asked.popleft().answer(True)
+        self._show()
+
+    def drop(self) -> None:
+        """The turn is over: nobody waits for an answer."""
+        while self._asked:
+            self._asked.popleft().answer(False)
+        self._show()
+
+    def _show(self) -> None:
+        """Whoever has begun to type keeps the keys."""
+        self._prompt.ask(self._asked[0].question if self._asked else None)
+        if self._asked and not self._composer.text:
+            self._prompt.focus()
+        elif not self._asked and self._prompt.has_focus:
+            self._composer.focus()
+
+
+def _json(question: Question) -> str:
+    try:
+        return json.dumps(question.arguments, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return str(question.arguments)

@@ -1,0 +1,147 @@
+"""Where the user writes: several lines, what was typed before, and what may be meant."""
+
+from typing import ClassVar, Final, NamedTuple
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import TextArea
+
+from tidegate.apps.chat.history import History
+from tidegate.apps.chat.safe import safe
+
+TALLEST: Final = 8
+
+
+class Token(NamedTuple):
+    """What is being typed that something may complete: where it begins in its line, and its text."""
+
+    kind: str
+    row: int
+    start: int
+    text: str
+
+
+class Composer(TextArea):
+    """Enter sends; ctrl+j, alt+enter and shift+enter begin a new line. `suggesting`: a menu is open, with some keys."""
+
+    DEFAULT_CSS = """
+    Composer { height: auto; min-height: 1; max-height: 8; border: none; padding: 0; background: $surface; }
+    Composer:focus { border: none; background: $surface; background-tint: transparent; }
+    Composer .text-area--cursor-line { background: transparent; }
+    Composer .text-area--placeholder { color: $foreground 45%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+j,alt+enter,shift+enter,ctrl+enter", "newline", "New line", show=False),
+    ]
+
+    class Sent(Message):
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Menu(Message):
+        """A key for the menu: up, down, take or close."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    class Recalled(Message):
+        """Up was pressed where nothing is typed: what waits may be taken back."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(
+            id=id,
+            soft_wrap=True,
+            show_line_numbers=False,
+            compact=True,
+            highlight_cursor_line=False,
+            tab_behavior="focus",
+        )
+        self.before: History | None = None
+        self.suggesting = False
+        self.waiting = False
+        self._walking = False
+
+    def action_newline(self) -> None:
+        self.insert("\n")
+
+    async def _on_key(self, event: events.Key) -> None:
+        key = event.key
+        if self.suggesting and key in ("up", "down", "tab", "escape", "enter"):
+            self._taken(event)
+            self.post_message(self.Menu({"tab": "take", "enter": "enter", "escape": "close"}.get(key, key)))
+        elif key == "enter":
+            self._taken(event)
+            self.send()
+        elif key == "up" and self.cursor_location[0] == 0:
+            self._taken(event)
+            self._back()
+        elif key == "down" and self.cursor_location[0] == self.document.line_count - 1:
+            self._taken(event)
+            self._on()
+        else:
+            await super()._on_key(event)
+
+    def _taken(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+
+    def send(self) -> None:
+        text = self.text.rstrip()
+        if self.before is not None and text.strip():
+            self.before.add(text)
+        self.post_message(self.Sent(text))
+        self.put("")
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """What is pasted is text: it sends nothing, and whatever a terminal would obey is left out."""
+        event.stop()
+        event.prevent_default()
+        start, end = self.selection
+        result = self.replace(safe(event.text), start, end)
+        self.move_cursor(result.end_location)
+
+    # --- what was typed before ------------------------------------------------------------------------------------
+
+    def _back(self) -> None:
+        if self.waiting and not self.text:
+            self.post_message(self.Recalled())
+            return
+        text = self.before.back(self.text) if self.before is not None else None
+        if text is not None:
+            self.put(text, walking=True)
+
+    def _on(self) -> None:
+        text = self.before.on() if self.before is not None else None
+        if text is not None:
+            self.put(text, walking=True)
+
+    def put(self, text: str, *, walking: bool = False) -> None:
+        self._walking = walking
+        self.load_text(safe(text))
+        self.move_cursor(self.document.end)
+
+    def on_text_area_changed(self) -> None:
+        if not self._walking and self.before is not None:
+            self.before.leave()
+        self._walking = False
+
+    # --- what may be meant ----------------------------------------------------------------------------------------
+
+    def token(self) -> Token | None:
+        """A command at the beginning of the first line, or a file behind an @."""
+        row, column = self.cursor_location
+        line = self.document.get_line(row)[:column]
+        if row == 0 and line.startswith("/") and self.document.line_count == 1:
+            return Token("command", 0, 0, line)
+        start = line.rfind("@")
+        if start < 0 or (start and not line[start - 1].isspace()) or any(sign.isspace() for sign in line[start:]):
+            return None
+        return Token("file", row, start, line[start + 1 :])
+
+    def complete(self, token: Token, text: str) -> None:
+        _, column = self.cursor_location
+        result = self.replace(text, (token.row, token.start), (token.row, column))
+        self.move_cursor(result.end_location)

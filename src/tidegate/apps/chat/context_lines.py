@@ -1,0 +1,161 @@
+"""The figures of the context pane as lines. From values to text: no screen, no session."""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from tidegate.apps.chat.safe import Shown
+from tidegate.apps.chat.status import shade, short
+from tidegate.session.filling import Filling, Share
+from tidegate.session.pieces import Piece
+from tidegate.session.timeline import Entry
+
+COLOURS: Final = {
+    "system": "#7aa2d6",
+    "tools": "#b58fd6",
+    "skills": "#d68fb8",
+    "memory": "#d69a7a",
+    "rules": "#e06c75",
+    "user": "#8fbf7f",
+    "assistant": "#6fb7b7",
+    "results": "#c9a26d",
+    "summaries": "#9aa7b8",
+    "ledger": "#c7c46a",
+    "notes": "#8a8f98",
+    "framing": "#5d6570",
+}
+"""One for each category, told apart on a dark and on a light ground."""
+
+
+class Styles(NamedTuple):
+    """The words of `status.shade` as colours."""
+
+    calm: str
+    yellow: str
+    red: str
+    unknown: str
+    faint: str
+
+
+def title(found: Filling, styles: Styles) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis")
+    used = None if found.capacity is None else round(100 * found.size / found.capacity)
+    text.append("ctx ?" if used is None else f"ctx {used}%", style=f"bold {getattr(styles, shade(used))}")
+    if found.capacity is None:
+        return text.append(f"  {found.size:,} tokens, the window is not known")
+    text.append(f"  {found.size:,} of {found.capacity:,} tokens")
+    if found.window:
+        text.append(f"  window {found.window:,}, reserve {found.window - found.capacity:,}", style=styles.faint)
+    return text
+
+
+def stacked(found: Filling, width: int, styles: Styles) -> Text:
+    """The window as a bar: what fills it in its colours, the rest empty. Every category has at least a cell."""
+    whole = max(found.capacity or found.size, found.size, 1)
+    text, used = Text(no_wrap=True, end=""), 0
+    for category, tokens in _by_category(found.shares):
+        cells = min(max(1, round(width * tokens / whole)), width - used)
+        text.append("█" * cells, style=COLOURS.get(category, styles.faint))
+        used += cells
+    return text.append("·" * (width - used), style=styles.faint)
+
+
+def legend(found: Filling, width: int, styles: Styles) -> Text:
+    text, used = Text(), 0
+    for category, tokens in _by_category(found.shares):
+        words = f"{category} {short(tokens)}"
+        wide = len(words) + 4
+        if used and used + wide > width:
+            text.append("\n")
+            used = 0
+        text.append("█ ", style=COLOURS.get(category, styles.faint))
+        text.append(f"{words}  ")
+        used += wide
+    return text
+
+
+def _by_category(shares: Sequence[Share]) -> list[tuple[str, int]]:
+    sums: dict[str, int] = {}
+    for share in shares:
+        sums[share.category] = sums.get(share.category, 0) + share.tokens
+    return [(category, tokens) for category, tokens in sums.items() if tokens]
+
+
+def trigger(found: Filling) -> str:
+    if found.next is None:
+        return "next: no rule waits for anything that can be measured"
+    told = ["now"] if found.next.due else []
+    if not found.next.due and found.next.tokens is not None:
+        told.append(f"{found.next.tokens:,} tokens away")
+    if not found.next.due and found.next.turns is not None:
+        turns = math.ceil(found.next.turns)
+        told.append(f"about {turns:,} turn{'' if turns == 1 else 's'}")
+    rule = found.next.rule or f"{found.next.moment}/{found.next.stage}"
+    return f"next: {rule} · {' · '.join(told) or 'not yet'}"
+
+
+def share_line(share: Share, found: Filling, width: int, shown: Shown) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis", end="")
+    text.append("█ ", style=COLOURS.get(share.category, ""))
+    text.append(_fixed(shown.line(share.name), max(12, width - 50)))
+    count = f"{share.messages:,} msg" if share.messages else ""
+    percent = f"{share.tokens / found.size:.1%}" if found.size else ""
+    return text.append(f"{count:>9}{share.tokens:>10,}{percent:>8}{_money(share.price):>12}")
+
+
+def piece_line(piece: Piece, width: int, shown: Shown) -> Text:
+    """One message: what, how large, how old, what it costs with each call, and why it is there."""
+    text = Text(no_wrap=True, overflow="ellipsis", end="")
+    text.append("  ▪ ", style=COLOURS.get(piece.category, ""))
+    name = f"{piece.id} {piece.tool or piece.category}"
+    text.append(_fixed(shown.line(name), 20))
+    text.append(f"{piece.tokens:>8,}{_age(piece.turns, piece.seconds):>14}{_money(piece.price):>11}  ")
+    return text.append(shown.line(piece.why), style="dim")
+
+
+def entry_line(entry: Entry, width: int, shown: Shown) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis", end="")
+    when = time.strftime("%H:%M:%S", time.localtime(entry.time))
+    name = shown.line(entry.rule or entry.what)
+    text.append(f"{when}  ", style="dim")
+    text.append(_fixed(name, 20), style="strike" if entry.undone else "")
+    if entry.before or entry.after:
+        text.append(f"{short(entry.before):>6} → {short(entry.after):<6}")
+    counts = ((len(entry.removed), "left"), (len(entry.shortened), "shorter"), (len(entry.added), "added"))
+    text.append("  " + ", ".join(f"{count} {word}" for count, word in counts if count))
+    return text.append("  undone" if entry.undone else "", style="italic")
+
+
+def entry_about(entry: Entry, shown: Shown) -> str:
+    """All that is known of one entry, for the line below the list."""
+    told = [f"why: {shown.line(entry.why)}" if entry.why else ""]
+    if entry.spent or entry.reread:
+        cost = f" (${entry.spent_dollars:.4f})" if entry.spent_dollars is not None else ""
+        told.append(f"cost: {entry.spent:,} tokens to write{cost}, {entry.reread:,} read again")
+    if entry.calls:
+        saved = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
+        told.append(f"saved: {entry.saved:,} tokens in {entry.calls:,} calls{saved}")
+    return " · ".join(each for each in told if each)
+
+
+def _money(dollars: float | None) -> str:
+    return "" if dollars is None else "$0" if not dollars else f"${dollars:.5f}"
+
+
+def _age(turns: int, seconds: float | None) -> str:
+    return f"{turns}t {ago(seconds)}" if seconds is not None else f"{turns}t"
+
+
+def ago(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{max(0, seconds):.0f}s"
+
+
+def _fixed(text: str, width: int) -> str:
+    return text if cell_len(text) == width else set_cell_size(text, width)

@@ -1,0 +1,238 @@
+"""F2: what fills the window and what was taken out of it; from there it is shown, recalled and taken back."""
+
+import asyncio
+from concurrent.futures import Future
+from typing import ClassVar, NamedTuple
+
+from rich.text import Text
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from tidegate.apps.chat.backstage import Backstage
+from tidegate.apps.chat.context_lines import (
+    Styles,
+    entry_about,
+    entry_line,
+    legend,
+    piece_line,
+    share_line,
+    stacked,
+    title,
+    trigger,
+)
+from tidegate.apps.chat.palette import palette_of
+from tidegate.apps.chat.reading import Reading
+from tidegate.apps.chat.safe import Shown
+from tidegate.core.errors import TidegateError
+from tidegate.keep.commands import Place
+from tidegate.session.filling import Filling, filling
+from tidegate.session.recall import recall_text
+from tidegate.session.timeline import Entry, Timeline, timeline
+
+MOST_SHOWN = 60_000
+
+
+class Figures(NamedTuple):
+    filling: Filling
+    timeline: Timeline
+
+
+class ContextPane(Screen[str]):
+    """Ends with a line for the conversation (a command to run), or with nothing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f2,q", "leave", "Close"),
+        Binding("tab,left,right", "turn", "Other list"),
+        Binding("u", "undo", "Undo down to here"),
+        Binding("y", "redo", "Redo"),
+        Binding("r", "recall", "Recall"),
+        Binding("a", "again", "Look again"),
+    ]
+
+    def __init__(self, backstage: Backstage, shown: Shown) -> None:
+        super().__init__()
+        self._backstage = backstage
+        self._shown = shown
+        self.figures: Figures | None = None
+        self.listing = "fills"
+
+    def compose(self) -> ComposeResult:
+        yield Static("looking…", id="title", markup=False)
+        yield Static("", id="bar", markup=False)
+        yield Static("", id="legend", markup=False)
+        yield Static("", id="trigger", markup=False)
+        yield Static("", id="tabs", markup=False)
+        yield OptionList(id="list", markup=False)
+        yield Static("", id="about", markup=False)
+        yield Static("tab other list · enter show · r recall · u undo · y redo · esc close", id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._show())
+        self.action_again()
+
+    @work(exclusive=True)
+    async def action_again(self) -> None:
+        try:
+            self.figures = await asyncio.wrap_future(self._backstage.ask(_figures))
+        except TidegateError as bad:
+            self.query_one("#title", Static).update(Text(self._shown(str(bad))))
+            return
+        self._show()
+
+    def on_resize(self) -> None:
+        self._show()
+
+    # --- showing --------------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        if self.figures is None:
+            return
+        found, width = self.figures.filling, max(40, self.size.width - 2)
+        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        styles = Styles(palette.success, palette.warning, palette.error, palette.accent, palette.faint)
+        for name, text in (
+            ("title", title(found, styles)),
+            ("bar", stacked(found, width, styles)),
+            ("legend", legend(found, width + 2, styles)),
+            ("trigger", Text(self._shown.line(trigger(found)))),
+            ("tabs", self._tabs()),
+        ):
+            self.query_one(f"#{name}", Static).update(text)
+        listed = self.query_one(OptionList)
+        place = listed.highlighted
+        listed.clear_options()
+        listed.add_options(self._options(width))
+        if listed.option_count:
+            listed.highlighted = min(place or 0, listed.option_count - 1)
+        self._about()
+
+    def _tabs(self) -> Text:
+        text = Text()
+        names = (("fills", "what fills the window"), ("timeline", "what was done to it"))
+        for name, words in names:
+            text.append(f" {words} ", style="reverse" if name == self.listing else "dim")
+            text.append("  ")
+        return text
+
+    def _options(self, width: int) -> list[Option]:
+        assert self.figures is not None
+        found, done = self.figures
+        if self.listing == "timeline":
+            lines = [Option(entry_line(entry, width, self._shown), id=f"t{entry.seq}") for entry in done.entries]
+            return lines or [Option(Text("nothing yet", style="dim"), disabled=True)]
+        shares = [
+            Option(share_line(share, found, width, self._shown), id=f"s{place}")
+            for place, share in enumerate(found.shares)
+        ]
+        pieces = [Option(piece_line(piece, width, self._shown), id=f"p{piece.id}") for piece in found.pieces]
+        rest = [Option(Text(f"    and {found.left_out:,} smaller messages", style="dim"), disabled=True)]
+        return [*shares, *pieces, *(rest if found.left_out else [])]
+
+    def on_option_list_option_highlighted(self) -> None:
+        self._about()
+
+    def _about(self) -> None:
+        entry, about = self._entry(), ""
+        if entry is not None:
+            about = entry_about(entry, self._shown)
+        elif self.figures is not None:
+            piece = next((each for each in self.figures.filling.pieces if each.id == self._ident()), None)
+            about = self._shown.line(piece.why) if piece is not None else ""
+        self.query_one("#about", Static).update(Text(about))
+
+    def _chosen(self) -> str:
+        option = self.query_one(OptionList).highlighted_option
+        return option.id or "" if option is not None else ""
+
+    def _ident(self) -> str:
+        chosen = self._chosen()
+        return chosen[1:] if chosen.startswith("p") else ""
+
+    def _entry(self) -> Entry | None:
+        chosen = self._chosen()
+        if self.figures is None or not chosen.startswith("t"):
+            return None
+        return next((each for each in self.figures.timeline.entries if f"t{each.seq}" == chosen), None)
+
+    # --- keys -----------------------------------------------------------------------------------------------------
+
+    def action_leave(self) -> None:
+        _ = self.dismiss("")
+
+    def action_turn(self) -> None:
+        self.listing = "timeline" if self.listing == "fills" else "fills"
+        self._show()
+
+    def on_option_list_option_selected(self) -> None:
+        entry, ident = self._entry(), self._ident()
+        if entry is not None:
+            self._read(f"what {entry.rule or entry.what} took", [*entry.removed, *entry.shortened])
+        elif ident:
+            self._read(ident, [ident])
+
+    @work(exclusive=True)
+    async def _read(self, name: str, ids: list[str]) -> None:
+        async def said(place: Place) -> str:
+            texts, room = list[str](), MOST_SHOWN
+            for ident in ids:
+                texts.append(recall_text(place.session.log, ident, max_chars=max(400, room)).text)
+                room -= len(texts[-1])
+                if room <= 0:
+                    break
+            left = len(ids) - len(texts)
+            return "\n".join(texts) + (f"\n… and {left:,} more" if left else "")
+
+        text = await asyncio.wrap_future(self._backstage.ask(said))
+        _ = self.app.push_screen(Reading(name, text or "Nothing left the window here.", self._shown))
+
+    def action_recall(self) -> None:
+        """As the command does it: the words are shown in the conversation."""
+        entry = self._entry()
+        ids = [*entry.removed, *entry.shortened] if entry is not None else [self._ident()]
+        said = sorted(int(ident[1:]) for ident in ids if ident[:1] == "m" and ident[1:].isdigit())
+        if said:
+            _ = self.dismiss(f"/recall m{said[0]}" + (f"..m{said[-1]}" if said[-1] != said[0] else ""))
+
+    @work(exclusive=True)
+    async def action_undo(self) -> None:
+        """The newest is taken back first, so all down to the chosen one."""
+        entry = self._entry()
+
+        async def undone(place: Place) -> int:
+            place.still()
+            count = 0
+            while entry is not None and not entry.undone:
+                seq = place.session.undo()
+                count += seq is not None
+                if seq is None or seq <= entry.seq:
+                    break
+            return count
+
+        await self._changed(self._backstage.ask(undone), "taken back")
+
+    @work(exclusive=True)
+    async def action_redo(self) -> None:
+        async def redone(place: Place) -> int:
+            place.still()
+            return int(place.session.redo() is not None)
+
+        await self._changed(self._backstage.ask(redone), "made again")
+
+    async def _changed(self, done: "Future[int]", words: str) -> None:
+        try:
+            count = await asyncio.wrap_future(done)
+        except TidegateError as bad:
+            self.notify(self._shown(str(bad)), severity="error", markup=False)
+            return
+        self.notify(f"{count} {words}." if count else f"Nothing to be {words}.", markup=False)
+        self.action_again()
+
+
+async def _figures(place: Place) -> Figures:
+    found = filling(place.session, parts=place.parts, prices=place.prices)
+    return Figures(found, timeline(place.session.log, prices=place.prices))

@@ -1,0 +1,97 @@
+"""Choose one of many: type to search, the arrows and enter to take it."""
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, Final, NamedTuple
+
+from rich.text import Text
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+MOST: Final = 200
+
+
+class Choice(NamedTuple):
+    """`about` stands behind the name, quieter. Both are safe to show."""
+
+    value: str
+    name: str
+    about: str = ""
+
+
+Source = Callable[[str], Awaitable[list[Choice]]]
+"""The choices for what was typed, the best first."""
+
+
+class Picker(ModalScreen[str | None]):
+    """Ends with the value of what was chosen; None if nothing was."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Close", priority=True),
+        Binding("up", "move(-1)", priority=True),
+        Binding("down", "move(1)", priority=True),
+        Binding("pageup", "move(-8)", priority=True),
+        Binding("pagedown", "move(8)", priority=True),
+        Binding("enter", "take", priority=True),
+    ]
+
+    def __init__(self, name: str, source: Source, *, free: bool = False) -> None:
+        """`free`: what is typed may be taken, too, if nothing fits."""
+        super().__init__()
+        self._title = name
+        self._source = source
+        self._free = free
+        self.choices: list[Choice] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="picker"):
+            yield Input(placeholder="type to search", id="search")
+            yield OptionList(id="list", markup=False)
+            yield Static("↑↓ choose · enter take · esc close", id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#picker").border_title = self._title
+        self.query_one(Input).focus()
+        self._look("")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._look(event.value)
+
+    @work(exclusive=True)
+    async def _look(self, words: str) -> None:
+        found = (await self._source(words))[:MOST]
+        if words != self.query_one(Input).value:
+            return
+        self.choices = found
+        listed = self.query_one(OptionList)
+        listed.clear_options()
+        listed.add_options([Option(_line(each), id=str(place)) for place, each in enumerate(found)])
+        listed.highlighted = 0 if found else None
+
+    def action_move(self, step: int) -> None:
+        listed = self.query_one(OptionList)
+        if listed.option_count and listed.highlighted is not None:
+            listed.highlighted = min(max(listed.highlighted + step, 0), listed.option_count - 1)
+
+    def action_take(self) -> None:
+        listed = self.query_one(OptionList)
+        if listed.highlighted is not None and self.choices:
+            _ = self.dismiss(self.choices[listed.highlighted].value)
+        elif self._free and self.query_one(Input).value.strip():
+            _ = self.dismiss(self.query_one(Input).value.strip())
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """By mouse."""
+        _ = self.dismiss(self.choices[event.option_index].value)
+
+    def action_leave(self) -> None:
+        _ = self.dismiss(None)
+
+
+def _line(choice: Choice) -> Text:
+    text = Text(choice.name, no_wrap=True, overflow="ellipsis", end="")
+    return text.append(f"   {choice.about}", style="dim") if choice.about else text

@@ -1,0 +1,62 @@
+"""`tidegate chat`: from the command line to the app, or where there is no terminal for one, to plain lines."""
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from tidegate.agent.chosen import secret_values
+from tidegate.agent.commands_opening import Opening
+from tidegate.agent.config_file import files_of
+from tidegate.apps.choices import OK
+from tidegate.apps.keeping import STORE
+from tidegate.apps.place import data_folder
+from tidegate.keep.data import DataFolder, keys_of
+
+
+def chat_command(options: argparse.Namespace) -> int:
+    files = files_of(Path.cwd(), os.environ, asked=options.config)
+    opening = Opening(files, os.environ, agent=options.agent, model=options.model, policy=options.policy)
+    read = opening.read()
+    secrets = [*keys_of(os.environ), *secret_values(read.config, os.environ)]
+    data = DataFolder(data_folder(options), store=options.store or os.environ.get(STORE, ""), secrets=secrets)
+    try:
+        name = options.session or (last_used(data) if options.last else "") or new_name(read.config.settings.app.app_id)
+        opening = opening._replace(name=name)
+        if options.plain or not has_screen():
+            from tidegate.apps.plain import plain_chat
+
+            return plain_chat(data, opening, Path.cwd(), secrets=secrets)
+        from tidegate.apps.chat.app import ChatApp
+
+        app = ChatApp(data, opening, Path.cwd(), dark=options.theme != "light")
+        app.run()
+        if app.failure is not None:
+            raise app.failure
+        print(ended(app.session))
+        return app.return_code or OK
+    finally:
+        data.close()
+
+
+def has_screen() -> bool:
+    streams = (sys.stdin, sys.stdout)
+    return all(each is not None and each.isatty() for each in streams) and os.environ.get("TERM") != "dumb"
+
+
+def ended(session: str) -> str:
+    """The last line of a chat."""
+    name = "".join(sign for sign in session if sign.isprintable())
+    return f"session {name}: go on with `tidegate chat --session {shlex.quote(name)}`"
+
+
+def new_name(app_id: str) -> str:
+    return f"{app_id}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+
+
+def last_used(data: DataFolder) -> str:
+    """Those of subagents do not count: nobody talks with them."""
+    names = (info.name for info in data.store.sessions() if ".task-" not in info.name)
+    return next(names, "")

@@ -1,0 +1,111 @@
+"""The app on a screen that nobody sees: real keys, a real agent, a model that speaks from a script."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from tidegate import BadInput, DataFolder
+from tidegate.agent.commands_opening import Opening
+from tidegate.agent.config_file import files_of
+from tidegate.agent.open import OpenAgent
+from tidegate.apps.chat.app import ChatApp
+from tidegate.models.provider import Provider
+from tidegate.models.scripted import Scripted, Step
+
+CONFIG = """\
+agents: [{id: main, brain: {provider: openai, model: scripted}}]
+window: 8000
+models: {scripted: {input: 2, output: 8, cache_read: 0.2}}
+"""
+LOOKS = 300
+
+
+class Stage:
+    """The app, its keys, and what stands on its screen."""
+
+    def __init__(self, app: ChatApp, pilot: Pilot[int]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def agent(self) -> OpenAgent:
+        agent = self.app.backstage._agent
+        assert agent is not None
+        return agent
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        names = {" ": "space", "/": "slash", "@": "at", ".": "full_stop", "?": "question_mark", "-": "minus"}
+        await self.pilot.press(*(names.get(letter, letter) for letter in text))
+
+    async def say(self, text: str) -> None:
+        self.app.composer.put(text)
+        await self.pilot.press("enter")
+
+    async def until(self, holds: Callable[[], bool], what: str = "") -> None:
+        """Wait for what another thread does. What never comes is a failure, with the screen as it then is."""
+        for look in range(LOOKS):
+            if holds():
+                return
+            await self.pilot.pause(min(0.1, 0.005 * 1.25**look))
+        raise AssertionError(f"it never came: {what or holds}\n{self.text()}")
+
+    async def sees(self, words: str) -> None:
+        await self.until(lambda: words in self.text(), words)
+
+    async def idle(self) -> None:
+        await self.until(lambda: self.app.ready and not self.app.talk.busy, "idle")
+        await self.pilot.pause()
+
+    def lines(self) -> list[str]:
+        return [strip.text.rstrip() for strip in self.app.screen._compositor.render_strips()]
+
+    def text(self) -> str:
+        return "\n".join(self.lines())
+
+
+@asynccontextmanager
+async def on_stage(
+    folder: Path,
+    steps: Sequence[Step] | Provider = (),
+    *,
+    name: str = "build",
+    config: str = CONFIG,
+    size: tuple[int, int] = (80, 24),
+    open_now: bool = True,
+    models: Mapping[str, Provider] | None = None,
+    dark: bool = True,
+) -> AsyncIterator[Stage]:
+    workspace = folder / "work"
+    workspace.mkdir(exist_ok=True)
+    (workspace / "tidegate.yaml").write_text(config)
+    environment = {"HOME": str(folder), "OPENAI_API_KEY": "sk-none"}
+    opening = Opening(files_of(workspace, environment, asked=str(workspace / "tidegate.yaml")), environment, name=name)
+    provider = Scripted("openai_chat", steps) if isinstance(steps, Sequence) else steps
+
+    def provider_for(asked: Opening) -> Provider:
+        if asked.model.endswith("broken"):
+            raise BadInput("It cannot be reached.", "Choose another.")
+        return (models or {}).get(asked.model, provider)
+
+    data = DataFolder(folder / "data", secrets=[])
+    app = ChatApp(data, opening, workspace, provider_for=provider_for, dark=dark)
+    try:
+        async with app.run_test(size=size) as pilot:
+            stage = Stage(app, pilot)
+            if open_now:
+                await stage.idle()
+            yield stage
+    finally:
+        app.backstage.close()
+        data.close()
+
+
+def played(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(play())

@@ -1,0 +1,101 @@
+"""F2: the figures are the session's own, and what was taken out can be read, recalled and taken back from there."""
+
+import re
+from pathlib import Path
+
+from tests.apps.chat.stage import Stage, on_stage, played
+from tidegate.apps.chat.context_pane import ContextPane
+from tidegate.apps.chat.reading import Reading
+from tidegate.core.messages import Call
+from tidegate.models.scripted import Scripted, Spoken
+
+SUMMARY = "## Goal\nThe port is 8443.\n## Next steps\nNone.\n"
+
+
+async def compacted(stage: Stage) -> None:
+    for text in ("The secret word is heron.", "And the host is db7."):
+        await stage.say(f"{text} {'detail ' * 800}")
+        await stage.idle()
+    await stage.say("/compact")
+    await stage.sees("takes it back")
+
+
+async def pane(stage: Stage) -> ContextPane:
+    await stage.press("f2")
+    await stage.until(lambda: isinstance(stage.app.screen, ContextPane))
+    screen = stage.app.screen
+    assert isinstance(screen, ContextPane)
+    await stage.until(lambda: screen.figures is not None)
+    await stage.pilot.pause()
+    return screen
+
+
+def test_what_fills_the_window(tmp_path: Path) -> None:
+    look = Spoken(calls=(Call("c1", "read", '{"path": "notes.txt"}'),))
+
+    async def play() -> None:
+        async with on_stage(tmp_path, [look, "The port is 8443."]) as stage:
+            (tmp_path / "work" / "notes.txt").write_text("port 8443\n" * 50)
+            await stage.say("Which port?")
+            await stage.sees("The port is 8443.")
+            await stage.idle()
+            bar = stage.lines()[-1]
+            screen = await pane(stage)
+            assert screen.figures is not None
+            found = screen.figures.filling
+            assert sum(share.tokens for share in found.shares) == found.size
+            text = stage.text()
+            assert f"{found.size:,} of {found.capacity:,} tokens" in text
+            assert re.search(r"ctx \d+%", bar)[0] in text  # type: ignore[index] # the same as the bar's
+            assert "next: " in text
+            for name in ("system", "tools", "user", "assistant", "results: read"):
+                assert re.search(rf"█ {name} +(\d+ msg)? +[\d,]+ +[\d.]+% +\$0\.\d+", text), name
+            assert re.search(r"▪ m\d+ read +[\d,]+ +0t \d+s +\$0\.\d+", text)
+            assert text.count("█") > 8  # the bar and its legend
+            for _ in found.shares:
+                await stage.press("down")
+            await stage.sees("the newest request: it never leaves")
+            await stage.press("enter")
+            await stage.until(lambda: isinstance(stage.app.screen, Reading))
+            await stage.sees("Which port?")
+            await stage.press("escape", "a", "f5", "f2")
+            await stage.until(lambda: not isinstance(stage.app.screen, ContextPane))
+
+    played(play)
+
+
+def test_what_was_done_to_it_is_shown_taken_back_and_made_again(tmp_path: Path) -> None:
+    async def play() -> None:
+        provider = Scripted("openai_chat", ["Noted. " * 300, "Noted. " * 300, SUMMARY, SUMMARY, SUMMARY])
+        async with on_stage(tmp_path, provider) as stage:
+            await compacted(stage)
+            assert "▸ compacted" in stage.text()
+            session = stage.agent.session
+            small = session.view.tokens
+            screen = await pane(stage)
+            await stage.press("tab")
+            await stage.pilot.pause()
+            assert screen.figures is not None
+            entry = screen.figures.timeline.entries[0]
+            assert re.search(r"\d\d:\d\d:\d\d .*→.*left", stage.text())
+            assert "why: " in stage.text()
+            await stage.press("enter")
+            await stage.until(lambda: isinstance(stage.app.screen, Reading))
+            await stage.sees("The secret word is heron.")
+            await stage.press("q")
+            await stage.press("u")
+            await stage.sees("undone")
+            assert session.view.tokens > small
+            await stage.press("y")
+            await stage.until(lambda: session.view.tokens == small)
+            await stage.until(lambda: screen.figures is not None and not screen.figures.timeline.entries[-1].undone)
+            listed = screen.query_one("#list")
+            await stage.until(lambda: f"t{entry.seq}" in [option.id for option in listed.options])  # type: ignore[attr-defined]
+            listed.highlighted = listed.get_option_index(f"t{entry.seq}")  # type: ignore[attr-defined]
+            await stage.press("r")
+            await stage.until(lambda: not isinstance(stage.app.screen, ContextPane))
+            await stage.sees("/recall m")
+            held = [row.block.text for row in stage.app.conversation.held.rows if row.block.kind == "answer"]
+            assert "The secret word is heron." in held[-1]
+
+    played(play)

@@ -1,0 +1,173 @@
+"""However long a session is, only what is near the screen is read and drawn."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.strip import Strip
+
+from tidegate.apps.chat.blocks import Block
+from tidegate.apps.chat.held import Draw, Held
+from tidegate.apps.chat.paging import Paging, rows_of
+from tidegate.core.events import Event, Noted, Said, Used
+from tidegate.core.messages import Call, Message, Result, Text, user
+from tidegate.store.log import MemoryLog
+
+TURN = 6
+
+
+class Counted(MemoryLog):
+    """A log that counts what is read of it."""
+
+    read_so_far = 0
+
+    def read(self, start: int = 1) -> Iterator[Event]:
+        for event in super().read(start):
+            self.read_so_far += 1
+            yield event
+
+
+def said(seq: int, message: Message) -> Event:
+    return Event(seq, 0.0, Said(message, 5))
+
+
+def talk(turns: int) -> Counted:
+    """Each turn: a request, a call and its result, an answer, what it cost, a note."""
+    log = Counted()
+    for turn in range(turns):
+        at = turn * TURN
+        log.append(said(at + 1, user(f"question {turn}")))
+        log.append(said(at + 2, Message("assistant", (Call("c", "read", '{"path": "a"}'),))))
+        log.append(said(at + 3, Message("tool", (Result("c", (Text(f"result {turn}"),)),))))
+        log.append(said(at + 4, Message("assistant", (Text(f"answer {turn}"),))))
+        log.append(Event(at + 5, 0.0, Used("m", at, 1, 1)))
+        log.append(Event(at + 6, 0.0, Noted("turn")))
+    return log
+
+
+def draw(block: Block) -> list[Strip]:
+    return [Strip.blank(10)] * (1 if block.is_card else 3)
+
+
+def held(log: MemoryLog) -> Held:
+    return Held(Paging(lambda: log), Draw(draw, draw))
+
+
+def texts(window: Held) -> list[str]:
+    return [each.block.text if each.block.kind != "call" else each.block.result or "" for each in window.rows]
+
+
+def expected(first: int, last: int) -> list[str]:
+    return [f"{word} {turn}" for turn in range(first, last) for word in ("question", "result", "answer")]
+
+
+@pytest.mark.parametrize("turns", [40, 4_000])
+def test_the_end_costs_the_same_however_long_the_log_is(turns: int) -> None:
+    log = talk(turns)
+    window = held(log)
+    window.show_end(24)
+    assert texts(window)[-3:] == expected(turns - 1, turns)
+    assert len(window.rows) >= 24
+    assert log.read_so_far <= 100
+    for _ in range(12):
+        window.reach_back(24)
+    assert len(window.rows) <= window.most
+    assert log.read_so_far <= 12 * 200
+
+
+def test_scrolled_through_to_the_beginning_and_back_nothing_is_missing() -> None:
+    turns = 300
+    log = talk(turns)
+    window = held(log)
+    window.show_end(20)
+    seen = set(texts(window))
+    while window.first > 1:
+        window.reach_back(20)
+        seen |= set(texts(window))
+        start = int(texts(window)[0].split()[1])
+        assert texts(window) == expected(start, turns)[: len(window.rows)]
+    assert seen == set(expected(0, turns))
+    assert window.last < log.head
+    while window.last < log.head:
+        window.reach_on(20)
+        assert len(window.rows) <= window.most
+    assert texts(window)[-3:] == expected(turns - 1, turns)
+
+
+def test_lines_stay_where_they_are_when_a_page_comes_before_them() -> None:
+    window = held(talk(200))
+    window.show_end(20)
+    before = [window.block_at(spot).key for number in range(window.height) if (spot := window.spot(number))]
+    grown = window.reach_back(20)
+    after = [window.block_at(spot).key for number in range(grown, window.height) if (spot := window.spot(number))]
+    assert after == before[: len(after)]
+    assert len(after) == len(before)
+
+
+@given(st.integers(1, 400), st.integers(1, 30), st.lists(st.sampled_from("bfset"), max_size=30))
+def test_whatever_is_done_the_rows_are_a_piece_of_the_log(turns: int, least: int, acts: list[str]) -> None:
+    log = talk(turns)
+    every = [(row.seq, row.block.key) for row in rows_of(log.read())]
+    window = held(log)
+    window.most = 40
+    window.show_end(least)
+    for act in acts:
+        if act == "b":
+            window.reach_back(least)
+        elif act == "f" and not window.at_tail:
+            window.reach_on(least)
+        elif act == "s":
+            window.show_start(least)
+        elif act == "e":
+            window.show_end(least)
+        elif act == "t":
+            window.trim_top()
+        mine = [(each.seq, each.block.key) for each in window.rows]
+        assert mine == [pair for pair in every if window.first <= pair[0] <= window.last]
+        assert window.height == len([number for number in range(window.height) if window.spot(number) is not None])
+
+
+def test_what_comes_is_added_only_where_the_end_is_held() -> None:
+    log = talk(200)
+    window = held(log)
+    window.show_end(20)
+    fresh = said(log.head + 1, user("new"))
+    log.append(fresh)
+    window.say(fresh)
+    window.say(fresh)
+    assert texts(window).count("new") == 1
+    window.show_start(20)
+    later = said(log.head + 1, user("newer"))
+    log.append(later)
+    window.say(later)
+    assert "newer" not in texts(window)
+    window.show_end(20)
+    assert texts(window)[-1] == "newer"
+
+
+def test_a_result_comes_into_the_card_of_its_call() -> None:
+    log = talk(1)
+    window = held(log)
+    window.show_end(20)
+    call = said(7, Message("assistant", (Call("c", "shell"),)))
+    result = said(8, Message("tool", (Result("c", (Text("out"),), error=True),)))
+    for event in (call, result):
+        log.append(event)
+        window.say(event)
+    assert (window.rows[-1].block.kind, window.rows[-1].block.result, window.rows[-1].block.error) == (
+        "call",
+        "out",
+        True,
+    )
+
+
+def test_what_others_wrote_meanwhile_is_read_too() -> None:
+    log = talk(2)
+    window = held(log)
+    window.show_end(20)
+    log.append(said(13, user("theirs")))
+    mine = said(14, user("mine"))
+    log.append(mine)
+    window.say(mine)
+    assert texts(window)[-2:] == ["theirs", "mine"]
