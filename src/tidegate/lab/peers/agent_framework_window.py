@@ -1,0 +1,131 @@
+"""Microsoft Agent Framework: `ContextWindowCompactionStrategy`, or a summary kept to a budget of tokens.
+
+Its own code decides, through `apply_compaction` on one list of messages that lives as long as the recording, as in a
+run of its agent: what was excluded stays so. `window`: tool calls collapse at 0.5 of the input budget, the oldest
+groups leave at 0.8, both its defaults; an eighth of the window is set aside for the answer, as in its example.
+`summary`: its `SummarizationStrategy` with its defaults (4 messages stay, 8,000 tokens are read) inside a
+`TokenBudgetComposedStrategy` that fires at the same 0.8. Instructions are apart: its clients put them in front last.
+"""
+
+# mypy: disable-error-code="import-not-found, no-any-return"
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agent_framework import (
+    ChatResponse,
+    Content,
+    ContextWindowCompactionStrategy,
+    Message,
+    SummarizationStrategy,
+    TokenBudgetComposedStrategy,
+    apply_compaction,
+)
+from chat_form import CHARS_PER_TOKEN, SYSTEM, Chat, text_of
+from playing import main
+from summary import Summariser
+
+SETTINGS = {"strategy": "window", "answer": 0.125, "budget": 0.8}
+_TURN = re.compile(r"^\d+\. \[(\w+)\] ", re.MULTILINE)
+_CALL = re.compile(r"\[call_id=([^\]]+)\]")
+
+
+class Quarter:
+    """In its place for a tokenizer: counts what is counted everywhere here, text, names and arguments."""
+
+    def count_tokens(self, text: str) -> int:
+        try:
+            contents = json.loads(text)["contents"]
+        except (ValueError, KeyError, TypeError):
+            return len(text) // CHARS_PER_TOKEN
+        keys = ("text", "name", "arguments", "result")
+        return sum(len(str(part.get(key) or "")) for part in contents for key in keys) // CHARS_PER_TOKEN
+
+
+class Writer:
+    """The client that its summaries are asked from: the transcript it sends is taken apart into messages again."""
+
+    def __init__(self, summariser: Summariser) -> None:
+        self.summariser = summariser
+        self.by_call: dict[tuple[str, str], Chat] = {}
+
+    def hear(self, message: Chat) -> None:
+        for name in (message.get("tool_call_id"), *(call["id"] for call in message.get("tool_calls") or ())):
+            self.by_call[message["role"], name] = message
+
+    def turn(self, role: str, text: str) -> Chat:
+        found = _CALL.search(text)
+        recorded = self.by_call.get((role, found[1])) if found else None
+        return recorded or {"role": role, "content": text}
+
+    async def get_response(self, messages: Sequence[Message], **_: Any) -> ChatResponse:
+        parts = _TURN.split(messages[-1].text)[1:]
+        turns = [self.turn(role, text) for role, text in zip(parts[::2], parts[1::2], strict=True)]
+        text = self.summariser.write(turns)
+        return ChatResponse(messages=[Message(role="assistant", contents=[text])])
+
+
+class AgentFrameworkWindow:
+    def __init__(self, window: int, settings: dict[str, Any]) -> None:
+        logging.getLogger("agent_framework").setLevel(logging.CRITICAL)
+        self.summariser = Summariser(window)
+        self.writer = Writer(self.summariser)
+        self.loop = asyncio.new_event_loop()
+        self.head: list[Chat] = []
+        self.said: list[Message] = []
+        self.known: dict[str, Chat] = {}
+        self.tokenizer = Quarter()
+        answer = int(settings["answer"] * window)
+        if settings["strategy"] == "summary":
+            inner = SummarizationStrategy(client=self.writer, tokenizer=self.tokenizer)
+            self.strategy: Any = TokenBudgetComposedStrategy(
+                token_budget=int(settings["budget"] * (window - answer)), tokenizer=self.tokenizer, strategies=[inner]
+            )
+        else:
+            self.strategy = ContextWindowCompactionStrategy(
+                max_context_window_tokens=window, max_output_tokens=answer, tokenizer=self.tokenizer
+            )
+
+    def hear(self, index: int, message: Chat) -> None:
+        if message["role"] in SYSTEM and not self.said:
+            self.head.append(message)
+            return
+        self.known[f"m{index}"] = message
+        self.writer.hear(message)
+        self.said.append(native(f"m{index}", message))
+
+    def back(self, message: Message) -> Chat:
+        """It excludes messages and adds some; it changes none."""
+        return self.known.get(message.message_id) or {"role": message.role, "content": message.text}
+
+    def decide(self) -> list[Chat]:
+        kept = self.loop.run_until_complete(
+            apply_compaction(self.said, strategy=self.strategy, tokenizer=self.tokenizer)
+        )
+        return [*self.head, *map(self.back, kept)]
+
+    def spent(self) -> list[dict[str, int]]:
+        return self.summariser.spent()
+
+    def close(self) -> None:
+        self.loop.close()
+
+
+def native(name: str, message: Chat) -> Message:
+    text = text_of(message)
+    if message["role"] == "tool":
+        contents = [Content.from_function_result(call_id=message["tool_call_id"], result=text)]
+    else:
+        contents = [Content.from_text(text)] if text else []
+    for call in message.get("tool_calls") or ():
+        contents.append(Content.from_function_call(call_id=call["id"], **call["function"]))
+    role = "system" if message["role"] in SYSTEM else message["role"]
+    return Message(role=role, contents=contents, message_id=name)
+
+
+if __name__ == "__main__":
+    main(AgentFrameworkWindow, SETTINGS)

@@ -1,0 +1,124 @@
+"""inspect_ai's `compaction()` with one of its strategies: `edit`, `trim` or `summary`.
+
+Its own code decides: the handler is given the whole history at every call and told the size of what was sent. The
+thresholds (0.9 of the window) and all else are its defaults. The model is a provider of our own, which counts four
+characters a token and writes the summary that serves every peer. Where the handler refuses, because what is left is
+still over its threshold, an evaluation would end; the guard then takes over from what the strategy itself gives.
+"""
+
+# mypy: disable-error-code="import-not-found, misc, untyped-decorator, no-any-return"
+
+import asyncio
+import logging
+from typing import Any
+
+from chat_form import CHARS_PER_TOKEN, SYSTEM, Chat, arguments_of, text_of, tokens
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageTool,
+    ChatMessageUser,
+    CompactionEdit,
+    CompactionSummary,
+    CompactionTrim,
+    ModelAPI,
+    ModelOutput,
+    ModelUsage,
+    compaction,
+    get_model,
+    modelapi,
+)
+from inspect_ai.tool import ToolCall
+from playing import Refused, main
+from summary import Summariser
+
+SETTINGS = {"strategy": "summary", "threshold": 0.9}
+STRATEGIES = {"edit": CompactionEdit, "trim": CompactionTrim, "summary": CompactionSummary}
+
+
+@modelapi(name="played")
+class Played(ModelAPI):
+    """Counts a token for every four characters and writes summaries."""
+
+    writer: Any = None
+
+    async def count_text_tokens(self, text: str) -> int:
+        return len(text) // CHARS_PER_TOKEN
+
+    async def generate(self, input: list[ChatMessage], *_: Any, **__: Any) -> ModelOutput:  # noqa: A002 # its own name
+        return ModelOutput.from_content(model="played", content=self.writer(input))
+
+
+class InspectCompaction:
+    def __init__(self, window: int, settings: dict[str, Any]) -> None:
+        logging.getLogger("inspect_ai").setLevel(logging.ERROR)
+        self.summariser = Summariser(window)
+        self.model = get_model("played/none", memoize=False)
+        self.model.api.writer = lambda asked: self.summariser.write([self.back(one) for one in asked[:-1]])
+        self.strategy = STRATEGIES[settings["strategy"]](threshold=int(settings["threshold"] * window))
+        self.loop = asyncio.new_event_loop()
+        self.history: list[ChatMessage] = []
+        self.known: dict[str, tuple[Chat, ChatMessage]] = {}
+        self.compact: Any = None
+
+    def hear(self, index: int, message: Chat) -> None:
+        made = native(index, message)
+        self.known[made.id] = (message, made)
+        self.history.append(made)
+
+    def back(self, message: ChatMessage) -> Chat:
+        recorded, made = self.known.get(message.id, (None, None))
+        if message is made:
+            return recorded
+        text = message.content if isinstance(message.content, str) else message.text
+        if isinstance(message, ChatMessageTool):  # an edited one has a new id, and still the call's
+            return {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
+        if recorded is None:
+            return {"role": message.role, "content": text}
+        return recorded if text == text_of(recorded) else {**recorded, "content": text}
+
+    async def decided(self) -> list[ChatMessage]:
+        if self.compact is None:
+            # As its own agents have it: what was there before the model first spoke is always preserved.
+            self.compact = compaction(self.strategy, prefix=list(self.history), model=self.model)
+        kept, extra = await self.compact.compact_input(self.history)
+        if extra is not None:
+            self.history.append(extra)
+        used = tokens([self.back(message) for message in kept])
+        usage = ModelUsage(input_tokens=used, output_tokens=0, total_tokens=used)
+        await self.compact.record_output(kept, ModelOutput(model="played", usage=usage))
+        return list(kept)
+
+    def decide(self) -> list[Chat]:
+        try:
+            kept = self.loop.run_until_complete(self.decided())
+        except RuntimeError as refusal:
+            left, _ = self.loop.run_until_complete(self.strategy.compact(self.model, self.history, []))
+            raise Refused(str(refusal), [self.back(message) for message in left]) from refusal
+        return [self.back(message) for message in kept]
+
+    def spent(self) -> list[dict[str, int]]:
+        return self.summariser.spent()
+
+    def close(self) -> None:
+        self.loop.close()
+
+
+def native(index: int, message: Chat) -> ChatMessage:
+    name, text = f"m{index}", text_of(message)
+    if message["role"] in SYSTEM:
+        return ChatMessageSystem(id=name, content=text)
+    if message["role"] == "user":
+        return ChatMessageUser(id=name, content=text)
+    if message["role"] == "tool":
+        return ChatMessageTool(id=name, content=text, tool_call_id=message["tool_call_id"])
+    calls = [
+        ToolCall(id=call["id"], function=call["function"]["name"], arguments=arguments_of(call))
+        for call in message.get("tool_calls") or ()
+    ]
+    return ChatMessageAssistant(id=name, content=text, tool_calls=calls or None)
+
+
+if __name__ == "__main__":
+    main(InspectCompaction, SETTINGS)

@@ -1,0 +1,60 @@
+"""LangChain's `ContextEditingMiddleware` with `ClearToolUsesEdit`: old tool results become a placeholder.
+
+Its own code decides, through `wrap_model_call`, from the whole history at every call. Settings are its defaults but for
+the trigger, 100,000 tokens, which is for windows of 200,000: here it is half of the window.
+"""
+
+# mypy: disable-error-code="import-not-found, no-any-return"
+
+from typing import Any
+
+from chat_form import Chat
+from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware, ModelRequest, ModelResponse
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_form import Form
+from playing import main
+
+SETTINGS = {"trigger": 0.5, "keep": 3, "clear_at_least": 0.0, "clear_tool_inputs": False}
+ANSWER = ModelResponse(result=[AIMessage(content="")])
+
+
+class LangChainClear:
+    def __init__(self, window: int, settings: dict[str, Any]) -> None:
+        self.form = Form()
+        self.model = FakeListChatModel(responses=[""])
+        edit = ClearToolUsesEdit(
+            trigger=int(settings["trigger"] * window),
+            keep=settings["keep"],
+            clear_at_least=int(settings["clear_at_least"] * window),
+            clear_tool_inputs=settings["clear_tool_inputs"],
+        )
+        self.middleware = ContextEditingMiddleware(edits=[edit], token_counter=self.form.count)
+        self.state: list[AnyMessage] = []
+        self.sent: list[AnyMessage] = []
+
+    def hear(self, index: int, message: Chat) -> None:
+        made = self.form.native(index, message)
+        if made is not None:
+            self.state.append(made)
+
+    def hold(self, request: ModelRequest) -> ModelResponse:
+        """Where the model would be called."""
+        self.sent = request.messages
+        return ANSWER
+
+    def decide(self) -> list[Chat]:
+        system = self.form.system()
+        request = ModelRequest(model=self.model, messages=list(self.state), system_message=system, state={})
+        self.middleware.wrap_model_call(request, self.hold)
+        return self.form.view(self.sent)
+
+    def spent(self) -> list[dict[str, int]]:
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+if __name__ == "__main__":
+    main(LangChainClear, SETTINGS)

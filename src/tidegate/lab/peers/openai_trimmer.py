@@ -1,0 +1,60 @@
+"""OpenAI Agents' `ToolOutputTrimmer`: large outputs of turns before the newest two become a preview.
+
+Its own code decides, as the filter a run calls before the model, over the whole session. Its defaults are in characters
+and know no window, so they stand as they are. Nothing bounds the request: what is over the window is the guard's.
+"""
+
+# mypy: disable-error-code="import-not-found"
+
+from typing import Any
+
+from agents import Agent
+from agents.extensions import ToolOutputTrimmer
+from agents.run import CallModelData, ModelInputData
+from chat_form import SYSTEM, Chat, text_of
+from playing import main
+
+SETTINGS = {"recent_turns": 2, "max_output_chars": 500, "preview_chars": 200}
+
+
+class OpenAITrimmer:
+    def __init__(self, window: int, settings: dict[str, Any]) -> None:
+        self.trimmer = ToolOutputTrimmer(**settings)
+        self.agent: Any = Agent(name="none")
+        self.said: list[Chat] = []
+        self.items: list[dict[str, Any]] = []
+        self.outputs: dict[str, int] = {}
+
+    def hear(self, index: int, message: Chat) -> None:
+        text = text_of(message)
+        if message["role"] == "tool":
+            self.outputs[message["tool_call_id"]] = len(self.said)
+            self.items.append({"type": "function_call_output", "call_id": message["tool_call_id"], "output": text})
+        else:
+            role = "system" if message["role"] in SYSTEM else message["role"]
+            if text or role != "assistant":
+                self.items.append({"role": role, "content": text})
+            for call in message.get("tool_calls") or ():
+                self.items.append({"type": "function_call", "call_id": call["id"], **call["function"]})
+        self.said.append(message)
+
+    def decide(self) -> list[Chat]:
+        read = ModelInputData(input=list(self.items), instructions=None)
+        kept = self.trimmer(CallModelData(model_data=read, agent=self.agent, context=None)).input
+        view = list(self.said)
+        # The trimmer replaces items and leaves their order: what it left alone is the very item it was given.
+        for given, made in zip(self.items, kept, strict=True):
+            if made is not given:
+                at = self.outputs[made["call_id"]]
+                view[at] = {**self.said[at], "content": made["output"]}
+        return view
+
+    def spent(self) -> list[dict[str, int]]:
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+if __name__ == "__main__":
+    main(OpenAITrimmer, SETTINGS)

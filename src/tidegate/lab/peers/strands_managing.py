@@ -1,0 +1,135 @@
+"""Strands: `SlidingWindowConversationManager` or `SummarizingConversationManager`, on a real `Agent`.
+
+Their own code decides, at the three places where an agent calls them: before a model call, when a turn has ended, and
+when the model says that its window is full; the last is played here, because nothing is sent. All settings are their
+defaults (40 messages; 30% of the messages, never the newest 10, at an overflow), which is also how an agent comes.
+Where a manager finds nothing more to take away, the agent would fail; the guard takes over from what was left.
+"""
+
+# mypy: disable-error-code="import-not-found, misc, no-any-return"
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from chat_form import SYSTEM, Chat, arguments_of, fits, text_of, tokens
+from playing import Refused, main
+from strands import Agent
+from strands.agent.conversation_manager import SlidingWindowConversationManager, SummarizingConversationManager
+from strands.hooks import BeforeModelCallEvent
+from strands.models.model import Model
+from strands.types.exceptions import ContextWindowOverflowException
+from summary import Summariser
+
+SETTINGS = {"manager": "sliding", "proactive": False}
+MANAGERS = {"sliding": SlidingWindowConversationManager, "summary": SummarizingConversationManager}
+Native = dict[str, Any]
+
+
+class Writer(Model):
+    """A model that only ever writes summaries."""
+
+    def __init__(self, window: int, write: Any) -> None:
+        self.config = {"context_window_limit": window}
+        self.write = write
+
+    def get_config(self) -> dict[str, int]:
+        return self.config
+
+    def update_config(self, **_: Any) -> None: ...
+
+    def structured_output(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError("nothing asks for it")
+
+    async def stream(self, messages: list[Native], *_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
+        yield {"messageStart": {"role": "assistant"}}
+        yield {"contentBlockStart": {"start": {}}}
+        yield {"contentBlockDelta": {"delta": {"text": self.write(messages[:-1])}}}
+        yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "end_turn"}}
+
+
+class StrandsManaging:
+    def __init__(self, window: int, settings: dict[str, Any]) -> None:
+        logging.getLogger("strands").setLevel(logging.CRITICAL)
+        self.window = window
+        self.summariser = Summariser(window)
+        self.manager = MANAGERS[settings["manager"]](proactive_compression=settings["proactive"])
+        model = Writer(window, lambda asked: self.summariser.write(self.chats(asked)))
+        self.agent = Agent(model=model, conversation_manager=self.manager, callback_handler=None)
+        self.head: list[Chat] = []
+        self.known: dict[int, tuple[Native, list[Chat]]] = {}
+        """By identity: its messages are plain dicts, which managers delete and change in place. Held, so that an
+        identity is never given twice."""
+
+    def hear(self, index: int, message: Chat) -> None:
+        messages = self.agent.messages
+        if message["role"] in SYSTEM and not messages:
+            self.head.append(message)
+            return
+        if message["role"] == "tool" and messages and "toolResult" in messages[-1]["content"][0]:
+            messages[-1]["content"].append(block_of(message))
+            self.known[id(messages[-1])][1].append(message)
+            return
+        made = native(message)
+        messages.append(made)
+        self.known[id(made)] = (made, [message])
+        if message["role"] == "assistant" and not message.get("tool_calls"):
+            self.manager.apply_management(self.agent)
+
+    def back(self, made: Native) -> list[Chat]:
+        if id(made) not in self.known:
+            text = "\n".join(block.get("text", "") for block in made["content"])
+            return [{"role": made["role"], "content": text}]
+        recorded = self.known[id(made)][1]
+        if recorded[0]["role"] != "tool":
+            return recorded
+        told = []
+        for message, block in zip(recorded, made["content"], strict=True):
+            text = "".join(part.get("text", "") for part in block["toolResult"]["content"])
+            told.append(message if text == text_of(message) else {**message, "content": text})
+        return told
+
+    def chats(self, messages: list[Native]) -> list[Chat]:
+        return [message for made in messages for message in self.back(made)]
+
+    def view(self) -> list[Chat]:
+        return [*self.head, *self.chats(self.agent.messages)]
+
+    def decide(self) -> list[Chat]:
+        held = tokens(self.view())
+        self.agent.hooks.invoke_callbacks(BeforeModelCallEvent(agent=self.agent, projected_input_tokens=held))
+        while not fits(view := self.view(), self.window):
+            try:
+                self.manager.reduce_context(self.agent, e=ContextWindowOverflowException("played: the window is full"))
+            except Exception as refusal:
+                raise Refused(f"{type(refusal).__name__}: {refusal}", view) from refusal
+            if self.view() == view:
+                raise Refused("the manager took nothing away", view)
+        return view
+
+    def spent(self) -> list[dict[str, int]]:
+        return self.summariser.spent()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def block_of(message: Chat) -> Native:
+    content = [{"text": text_of(message)}]
+    return {"toolResult": {"toolUseId": message["tool_call_id"], "status": "success", "content": content}}
+
+
+def native(message: Chat) -> Native:
+    if message["role"] == "tool":
+        return {"role": "user", "content": [block_of(message)]}
+    content: list[Native] = [{"text": text}] if (text := text_of(message)) else []
+    for call in message.get("tool_calls") or ():
+        use = {"toolUseId": call["id"], "name": call["function"]["name"], "input": arguments_of(call)}
+        content.append({"toolUse": use})
+    role = "assistant" if message["role"] == "assistant" else "user"
+    return {"role": role, "content": content or [{"text": ""}]}
+
+
+if __name__ == "__main__":
+    main(StrandsManaging, SETTINGS)
