@@ -11,7 +11,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check format peers bench keeping crash chat-soak sweep lock wheel clean
+.PHONY: help setup demo test check format peers bench keeping crash chat-soak pictures sweep lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,7 +33,7 @@ $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP) ## watch a long session flow through a small window
+demo: $(STAMP) ## chat with a model on this machine in a tiny window; any key takes over
 	@$(BIN)/tidegate demo
 
 test: $(STAMP) ## run the tests (ARGS="-k word" goes to pytest)
@@ -63,6 +63,9 @@ crash: $(STAMP) ## kill it everywhere and see what is left (ARGS="--most 10"); w
 
 chat-soak: $(STAMP) ## sixty turns with the embedded model in a window of 2,048 tokens
 	@$(BIN)/python bench/chat_soak.py $(ARGS)
+
+pictures: $(STAMP) ## make the README's pictures anew from the app and the page; wants a Chromium
+	@$(BIN)/python bench/pictures.py $(ARGS)
 
 sweep: $(STAMP) ## every preset over a folder of recorded sessions (ARGS="FOLDER --sample 10")
 	@$(BIN)/python bench/sweep.py $(ARGS)

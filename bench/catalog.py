@@ -101,6 +101,7 @@ RULES = [
     "prices: litellm; genai-prices where litellm has none, and its prices of the cache where the others agree. "
     "Standard prices, no batch, priority or flex. A price of 0 is taken for one that is not known.",
     "written: what a cache that lives for minutes costs, not an hour.",
+    "images: litellm's supports_vision; no where it lists a model without it, unless that is a tuned one.",
 ]
 
 
@@ -159,6 +160,8 @@ class Catalog:
         output = one.get("output")
         entry = {"window": window, "max_output": output if output and output < window else None, "prices": prices}
         self.models[key] = {field: value for field, value in entry.items() if value}
+        if one.get("images") or ("images" in one and not name.startswith("ft:")):
+            self.models[key]["images"] = one["images"]
         self.compare(key, one, two)
 
     def compare(self, key: str, one: Entry, two: Entry) -> None:

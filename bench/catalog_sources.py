@@ -63,7 +63,9 @@ def litellm_models(wheel: Wheel) -> dict[str, dict[str, Entry]]:
             bare = name.lower().rsplit("/", 1)[-1]
             known = found.setdefault(told["litellm_provider"], {})
             # A name with its provider before it is the fuller of two entries; it comes later and adds to the first.
-            known[bare] = known.get(bare, {}) | litellm_entry(told)
+            before = known.get(bare, {})
+            known[bare] = before | (entry := litellm_entry(told))
+            known[bare]["images"] = bool(before.get("images")) or entry["images"]
     return found
 
 
@@ -71,7 +73,7 @@ def litellm_entry(told: Entry) -> Entry:
     rates = list(litellm_rates(told))
     window, output = told.get("max_input_tokens"), told.get("max_output_tokens")
     entry = {"window": window if isinstance(window, int) else None, "output": output, "prices": rates}
-    return {key: value for key, value in entry.items() if value}
+    return {key: value for key, value in entry.items() if value} | {"images": bool(told.get("supports_vision"))}
 
 
 def litellm_rates(told: Entry) -> Iterator[Rate]:

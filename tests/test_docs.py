@@ -125,7 +125,7 @@ def test_the_example_of_a_kept_session_runs(tmp_path: Path, monkeypatch: pytest.
     scope["data"].close()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/store.md", "docs/agent.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/store.md", "docs/agent.md", "docs/guide.md", "docs/lab.md"])
 def test_every_command_that_is_shown_exists(page: str) -> None:
     fenced = re.findall(r"^```(\w*)\n(.*?)^```", (DOCS.parent / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
     plain = "\n".join(text for language, text in fenced if not language)

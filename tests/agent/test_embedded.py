@@ -27,7 +27,7 @@ TURNS = [
     "Мой сосед тоже держит пчёл, и мы часто говорим о погоде. " * 5 + "What do bees do in winter?",
     "昨天我在图书馆读了一本关于蜜蜂的书，非常有意思。" * 7 + "Write one sentence about honey.",
     "Now something else: " + "def weigh(hive):\n    return hive.grams / 1000\n\n" * 12 + "What does this code do?",
-    "Thank you. Which of all these things should I remember?",
+    f"Thank you. These are the weights of last year: {LEDGER}. Which of all these things should I remember?",
 ]
 
 
@@ -52,7 +52,7 @@ def test_six_turns_in_a_window_of_two_thousand_tokens() -> None:
     assert not [each for turn in turns for each in turn if isinstance(each, Refused)]
     asked = [each for turn in turns for each in turn if isinstance(each, Asked)]
     acted = [decision.stage for each in asked for decision in each.decisions if decision.acted]
-    assert "summarise" in acted
+    assert {"sweep", "summarise", "guard"} & set(acted), "more was said than fits: something had to give way"
     replies = [each for turn in turns for each in turn if isinstance(each, Reply)]
     assert all(text_of(reply.said("openai_chat")[0]).strip() for reply in replies)
     for each, reply in zip(asked, replies, strict=True):

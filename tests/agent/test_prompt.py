@@ -1,11 +1,12 @@
 """The prompt and its indexes: what enters it, what only when it is read, and in which order."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tidegate import Session
-from tidegate.agent.prompt import Sources, assemble
+from tidegate.agent.prompt import Sources, assemble, project_text
 from tidegate.agent.skills import Skills
 from tidegate.core.errors import BadInput
 from tidegate.core.estimate import Estimate
@@ -88,3 +89,17 @@ def test_a_small_room_gets_a_small_prompt(tmp_path: Path, skills: Skills) -> Non
     small = assemble(Sources(project=tmp_path, skills=skills), room=500)
     assert Estimate().text(small.text) < 700
     assert len(assemble(Sources(project=tmp_path), room=20_000).text) > 20_000
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Use tabs.")
+    (tmp_path / "AGENTS.md").chmod(0)
+    (tmp_path / "CLAUDE.md").write_text("Use blanks.")
+    assert project_text(tmp_path) == "Use blanks."
+
+
+def test_what_is_no_plain_file_is_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "AGENTS.md")
+    (tmp_path / "CLAUDE.md").mkdir()
+    assert project_text(tmp_path) == ""

@@ -284,29 +284,3 @@ def test_policies_lists_and_prints() -> None:
     wrong = tidegate("policies", "pico")
     assert wrong.returncode == 2
     assert "picoclaw" in wrong.stderr
-
-
-def test_demo_shows_the_fall_and_the_proof() -> None:
-    done = tidegate("demo", "--turns", 12, "--window", 8000)
-    assert done.returncode == 0, done.stdout
-    assert "\x1b[" not in done.stdout, "no colours where there is no terminal"
-    assert " -> " in done.stdout
-    assert "what each stage did" in done.stdout
-    assert "nothing was lost" in done.stdout
-    assert "0 over the window" in done.stdout
-    assert done.stdout.count("\n  yes  ") == 4
-
-
-@pytest.mark.usefixtures("heeding")
-def test_demo_can_be_stopped() -> None:
-    process = subprocess.Popen(
-        [*TIDEGATE, "demo", "--turns", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert "turns of a coding agent" in process.stdout.readline()
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    printed, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "nothing was lost" in printed
-    assert errors == ""

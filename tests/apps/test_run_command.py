@@ -91,17 +91,17 @@ def asked(server: Fake) -> list[dict[str, Any]]:
 
 
 def test_the_answer_is_printed_and_the_session_goes_on(desk: Desk) -> None:
-    """Tools work in the folder it was called in; nothing a terminal would obey gets through."""
+    """Tools work in the folder it was called in; nothing a terminal would obey gets through, and no key."""
     (desk.folder / "port.txt").write_text("8443")
     read = Spoken(text="I look.", calls=(Call("c", "read", '{"path": "port.txt"}'),))
 
     async def act(server: Fake) -> None:
         first = await desk.run("run", "Which port?", "--session", "ports")
-        assert first == Ran(0, "I look.\nIt is [31m8443.\n", "")
+        assert first == Ran(0, "I look.\nIt is 8443, not [masked].\n", "")
         again = await desk.run("run", "-", "--session", "ports", stdin="Say it again.")
         assert again == Ran(0, "8443, as I said.\n", "")
 
-    server = desk.serve([read, "It is \x1b[31m8443.\x07", "8443, as I said."], act)
+    server = desk.serve([read, f"It is \x1b[31m8443, not {KEY}.\x07", "8443, as I said."], act)
     assert server.refused == []
     last = json.dumps(asked(server)[-1]["messages"])
     assert all(text in last for text in ("Which port?", "8443", "Say it again."))

@@ -7,7 +7,7 @@ import pytest
 from tidegate import Session, presets
 from tidegate.core.events import Edited
 from tidegate.core.ledger import PIN, share_of
-from tidegate.core.ledger_lines import LEDGER, Line, Reach, joined, left, read_lines, write_lines
+from tidegate.core.ledger_lines import LEDGER, Line, Reach, joined, left, merged, read_lines, write_lines
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.rules_said import RULE_CHARS, RULES_EACH, rules_said
@@ -135,6 +135,7 @@ def test_rules_and_facts_of_the_user_outlive_a_summary_that_forgets_them() -> No
     session.add(user("The database is db-7731.internal:5433. Never push to main. Thanks."))
     session.add(Message("assistant", (Text("I see."),)))
     work(session)
+    session.compact(forgetful)
     assert "- rule m1: Never push to main.\n" in ledger(session)
     assert "db-7731.internal:5433" in ledger(session)
     assert "m1" in Reach(read_lines(ledger(session)))
@@ -158,6 +159,7 @@ def test_a_rule_said_twice_is_kept_once() -> None:
     for _ in range(3):
         session.add(user("Never push to main."), Message("assistant", (Text("No."),)))
         work(session, 8)
+        session.compact(forgetful)
     assert ledger(session).count("Never push to main.") == 1
 
 
@@ -205,13 +207,43 @@ def test_it_grows_at_its_end() -> None:
     session = a_session()
     session.add(user("Never push to main."), Message("assistant", (Text("No."),)))
     work(session, 9)
+    session.compact(forgetful)
     before = ledger(session)
     session.add(user("Always run the linter."), Message("assistant", (Text("Yes."),)))
-    work(session, 9)
+    work(session, 2)
+    session.compact(forgetful)
     after = ledger(session)
-    assert before
+    assert "Never push to main." in before
     assert after.startswith(before)
     assert "Always run the linter." in after.removeprefix(before)
+
+
+def test_it_has_a_tenth_of_the_window_at_the_most() -> None:
+    session = a_session(window=8_000)
+    for turn in range(60):
+        call = Call(f"c{turn}", "read", f'{{"path": "src/part_{turn}/module_{turn}.py"}}')
+        names = " ".join(f"app.part_{turn}.name_{n}" for n in range(60))
+        session.add(user(f"Part {turn}."), Message("assistant", (call,)))
+        session.add(Message("tool", (Result(call.id, (Text(names),)),)))
+        session.prepare()
+        session.add(Message("assistant", (Text("Done."),)))
+    tokens = sum(item.tokens for item in session.view.items if item.message.kind == LEDGER)
+    assert 8_000 * 0.04 < tokens <= 8_000 * 0.1
+
+
+def test_names_are_listed_the_likeliest_first_and_read_again() -> None:
+    listed = [Line("changed", "m31", "src/a.py"), Line("read", "m8", "src/b.py"), Line("named", "", "port 8443")]
+    assert write_lines(listed) == "- changed: src/a.py m31\n- read: src/b.py m8\n- named: port 8443"
+    assert read_lines(write_lines(listed)) == listed
+
+
+def test_names_of_what_left_long_ago_hold_their_own_against_new_ones() -> None:
+    """They take turns in proportion to what either stands for: a list of forty messages against one of ten."""
+    old = [left(1, 40), *(Line("named", "", f"old_{n}") for n in range(40))]
+    new = [left(41, 50), *(Line("named", "", f"new_{n}") for n in range(40))]
+    first = [line.text for line in merged(old, new) if line.listed][:10]
+    assert sum(text.startswith("old") for text in first) == 8
+    assert len([line for line in merged(old, new) if line.listed]) == 80
 
 
 @pytest.mark.parametrize("preset", [name for name in presets.names() if name != "default"])
@@ -234,6 +266,6 @@ def test_a_pin_stays_under_every_preset(preset: str) -> None:
 
 
 def test_the_share_can_be_set() -> None:
-    assert share_of(presets.load("default")) == 0.08
+    assert share_of(presets.load("default")) == 0.12
     assert share_of(presets.load("default", {"ledger": 0})) == 0
     assert share_of(presets.load("default", {"ledger": 9})) == 0.5

@@ -10,9 +10,9 @@ from tidegate.core.policy import METRICS
 # Each case is the text of a file, `|` for a new line, then what is said of it.
 BAD_FILES = """
 # only words
-: the file is empty. Begin with "name:" and "moments:".
+: the file is empty. Begin with a line of `key: value`.
 ---|...
-: the file is empty. Begin with "name:" and "moments:".
+: the file is empty. Begin with a line of `key: value`.
 - a
 :1: a policy is a list. Give a mapping: lines of `key: value`.
 hello
@@ -24,7 +24,7 @@ name: x||name: y
 name: 5
 :1: name is 5. Give text, in quotes if it looks like something else.
 name: x|---|name: y
-:2: a second document begins. Keep one policy to a file.
+:2: a second document begins. Keep one document to a file.
 ? [a]|: 1
 :1: a key is not a word. Write a name before the colon.
 name: !!str x
@@ -204,7 +204,7 @@ def test_bad_rule(lines: str, said: str) -> None:
 
 
 def test_empty_file() -> None:
-    assert complaint("") == 'my.yaml: the file is empty. Begin with "name:" and "moments:".'
+    assert complaint("") == "my.yaml: the file is empty. Begin with a line of `key: value`."
 
 
 @pytest.mark.parametrize(

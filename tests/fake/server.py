@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
+from urllib.parse import unquote
 
 import msgspec
 
@@ -62,6 +63,13 @@ class Seen(NamedTuple):
     @property
     def body(self) -> Json:
         return msgspec.json.decode(self.raw, type=dict[str, Any])
+
+    @property
+    def model(self) -> str:
+        """Of Gemini it stands in the path."""
+        if "/models/" in self.path:
+            return unquote(self.path.partition("/models/")[2].partition("?")[0].rpartition(":")[0])
+        return str(self.body.get("model", ""))
 
 
 def strings(value: object) -> Iterable[str]:
@@ -208,7 +216,7 @@ class Fake:
             body = seen.body
         except msgspec.MsgspecError:
             return refusal(wire, 400, "We could not parse the JSON body of your request.")
-        faults = _faults(wire, body)
+        faults = _faults(wire, seen.model, body)
         if self._bound and self._before is not None:
             faults += [fault.text for fault in check_bound(self._before, body)]
         if faults:
@@ -222,15 +230,15 @@ class Fake:
         step = self._answer(body) if self._answer else next(self._steps, None)
         if step is None:
             return refusal(wire, 500, "The script is over.")
-        return self._reported(Spoken(text=step) if isinstance(step, str) else step, body, tokens)
+        return self._reported(Spoken(text=step) if isinstance(step, str) else step, seen.model, tokens)
 
-    def _reported(self, step: Played, body: Json, tokens: int) -> Played:
+    def _reported(self, step: Played, model: str, tokens: int) -> Played:
         if isinstance(step, Refusal | Bytes):
             return step
         spoken = step if isinstance(step, Spoken) else step.spoken
         made = counter_for("gpt-4o").text(spoken.text + "".join(call.arguments for call in spoken.calls))
         usage = spoken.usage or self._usage(Usage(tokens, made, 0, 0))
-        spoken = msgspec.structs.replace(spoken, usage=usage, model=str(body.get("model", "m")))
+        spoken = msgspec.structs.replace(spoken, usage=usage, model=model)
         return spoken if isinstance(step, Spoken) else step._replace(spoken=spoken)
 
     def _knows(self, path: str) -> bool:
@@ -241,10 +249,10 @@ class Fake:
         return path == ends.get(self.wire, "/v1/chat/completions")
 
 
-def _faults(wire: str, body: Json) -> list[str]:
+def _faults(wire: str, model: str, body: Json) -> list[str]:
     dialect = DIALECTS[wire]
     head = {key: value for key, value in body.items() if key not in (dialect.key, "stream", "stream_options")}
-    check = dialect.check(head, dialect.profile(str(body.get("model", ""))))
+    check = dialect.check(head, dialect.profile(model))
     listed = body.get(dialect.key)
     if not isinstance(listed, list):
         return [f"{dialect.key}: Input should be a valid list"]

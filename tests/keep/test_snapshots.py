@@ -10,6 +10,8 @@ from tidegate import MemoryLog, Session
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, Noted, decode, encode
 from tidegate.core.outcome import SummaryRequest
+from tidegate.core.policy_file import parse_policy
+from tidegate.core.stages import STAGES
 from tidegate.core.view import View, project
 from tidegate.keep.snapshots import EVERY, Snapshots, keeper
 from tidegate.lab.generate import generate
@@ -18,6 +20,15 @@ from tidegate.store.log import Log
 from tidegate.store.sqlite import SqliteStore
 
 KEY = "s"
+ASKING = """
+name: asking
+reserve: 4096
+settings: {ledger: 0.08}
+moments:
+  before_call:
+    - {stage: clear_results, when: {pressure: "> 0.85"}, keep: 6, least: 60, floor: 500}
+    - {stage: summarise, when: {pressure: "> 0.92"}, keep_share: 0.5, max_tokens: 2000}
+"""
 
 
 def ticking() -> Callable[[], float]:
@@ -123,7 +134,8 @@ def test_a_summary_asked_for_in_vain_is_not_asked_for_again(tmp_path: Path, snap
         return "x" * 5_000
 
     log, snapshots = MemoryLog(), Snapshots(tmp_path)
-    session = watched(Session(window=190, count="chars/4", log=log, clock=CLOCK), snapshots)
+    asking = parse_policy(ASKING, source="here", stages=STAGES)
+    session = watched(Session(policy=asking, window=190, count="chars/4", log=log, clock=CLOCK), snapshots)
     session.add({"role": "user", "content": "w" * 133})
     for number, text in enumerate(("ok", "ok", "ok", "y" * 160)):
         call = {"id": f"c{number}", "type": "function", "function": {"name": "r", "arguments": "{}"}}
@@ -133,7 +145,7 @@ def test_a_summary_asked_for_in_vain_is_not_asked_for_again(tmp_path: Path, snap
     session.close()
     assert len(asked) == 1
     head, view = log.head, snapshots.load(KEY, log, "") if snapshot else None
-    again = Session(window=190, count="chars/4", log=log, clock=CLOCK, view=view)
+    again = Session(policy=asking, window=190, count="chars/4", log=log, clock=CLOCK, view=view)
     assert again.prepare(too_long).to_bytes() == request
     assert (len(asked), log.head) == (1, head)
 

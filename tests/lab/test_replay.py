@@ -12,8 +12,9 @@ from tidegate.core.messages import Message, Text
 from tidegate.core.outcome import Outcome
 from tidegate.core.policy import Policy, Rule
 from tidegate.core.tokens import MESSAGE, REQUEST, CharsPer
+from tidegate.lab.asked import Asked
 from tidegate.lab.generate import generate
-from tidegate.lab.replay import SECONDS_PER_CALL, Asked, Setup, how_kept, replay
+from tidegate.lab.replay import SECONDS_PER_CALL, Setup, how_kept, replay
 from tidegate.lab.sizes import Scale
 from tidegate.lab.tally import SessionReport, total
 from tidegate.lab.traces import Line
@@ -118,8 +119,11 @@ def test_each_request_asks_for_its_assistant_message() -> None:
 
 def test_replay_is_deterministic() -> None:
     said = list(generate(10, seed=6))
-    first, second = run(said), run(said)
-    assert first == second
+    (report, asked), (again, asked_again) = run(said), run(said)
+    assert report == again
+    assert [(each.at, each.messages, each.error) for each in asked] == [
+        (each.at, each.messages, each.error) for each in asked_again
+    ]
 
 
 def test_leading_system_messages_are_the_fixed_part_and_later_ones_are_not() -> None:

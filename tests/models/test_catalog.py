@@ -123,7 +123,7 @@ def test_overrides_stand_above_the_catalog_and_leave_the_rest_to_it() -> None:
     seen, plain = model_of("openai/gpt-4o-2024-08-06", mine), model_of("gpt-4o")
     assert seen is not None
     assert plain is not None
-    assert seen == Model(64_000, plain.max_output, plain.prices)
+    assert seen == Model(64_000, plain.max_output, plain.prices, plain.images)
     assert model_of("mine", mine) == Model(9_000, None, (Rates(input=1, output=2),))
     assert window_of("other", mine) is None
 

@@ -113,6 +113,33 @@ def test_lm_studio_tells_what_is_loaded_and_that_nothing_is() -> None:
         assert "has not loaded" in told.said
 
 
+def loaded(ident: str, size: object) -> dict[str, object]:
+    return {"id": ident, "config": {"context_length": size, "flash_attention": True}}
+
+
+@pytest.mark.parametrize(
+    ("model", "instances", "expected"),
+    [
+        ("openai/gpt-oss-20b", [loaded("openai/gpt-oss-20b", 8_192)], 8_192),
+        ("gpt-oss-20b", [loaded("openai/gpt-oss-20b", 8_192)], 8_192),
+        ("openai/gpt-oss-20b", [loaded("openai/gpt-oss-20b", 8_192), loaded("openai/gpt-oss-20b:2", 4_096)], 8_192),
+        ("openai/gpt-oss-20b:2", [loaded("openai/gpt-oss-20b", 8_192), loaded("openai/gpt-oss-20b:2", 4_096)], 4_096),
+        ("openai/gpt-oss-20b", [loaded("a", 8_192), loaded("b", 4_096)], 4_096),
+        ("openai/gpt-oss-20b", [loaded("a", "8192")], None),
+        ("openai/gpt-oss-20b", [], None),
+    ],
+)
+def test_lm_studio_of_today(model: str, instances: list[dict[str, object]], expected: int | None) -> None:
+    """Never the maximum of the weights: 131,072 here."""
+    entry = {"type": "llm", "key": "openai/gpt-oss-20b", "loaded_instances": instances, "max_context_length": 131_072}
+    other = {"type": "embedding", "key": "nomic", "loaded_instances": [], "max_context_length": 2_048}
+    answers = {**listing({"id": "openai/gpt-oss-20b"}, {"id": "nomic"}), "/api/v1/models": {"models": [other, entry]}}
+    told, _ = asked(model, answers)
+    assert told is not None
+    assert (told.tokens, told.sure) == (expected, expected is not None)
+    assert "LM Studio" in told.said
+
+
 @pytest.mark.parametrize(
     ("info", "expected"),
     [
@@ -132,7 +159,7 @@ def test_an_error_is_not_read_for_numbers() -> None:
 
 @pytest.mark.parametrize("answer", [500, "<html>no</html>", "[[[[", '"text"', "[1, 2]", '{"data": 5}', '{"data": [1]}'])
 def test_nonsense_is_no_answer(answer: object) -> None:
-    paths = ("/v1/models", "/props", "/api/ps", "/api/show", "/api/v0/models", "/info")
+    paths = ("/v1/models", "/props", "/api/ps", "/api/show", "/api/v1/models", "/api/v0/models", "/info")
     assert tokens("m", dict.fromkeys(paths, answer)) is None
 
 

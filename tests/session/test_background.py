@@ -234,9 +234,9 @@ def test_the_mark_can_be_set() -> None:
 
 
 def test_only_sizes_are_lowered() -> None:
-    policy = load("default")
+    policy = load("jutul")
     rules = lowered(policy, None, 0.1, ("before_call",)).moments["before_call"]
-    assert [str(rule.when[0][0]) for rule in rules] == ["pressure > 0.765", "pressure > 0.828"]
+    assert [str(rule.when[0][0]) for rule in rules] == ["window_share > 0.54", "window_share >= 0.765"]
     older = picoclaw()
     [rule] = lowered(older, 0.5, 0.1, ("turn_end",)).moments["turn_end"]
     assert [str(condition[0]) for condition in rule.when] == ["messages > 20", "pressure > 0.5"]
@@ -303,7 +303,7 @@ def test_the_older_way_summarises_after_a_turn_in_the_background() -> None:
     running(test)
 
 
-def test_with_the_default_policy_no_turn_of_a_long_conversation_waits() -> None:
+def test_no_turn_of_a_long_conversation_waits() -> None:
     """Sixty turns in a small window: every summary was there before the turn that needed it."""
 
     async def test() -> None:
@@ -315,7 +315,7 @@ def test_with_the_default_policy_no_turn_of_a_long_conversation_waits() -> None:
             ahead_of_time += asyncio.current_task() is not turn
             return f"written {ahead_of_time}: {GOOD}"
 
-        session = Session("main", window=4_000, wire="openai_chat", count="chars/4", reserve=500)
+        session = Session("main", policy="jutul", window=4_000, wire="openai_chat", count="chars/4", reserve=500)
         ahead = Ahead(session, write)
         for number in range(60):
             session.add({"role": "user", "content": f"ask-{number}: " + "tell me more of the table " * 6})

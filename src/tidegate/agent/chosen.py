@@ -19,6 +19,8 @@ from tidegate.presets import load
 
 AUTO_COMPACT = "_auto_compact"
 COOLDOWN = 30.0
+MAX_RULES = 8_000
+"""Characters of the user's own rules in all: they are sent with every request."""
 CONTEXT_EVERYWHERE = frozenset({"max_tokens", "output_reserved", "summary_brain"})
 """What a context may say under any policy; the rest are settings of the policy `digitorn`."""
 
@@ -184,6 +186,10 @@ def check_names(config: Config) -> None:
                 f" command {'and' if server.url else 'nor'} a url.",
                 "Give one of them.",
             )
+    if (size := sum(map(len, settings.rules))) > MAX_RULES:
+        raise BadPolicy(
+            f"{sources['rules']}: the rules have {size:,} characters.", f"Keep them to {MAX_RULES:,} in all."
+        )
     actions = {f"{module}.{action}" for module, found in MODULES.items() for action in found}
     for name in settings.capabilities.tools:
         if not any(sign in name for sign in ("*", "?", "[", "__")):  # tools of servers are known only when they run

@@ -20,6 +20,7 @@ Key = Annotated[str, Meta(extra={"secret": True})]
 """Text that nobody is to see: it is shown masked, and no error repeats it."""
 Name = Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$")]
 Scalar = str | int | float | bool | None
+UserRule = Annotated[str, Meta(min_length=1, max_length=500)]
 
 Wire = Literal["openai_chat", "openai_responses", "anthropic", "gemini", "mistral", "deepseek"]
 Backend = Literal["openai_compat", "openai", "openai_responses", "anthropic", "gemini", "embedded"]
@@ -94,7 +95,8 @@ class Module(msgspec.Struct, frozen=True):
 class Execution(msgspec.Struct, frozen=True):
     """`max_turns` (0: any number) bounds a session, `max_steps` the tool calls of a turn, `timeout` its seconds.
 
-    In the mode `one_shot` the agent ends after one turn.
+    In the mode `one_shot` the agent ends after one turn. `greeting` is shown to the user when a session begins.
+    `background` prepares summaries ahead, a little before the policy wants them.
     """
 
     mode: Literal["conversation", "one_shot"] = "conversation"
@@ -102,6 +104,7 @@ class Execution(msgspec.Struct, frozen=True):
     max_turns: Count = 0
     max_steps: Positive = 100
     timeout: Amount | None = None
+    background: bool = False
     context: Context | None = None
     hooks: tuple[Hook, ...] = ()
 
@@ -130,7 +133,10 @@ class ProviderSettings(msgspec.Struct, frozen=True):
 
 
 class ModelSettings(msgspec.Struct, frozen=True):
-    """What is known of a model better than the catalog knows it. Prices are dollars for a million tokens."""
+    """What is known of a model better than the catalog knows it. Prices are dollars for a million tokens.
+
+    `images`: it takes pictures.
+    """
 
     window: Positive | None = None
     max_output: Positive | None = None
@@ -138,6 +144,7 @@ class ModelSettings(msgspec.Struct, frozen=True):
     cache_read: Amount | None = None
     cache_write: Amount | None = None
     output: Amount | None = None
+    images: bool | None = None
 
 
 class Cap(msgspec.Struct, frozen=True):
@@ -170,7 +177,10 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """A whole file. `modules` null offers every tool; `window` is in tokens, for every model without one of its own."""
+    """A whole file. `modules` null offers every tool; `window` is in tokens, for every model without one of its own.
+
+    `rules` are the user's own, a sentence each: they stand in every system prompt, word for word.
+    """
 
     app: App = App()
     modules: dict[str, Module] | None = None
@@ -184,3 +194,4 @@ class Settings(msgspec.Struct, frozen=True):
     spend: Spend = Spend()
     mcp: dict[str, Server] = {}
     skills: tuple[str, ...] = ()
+    rules: tuple[UserRule, ...] = ()

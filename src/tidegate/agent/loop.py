@@ -7,6 +7,9 @@
 Everything that happened is in the session's log before the next step begins, so it can be stopped anywhere: cancel the
 task that reads the turn. A call that was begun and has no result is answered as interrupted by the next request, and
 never run again by itself. Whatever ends a turn, the session is valid and goes on.
+
+`steer` says something while a turn is under way. It is heard as soon as no call is open: what runs may end, what was
+not begun is not, and the model is asked again.
 """
 
 import asyncio
@@ -17,11 +20,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidegate.agent.cures import SHRINKS, Cures
 from tidegate.agent.hook_types import Moment
 from tidegate.agent.hooks import Done, Hooks
 from tidegate.agent.tools.tool import Context, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
-from tidegate.core.messages import TOOL_RESULT, Call, Message, Result, Text, Thinking, calls_of, user
+from tidegate.core.errors import BadInput
+from tidegate.core.messages import TOOL_RESULT, Call, Message, Result, Text, Thinking, calls_of, text_of, user
 from tidegate.core.plan import Decision
 from tidegate.models.faults import Fault, fault_of_reply
 from tidegate.models.provider import Delta, Provider, Reply
@@ -29,10 +34,7 @@ from tidegate.session.drive import SummariseAsync
 from tidegate.session.request import Request
 from tidegate.session.session import Session
 
-SHRINKS = frozenset({"overflow", "rate_bucket", "bytes"})
-"""Refused for its size: a smaller request may pass. Whatever else a provider refuses, less of it does not help."""
 EMPTY = 2
-NEAR = 0.85
 
 
 class Asked(NamedTuple):
@@ -52,9 +54,15 @@ class Ended(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The provider refused the request; it is sent again, smaller, or without the reasoning it no longer takes back."""
+    """The provider refused the request; it is sent again, smaller, or without what is not taken (see `cures`)."""
 
     fault: Fault
+
+
+class Steered(NamedTuple):
+    """Here the conversation takes up what the user said meanwhile."""
+
+    text: str
 
 
 class Stopped(NamedTuple):
@@ -63,7 +71,7 @@ class Stopped(NamedTuple):
     why: str
 
 
-Happening = Asked | Delta | Reply | Began | Ended | Refused | Done | Stopped
+Happening = Asked | Delta | Reply | Began | Ended | Refused | Steered | Done | Stopped
 
 
 class Agent:
@@ -87,53 +95,86 @@ class Agent:
         self.summarise = summarise
         self.hooks = hooks
         self.max_steps = max_steps
+        self._turn: object | None = None
+        self._waiting: list[Message] = []
 
-    async def turn(self, text: str) -> AsyncGenerator[Happening, None]:
+    async def turn(self, said: str | Message) -> AsyncGenerator[Happening, None]:
         """One turn. A Fault that no smaller request could cure, and GiveUp, are raised; the session stays whole."""
-        self.session.add(user(text))
-        steps, empty, why = 0, 0, ""
-        while not why:
-            reply: Reply | None = None
-            async with aclosing(self._ask()) as stream:
-                async for each in stream:
-                    reply = each if isinstance(each, Reply) else reply
-                    yield each
-            assert reply is not None
-            message = self._keep(reply)
-            calls = calls_of(message) if message is not None else []
-            if calls:
-                unfit = {call.id for call in calls} if reply.stop == "length" else set(reply.broken)
-                async with aclosing(self._run(calls, unfit)) as stream:
+        own = self._turn = object()
+        try:
+            waiting, self._waiting = self._waiting, []  # of a turn that nobody closed
+            await self.session.add_async(*waiting, _message(said))
+            steps, empty, why = 0, 0, ""
+            while not why:
+                reply: Reply | None = None
+                async with aclosing(self._ask(own)) as stream:
                     async for each in stream:
-                        yield each
-                steps += len(calls)
-                why = "steps" if steps >= self.max_steps else ""
-                await self._compact_if_asked()
-            elif reply.stop == "paused":
-                steps += 1  # else who pauses for ever is asked for ever
-                why = "steps" if steps >= self.max_steps else ""
-            else:
+                        if isinstance(each, Reply):
+                            reply = each
+                        else:
+                            yield each
+                assert reply is not None
+                message = await self._keep(reply)
+                yield reply
+                calls = calls_of(message) if message is not None else []
+                if calls:
+                    unfit = {call.id for call in calls} if reply.stop == "length" else set(reply.broken)
+                    async with aclosing(self._run(calls, unfit)) as stream:
+                        async for each in stream:
+                            yield each
+                    await self._compact_if_asked()
+                steps += len(calls) or reply.stop == "paused"  # else who pauses for ever is asked for ever
                 empty += message is None
-                why = _why(reply, empty) if message is None else reply.stop
-        for done in await self._fire("turn_end"):
-            yield done
+                why = "" if calls else _why(reply, message, empty)
+                why = why or ("steps" if steps >= self.max_steps else "")
+                for done in await self._fire("turn_end") if why else ():
+                    yield done
+                while self._waiting:
+                    steps, empty, why = 0, 0, ""
+                    yield self._heard(self._waiting.pop(0))
+        finally:
+            self._leave(own)
         yield Stopped(why)
+
+    def steer(self, said: str | Message) -> None:
+        """Say something in the middle of a turn: it is heard when every call that was begun has its result."""
+        if not self.busy:
+            raise BadInput("No turn is under way.", "Begin one with these words.")
+        self._waiting.append(_message(said))
+
+    @property
+    def busy(self) -> bool:
+        return self._turn is not None
+
+    def _heard(self, message: Message) -> Steered:
+        self.session.add(message)
+        return Steered(text_of(message))
+
+    def _leave(self, own: object) -> None:
+        """Whatever ended the turn, what the user said in it is not lost. A turn that was begun since is not ours."""
+        if self._turn is own:
+            self._turn, waiting, self._waiting = None, self._waiting, []
+            self.session.add(*waiting)
 
     async def _fire(self, moment: Moment) -> list[Done]:
         return await self.hooks.fire(moment, self.session, summarise=self.summarise) if self.hooks else []
 
+    async def compact(self, focus: str = "") -> list[Decision]:
+        """Compact now; a summary is to keep clear what `focus` names."""
+        return await self.session.compact_async(self.summarise, focus=focus)
+
     async def _compact_if_asked(self) -> None:
         """The tool `compact` only asks: nothing may be cut while a call is open."""
-        if self.context.compaction is not None:
-            self.context.compaction = None
-            await self.session.compact_async(self.summarise)
+        focus, self.context.compaction = self.context.compaction, None
+        if focus is not None:
+            await self.compact(focus)
 
-    async def _ask(self) -> AsyncGenerator[Happening, None]:
-        """One answer. A request that is refused for its size is shrunk, as often as the session allows in a turn."""
+    async def _ask(self, own: object) -> AsyncGenerator[Happening, None]:
+        """One answer. A request that is refused is sent again if something can be done about it."""
         for done in await self._fire("turn_start"):
             yield done
-        request = await self.session.prepare_async(self.summarise)
-        unsigned = False
+        cures = Cures(self.session, self.summarise)
+        request = await cures.first()
         while True:
             yield Asked(request, self.session.decisions)
             shown: list[str] = []
@@ -144,27 +185,16 @@ class Agent:
                         yield each
                 return
             except Fault as fault:
-                if not (self._shrinks(fault) or (fault.kind == "reasoning_state" and not unsigned)):
+                refused, cure = fault, cures.of(fault)
+                if not cure:
+                    self._keep_shown("".join(shown))
                     raise
-                refused = fault
             except (asyncio.CancelledError, GeneratorExit):
-                self._keep_shown("".join(shown))
+                if self._turn is own:
+                    self._keep_shown("".join(shown))
                 raise
             yield Refused(refused)
-            if refused.kind == "reasoning_state":
-                unsigned = True
-                self.session.unsign()
-                request = self.session.request()
-                continue
-            self.session.learn(refused.window or (refused.limit if refused.kind == "rate_bucket" else None))
-            request = await self.session.overflowed_async(self.summarise)
-
-    def _shrinks(self, fault: Fault) -> bool:
-        """A refusal without words may be about length, if the request was near the window."""
-        if fault.kind in SHRINKS:
-            return True
-        near = self.session.window is not None and self.session.size() > NEAR * self.session.window
-        return near and fault.kind == "unknown" and not fault.certain and fault.status in (400, 413)
+            request = await cures.again(cure, refused)
 
     def _look(self, each: Delta | Reply, shown: list[str]) -> None:
         """Some overflow in silence: the answer comes whole and is none."""
@@ -175,12 +205,12 @@ class Agent:
         if fault is not None and fault.kind in SHRINKS:
             raise fault
 
-    def _keep(self, reply: Reply) -> Message | None:
+    async def _keep(self, reply: Reply) -> Message | None:
         """The answer into the log, and what it cost. None if there is nothing in it."""
         said = reply.said(self.provider.wire)
         self.session.record(reply.usage)
         full = [message for message in said if message.parts and (reply.stop == "paused" or _says(message))]
-        self.session.add(*full)
+        await self.session.add_async(*full)
         return full[-1] if full else None
 
     def _keep_shown(self, text: str) -> None:
@@ -201,7 +231,7 @@ class Agent:
                 for call, task in zip(together, running, strict=True):
                     result = await task
                     parts = (Result(call.id, (Text(result.text),), result.error),)
-                    self.session.add(Message("tool", parts, kind=TOOL_RESULT))
+                    await self.session.add_async(Message("tool", parts, kind=TOOL_RESULT))
                     yield Ended(call, result)
             finally:
                 for task in running:
@@ -209,10 +239,17 @@ class Agent:
                 await asyncio.wait(running)
 
     async def _result(self, call: Call, unfit: set[str]) -> ToolResult:
-        return CUT if call.id in unfit else await self.toolbox.run(call, self.context)
+        if call.id in unfit:
+            return CUT
+        return NEW if self._waiting else await self.toolbox.run(call, self.context)
 
 
 CUT = ToolResult("Not run: the call came incomplete. Make it again, shorter if it was cut off.", error=True)
+NEW = ToolResult("Not run: the user said something new. Read that first.", error=True)
+
+
+def _message(said: str | Message) -> Message:
+    return user(said) if isinstance(said, str) else said
 
 
 def _says(message: Message) -> bool:
@@ -222,8 +259,10 @@ def _says(message: Message) -> bool:
     )
 
 
-def _why(reply: Reply, empty: int) -> str:
-    """Of an answer with nothing in it: why that is the end of the turn, or nothing if it may be asked for once more."""
-    if reply.stop in ("refused", "filtered"):
+def _why(reply: Reply, message: Message | None, empty: int) -> str:
+    """Why an answer without calls is the end of the turn; nothing if it may be asked for once more."""
+    if reply.stop == "paused":
+        return ""
+    if message is not None or reply.stop in ("refused", "filtered"):
         return reply.stop
     return "empty" if empty >= EMPTY else ""

@@ -16,8 +16,9 @@ from tidegate.agent.chosen import Config, approval_of, offered_tools
 from tidegate.agent.config import Cap
 from tidegate.agent.hook_actions import actions_of
 from tidegate.agent.hooks import Hooks
-from tidegate.agent.loop import Agent, Happening, Refused, Stopped
+from tidegate.agent.loop import Agent, Happening, Refused, Steered, Stopped
 from tidegate.agent.parts import Parts, fitting
+from tidegate.agent.pictures import spoken
 from tidegate.agent.prompt import Prompt
 from tidegate.agent.reach import Reached, hosted_keys
 from tidegate.agent.skills import Skills
@@ -25,12 +26,15 @@ from tidegate.agent.spend import Days, Metered, Spending
 from tidegate.agent.subagents import Subagents, one_at_a_time
 from tidegate.agent.tools.approval import Ask
 from tidegate.agent.tools.toolbox import Toolbox
-from tidegate.core.errors import GiveUp
+from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Used
+from tidegate.core.messages import Image, Message
 from tidegate.keep.data import DataFolder
+from tidegate.models.catalog import takes_images
 from tidegate.models.provider import Provider
 from tidegate.models.suspicion import LOOK_BACK, Report, suspicion
 from tidegate.session.background import Ahead
+from tidegate.session.session import Session
 
 SKILLS: Final = (".tidegate/skills", ".claude/skills")
 """Where a project keeps its skills, if the configuration names no folders."""
@@ -43,7 +47,10 @@ class Notice(NamedTuple):
 
 
 class OpenAgent:
-    """`turn` is the loop's, within the limits of the configuration. `notices` are said at the next turn."""
+    """`turn` is the loop's, within the limits of the configuration. `notices` are said at the next turn.
+
+    `over`: the agent was there for one turn (execution.mode: one_shot) and has had it.
+    """
 
     def __init__(
         self,
@@ -65,38 +72,80 @@ class OpenAgent:
         self.window = reached.window
         self.spending = spending
         self.notices = [text for text in notices if text]
+        self.over = False
         self._said: set[str] = set()
         self._reports: list[Report] = []
         self._read_to = self.session.log.head
 
-    async def turn(self, text: str) -> AsyncGenerator[Happening | Notice, None]:
+    @property
+    def greeting(self) -> str:
+        """What the user is shown before the first turn of a session; the model never sees it."""
+        return "" if self.session.view.turn_count else self.config.settings.execution.greeting
+
+    @property
+    def busy(self) -> bool:
+        return self.agent.busy
+
+    @property
+    def takes_images(self) -> bool | None:
+        """None: nobody knows. Whoever is told no may know better (models.NAME.images)."""
+        known = takes_images(self.reached.provider.model, self.reached.prices)
+        return known if self.session.dialect.rules.user_images else False
+
+    def steer(self, said: str | Message, images: Sequence[Image] = ()) -> None:
+        """Say something in the middle of a turn: see `Agent.steer`."""
+        self._bounded()
+        self.agent.steer(self._checked(said, images))
+
+    async def turn(self, said: str | Message, images: Sequence[Image] = ()) -> AsyncGenerator[Happening | Notice, None]:
         """One turn. GiveUp, too, if it takes too long or the session has had all its turns."""
         execution = self.config.settings.execution
-        if execution.max_turns and self.session.view.turn_count >= execution.max_turns:
-            raise GiveUp(
-                f"This session has had its {execution.max_turns} turns.",
-                "Raise execution.max_turns, or begin a new session.",
-            )
+        if self.over:
+            raise GiveUp("This agent is there for one turn.", "Set execution.mode to conversation, or open it again.")
+        self._bounded()
+        message = self._checked(said, images)
         for notice in self._news():
             yield notice
-        until = asyncio.get_running_loop().time() + execution.timeout if execution.timeout else None
-        async with aclosing(self.agent.turn(text)) as stream:
+        clock = asyncio.get_running_loop().time
+        until = clock() + execution.timeout if execution.timeout else None
+        async with aclosing(self.agent.turn(message)) as stream:
             while (each := await self._next(stream, until)) is not None:
                 if isinstance(each, Refused):
-                    self.reached.learn(each.fault)
+                    self.window = self.reached.learn(each.fault) or self.window
+                if isinstance(each, Steered):
+                    until = clock() + execution.timeout if execution.timeout else None
                 if isinstance(each, Stopped):
+                    self.over = execution.mode == "one_shot"
                     await self._ask_again()
                     self._look()
                     for notice in self._news():
                         yield notice
                 yield each
 
+    def _bounded(self) -> None:
+        most = self.config.settings.execution.max_turns
+        if most and self.session.view.turn_count >= most:
+            raise GiveUp(f"This session has had its {most} turns.", "Raise execution.max_turns, or begin another one.")
+
+    def _checked(self, said: str | Message, images: Sequence[Image]) -> Message:
+        message = spoken(said, images)
+        if self.takes_images is False and any(isinstance(part, Image) for part in message.parts):
+            model = self.reached.provider.model
+            raise BadInput(
+                f"{model} takes no pictures.",
+                f"Leave them out, or use a model that does; if it does, set models.{model}.images to true.",
+            )
+        return message
+
     async def _next(self, stream: AsyncGenerator[Happening, None], until: float | None) -> Happening | None:
+        limited = asyncio.timeout_at(until)
         try:
-            async with asyncio.timeout_at(until):
+            async with limited:
                 return await anext(stream, None)
         except TimeoutError:
             limit = self.config.settings.execution.timeout
+            if not limited.expired():
+                raise
             raise GiveUp(
                 f"The turn took longer than {limit:g} s.", "Raise execution.timeout; the session is whole and goes on."
             ) from None
@@ -131,7 +180,7 @@ class OpenAgent:
 
 
 @asynccontextmanager
-async def open_agent(
+async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each by its name
     config: Config,
     *,
     data: DataFolder | None,
@@ -141,17 +190,19 @@ async def open_agent(
     provider: Provider | None = None,
     specialists: Sequence[Config] = (),
     environment: Mapping[str, str] | None = None,
+    restore: bool = True,
 ) -> AsyncIterator[OpenAgent]:
     """`provider` stands in for that of the brain. `specialists` are the configurations of other kinds of subagents.
 
-    Without `data` nothing is kept.
+    Without `data` nothing is kept. A session that is there goes on, whatever model it had before; without `restore`
+    just as it was, for one whose model or policy is changed under way.
     """
     async with AsyncExitStack() as stack:
         parts = Parts(data, workspace, os.environ if environment is None else environment, stack)
         reached = await parts.reach(config, provider)
         skills = Skills(workspace / each for each in config.settings.skills or SKILLS)
         prompt = parts.prompt(config, reached, skills)
-        session = parts.session(config, reached, name, prompt.text)
+        session = parts.session(config, reached, name, prompt.text, restore=restore)
         stack.callback(session.close)
         days = Days(data.folder, data.clock) if data is not None else None
         spending = Spending(session, config.settings.spend, days=days, prices=reached.prices)
@@ -174,7 +225,7 @@ async def open_agent(
             hooks=Hooks(
                 config.hooks, context=config.context, act=actions_of(config, toolbox, context), clock=parts.clock
             ),
-            max_steps=config.settings.execution.max_steps,
+            max_steps=_steps(config, session),
         )
         notices = [
             *_remarks(config, reached, parts),
@@ -183,6 +234,13 @@ async def open_agent(
             spending.unpriced(reached.provider.model),
         ]
         yield OpenAgent(agent, config, name=name, prompt=prompt, reached=reached, spending=spending, notices=notices)
+
+
+def _steps(config: Config, session: Session) -> int:
+    """A policy may have a number of its own; one that was set by hand comes first."""
+    own = session.policy.settings.get("max_steps")
+    given = config.settings.execution.max_steps
+    return own if isinstance(own, int) and own > 0 and "execution.max_steps" not in config.sources else given
 
 
 def _remarks(config: Config, reached: Reached, parts: Parts) -> list[str]:

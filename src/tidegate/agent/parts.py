@@ -1,5 +1,6 @@
 """The parts of an agent, each made from its configuration: prompt, session, tools, kinds of subagents, summariser."""
 
+import asyncio
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +66,7 @@ class Parts(NamedTuple):
             project=self.workspace,
             skills=skills if reached.tools else None,
             notes=self.data.notes if self.data is not None and reached.tools else None,
+            pinned=config.settings.rules,
             facts={
                 "date": datetime.fromtimestamp(self.clock(), UTC).date().isoformat(),
                 "folder": str(self.workspace),
@@ -74,7 +76,7 @@ class Parts(NamedTuple):
         room = 8_000 if window is None else min(8_000, window // FEW)
         return assemble(sources, room=room, counter=reached.counter)
 
-    def session(self, config: Config, reached: Reached, name: str, system: str) -> Session:
+    def session(self, config: Config, reached: Reached, name: str, system: str, *, restore: bool = True) -> Session:
         brain = config.agent.brain
         options: dict[str, Any] = {
             "policy": policy_of(config),
@@ -88,9 +90,12 @@ class Parts(NamedTuple):
             "temperature": brain.temperature,
             "top_p": brain.top_p,
             "clock": self.clock,
+            "prices": reached.prices,
         }
         model = reached.provider.model
-        return Session(model, **options) if self.data is None else self.data.open(name, model, **options)
+        if self.data is None:
+            return Session(model, **options)
+        return self.data.open(name, model, restore=restore, **options)
 
     def context(self, session: Session, name: str) -> Context:
         folder = self.data.files(name).root if self.data is not None else None
@@ -102,19 +107,29 @@ class Parts(NamedTuple):
         offered = offered_tools(config)
         built: list[AgentTool] = [*standard_tools(skills, memory=self.data is not None), HELLO]
         tools = [each for each in built if each.tool.name in offered]
-        faults: list[str] = []
-        for name, server in config.settings.mcp.items():
-            try:
-                from tidegate.agent.tools.mcp import McpServer, McpSource  # noqa: PLC0415 - an extra
-            except ImportError as missing:
-                faults.append(f"The server {name} cannot be used: {missing}. Install 'tidegate[mcp]'.")
-                continue
-            command = (server.command, *server.args) if server.command else ()
-            source = McpSource(McpServer(name, command, dict(server.env), server.url, dict(server.headers)))
+        served = await self._served(config)
+        return Found([*tools, *served.tools], served.faults)
+
+    async def _served(self, config: Config) -> "Found":
+        """The tools of all MCP servers, started at the same time: one that hangs makes nobody else late."""
+        if not config.settings.mcp:
+            return Found([], [])
+        try:
+            from tidegate.agent.tools.mcp import McpServer, McpSource  # noqa: PLC0415 - an extra
+        except ImportError as missing:
+            names = ", ".join(config.settings.mcp)
+            return Found([], [f"These servers cannot be used: {names}: {missing}. Install 'tidegate[mcp]'."])
+        sources = [
+            McpSource(
+                McpServer(name, (each.command, *each.args) if each.command else (), each.env, each.url, each.headers)
+            )
+            for name, each in config.settings.mcp.items()
+        ]
+        for source in sources:
             self.stack.push_async_callback(source.close)
-            tools += await source.start()
-            faults += [source.fault] if source.fault else []
-        return Found(tools, faults)
+        found = [tool for tools in await asyncio.gather(*(each.start() for each in sources)) for tool in tools]
+        named = {tool.tool.name: tool for tool in reversed(found)}  # of two by one name the first is meant
+        return Found([named[name] for name in reversed(named)], [each.fault for each in sources if each.fault])
 
     async def kinds(
         self,
@@ -164,9 +179,12 @@ class Parts(NamedTuple):
             timeout=(brain or config.agent.brain).timeout or PATIENCE,
             conversation=session,
         )
-        if not session.policy.settings.get("background"):
+        if config.settings.execution.background:
+            ahead = Ahead(session, summarise)
+        elif session.policy.settings.get("background"):  # its own rules say when
+            ahead = Ahead(session, summarise, margin=0.0, moments=("turn_end",))
+        else:
             return summarise
-        ahead = Ahead(session, summarise, margin=0.0, moments=("turn_end",))
         self.stack.push_async_callback(ahead.close)
         return ahead
 

@@ -5,6 +5,7 @@ It is put together when a session is opened, not before each call: a change in i
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -80,8 +81,9 @@ def project_text(folder: Path | None, most: int = MAX_PROJECT) -> str:
     """What the project tells agents: the first of its files that is there."""
     for name in PROJECT_FILES if folder is not None else ():
         path = Path(folder or "") / name
-        if path.is_file():
-            with path.open("rb") as file:
-                data = file.read(4 * MAX_PROJECT)
-            return clip_bytes(data.decode("utf-8", "replace").strip(), min(most, MAX_PROJECT)).text
+        with suppress(OSError):  # what cannot be read says nothing
+            if path.is_file():
+                with path.open("rb") as file:
+                    data = file.read(4 * MAX_PROJECT)
+                return clip_bytes(data.decode("utf-8", "replace").strip(), min(most, MAX_PROJECT)).text
     return ""

@@ -17,7 +17,9 @@ from tidegate.models.catalog import Model, model_of
 from tidegate.models.faults import Fault
 from tidegate.models.http import HttpProvider, Limits
 from tidegate.models.local import Embedded
+from tidegate.models.marks import Marks
 from tidegate.models.prices import Rates
+from tidegate.models.probes import is_service
 from tidegate.models.provider import Provider
 from tidegate.models.tokenizers import counter_for
 from tidegate.models.window import LearnedWindow, LearnedWindows, Window, WindowTruth
@@ -44,12 +46,14 @@ class Reached(msgspec.Struct, frozen=True):
     learned: LearnedWindows | None = None
     folder: Path | None = None
 
-    def learn(self, fault: Fault) -> None:
-        """What a provider says of its window is kept for the next time, if that can be."""
-        if self.truth is None or self.learned is None or not self.truth.learn(fault) or self.folder is None:
-            return
-        with suppress(NotKept):  # then it is learned again
-            write_whole(self.folder / WINDOWS, msgspec.json.encode(self.learned.kept()), durable=False)
+    def learn(self, fault: Fault) -> Window | None:
+        """The window, if a provider told of it. It is kept for the next time, if that can be."""
+        if self.truth is None or not self.truth.learn(fault):
+            return None
+        if self.learned is not None and self.folder is not None:
+            with suppress(NotKept):  # then it is learned again
+                write_whole(self.folder / WINDOWS, msgspec.json.encode(self.learned.kept()), durable=False)
+        return self.truth.window
 
 
 async def reach(
@@ -71,7 +75,13 @@ async def reach(
         _check_key(target)
         limits = Limits(total=target.timeout) if target.timeout else None
         provider = HttpProvider(
-            target.wire, target.model, base_url=target.base_url, key=target.key, headers=target.headers, limits=limits
+            target.wire,
+            target.model,
+            base_url=target.base_url,
+            key=target.key,
+            headers=target.headers,
+            limits=limits,
+            marks=None if is_service(target.base_url) else Marks(),
         )
         stack.push_async_callback(provider.close)
         truth = _truth(target, window, prices, learned := _learned(folder))
@@ -106,7 +116,7 @@ def _embedded(
     place = folder / WEIGHTS if folder is not None else None
     model = Embedded(brain.model, window=window, max_output=brain.max_output, folder=place, environment=environment)
     stack.push_async_callback(model.close)
-    free = {model.model.lower(): Model(model.window, model.max_output, (Rates(0.0, 0.0),))}
+    free = {model.model.lower(): Model(model.window, model.max_output, (Rates(0.0, 0.0),), images=False)}
     said = f"{model.model} runs on this machine with a window of {model.window:,} tokens."
     return Reached(
         model,
@@ -166,7 +176,7 @@ def models_of(config: Config) -> dict[str, Model]:
 def _model(config: Config, name: str, own: ModelSettings) -> Model:
     given = (own.input, own.output, own.cache_read, own.cache_write)
     if all(each is None for each in given):
-        return Model(own.window, own.max_output)
+        return Model(own.window, own.max_output, images=own.images)
     known = model_of(name)
     rates = known.prices[0] if known is not None and known.prices else None
     read = own.input if own.input is not None else rates.input if rates else None
@@ -178,4 +188,4 @@ def _model(config: Config, name: str, own: ModelSettings) -> Model:
         )
     cached = own.cache_read if own.cache_read is not None or rates is None else rates.cached
     kept = own.cache_write if own.cache_write is not None or rates is None else rates.written
-    return Model(own.window, own.max_output, (Rates(read, written, cached, kept),))
+    return Model(own.window, own.max_output, (Rates(read, written, cached, kept),), own.images)

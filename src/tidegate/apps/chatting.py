@@ -2,17 +2,16 @@
 
 import argparse
 import os
-import shlex
-import sys
 import time
 from pathlib import Path
 
-from tidegate.agent.chosen import secret_values
+from tidegate.agent.chosen import policy_of, secret_values
 from tidegate.agent.commands_opening import Opening
 from tidegate.agent.config_file import files_of
 from tidegate.apps.choices import OK
 from tidegate.apps.keeping import STORE
 from tidegate.apps.place import data_folder
+from tidegate.apps.plain_out import ended, has_screen
 from tidegate.keep.data import DataFolder, keys_of
 
 
@@ -20,6 +19,7 @@ def chat_command(options: argparse.Namespace) -> int:
     files = files_of(Path.cwd(), os.environ, asked=options.config)
     opening = Opening(files, os.environ, agent=options.agent, model=options.model, policy=options.policy)
     read = opening.read()
+    policy_of(read.config)  # a wrong one is a wrong call: said before anything is opened
     secrets = [*keys_of(os.environ), *secret_values(read.config, os.environ)]
     data = DataFolder(data_folder(options), store=options.store or os.environ.get(STORE, ""), secrets=secrets)
     try:
@@ -39,17 +39,6 @@ def chat_command(options: argparse.Namespace) -> int:
         return app.return_code or OK
     finally:
         data.close()
-
-
-def has_screen() -> bool:
-    streams = (sys.stdin, sys.stdout)
-    return all(each is not None and each.isatty() for each in streams) and os.environ.get("TERM") != "dumb"
-
-
-def ended(session: str) -> str:
-    """The last line of a chat."""
-    name = "".join(sign for sign in session if sign.isprintable())
-    return f"session {name}: go on with `tidegate chat --session {shlex.quote(name)}`"
 
 
 def new_name(app_id: str) -> str:

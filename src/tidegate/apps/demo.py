@@ -1,141 +1,83 @@
-"""`tidegate demo`: a long session in a small window, before your eyes."""
+"""`tidegate demo`: the terminal app on the embedded model, in a window that floods within a minute.
+
+On a terminal a script chats and tells what happens; any key takes over. Elsewhere the script plays by itself. Both end
+with what was kept, and the proof. Everything happens in a folder that is gone afterwards; neither the user's
+configuration nor a key is read.
+"""
 
 import argparse
-import signal
+import asyncio
+import os
 import sys
-import time
-from collections import Counter as Tally
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import tempfile
+from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+import msgspec
 
-from tidegate.apps.choices import FAILED, INTERRUPTED, OK
-from tidegate.apps.proof import Proof, Witness
-from tidegate.core.events import Edited
-from tidegate.core.plan import Decision
-from tidegate.lab.generate import generate
-from tidegate.session.request import Request
-from tidegate.session.session import Session
+from tidegate.agent.chosen import policy_of
+from tidegate.agent.commands_opening import Opening
+from tidegate.agent.config_file import files_of
+from tidegate.apps.choices import FAILED, OK
+from tidegate.apps.demo_kept import Seen, summary
+from tidegate.apps.plain_out import has_screen
+from tidegate.core.errors import BadInput
+from tidegate.keep.data import DataFolder
+from tidegate.models.local import Embedded
 
-WIDTH = 48
-EVERY = 4
-PAUSE = 0.01
-LONGEST_WHY = 110
+NAME = "demo"
+WINDOW, ANSWER = 384, 20
+"""Tokens. A model on one core reads some seventy a second: a larger window would take longer to flood."""
 
 
 def demo_command(options: argparse.Namespace) -> int:
-    said = generate(options.turns, options.seed)
-    system = str(next(said)["content"])
-    session = Session(policy=options.policy, window=options.window, wire="openai_chat", system=system, count="exact")
-    pause = 0.0 if options.fast or not sys.stdout.isatty() else PAUSE
-    show = _Show(Console(highlight=False, soft_wrap=True), options.window, pause)
-    show.title(session, options)
-    witness = Witness()
-    with _interrupts() as stopped:
-        for message in said:
-            if stopped():
-                break
-            if message["role"] == "assistant":
-                request = session.prepare()
-                witness.asked(session.log.head, request.to_bytes())
-                show.call(session, request)
-            elif message["role"] == "user":
-                show.turn += 1
-            (ident,) = session.add(message)
-            witness.said(ident, message)
-    proofs = [show.fitted(), *witness.proofs(session)]
-    show.stages(session)
-    show.proofs(proofs)
-    if stopped():
-        return INTERRUPTED
-    return OK if all(proof.holds for proof in proofs) else FAILED
+    if options.generated:
+        from tidegate.apps.demo_generated import generated_demo
 
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed, asked between messages: what was said so far can then still be proved whole."""
-    pressed: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+        return generated_demo(options)
     try:
-        yield lambda: bool(pressed)
+        Embedded(window=options.window or WINDOW)
+    except BadInput as bad:
+        raise BadInput(bad.args[0], f"{bad.remedy} Without a model: `tidegate demo --generated`.") from None
+    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder:
+        return chat_demo(Path(folder), options.policy, options.window or WINDOW)
+
+
+def chat_demo(folder: Path, policy: str, window: int) -> int:
+    workspace = folder / "work"
+    workspace.mkdir()
+    opening = opening_in(workspace, policy, window)
+    policy_of(opening.read().config)
+    seen = Seen(NAME, window)
+    data = DataFolder(folder / "data", secrets=[])
+    try:
+        if has_screen():
+            from tidegate.apps.demo_guided import guided
+
+            status = guided(data, opening, workspace, seen)
+        else:
+            status = asyncio.run(unattended(data, opening, workspace, seen))
     finally:
-        signal.signal(signal.SIGINT, before)
+        data.close()
+    told = summary(seen, folder / "data")
+    print(f"{told.text}\n\nThis session is gone with its folder; `tidegate chat` begins one that is kept.")
+    return status or (OK if told.holds else FAILED)
 
 
-class _Show:
-    def __init__(self, console: Console, window: int, pause: float) -> None:
-        self._console = console
-        self._window = window
-        self._pause = pause
-        self._marks = "█·░" if console.encoding.startswith("utf") else "#.-"
-        self.turn = 0
-        self._calls = 0
-        self._over = 0
-        self._most = 0
+def opening_in(workspace: Path, policy: str, window: int) -> Opening:
+    agent = {"id": "main", "brain": {"provider": "embedded", "max_output": ANSWER}}
+    config = workspace / "tidegate.yaml"
+    config.write_bytes(msgspec.json.encode({"window": window, "agents": [agent]}))
+    kept = ("PATH", "LANG", "TIDEGATE_GGUF")
+    environment = {"HOME": str(workspace), **{name: os.environ[name] for name in kept if name in os.environ}}
+    return Opening(files_of(workspace, environment, asked=str(config)), environment, name=NAME, policy=policy)
 
-    def title(self, session: Session, options: argparse.Namespace) -> None:
-        print_ = self._console.print
-        print_(f"[bold]{options.turns} turns of a coding agent through a window of {options.window:,} tokens[/]")
-        print_(f"{self._marks[0]} held  {self._marks[1]} free  {self._marks[2]} kept for the answer")
-        print_(f"policy {escape(session.policy.name)}: {escape(' '.join(session.policy.about.split()))}\n")
 
-    def call(self, session: Session, request: Request) -> None:
-        """A bar every few calls, and around every edit: the fall is what there is to see."""
-        self._calls += 1
-        self._most = max(self._most, request.tokens)
-        self._over += request.tokens > self._window
-        acted = [decision for decision in session.decisions if decision.acted and decision.before != decision.after]
-        budget = session.budget()
-        if acted:
-            self._bar(acted[0].before + budget.fixed, budget.capacity)
-        for decision in acted:
-            self._edit(decision)
-        if acted or self._calls % EVERY == 1:
-            self._bar(request.tokens, budget.capacity)
+async def unattended(data: DataFolder, opening: Opening, workspace: Path, seen: Seen) -> int:
+    from tidegate.apps.answering import unless_told
+    from tidegate.apps.demo_script import Played
+    from tidegate.apps.plain import Plain
 
-    def _bar(self, tokens: int, capacity: int) -> None:
-        """What is filled, what is free, and what is kept for the answer."""
-        filled = min(WIDTH, round(tokens / self._window * WIDTH))
-        free = max(0, round(capacity / self._window * WIDTH) - filled)
-        colour = "red" if tokens > 0.9 * capacity else "yellow" if tokens > 0.7 * capacity else "green"
-        marks = [mark * count for mark, count in zip(self._marks, (filled, free, WIDTH - filled - free), strict=True)]
-        bar = f"[{colour}]{marks[0]}[/][dim]{marks[1]}{marks[2]}[/]"
-        share = tokens / self._window
-        self._console.print(f"turn {self.turn:3}  call {self._calls:4}  {bar} {tokens:7,} {share:4.0%}")
-        time.sleep(self._pause)
-
-    def _edit(self, decision: Decision) -> None:
-        why = decision.why if len(decision.why) <= LONGEST_WHY else decision.why[: LONGEST_WHY - 3] + "..."
-        change = f"{decision.before:,} -> {decision.after:,} tokens"
-        self._console.print(f"    [bold cyan]{decision.stage}[/]: {escape(why)}: [bold]{change}[/]")
-        time.sleep(self._pause * 3)
-
-    def fitted(self) -> Proof:
-        claim = f"{self._calls} requests: {self._over} over the window (largest {self._most:,} of {self._window:,}), "
-        return Proof(not self._over, claim + "each accepted by the provider's validator")
-
-    def stages(self, session: Session) -> None:
-        edits: Tally[str] = Tally()
-        freed: Tally[str] = Tally()
-        touched: Tally[str] = Tally()
-        for event in session.log.read():
-            if isinstance(event.what, Edited):
-                edits[event.what.stage] += 1
-                freed[event.what.stage] += event.what.before - event.what.after
-                touched[event.what.stage] += len(event.what.edits)
-        table = Table(title="\nwhat each stage did", title_justify="left")
-        for name in ("stage", "edits", "places", "tokens freed"):
-            table.add_column(name, justify="left" if name == "stage" else "right")
-        for stage, count in edits.most_common():
-            table.add_row(stage, f"{count:,}", f"{touched[stage]:,}", f"{freed[stage]:,}")
-        self._console.print(table)
-
-    def proofs(self, proofs: list[Proof]) -> None:
-        self._console.print(
-            "\n[bold]nothing was lost[/]" if all(p.holds for p in proofs) else "\n[bold red]NOT PROVED[/]"
-        )
-        for proof in proofs:
-            self._console.print(f"  {'[green]yes[/]' if proof.holds else '[red]NO [/]'}  {escape(proof.claim)}")
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # it is a text file
+    plain = Plain(data, opening, workspace, Played(seen.window), listen=seen.take)
+    status = await unless_told(plain.run())
+    return status if plain.interrupted or not plain.opened else OK

@@ -7,6 +7,7 @@ from tidegate import __version__
 from tidegate.apps.chat_parser import add_chat
 from tidegate.apps.choices import COUNTS, USAGE, WIRES
 from tidegate.apps.comparing_parser import add_comparing
+from tidegate.apps.demo_parser import add_demo
 from tidegate.apps.importing_parser import add_importing
 from tidegate.apps.keeping import add_keeping
 from tidegate.apps.running import add_running
@@ -44,16 +45,6 @@ examples:
 """
 _POLICIES = "List the presets, or print one: the place to start a policy file of your own."
 _POLICIES_END = "examples:\n  tidegate policies\n  tidegate policies default > my.yaml\n"
-_DEMO = """\
-Watch a long, generated agent session flow through a small window: how it fills and falls, what each stage did and
-why, and then the proof that nothing was lost.
-"""
-_DEMO_END = """\
-examples:
-  tidegate demo
-  tidegate demo --policy picoclaw --window 8000
-  tidegate demo --turns 200 --seed 3 --fast
-"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -76,15 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
             formatter_class=raw,
         )
     )
-    _add_demo(
-        commands.add_parser(
-            "demo",
-            help="watch a session flow through a small window",
-            description=_DEMO,
-            epilog=_DEMO_END,
-            formatter_class=raw,
-        )
-    )
+    add_demo(commands)
     policies = commands.add_parser(
         "policies", help="list or print the presets", description=_POLICIES, epilog=_POLICIES_END, formatter_class=raw
     )
@@ -127,15 +110,6 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     add("--requests", default="", metavar="DIR", help="write DIR/<name>.jsonl: each request, in OpenAI chat form")
     add("--json", action="store_true", help="print JSON instead of a table")
     add("--jobs", type=_positive, default=0, metavar="N", help="processes (default: one a core)")
-
-
-def _add_demo(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--policy", default="default", metavar="NAME_OR_FILE", help="a preset or a YAML file (default: default)")
-    add("--window", type=_positive, default=16000, metavar="N", help="the context window in tokens (default: 16000)")
-    add("--turns", type=_positive, default=40, metavar="N", help="how many requests the user makes (default: 40)")
-    add("--seed", type=int, default=7, metavar="N", help="another session (default: 7)")
-    add("--fast", action="store_true", help="no pauses")
 
 
 def _positive(text: str) -> int:

@@ -3,12 +3,12 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Protocol
 
 from tidegate.apps.choices import FAILED, INTERRUPTED, OK, WIRES
+from tidegate.apps.progress import progress
 from tidegate.core.errors import BadInput
 from tidegate.lab import traces
 from tidegate.lab.batch import Done, Order, policy_of, replay_paths
@@ -21,10 +21,13 @@ def replay_command(options: argparse.Namespace) -> int:
     done: dict[str, Done] = {}
     interrupted = False
     try:
-        with _progress(len(paths)) as step, closing(replay_paths(paths, order, options.jobs or _cores())) as stream:
+        with (
+            progress("replaying", len(paths)) as step,
+            closing(replay_paths(paths, order, options.jobs or cores())) as stream,
+        ):
             for each in stream:
                 done[each.path] = each
-                step()
+                step(1)
     except KeyboardInterrupt:
         interrupted = True
     outcomes = [done[str(path)] for path in paths if str(path) in done]
@@ -72,24 +75,5 @@ def _check_names(paths: Sequence[Path]) -> None:
             )
 
 
-def _cores() -> int:
+def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class _Step(Protocol):
-    def __call__(self) -> None: ...
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[_Step]:
-    """A bar on the terminal; nothing where there is none, for logs and pipes want lines."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda: bar.advance(task)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tidegate.core.errors import TooSmall
 from tidegate.core.messages import Message
+from tidegate.core.price import ASSUMED, Prices
 from tidegate.core.tokens import REQUEST, Counter, count_message
 from tidegate.core.view import View
 
@@ -28,6 +29,7 @@ class Budget(NamedTuple):
     thinking: bool = False
     cap: int | None = None
     notes: tuple[str, ...] = ()
+    prices: Prices = ASSUMED
 
     @property
     def capacity(self) -> int:
@@ -71,13 +73,14 @@ def make_budget(
     model: str = "",
     thinking: bool = False,
     cap: int | None = None,
+    prices: Prices = ASSUMED,
 ) -> Budget:
     """The budget for this view, or a refusal with the numbers if the fixed part leaves no room."""
     scale = view.ratios.get(model, 1.0)
     fixed = view.fixed + REQUEST
     notes: list[str] = []
     if window is None:
-        return Budget(None, reserve, fixed, scale, counter, thinking, cap)
+        return Budget(None, reserve, fixed, scale, counter, thinking, cap, prices=prices)
     if window <= 0:
         raise TooSmall(f"The window is {window} tokens.", "Give a positive number of tokens.")
     taken = math.ceil((fixed + MIN_ROOM) * scale)
@@ -93,7 +96,7 @@ def make_budget(
     if lowered > window - taken:
         notes.append(f"reserve lowered to {window - taken:,}: the fixed part needs the rest of the window")
         lowered = window - taken
-    return Budget(window, lowered, fixed, scale, counter, thinking, None, tuple(notes))
+    return Budget(window, lowered, fixed, scale, counter, thinking, None, tuple(notes), prices)
 
 
 def excess(view: View, budget: Budget) -> int:

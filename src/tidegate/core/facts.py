@@ -5,18 +5,21 @@ is only read at its head and tail, so the time is bounded whatever a tool printe
 """
 
 import re
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 Kind = Literal["url", "email", "uuid", "path", "file", "hash", "id", "version", "name", "number", "quoted"]
 
 # Longest of what we take for one name. Longer runs are data, not names.
 _LONGEST: Final = 160
+_WORD: Final = 6  # letters of the shortest name that is told by its capitals alone
 _CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uff00-\uff60\u3000-\u303f"
 # A run of what names are made of. CJK has no spaces, so it ends a name.
 _RUN: Final = re.compile(rf"(?:[^\s\"'`<>()\[\]{{}},;|*!^\x00-\x1f{_CJK}]|(?<=\d),(?=\d\d\d))+")
 _QUOTED: Final = re.compile(
     r"\"([^\"\n\\]{3,60})\"|`([^`\n]{3,80})`|«([^»\n]{2,60})»|“([^”\n]{2,60})”|「([^」\n]{2,40})」"
 )
+_QUOTE: Final = re.compile("[\"`«“「]")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 _HEX: Final = re.compile(r"[0-9a-f]{7,64}|[0-9A-F]{7,64}")
 _EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(\.[\w-]{1,32}){1,4}")
@@ -59,10 +62,12 @@ def facts_in(text: str, limit: int = 8_000) -> list[Fact]:
     for line in both_ends(text, limit).split("\n"):
         words: list[str] = []
         for run in _RUN.findall(line):
-            for fact in _classify(run, words):
-                found.setdefault(fact.value, fact)
+            # A plain word is no name: nearly all of a text is passed over here.
+            if not (run.isalpha() and (len(run) < _WORD or run.islower())):
+                for fact in _classify(run, words):
+                    found.setdefault(fact.value, fact)
             words.append(run)
-        for groups in _QUOTED.findall(line):
+        for groups in _QUOTED.findall(line) if _QUOTE.search(line) else ():
             value = next(filter(None, groups)).strip()
             if _nameable(value):
                 found.setdefault(value, Fact("quoted", value))
@@ -100,7 +105,9 @@ def _context(before: list[str]) -> str:
     return " ".join(word for word in words[-2:] if 1 < len(word) <= 24 and word.replace("_", "").isalpha())
 
 
+@lru_cache(maxsize=1 << 15)
 def _kind(word: str) -> Kind | None:
+    """The same words come again and again in one session, so what they were found to be is remembered."""
     if "@" in word and _EMAIL.fullmatch(word):
         return "email"
     if _SEPARATORS.search(word):
@@ -131,7 +138,7 @@ def _without_digits(word: str) -> Kind | None:
         return "name"
     if "_" in word.strip("_") and len(word) >= 5 and word.replace("_", "").isalpha():
         return "name"
-    if len(word) >= 6 and word.isascii() and word.isalpha() and _humps(word):
+    if len(word) >= _WORD and word.isascii() and word.isalpha() and _humps(word):
         return "name"
     return None
 

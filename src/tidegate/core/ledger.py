@@ -7,8 +7,9 @@ afterwards, or *recoverable*: the view names the id of the message that said it,
 log. The counts stand in the reason of the edit.
 
 The note stands at the head of the view, before the summary, and no stage sees it: it grows at its end, by messages of
-its own, so that the provider's cached prefix stays; it is rewritten only by a transaction that drops messages behind
-it anyway. A rule counts as present only in the user's own words or in this note: a summary may quote anybody.
+its own, and what it says stays word for word; it is rewritten only by a transaction that drops messages behind it, for
+then all of it is read again anyway. A rule counts as present only in the user's own words or in this note: a summary
+may quote anybody.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.budget import Budget
+from tidegate.core.budget import UNLIMITED, Budget
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.facts import facts_in
 from tidegate.core.ledger_check import PIN, Check, Tally, readable, words
@@ -24,11 +25,11 @@ from tidegate.core.ledger_lines import (
     HEAD,
     LEDGER,
     PIN_SHARE,
-    REWRITTEN,
     RULES_SHARE,
     Line,
     chosen,
     joined,
+    merged,
     read_lines,
     write_lines,
 )
@@ -50,12 +51,12 @@ __all__ = ["LEDGER", "MOST", "PIN", "Kept", "Tally", "allowance", "beneath", "ke
 
 SHARE: Final = 0.08
 """Of the room, where a policy only says that it wants a ledger."""
-MOST: Final = 2_000
-"""The ledger has at most its share of the room, and never more tokens than this."""
+MOST: Final = 8_000
+"""The ledger has at most its share of the room and a tenth of the window, and never more tokens than this."""
 LEAST: Final = 64
 """A ledger of fewer tokens would be nothing but its heading."""
 
-_STEP: Final = 6  # one transaction fills at most this part of the ledger with facts
+_TOLD: Final = 0.2  # the most that open work, decisions and runs take of the ledger: the rest is for names
 
 
 class Kept(NamedTuple):
@@ -79,7 +80,7 @@ class _Beneath(View):
 
     def __init__(self, view: View, held: int) -> None:
         self._whole = view
-        self.items = view.items[held:]
+        self.items, self.held = view.items[held:], view.items[:held]
         self.tokens = view.tokens - sum(item.tokens for item in view.items[:held])
         self.metered = view.metered - sum(item.metered for item in view.items[:held])
 
@@ -102,7 +103,7 @@ def allowance(policy: Policy, view: View, budget: Budget) -> int:
     share = share_of(policy)
     if not share and any(item.message.kind in (PIN, LEDGER) for item in view.items):
         share = PIN_SHARE
-    tokens = min(int(budget.room * share), MOST)
+    tokens = min(int(budget.room * share), MOST, (budget.window or UNLIMITED) // (10 if share_of(policy) else 1))
     return tokens if tokens >= LEAST else 0
 
 
@@ -143,16 +144,16 @@ _NOTHING: Final = _Written()
 
 
 def _written(check: Check, edits: Sequence[Edit], held: list[Item], limit: int, budget: Budget) -> _Written:
-    """Grow it, or rewrite it: if it must shrink, or has no room left and what stands behind it goes anyway."""
+    """Grow it, or rewrite it: if it must shrink, or if messages leave and all of it cannot be said at its end."""
     gone = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
     new = check.wanted()
     size = sum(item.tokens for item in held)
     if size > limit or any(item.message.id in gone for item in held):
-        return _rewritten(check.lines, new, held, limit, budget)
+        return _rewritten(check, held, limit, budget)
     if not new:
         return _NOTHING
-    if gone and size and limit - size < min(_cost(new, budget, held=True), _step(new, limit, budget, held=True)):
-        return _rewritten(check.lines, new, held, limit, budget)
+    if gone and size and limit - size < _cost(new, budget, held=True):
+        return _rewritten(check, held, limit, budget)
     if gone or held or _lays_down(new):
         return _extended(check.lines, new, held, limit, budget)
     return _NOTHING
@@ -183,7 +184,7 @@ def _fitting(lines: Sequence[Line], tokens: int, budget: Budget, *, headed: bool
     """As many lines as fit, counted on the message as it will be."""
     room = tokens
     for _ in range(8):
-        some = chosen(lines, room, budget, headed=headed, rules=rules)
+        some = chosen(lines, room, budget, headed=headed, rules=rules, told=int(tokens * _TOLD))
         over = budget.count(_message(some, headed=headed)) - tokens if some else 0
         if over <= 0:
             return some
@@ -191,14 +192,8 @@ def _fitting(lines: Sequence[Line], tokens: int, budget: Budget, *, headed: bool
     return []
 
 
-def _step(lines: Sequence[Line], limit: int, budget: Budget, *, held: bool) -> int:
-    """What one transaction may add: a part of the ledger for its facts, and whatever its rules and the heading need."""
-    return limit // _STEP + _cost([line for line in lines if line.lays_down], budget, held=held)
-
-
 def _extended(old: list[Line], new: list[Line], held: list[Item], limit: int, budget: Budget) -> _Written:
-    room = _step(new, limit, budget, held=bool(held))
-    room = min(room, limit - sum(item.tokens for item in held))
+    room = limit - sum(item.tokens for item in held)
     some = _fitting(new, room, budget, headed=not held, rules=int(limit * RULES_SHARE))
     if not some:
         return _NOTHING
@@ -207,12 +202,10 @@ def _extended(old: list[Line], new: list[Line], held: list[Item], limit: int, bu
     return _Written((Insert(message, after, budget.count(message)),), (*old, *some))
 
 
-def _rewritten(old: Sequence[Line], new: Sequence[Line], held: list[Item], limit: int, budget: Budget) -> _Written:
-    """One ledger in place of all its parts, with room to grow. Rules may use that room; facts do not."""
-    every = joined(list(dict.fromkeys([*old, *new])))
-    rules = [line for line in every if line.lays_down]
-    room = min(limit, max(int(limit * REWRITTEN), _cost(rules, budget, held=False) + limit // 8 if rules else 0))
-    some = _fitting(every, room, budget, headed=True, rules=int(limit * RULES_SHARE)) if room >= LEAST else []
+def _rewritten(check: Check, held: list[Item], limit: int, budget: Budget) -> _Written:
+    """One ledger in place of all its parts."""
+    every = joined(merged(check.lines, check.wanted(again=True)))
+    some = _fitting(every, limit, budget, headed=True, rules=int(limit * RULES_SHARE)) if limit >= LEAST else []
     edits: list[Edit] = [Drop(tuple(item.message.id for item in held))] if held else []
     if some:
         message = _message(some, headed=True)

@@ -3,13 +3,16 @@
     - rule m2: Never push to main.          a rule of the user, word for word
     - pin m9: Answer in French.             the same, pinned by hand
     - left m2..m59, m61..m97                what left the view, step by step: recall takes these
-    - m4 user named: port 8443, db.yaml     facts of a message; its id is the way to the rest of it
+    - open m40: task {...} has no result    what must not be forgotten of one message; decided and ran are alike
+    - changed: src/a.py m31, src/b.py m8    files the agent changed and the message in which it did; read: looked at
+    - named: port 8443, db.yaml             other names
 
-Each line stands for itself, so the text can grow at its end, and one line can go without hurting the others.
+Each line stands for itself, so the text can grow at its end, and one line can go without hurting the others. Names are
+lines of their own until they are written: they gather in lists, the likeliest to be needed first.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tidegate.core.budget import Budget
@@ -22,24 +25,22 @@ HEAD: Final = (
 )
 RULES_SHARE: Final = 0.75
 """The most that rules may take of the ledger, so that facts are not starved. Pins may take all of it."""
-REWRITTEN: Final = 0.6
-"""How full a rewritten ledger is, so that it can grow for a while before it is rewritten again."""
 PIN_SHARE: Final = 0.25
 """The share of the room for pins where a policy has no ledger of its own."""
+LISTS: Final = ("changed", "read", "named")
 
-_LINE: Final = re.compile(r"- (?:(rule|pin) )?([me]\d+(?:\.\d+)?)(?: ([^:]+))?: (.+)")
+_LINE: Final = re.compile(r"- (?:(rule|pin|open|decided|ran) )?([me]\d+(?:\.\d+)?)(?: ([^:]+))?: (.+)")
+_TOLD: Final = ("rule", "pin", "open", "decided", "ran")
+_LIST: Final = re.compile(r"- (changed|read|named): (.+)")
+_NAMED: Final = re.compile(r"(.+?)(?: ([me]\d+(?:\.\d+)?))?")
 _LEFT: Final = "- left "
 _RANGE: Final = re.compile(r"m(\d+)\.\.m(\d+)")
 _RANGES: Final = 8  # of a rewritten ledger: the oldest are joined
-# What a line is worth when not all fit, by who said it. What a tool printed is the first to go.
-_WORTH: Final = (
-    ("open", 4.0), ("user named", 3.5), ("agent changed", 2.9), ("agent read", 2.3), ("failed", 2.0), ("in calls", 1.8),
-    ("agent", 1.3), ("noted", 1.2),
-)  # fmt: skip
+_MISSES: Final = 40  # so many names in a row that do not fit: the shorter ones that might are worth little
 
 
 class Line(NamedTuple):
-    """`what` is rule, pin, left, or who named the facts. `ident` is where they were said."""
+    """`what` is rule, pin, left, a list, or what is told of a message. `ident` is where it was said."""
 
     what: str
     ident: str
@@ -48,22 +49,24 @@ class Line(NamedTuple):
     def __str__(self) -> str:
         if self.what == "left":
             return f"{_LEFT}{self.ident}"
-        return (
-            f"- {self.what} {self.ident}: {self.text}" if self.lays_down else f"- {self.ident} {self.what}: {self.text}"
-        )
+        if self.what in LISTS:
+            return f"{self.text} {self.ident}" if self.ident else self.text
+        if self.what in _TOLD:
+            return f"- {self.what} {self.ident}: {self.text}"
+        return f"- {self.ident} {self.what}: {self.text}"  # as older ledgers have them
 
     @property
     def lays_down(self) -> bool:
         return self.what in ("rule", "pin")
 
     @property
-    def worth(self) -> float:
-        return next((worth for start, worth in _WORTH if self.what.startswith(start)), 0.8)
+    def listed(self) -> bool:
+        return self.what in LISTS
 
     @property
     def place(self) -> int:
         """Where in the log it was said."""
-        return int(self.ident[1:].partition(".")[0])
+        return int(self.ident[1:].partition(".")[0]) if self.ident else 0
 
 
 def left(first: int, last: int) -> Line:
@@ -76,26 +79,38 @@ def read_lines(text: str) -> list[Line]:
     for line in text.split("\n"):
         if line.startswith(_LEFT):
             found.extend(left(int(first), int(last)) for first, last in _RANGE.findall(line))
+        elif (match := _LIST.fullmatch(line)) is not None:
+            names = (_NAMED.fullmatch(name) for name in match[2].split(", ") if name)
+            found.extend(Line(match[1], name[2] or "", name[1]) for name in names if name)
         elif (match := _LINE.fullmatch(line)) is not None:
             found.append(Line(match[1] or match[3] or "noted", match[2], match[4]))
     return found
 
 
 def write_lines(lines: Sequence[Line]) -> str:
-    """Their text: rules, what left, facts."""
+    """Their text: rules, what left, what is told of messages, names."""
     ranges = ", ".join(line.ident for line in lines if line.what == "left")
     texts = [str(line) for line in lines if line.lays_down]
     texts += [f"{_LEFT}{ranges}"] if ranges else []
-    return "\n".join([*texts, *(str(line) for line in lines if not line.lays_down and line.what != "left")])
+    texts += [str(line) for line in lines if not line.lays_down and not line.listed and line.what != "left"]
+    for what in LISTS:
+        names = ", ".join(str(line) for line in lines if line.what == what)
+        texts += [f"- {what}: {names}"] if names else []
+    return "\n".join(texts)
+
+
+def spans(lines: Iterable[Line]) -> list[tuple[int, int]]:
+    """The ranges of what left, as places in the log."""
+    found = (_RANGE.fullmatch(line.ident) for line in lines if line.what == "left")
+    return [(int(match[1]), int(match[2])) for match in found if match]
 
 
 class Reach:
     """Which messages a ledger leads to, by their own id or by a range."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        self.named = {line.ident for line in lines if line.what != "left"}
-        found = (_RANGE.fullmatch(line.ident) for line in lines if line.what == "left")
-        self._ranges = [(int(match[1]), int(match[2])) for match in found if match]
+        self.named = {line.ident for line in lines if line.what != "left"} - {""}
+        self._ranges = spans(lines)
 
     def __contains__(self, ident: str) -> bool:
         if ident in self.named:
@@ -116,10 +131,30 @@ def joined(lines: Sequence[Line], most: int = _RANGES) -> list[Line]:
     return [*(line for line in lines if line.what != "left"), *some]
 
 
-def chosen(lines: Sequence[Line], tokens: int, budget: Budget, *, headed: bool, rules: int) -> list[Line]:
-    """The lines that fit into so many tokens: pins, rules from the newest back, what left, then facts by their worth.
+def merged(old: Sequence[Line], new: Sequence[Line]) -> list[Line]:
+    """Old and new lines, each once. Names take turns, in proportion to how much of the session either stands for."""
+    fresh = {line.text for line in new}
+    names = [line for line in old if line.listed and line.text not in fresh]
+    later = [line for line in new if line.listed]
+    told = [line for line in (*new, *old) if not line.listed and not line.lays_down and line.what != "left"]
+    done = [line for line in (*old, *new) if line.lays_down or line.what == "left"]
+    done += told
+    turn = max(1, round(_span(old) / max(1, _span(new))))
+    while names or later:
+        done += [*names[:turn], *later[:1]]
+        names, later = names[turn:], later[1:]
+    return list(dict.fromkeys(done))
 
-    Rules get at most `rules` of the tokens.
+
+def _span(lines: Sequence[Line]) -> int:
+    """How many messages these lines say that left."""
+    return sum(last - first + 1 for first, last in spans(lines))
+
+
+def chosen(lines: Sequence[Line], tokens: int, budget: Budget, *, headed: bool, rules: int, told: int) -> list[Line]:
+    """The lines that fit into so many tokens: pins, rules from the newest back, what left, then facts as they come.
+
+    Rules get at most `rules` of the tokens, what is told of single messages at most `told`.
     """
     purse = _Purse(tokens, budget, headed)
     for line in lines:
@@ -131,34 +166,33 @@ def chosen(lines: Sequence[Line], tokens: int, budget: Budget, *, headed: bool, 
     for line in lines:
         if line.what == "left":
             purse.buy(line, purse.left)
-    facts = [line for line in lines if not line.lays_down and line.what != "left"]
-    for worth in sorted({line.worth for line in facts}, reverse=True):
-        for line in _both_ends([line for line in facts if line.worth == worth]):
-            purse.buy(line, purse.left)
-    return sorted(
-        purse.taken, key=lambda line: (not line.lays_down, line.what != "left", line.what == "left" or line.place)
-    )
-
-
-def _both_ends(lines: Sequence[Line]) -> list[Line]:
-    """The newest, the oldest, the next newest and so on: what was said first matters, and so does what is going on."""
-    rest = sorted(lines, key=lambda line: line.place)
-    return [rest.pop(-1 if turn % 2 == 0 else 0) for turn in range(len(rest))]
+    for line in lines:
+        if not line.lays_down and not line.listed and line.what != "left":
+            told -= purse.buy(line, min(told, purse.left))
+    purse.buy_all(line for line in lines if line.listed)
+    laid = [line for line in lines if line.lays_down and line in purse.taken]
+    return [*laid, *(line for line in purse.taken if not line.lays_down)]
 
 
 class _Purse:
     def __init__(self, tokens: int, budget: Budget, headed: bool) -> None:
         self._budget = budget
-        self.left = tokens - budget.count(user(HEAD if headed else "-", LEDGER)) - 8
-        self.taken: list[Line] = []
-
-    def cost_of(self, text: str) -> int:
-        return self._budget.counter.text(text)
+        self.left = tokens - budget.count(user(HEAD if headed else "-", LEDGER)) - 16
+        self.taken: dict[Line, None] = {}
 
     def buy(self, line: Line, room: int) -> int:
-        cost = self.cost_of(f", {line.ident}" if line.what == "left" else f"{line}\n")
-        if cost > room:
+        short = line.listed or line.what == "left"
+        cost = self._budget.counter.text(f", {line if line.listed else line.ident}" if short else f"{line}\n")
+        if cost > room or line in self.taken:
             return 0
         self.left -= cost
-        self.taken.append(line)
+        self.taken[line] = None
         return cost
+
+    def buy_all(self, lines: Iterable[Line]) -> None:
+        missed = 0
+        for line in lines:
+            if self.buy(line, self.left):
+                missed = 0
+            elif (missed := missed + 1) > _MISSES:
+                return

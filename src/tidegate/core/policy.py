@@ -13,6 +13,7 @@ import msgspec
 
 from tidegate.core.budget import Budget, measure, metered
 from tidegate.core.outcome import Outcome
+from tidegate.core.price import FIDELITY, Market, Pace, due
 from tidegate.core.view import View
 
 Moment = Literal["tool_result", "turn_start", "before_call", "turn_end", "overflow", "manual", "restore"]
@@ -104,6 +105,18 @@ def size_for(policy: Policy, view: View, budget: Budget) -> int:
     return metered(view, budget) if policy.meter else measure(view, budget)
 
 
+def fill(o: Occasion) -> int:
+    """How much of the room is taken, by our own count or by what the provider reported, whichever is more."""
+    return max(o.view.tokens, int(o.tokens / max(1, o.budget.capacity) * o.budget.room))
+
+
+def market(o: Occasion) -> Market:
+    """What a sweep would go by now."""
+    fidelity = o.policy.settings.get("fidelity", FIDELITY)
+    worth = float(fidelity) if isinstance(fidelity, int | float) else FIDELITY
+    return Market(Pace.of(o.view.said_tokens, o.view.calls), o.budget.prices, worth)
+
+
 METRICS: Mapping[str, Callable[[Occasion], float]] = {
     "tokens": lambda o: o.tokens,
     "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
@@ -116,6 +129,7 @@ METRICS: Mapping[str, Callable[[Occasion], float]] = {
     "tool_calls": lambda o: o.view.tool_calls,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
+    "due": lambda o: due(fill(o), o.budget.room, market(o)),
     "unlimited": lambda o: o.budget.window is None and o.budget.cap is None,
 }
 
@@ -132,17 +146,22 @@ def bound(trigger: Trigger, budget: Budget) -> float:
 
 
 class Reading(NamedTuple):
-    """Conditions and what their metrics were. It is put into words only when someone asks: it is made at every call."""
+    """Conditions and what their metrics were. It is put into words only when someone asks: it is made at every call.
+
+    `market` is what the metric `due` went by.
+    """
 
     conditions: tuple[tuple[Trigger, ...], ...]
     values: tuple[float, ...]
+    market: Market | None = None
 
     def __str__(self) -> str:
         values = iter(self.values)
-        return " or ".join(
+        said = " or ".join(
             " and ".join(f"{trigger} (is {next(values):,.6g})" for trigger in condition)
             for condition in self.conditions
         )
+        return f"{said}; {self.market}" if self.market is not None else said
 
 
 class Verdict(NamedTuple):
@@ -163,7 +182,8 @@ def judge(rule: Rule, occasion: Occasion, now: float) -> Verdict:
                 break
             values += readings
         else:
-            return Verdict(False, Reading(rule.when, tuple(values)))
+            priced = any(trigger.metric == "due" for condition in rule.when for trigger in condition)
+            return Verdict(False, Reading(rule.when, tuple(values), market(occasion) if priced else None))
     last = occasion.view.fired.get(rule.name)
     if last is not None:
         turns = occasion.view.turn_count - last.turn

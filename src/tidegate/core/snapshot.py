@@ -12,7 +12,7 @@ from tidegate.core.items import Item, Meter
 from tidegate.core.messages import Tool
 from tidegate.core.view import Fired, View
 
-VERSION = 1
+VERSION = 2
 """Goes up with every change of what is frozen, or of what the fold makes of a log: an older snapshot is then void."""
 
 
@@ -35,6 +35,9 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     tool_calls: int
     turn_count: int
     turn_begun: int
+    said_tokens: int
+    calls: int
+    called_at: float
     head: int
     said_at: int
     epoch: int

@@ -16,7 +16,7 @@ Three laws are kept here and nowhere else:
 - *`epoch` tells the renderer what it may keep*: it is the seq of the event that last changed anything but the end.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -49,6 +49,8 @@ class Undone(Exception):
 
 
 class View:
+    held: Sequence[Item] = ()  # the ledger, where a stage sees the view without it: see `ledger.beneath`
+
     def __init__(self, meter: Meter | None = None, skip: frozenset[int] = frozenset()) -> None:
         self._meter = meter
         self._skip = skip
@@ -61,6 +63,9 @@ class View:
         self.tokens = self.metered = 0
         self.turns = self.tool_results = self.tool_calls = 0
         self.turn_count = self.turn_begun = 0
+        # What was said ever, and in how many calls; when the last answer came.
+        self.said_tokens = self.calls = 0
+        self.called_at = 0.0
         self.head = self.said_at = 0
         self.epoch = 0
         self.edited_at = 0
@@ -82,6 +87,9 @@ class View:
         self.head = event.seq
         what = event.what
         if isinstance(what, Said):
+            if what.message.role == "assistant":
+                self.calls += 1
+                self.called_at = event.time
             self._say(what.message, what.tokens)
         elif isinstance(what, Edited):
             if event.seq not in self._skip:
@@ -99,6 +107,7 @@ class View:
         seen = shown(message)
         if seen is None:
             return
+        self.said_tokens += tokens
         item = weighed(seen, tokens, self._meter)
         if seen.role == "tool":
             self._answer(item)
@@ -190,6 +199,11 @@ class View:
             self._rebuild([], 0)
         elif noted.topic == "turn":
             self.turn_begun = self.turn_count
+        elif noted.topic == "weighed":
+            head, counted, model = noted.text.split(" ", 2)
+            self._use(Used(model, int(head), int(counted), noted.tokens))
+            if plausible(int(counted), noted.tokens):  # the whole step up, not half: it was refused for being too long
+                self.ratios[model] = max(self.ratios[model], min(noted.tokens / int(counted), 3.0))
         elif noted.topic == "overflow":
             self.recoveries += 1
         elif noted.topic == "tried":

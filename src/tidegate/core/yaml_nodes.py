@@ -63,17 +63,17 @@ def read_yaml(text: str, source: str) -> Node:
         event = next(reader.events)
     node = None if type(event).__name__ == "StreamEndEvent" else reader.node(event, 1)
     if node is None or node.value is None:
-        raise Place(source, 0).fault("the file is empty.", 'Begin with "name:" and "moments:".')
+        raise Place(source, 0).fault("the file is empty.", "Begin with a line of `key: value`.")
     for event in reader.events:
         if type(event).__name__ == "DocumentStartEvent":
             place = Place(source, event.start_mark.line + 1)
-            raise place.fault("a second document begins.", "Keep one policy to a file.")
+            raise place.fault("a second document begins.", "Keep one document to a file.")
     return node
 
 
 def _events(text: str, source: str) -> Iterator[Any]:
     """The parser's events. Odd input makes it fail in ways of its own, all of which mean the same: not YAML."""
-    from ruamel.yaml import YAML  # noqa: PLC0415 - a program that reads no policy file need not load a YAML parser
+    from ruamel.yaml import YAML  # noqa: PLC0415 - a program that reads no such file need not load a YAML parser
 
     try:
         yield from YAML(typ="safe", pure=True).parse(text)
@@ -137,4 +137,4 @@ class _Reader:
     def count(self, nodes: int, place: Place) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise place.fault(f"more than {MAX_NODES:,} values, aliases counted.", "Make the policy smaller.")
+            raise place.fault(f"more than {MAX_NODES:,} values, aliases counted.", "Make the file smaller.")

@@ -15,21 +15,28 @@ Leading system messages are the fixed part, the system prompt; later ones are me
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Literal, NamedTuple
+from time import process_time
+from typing import Literal
 
 import msgspec
 
+from tidegate.core.digest import digest
 from tidegate.core.errors import BadInput, BadRequest, TooSmall
 from tidegate.core.messages import Message, Text
+from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy import Policy
+from tidegate.lab.asked import Asked, Spent
 from tidegate.lab.sizes import Scale
 from tidegate.lab.tally import SessionReport
 from tidegate.lab.traces import Line
+from tidegate.session.recall import recall_text
 from tidegate.session.session import Session
 from tidegate.wire.faults import Fault
 from tidegate.wire.rendering import Rendering
 
 SECONDS_PER_CALL = 30.0
+WHOLE = 10**9
+"""Characters: what is recalled page by page is asked for in one piece."""
 MAIN = "openai_chat"
 """The dialect that requests are weighed and written in, so that figures can be compared with other tools'."""
 
@@ -48,14 +55,6 @@ class Setup(msgspec.Struct, frozen=True):
     count: str = "exact"
     wires: tuple[str, ...] = (MAIN,)
     afresh: int = 0
-
-
-class Asked(NamedTuple):
-    """One request: `at` is the place of the assistant message it asks for. Refused: no messages but an error."""
-
-    at: int
-    messages: Sequence[Json]
-    error: str = ""
 
 
 def replay(
@@ -111,6 +110,7 @@ class _Run:
             clock=lambda: self._time,
         )
         self._scale = Scale(self._session.counter, setup.window)
+        self._spent: list[Spent] = []
         self._others = [Rendering(wire) for wire in setup.wires if wire != MAIN]
 
     def add(self, line: Line) -> None:
@@ -131,18 +131,35 @@ class _Run:
         self._time += SECONDS_PER_CALL
         asked = Asked(at, (), self._refusal)
         if not self._refusal:
+            self._spent = []
+            begun = process_time()
             try:
-                asked = Asked(at, self._session.prepare().messages)
-                self._judge(asked.messages)
+                messages = self._session.prepare(self._summary).messages
+                cpu = process_time() - begun
+                asked = Asked(at, messages, "", cpu, tuple(self._spent), self._recall)
+                self._judge(messages)
             except TooSmall as refusal:
                 self._refusal = self._report.refusal = str(refusal)
                 asked = Asked(at, (), self._refusal)
             except Exception as error:  # noqa: BLE001 - the lab is here to count them, whatever they are
                 self._fail(error)
-                asked = Asked(at, (), str(error))
+                asked = Asked(at, (), str(error) or type(error).__name__)
         self._report.refused += bool(self._refusal)
         if self._sink is not None:
             self._sink(asked)
+
+    def _summary(self, request: SummaryRequest) -> str:
+        """The deterministic summary, as the session would write it; here what a model's would cost is noted."""
+        counter = self._session.counter
+        text = digest(request.messages, max_tokens=request.max_tokens, counter=counter, previous=request.previous)
+        read = sum(self._session.budget().count(message) for message in request.messages)
+        read += counter.text(request.instructions) + counter.text(request.previous)
+        self._spent.append(Spent(read, counter.text(text)))
+        return text
+
+    def _recall(self, call: str) -> str:
+        recalled = recall_text(self._session.log, call, max_chars=WHOLE)
+        return recalled.text if recalled.ids else ""
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, BadRequest):

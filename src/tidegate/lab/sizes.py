@@ -22,13 +22,33 @@ class Size(NamedTuple):
     over: bool
 
 
+class Ruler:
+    """Weighs single messages in units: characters, `per` of them a token, or tokens. `once` is for the request."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self.by_characters = isinstance(counter, CharsPer)
+        self.per = counter.n if isinstance(counter, CharsPer) else 1
+        self.once = 0 if self.by_characters else REQUEST
+
+    def units(self, message: Json) -> int:
+        """Of one message in OpenAI chat form."""
+        texts = list(_texts(message))
+        if self.by_characters:
+            return sum(map(len, texts))
+        count = self._counter.text
+        return MESSAGE + sum(map(count, texts)) + sum(image_tokens(image_of(url)) for url in _images(message))
+
+    def text(self, text: str) -> float:
+        """Tokens of a text."""
+        return len(text) / self.per if self.by_characters else self._counter.text(text)
+
+
 class Scale:
     """Weighs one request after the other; only messages the request before did not have are counted."""
 
     def __init__(self, counter: Counter, window: int) -> None:
-        self._counter = counter
-        self._per = counter.n if isinstance(counter, CharsPer) else 1
-        self._once = 0 if isinstance(counter, CharsPer) else REQUEST
+        self._ruler = Ruler(counter)
         self._window = window
         self._messages: list[Json] = []
         self._units: list[int] = []
@@ -43,18 +63,11 @@ class Scale:
         known: dict[int, int] = {}
         if same < len(self._messages):  # edited: what only moved is the same object still
             known = {id(old): unit for old, unit in zip(self._messages, self._units, strict=True)}
-        units += [known[id(new)] if id(new) in known else self.units(new) for new in messages[same:]]
+        units += [known[id(new)] if id(new) in known else self._ruler.units(new) for new in messages[same:]]
         self._messages, self._units = list(messages), units
-        total = sum(units) + self._once
-        return Size(total / self._per, sum(units[:same]) / self._per, total > self._per * self._window)
-
-    def units(self, message: Json) -> int:
-        """Characters or tokens, as the counter goes, of one message in OpenAI chat form."""
-        texts = list(_texts(message))
-        if isinstance(self._counter, CharsPer):
-            return sum(map(len, texts))
-        count = self._counter.text
-        return MESSAGE + sum(map(count, texts)) + sum(image_tokens(image_of(url)) for url in _images(message))
+        total = sum(units) + self._ruler.once
+        per = self._ruler.per
+        return Size(total / per, sum(units[:same]) / per, total > per * self._window)
 
 
 def _texts(message: Json) -> Iterable[str]:

@@ -38,11 +38,15 @@ _WEIGHTS: Final = re.compile(r":(?:latest|(?:.*[-_])?(?:e?\d+(?:\.\d+)?[bm](?:[-
 
 
 class Model(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """None or empty: not known. `prices` are steps; the first holds from the first token on."""
+    """None or empty: not known. `prices` are steps; the first holds from the first token on.
+
+    `images`: does it take any?
+    """
 
     window: int | None = None
     max_output: int | None = None
     prices: tuple[Rates, ...] = ()
+    images: bool | None = None
 
 
 class _Snapshot(msgspec.Struct):
@@ -55,7 +59,19 @@ def model_of(name: str, overrides: Mapping[str, Model] | None = None) -> Model |
     own = entry_of(name, overrides) if overrides else None
     if own is None or known is None:
         return own or known
-    return Model(own.window or known.window, own.max_output or known.max_output, own.prices or known.prices)
+    images = known.images if own.images is None else own.images
+    return Model(own.window or known.window, own.max_output or known.max_output, own.prices or known.prices, images)
+
+
+def names() -> tuple[str, ...]:
+    """The models of the catalog."""
+    return tuple(_catalog())
+
+
+def takes_images(model: str, overrides: Mapping[str, Model] | None = None) -> bool | None:
+    """None: nobody said so."""
+    found = model_of(model, overrides)
+    return found.images if found else None
 
 
 def window_of(model: str, overrides: Mapping[str, Model] | None = None) -> int | None:
@@ -124,7 +140,7 @@ def _known(name: str) -> Model | None:
         return models[tuned]
     found = entry_of(asked, models)
     # Whoever tunes a model pays other prices than those of the model.
-    return Model(found.window, found.max_output) if tuned and found else found
+    return Model(found.window, found.max_output, images=found.images) if tuned and found else found
 
 
 def entry_of(name: str, models: Mapping[str, Model]) -> Model | None:

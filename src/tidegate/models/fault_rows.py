@@ -44,6 +44,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "input": r"(?:prompt|inputs?|messages?|conversation|context|history|chat|query|text|content|request)",
         "context": r"context[ _-]?(?:length|window|size|limit|budget|capacity)",
         "over": r"(?:exceed\w*|overflow\w*|surpass\w*|(?:longer|larger|greater|bigger|more) than|beyond|over(?=\s)"
+        r"|above (?=the |its )"
         r"|does(?: not|n't) fit|too (?:long|large|big|many)(?: to fit|[^\n]{0,20} for)?|out of|(?<!-)>=?)",
         "out": r"max[_ ]?(?:imum[_ ])?(?:completion[_ ]|output[_ ]|new[_ ]|generation[_ ])?tokens?",
         "length": r"(?:length|window|size|limit|count|tokens?)",
@@ -105,6 +106,7 @@ FIRST: Final = (
         "length, in words that speak of images too",
         r"""maximum model length
         too long to fit into the model
+        multimodal prompt is too long
         tokens of image and text exceed""",
         NOT_LENGTH,
     ),
@@ -218,7 +220,8 @@ FIRST: Final = (
     Row(
         "overflow",
         "a default output computed below zero: the prompt alone is over",
-        r"<out>[`'\" ]*must be at least 1, got -\d+",
+        r"""<out>[`'" ]*must be at least 1, got -\d+
+        default_max_tokens \(-\d+\)""",
         NOT_LENGTH,
     ),
     Row(
@@ -226,7 +229,7 @@ FIRST: Final = (
         "the answer's own limit",
         r"""<out>[`'"]*(?: or '?\w+'?)?<50>?(?:too (?:large|big|high)|> ?\d|larger than|greater than|参数非法)
         <out>[`'"]*<50>?(?:must|should|has to|cannot|can't|may not|needs to) (?:be|exceed)\b
-        <out>[`'"]*<50>?(?:not supported|unsupported|out of range|invalid|below minimum|above maximum)
+        <out>[`'"]*<50>?(?:not supported|unsupported|out of range|not within|invalid|below minimum|above maximum)
         <out>[`'"]*<50>?exceeds (?:the )?(?:model|maximum|max|limit)(?![^\n]*context)
         range of <out>|(?:unsupported|unknown|invalid)<20> '?<out>
         maximum (?:allowed )?number of (?:output|completion|generated|new) tokens

@@ -16,7 +16,7 @@ TABLE: Final = (
         r"""context_?(?:length|window|size|limit)_?\w*(?:exceed|error|overflow|too_long)\w*
         (?:prompt|input|context|request|tokens?)_(?:is_)?too_(?:long|many_tokens|large)
         tokens?_(?:limit|count)_(?:reached|exceeded)
-        content_length_exceeds\w*|model_?max_?length
+        content_length_exceeds\w*|model_?max_?length|input_?length_?error
         ^1261$""",
         NOT_LENGTH,
     ),
@@ -24,7 +24,8 @@ TABLE: Final = (
         "overflow",
         "the context and a word of too much",
         r"""<context><60>(?:exceed|overflow|too long|reached|is full|has been|not enough|you requested)
-        <over><80>\bcontext\b
+        <over><80>\bcontext\b(?! (?:deadline|cancel))
+        reached (?:the )?<context>
         tokens? context requested|context the overflows|context overflow
         \bn_ctx\b
         free space in the kv cache|kv cache is full|physical batch size
@@ -38,7 +39,9 @@ TABLE: Final = (
         max_(?:model|seq|seq_len|sequence|prompt|input|context|position|total)_?(?:len|length|tokens|embeddings)?\b
         max(?:imum)? (?:number of )?(?:input |prompt |context )?tokens? (?:allowed|limit|for this model|count|supported)
         (?:configured|model'?s?|supported) (?:context|maximum|max|token|input (?:limit|length|tokens))
-        range of (?:input|total|prompt) length
+        range of (?:input|total|prompt) length|max(?:imum)? input characters
+        \b(?:prompt|inputs?|messages?|conversation)\b<40>at most [\d,]+ (?:\w+ )?tokens
+        tokens?\b<40>(?:allows|accepts|takes|holds) only [\d,]+
         max(?:imum)? tokens of [\d,]+ exceeded""",
         NOT_LENGTH,
     ),
@@ -48,7 +51,8 @@ TABLE: Final = (
         r"""\b<input>s?\b(?:[^\w\n]+[\w`'"-]+){0,6}?[^\w\n]+(?:is|are|was|were|got)?[^\w\n]*too (?:long|many tokens)
         \b(?:prompt|input|messages|conversation|context|history|text)s?\b(?: \w+){0,4} too (?:large|big)\b
         too (?:long|large|big) (?:for|to fit)(?: \S+){0,3} (?:model|window|context)
-        \b(?:prompt|input|messages|conversation|context|history|text)s?\b<20>longer than""",
+        \b(?:prompt|input|messages|conversation|context|history|text)s?\b<20>longer than
+        \b(?:prompt|input|messages|conversation|context|history)s?\b<20>(?:no longer|not|n't|cannot|can't) fits?\b""",
         NOT_LENGTH,
     ),
     Row(
@@ -58,7 +62,8 @@ TABLE: Final = (
         <over><50>(?:tokens? (?:limit|allowed|maximum|count)|(?:token|length) limit|number of (?:input )?tokens)
         (?:exceed\w*|beyond|longer than|more than)<50>max(?:imum)?(?: allowed| input| prompt)* (?:length|tokens?)
         \b(?:prompt|input|messages|conversation|context|history|text|content)s? exceeds? (?:the )?(?:max|limit|length)
-        token limit|prompt token count of|token count<20>limit""",
+        tokens? limit|prompt token count of|token count<20>limit
+        tokens?\w* [\d,]+ ?>=? ?\w*(?:context|ctx|max|limit|seq)""",
         NOT_LENGTH,
     ),
     Row(
@@ -69,6 +74,16 @@ TABLE: Final = (
         only supports? up to [\d,]+
         `?inputs`? (?:must have less|tokens \+)
         maxlength: [\d,]+, actual|too many total text bytes""",
+        NOT_LENGTH,
+    ),
+    Row(
+        "overflow",
+        "length, in other languages",
+        r"""контекст\w*<40>превыш|превыш\w+<40>(?:контекст|токен)
+        コンテキスト.{0,20}超|トークン.{0,20}超
+        컨텍스트.{0,20}초과|토큰.{0,20}초과
+        kontext\w*<30>(?:überschr|zu (?:lang|groß))
+        \bcontext[eo]\b<40>(?:dépass|excéd|exced|super)|(?:dépass|excéd|exced|super)\w*<40>\bcontext[eo]\b""",
         NOT_LENGTH,
     ),
     Row(
@@ -131,7 +146,7 @@ TABLE: Final = (
         "the line, not the provider",
         r"""connection (?:error|reset|refused|closed|aborted|timed out)|apiconnectionerror|network error
         econn\w+|etimedout|socket hang up|broken pipe|remote end closed
-        timed? ?out|deadline
+        timed? ?out|deadline|context cancell?ed
         server disconnected|peer closed|incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)""",
     ),
     Row(

@@ -46,7 +46,7 @@ REMEDIES: Final[Mapping[Kind, str]] = MappingProxyType(
         "overflow": "Compact the session, or set the model's true window.",
         "rate_bucket": "Waiting does not help: compact below that limit, or use another model or a higher tier.",
         "rate_limit": "Wait and ask again.",
-        "output_cap": "Ask for less output.",
+        "output_cap": "Ask for less output (max_output of the brain).",
         "bytes": "Shrink or leave out images and large results.",
         "media": "Leave out the named part, or use a model that reads it.",
         "invalid_history": "Repair the session (tidegate doctor) and ask again.",

@@ -92,7 +92,7 @@ def _value(data: mmap.mmap, place: int, kind: int, *, wanted: bool) -> tuple[Val
 
 
 def _array(data: mmap.mmap, place: int, *, wanted: bool) -> tuple[Value, int]:
-    """Short lists of numbers are kept (heads, layer by layer); texts are stepped over unless they are wanted."""
+    """Short lists of numbers are kept (heads, layer by layer); long ones and texts only if they are wanted."""
     kind, count = struct.unpack_from("<IQ", data, place)
     place += 12
     if kind == _TEXT and wanted:
@@ -110,7 +110,7 @@ def _array(data: mmap.mmap, place: int, *, wanted: bool) -> tuple[Value, int]:
     if form is None:
         raise ValueError
     end = place + count * struct.calcsize(form)
-    if count > _LONGEST_KEPT:
+    if count > _LONGEST_KEPT and not wanted:
         return None, end
     return list(struct.unpack_from(f"<{count}{form[1]}", data, place)), end
 
@@ -132,7 +132,8 @@ def _token_bytes(fields: Mapping[str, Value], family: str) -> int:
     return 2 * kept * width or _UNTOLD_TOKEN
 
 
-_TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
+_TOKENS, _MERGES, _KINDS = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"
+_SPECIAL: Final = (2, 3)  # unknown, control: what a text never means, and what a server takes it for all the same
 # How a text is split before the merges, by the name the file gives to it. These are the ones compared with the server.
 _SPLITS: Final = {
     "smollm": [
@@ -159,6 +160,15 @@ class OwnVocabulary:
             return sum(len(self._encode(text[at : at + PIECE])) for at in range(0, len(text), PIECE))
         except UnicodeEncodeError:
             return self.text(mend_surrogates(text))
+
+
+def special_tokens(path: Path) -> list[str]:
+    """The marks of this vocabulary that are no text; none if the file does not say."""
+    fields = _header(path, (_TOKENS, _KINDS))
+    tokens, kinds = fields.get(_TOKENS), fields.get(_KINDS)
+    if not isinstance(tokens, list) or not isinstance(kinds, list) or len(tokens) != len(kinds):
+        return []
+    return [str(token) for token, kind in zip(tokens, kinds, strict=True) if kind in _SPECIAL]
 
 
 def counter_of(path: Path) -> Counter | None:

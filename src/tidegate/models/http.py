@@ -1,8 +1,8 @@
 """Models behind HTTP: OpenAI (chat, Responses) and every server that speaks it, Anthropic, Gemini.
 
-The bytes of a request are ours and go out as they are. What comes back is whole or a Fault: a stream that was cut is
-never taken for an answer. Before the first delta the same request is sent again after failures that pass by; once
-something was shown it is not, for nobody can take back what was read.
+The bytes of a request are ours and go out as they are (but for `marks`). What comes back is whole or a Fault: a stream
+that was cut is never taken for an answer. Before the first delta the same request is sent again after failures that
+pass by; once something was shown it is not, for nobody can take back what was read.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.secrets import Mask
 from tidegate.models.endpoints import endpoint_of, headers_of, on_this_machine, streamed, url_of
 from tidegate.models.faults import Fault, fault_of, fault_of_frame, transport_fault
+from tidegate.models.marks import Marks
 from tidegate.wire.blocks import Json
 from tidegate.wire.dialects import dialect_of
 from tidegate.wire.replies import Assembler, Delta, Reply
@@ -64,6 +65,7 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 class HttpProvider:
     """`base_url` as the provider's own SDK takes it; empty: the provider itself. `headers` are added to every request.
 
+    `marks`: those of a chat format are told as text, for a server that would take them for its own.
     One provider serves any number of streams at a time. It may be used in one event loop after another.
     """
 
@@ -77,8 +79,10 @@ class HttpProvider:
         headers: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         retries: Retries | None = None,
+        marks: Marks | None = None,
     ) -> None:
         self.wire = dialect_of(dialect).name
+        self._marks = marks
         self.model = model
         self._endpoint = endpoint_of(self.wire)
         self.url = _checked(url_of(self._endpoint, model, base_url))
@@ -110,7 +114,7 @@ class HttpProvider:
         return f"HttpProvider({self.wire!r}, {self.model!r}, url={self.url!r})"
 
     async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
-        body = streamed(self._endpoint, request)
+        body = streamed(self._endpoint, request if self._marks is None else self._marks.defused(request))
         tried = 0
         while True:
             shown = False
@@ -135,8 +139,9 @@ class HttpProvider:
         try:
             if not response.is_success:
                 raise await self._refusal(response, deadline)
-            async for each in self._read(response, deadline):
-                yield each
+            async with aclosing(self._read(response, deadline)) as answer:
+                async for each in answer:
+                    yield each
         finally:
             await response.aclose()
 
@@ -239,13 +244,14 @@ class HttpProvider:
         return [frame for frame in value if isinstance(frame, dict)]
 
     async def _pieces(self, response: httpx.Response, deadline: float) -> AsyncGenerator[bytes, None]:
-        size, pieces = 0, response.aiter_bytes()
-        while (piece := await self._within(deadline, anext(pieces, None))) is not None:
-            size += len(piece)
-            if size > self.limits.answer:
-                raise self._lost(f"The answer is longer than {self.limits.answer:,} bytes.")
-            if piece:
-                yield piece
+        size = 0
+        async with aclosing(response.aiter_bytes()) as pieces:  # type: ignore[type-var] # it is a generator
+            while (piece := await self._within(deadline, anext(pieces, None))) is not None:
+                size += len(piece)
+                if size > self.limits.answer:
+                    raise self._lost(f"The answer is longer than {self.limits.answer:,} bytes.")
+                if piece:
+                    yield piece
 
     async def _drained(self, pieces: AsyncIterator[bytes]) -> None:
         with suppress(TimeoutError, Fault):

@@ -23,8 +23,9 @@ from typing import Any, Final
 from tidegate.core.errors import BadInput
 from tidegate.core.tokens import Counter
 from tidegate.models.faults import Fault
-from tidegate.models.gguf import Gguf, counter_of, read_gguf
+from tidegate.models.gguf import Gguf, counter_of, read_gguf, special_tokens
 from tidegate.models.http import HttpProvider, Limits
+from tidegate.models.marks import Marks
 from tidegate.models.tokenizers import counter_for
 from tidegate.models.weights import SMOLLM2, find_weights
 from tidegate.wire.replies import Delta, Reply
@@ -139,7 +140,12 @@ class _Running:
                     cause = f"{model.path} could not be loaded with a window of {model.window:,} tokens: {failure}"
                     raise Fault("model", f"{cause} It may be cut off, of an unknown kind, or too large.") from failure
                 self.provider = HttpProvider(
-                    model.wire, model.model, base_url=f"{self._server.listening_address}/v1", key=key, limits=_LIMITS
+                    model.wire,
+                    model.model,
+                    base_url=f"{self._server.listening_address}/v1",
+                    key=key,
+                    limits=_LIMITS,
+                    marks=Marks(special_tokens(model.path)),
                 )
             return self.provider
 

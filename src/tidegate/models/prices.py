@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidegate.core.price import ASSUMED, Prices
 from tidegate.wire.usage import Usage
 
 MILLION = 1_000_000
@@ -22,6 +23,15 @@ class Rates(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     cached: float | None = None
     written: float | None = None
     above: int = 0
+
+
+def relative(rates: Sequence[Rates]) -> Prices:
+    """What a policy weighs: reading from the cache and writing to it, in the price of fresh input."""
+    if not rates or not rates[0].input:
+        return ASSUMED
+    first = rates[0]
+    read, write = (first.input if each is None else each for each in (first.cached, first.written))
+    return Prices(read / first.input, write / first.input, known=True)
 
 
 class Price(NamedTuple):

@@ -115,6 +115,11 @@ async def ask_server(
         return Asked(None, f"The server at {host} did not answer.", sure=False)
 
 
+def is_service(base_url: str) -> bool:
+    """Is it one of the providers that serve everybody? All else is a server of one's own, or of one's firm."""
+    return not base_url or _under(urlsplit(base_url).hostname or "", _SERVICES)
+
+
 def _under(name: str, domains: list[str] | tuple[str, ...]) -> bool:
     return any(name == domain or name.endswith(f".{domain}") for domain in domains)
 
@@ -194,11 +199,20 @@ async def _ollama(server: Server, model: str) -> Asked | None:
 
 
 async def _lm_studio(server: Server, model: str) -> Asked | None:
-    entry = _entry(await server.get(f"{server.root}/api/v0/models"), model, alone=False)
-    if "state" not in entry:
-        return None
-    tokens = _size(entry.get("loaded_context_length"))
-    if entry["state"] == "loaded" and tokens:
+    """From 0.4 on by its own interface; the older one still answers, and before that it was the only one."""
+    entry = _entry(await server.get(f"{server.root}/api/v1/models"), model, alone=False)
+    if _instances(entry) is None:
+        entry = _entry(await server.get(f"{server.root}/api/v0/models"), model, alone=False)
+        if "state" not in entry:
+            return None
+        tokens = _size(entry.get("loaded_context_length")) if entry["state"] == "loaded" else None
+    else:
+        loaded = _instances(entry) or []
+        own = [each for each in loaded if each.get("id") == model] or loaded
+        # Which of several is asked nobody knows: the smallest holds for all.
+        sizes = [_size(_fields(each.get("config")).get("context_length")) for each in own]
+        tokens = min((size for size in sizes if size), default=None)
+    if tokens:
         return Asked(tokens, f"LM Studio at {server.host} has loaded {model} with {tokens:,} tokens.")
     return Asked(None, f"LM Studio at {server.host} has not loaded {model} yet.", sure=False)
 
@@ -251,9 +265,16 @@ def _lists(listing: Mapping[str, Any]) -> Iterator[list[Any]]:
 
 
 def _called(entry: Mapping[str, Any]) -> list[str]:
-    names = [entry.get(key) for key in ("id", "name", "model")]
+    names = [entry.get(key) for key in ("id", "name", "model", "key")]
+    names += [each.get("id") for each in _instances(entry) or []]
     aliases = entry.get("aliases")
     return [name for name in [*names, *(aliases if isinstance(aliases, list) else [])] if isinstance(name, str)]
+
+
+def _instances(entry: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """What LM Studio has loaded of a model; None if this is no entry of its."""
+    found = entry.get("loaded_instances")
+    return [_fields(each) for each in found] if isinstance(found, list) else None
 
 
 def _plain(name: str) -> str:

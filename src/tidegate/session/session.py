@@ -29,7 +29,8 @@ from tidegate.core.policy import Moment, Policy, Rule
 from tidegate.core.stages.summary import transcript
 from tidegate.core.tokens import Counter, document_meter
 from tidegate.core.view import View
-from tidegate.models.catalog import window_of
+from tidegate.models.catalog import Model, model_of, window_of
+from tidegate.models.prices import relative
 from tidegate.models.tokenizers import counter_for
 from tidegate.presets import load
 from tidegate.session.drive import Asks, Summarise, SummariseAsync, drive, drive_async
@@ -50,7 +51,8 @@ class Session(Live):
     """See the top of this file. `carry` takes the effects of the policy; without one they stay in a `Shelf`.
 
     `view` is a snapshot to go on from; `mask` hides secrets in what a policy writes to files. `max_tokens` is how much
-    output to ask for; `cache` puts marks for the provider's prompt cache where it wants them.
+    output to ask for; `cache` puts marks for the provider's prompt cache where it wants them. `prices` are the user's
+    own entries over those of the catalog.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Session(Live):
         cache: bool = False,
         temperature: float | None = None,
         top_p: float | None = None,
+        prices: Mapping[str, Model] | None = None,
     ) -> None:
         if window is not None and window <= 0:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
@@ -97,6 +100,8 @@ class Session(Live):
             self.dialect, model=model, max_tokens=max_tokens, cache=cache, temperature=temperature, top_p=top_p
         )
         self._compaction = self._failure = ""
+        known = model_of(model, prices)
+        self._prices = relative(known.prices if known else ())
         self._budget: Budget | None = None
         self._budget_of: tuple[int | None, int, float] = (0, 0, 0.0)
         if system != self.view.system and (system or not self.view.head):
@@ -336,6 +341,7 @@ class Session(Live):
             model=self.model,
             thinking=self.dialect.sends_thinking,
             cap=self.policy.unknown_limit or None,
+            prices=self._prices,
         )
 
     def size(self) -> int:

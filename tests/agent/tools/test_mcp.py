@@ -1,6 +1,7 @@
 """MCP servers as a source of tools: a real server over its real transports."""
 
 import asyncio
+import gc
 import os
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from tests.agent.tools.workshop import make_context
 from tidegate.agent.tools.approval import OPEN
-from tidegate.agent.tools.mcp import MAX_DESCRIPTION, McpServer, McpSource
+from tidegate.agent.tools.mcp import AGAIN, FIRST, MAX_DESCRIPTION, McpServer, McpSource
 from tidegate.agent.tools.tool import MAX_RESULT, Context, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox, standard_tools
 from tidegate.core.messages import Call
@@ -76,16 +77,82 @@ def test_tools_of_a_server_over_stdio(context: Context) -> None:
         del os.environ["TIDEGATE_TEST_KEY"]
 
 
-def test_a_server_that_dies_costs_its_own_tools_only(context: Context) -> None:
+def test_a_server_that_dies_is_started_again_by_the_next_call(context: Context) -> None:
+    """The call that was under way is not repeated: nobody knows how far it came."""
+
     async def act(source: McpSource, toolbox: Toolbox) -> None:
-        for name in ("w__die", "w__add"):
-            result = await toolbox.run(Call("c", name, '{"a": 1, "b": 1}' if name == "w__add" else "{}"), context)
-            assert result.error
-            assert "MCP server 'w'" in result.text
-            assert "go on without" in result.text
+        died = await toolbox.run(Call("c", "w__die", "{}"), context)
+        assert died.error
+        assert "MCP server 'w'" in died.text
+        assert "go on without" in died.text
+        assert await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
         assert not (await toolbox.run(Call("c", "list", "{}"), context)).error
 
-    with_server(McpServer("w", COMMAND, seconds=10), act)
+    with_server(McpServer("w", COMMAND, seconds=30), act)
+
+
+def test_one_that_died_meanwhile_is_noticed_before_the_call(context: Context) -> None:
+    async def act(source: McpSource, toolbox: Toolbox) -> None:
+        before = children()
+        for child in before - theirs:
+            os.kill(int(child), 9)
+        while children() & (before - theirs):
+            await asyncio.sleep(0.02)
+        assert await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
+
+    theirs = children()
+    with_server(McpServer("w", COMMAND, seconds=30), act)
+
+
+def test_a_server_that_dies_again_and_again_is_left_alone(context: Context) -> None:
+    now = [0.0]
+
+    async def whole() -> None:
+        source = McpSource(McpServer("w", COMMAND, seconds=30), clock=lambda: now[0])
+        try:
+            await source.start()
+
+            async def use(name: str) -> ToolResult:
+                return await source.call(name, {"a": 1, "b": 1} if name == "add" else {})
+
+            for life in range(1, AGAIN + 1):
+                await use("die")
+                assert "cannot be used now" in (await use("add")).text if life > 1 else True, (
+                    "it was not in such a haste"
+                )
+                now[0] += FIRST * 2**life
+                assert await use("add") == ToolResult("2")
+            await use("die")
+            now[0] += 1_000_000
+            assert "cannot be used now" in (await use("add")).text
+        finally:
+            await source.close()
+
+    before = children()
+    asyncio.run(whole())
+    assert children() <= before
+
+
+@pytest.mark.parametrize("when", ["at once", "when its process is there", "later"])
+def test_a_start_that_is_given_up_leaves_nothing_open(when: str) -> None:
+    """Warnings are errors here: a pipe or a process that is left shows when it is collected."""
+
+    async def whole() -> None:
+        source = McpSource(McpServer("w", (*COMMAND, "hang"), seconds=60))
+        task = asyncio.create_task(source.start())
+        await asyncio.sleep(0)
+        while when != "at once" and not children() - before:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.3 if when == "later" else 0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await source.close()
+
+    before = children()
+    asyncio.run(whole())
+    gc.collect()
+    assert children() <= before
 
 
 def test_a_call_that_takes_too_long_is_a_result(context: Context) -> None:
@@ -120,18 +187,23 @@ def test_a_server_that_does_not_start_gives_no_tools_and_a_reason(server: McpSer
     with_server(server, act)
 
 
+async def serving(port: int) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen([*COMMAND, "http", str(port)], stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        assert process.poll() is None
+        await asyncio.sleep(0.05)
+    return process
+
+
 def test_tools_of_a_server_over_http(context: Context) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen([*COMMAND, "http", str(port)], stderr=subprocess.DEVNULL)
+    process = asyncio.run(serving(port))
     try:
-        for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert process.poll() is None
-            asyncio.run(asyncio.sleep(0.05))
 
         async def act(source: McpSource, toolbox: Toolbox) -> None:
             assert source.fault == ""
@@ -141,6 +213,12 @@ def test_tools_of_a_server_over_http(context: Context) -> None:
             dead = await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context)
             assert dead.error
             assert "MCP server 'w'" in dead.text
+            again = await serving(port)
+            try:
+                assert await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
+            finally:
+                again.kill()
+                again.wait()
 
         with_server(McpServer("w", url=f"http://127.0.0.1:{port}/mcp", headers={"X-Name": "t"}), act)
     finally:

@@ -14,7 +14,8 @@ from tests.apps.chat.stage import on_stage, played
 from tidegate.apps.chat.blocks import Block
 from tidegate.apps.chat.drawing import Drawing
 from tidegate.apps.chat.palette import DARK, palette_of
-from tidegate.apps.chat.safe import HARMFUL, Shown, Wall, safe
+from tidegate.apps.chat.safe import HARMFUL, Shown, safe
+from tidegate.apps.chat.wall import Wall
 from tidegate.core.messages import Call
 from tidegate.core.secrets import Mask
 from tidegate.models.scripted import Scripted, Spoken

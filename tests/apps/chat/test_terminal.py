@@ -5,13 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.apps.chat.tmux import Terminal
 from tidegate import DataFolder
 from tidegate.core.events import Edited, Said
 from tidegate.core.messages import text_of
@@ -20,71 +20,18 @@ from tidegate.models.weights import SMOLLM2
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if find_spec(name) is None]
 ABSENT += [] if shutil.which("tmux") else ["tmux"]
 pytestmark = pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)}")
+PLACE = ("--config", "tidegate.yaml", "--data", "data")
 CONFIG = "window: 2048\nagents: [{id: main, brain: {max_output: 8}}]\n"
-
-
-class Terminal:
-    """A tmux server of its own; nobody's sessions are touched."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.socket = str(folder / "tmux")
-        (folder / "tidegate.yaml").write_text(CONFIG)
-
-    def tmux(self, *words: str) -> str:
-        command = ["tmux", "-S", self.socket, "-f", os.devnull, *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
-
-    def start(self) -> None:
-        python = f"exec {sys.executable} -m tidegate.apps.cli chat --session talk"
-        command = f"{python} --config tidegate.yaml --data data"
-        home = f"HOME={self.folder}"
-        self.tmux("new-session", "-d", "-x", "80", "-y", "24", "-c", str(self.folder), "-e", home, command)
-
-    @property
-    def pid(self) -> int:
-        return int(self.tmux("list-panes", "-F", "#{pane_pid}"))
-
-    def keys(self, *keys: str) -> None:
-        self.tmux("send-keys", *keys)
-
-    def say(self, text: str) -> None:
-        self.tmux("send-keys", "-l", text)
-        self.keys("Enter")
-
-    def screen(self) -> str:
-        return self.tmux("capture-pane", "-p")
-
-    def until(self, holds: Callable[[str], bool]) -> str:
-        for _ in range(600):
-            screen = self.screen()
-            if holds(screen):
-                return screen
-            time.sleep(0.1)
-        raise AssertionError(f"it never came:\n{self.screen()}")
-
-    def sees(self, words: str) -> str:
-        return self.until(lambda screen: words in screen)
-
-    def gone(self) -> None:
-        for _ in range(600):
-            command = ["tmux", "-S", self.socket, "list-sessions"]
-            if subprocess.run(command, capture_output=True, check=False, timeout=30).returncode:
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"it is still there:\n{self.screen()}")
-
-    def idle(self) -> str:
-        return self.until(lambda screen: "working" not in screen and "opening" not in screen and "ctx " in screen)
 
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    (tmp_path / "tidegate.yaml").write_text(CONFIG)
     found = Terminal(tmp_path)
     try:
         yield found
     finally:
-        subprocess.run(["tmux", "-S", found.socket, "kill-server"], capture_output=True, check=False, timeout=30)
+        found.close()
 
 
 def kept(folder: Path) -> list[Said | Edited]:
@@ -100,7 +47,7 @@ def answers(folder: Path) -> int:
 
 
 def test_chat_compact_be_killed_and_come_back(terminal: Terminal) -> None:
-    terminal.start()
+    terminal.start("chat", "--session", "talk", *PLACE)
     terminal.sees("Say something.")
     terminal.idle()
     for number, text in enumerate(("The port is 8443. " + "Keep it in mind. " * 60, "The host is db7.", "Why?"), 1):
@@ -113,8 +60,10 @@ def test_chat_compact_be_killed_and_come_back(terminal: Terminal) -> None:
     assert any(isinstance(what, Edited) for what in before)
     os.kill(terminal.pid, signal.SIGKILL)
     terminal.gone()
+    doctor = [sys.executable, "-m", "tidegate.apps.cli", "doctor", "--data", str(terminal.folder / "data")]
+    assert subprocess.run(doctor, capture_output=True, check=False, timeout=60).returncode == 0
 
-    terminal.start()
+    terminal.start("chat", "--last", *PLACE, stay=True)
     terminal.sees("▌ The host is db7.")
     terminal.sees("▸ compacted")
     assert "1 compacted" in terminal.idle()
@@ -135,7 +84,7 @@ def test_chat_compact_be_killed_and_come_back(terminal: Terminal) -> None:
     terminal.until(lambda _: answers(terminal.folder) == 4)
     terminal.idle()
     terminal.keys("C-q")
-    terminal.gone()
+    assert "go on with `tidegate chat --session talk`" in terminal.sees("status 0")
     said = [text_of(what.message) for what in kept(terminal.folder) if isinstance(what, Said)]
     assert [text for text in said if text in ("The host is db7.", "Why?", "And now?")] == [
         *("The host is db7.", "Why?", "And now?")

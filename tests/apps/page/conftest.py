@@ -6,7 +6,8 @@ import pytest
 from tests.apps.page.opened import launched
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Not longer than a module: as long as it lives an event loop runs in this thread, and no other may."""
     with launched() as found:
         yield found

@@ -10,40 +10,26 @@ costs its own tools and nothing else.
 """
 
 import asyncio
-import os
-from collections import deque
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-import httpx2
 import mcp_types as types
 import msgspec
-from mcp import Client, StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
 
+from tidegate.agent.tools.mcp_link import Link, McpServer, gone, innermost, sentence
 from tidegate.agent.tools.tool import AgentTool, Context, ToolResult, capped
 from tidegate.core.clip import clip_bytes, clip_chars
 from tidegate.core.messages import Tool
 
+__all__ = ["McpServer", "McpSource", "McpTool"]
+
 MAX_DESCRIPTION = 1000
 MAX_SCHEMA = 16_000
-MAX_TOOLS = 200
-_PAGES = 20
-_PATIENCE = 10.0
-_SAID = 2000
+AGAIN: Final = 5
+FIRST: Final = 1.0
+"""How often a server is started again in all, and the seconds before the next time, which double."""
 _ANYTHING = '{"type":"object","properties":{}}'
-
-
-class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A command to run, or the URL of one that runs. `environment` is what its process gets beside PATH and HOME."""
-
-    name: str
-    command: tuple[str, ...] = ()
-    environment: dict[str, str] = {}
-    url: str = ""
-    headers: dict[str, str] = {}
-    seconds: float = 60.0
 
 
 class McpTool:
@@ -57,132 +43,68 @@ class McpTool:
 
 
 class McpSource:
-    """The connection lives in a task of its own: the SDK wants it closed where it was opened.
+    """A server and its tools. One that dies is started again by the next call, a few times and not in haste.
 
     `fault` says why the server is not there, with the end of what it wrote on its error output.
     """
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: McpServer, clock: Callable[[], float] = time.monotonic) -> None:
         self.server = server
         self.tools: list[AgentTool] = []
         self.fault = ""
-        self._client: Client | None = None
-        self._stop = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._said: deque[bytes] = deque(maxlen=4)
+        self._clock = clock
+        self._link: Link | None = None
+        self._turn = asyncio.Lock()
+        self._again = 0
+        self._not_before = 0.0
 
     async def start(self) -> list[AgentTool]:
         """Connect, and give the tools there are. If there is no connection: none, and `fault` says why."""
-        ready = asyncio.Event()
-        self._task = asyncio.create_task(self._serve(ready))
-        try:
-            async with asyncio.timeout(self.server.seconds):
-                await ready.wait()
-        except TimeoutError:
-            await self.close()
-            self.fault = self._sentence(f"did not answer within {self.server.seconds:g} s")
-        except asyncio.CancelledError:
-            self._task.cancel()
-            raise
+        link = await self._connect()
+        self.tools = [McpTool(self, each.name, _definition(self.server.name, each)) for each in link.listed]
         return list(self.tools)
 
     async def close(self) -> None:
-        self._stop.set()
-        task, self._task = self._task, None
-        if task is None:
-            return
-        if self._client is None:  # on its way in, and may stay there
-            task.cancel()
-        done, _ = await asyncio.wait([task], timeout=_PATIENCE)
-        if not done:
-            task.cancel()
-            await asyncio.wait([task], timeout=_PATIENCE)
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """The answer of the server. Whatever it does, this is a result."""
-        if self._client is None:
-            why = self.fault or self._sentence("is not connected")
+        link = await self._living()
+        if link is None or link.client is None:
+            why = self.fault or sentence(self.server, "is not connected")
             return capped(ToolResult(f"{why} Its tools cannot be used now; go on without them.", error=True))
         try:
             async with asyncio.timeout(self.server.seconds):
-                answer = await self._client.call_tool(name, arguments)
+                answer = await link.client.call_tool(name, arguments)
         except TimeoutError:
-            text = self._sentence(f"did not answer {name} within {self.server.seconds:g} s")
+            text = link.sentence(f"did not answer {name} within {self.server.seconds:g} s")
             return capped(ToolResult(f"{text} It may still be at work; whether it was done is not known.", error=True))
         except Exception as error:  # noqa: BLE001 - a stranger's failure is a result
-            text = self._sentence(f"failed at {name}: {_innermost(error)}")
+            link.gone = gone(error)
+            text = link.sentence(f"failed at {name}: {innermost(error)}")
             return capped(ToolResult(f"{text} If this repeats, go on without its tools.", error=True))
         return capped(ToolResult(_text_of(answer), error=bool(answer.is_error)))
 
-    async def _serve(self, ready: asyncio.Event) -> None:
-        try:
-            async with AsyncExitStack() as stack:
-                client = await stack.enter_async_context(Client(await self._transport(stack)))
-                self.tools = await self._listed(client)
-                self._client = client
-                ready.set()
-                await self._stop.wait()
-                self._client = None
-        except Exception as error:  # noqa: BLE001 - it is told by `fault`, and in every result
-            if not self._stop.is_set():
-                self.fault = self._sentence(f"could not be used: {_innermost(error)}")
-        finally:
-            self._client = None
-            ready.set()
+    async def _living(self) -> Link | None:
+        """The connection, made anew if the last one is gone. A call that was under way then is not repeated."""
+        async with self._turn:
+            link = self._link
+            if link is None or not self.tools or await link.lives():
+                return link
+            if self._again >= AGAIN or self._clock() < self._not_before:
+                return None
+            self._again += 1
+            self._not_before = self._clock() + FIRST * 2**self._again
+            await link.close()
+            return await self._connect()
 
-    async def _transport(self, stack: AsyncExitStack) -> Any:
-        server = self.server
-        if server.url:
-            timeout = httpx2.Timeout(30, read=300)
-            client = httpx2.AsyncClient(headers=server.headers, timeout=timeout)
-            return streamable_http_client(server.url, http_client=await stack.enter_async_context(client))
-        if not server.command:
-            raise ValueError("it has neither a command nor a url")
-        parameters = StdioServerParameters(
-            command=server.command[0], args=list(server.command[1:]), env=dict(server.environment)
-        )
-        return stdio_client(parameters, errlog=self._errors(stack))
-
-    def _errors(self, stack: AsyncExitStack) -> Any:
-        """The server's error output goes into a pipe of which the end is kept: it must not write on the screen."""
-        loop = asyncio.get_running_loop()
-        out, into = os.pipe()
-        os.set_blocking(out, False)
-
-        def take() -> None:
-            with suppress(OSError):
-                if data := os.read(out, _SAID):
-                    self._said.append(data)
-                else:
-                    loop.remove_reader(out)
-
-        loop.add_reader(out, take)
-        stack.callback(os.close, out)
-        stack.callback(loop.remove_reader, out)
-        return stack.enter_context(os.fdopen(into, "w"))
-
-    async def _listed(self, client: Client) -> list[AgentTool]:
-        found: dict[str, AgentTool] = {}
-        cursor: str | None = None
-        for _ in range(_PAGES):
-            page = await client.list_tools(cursor=cursor)
-            for each in page.tools[: MAX_TOOLS - len(found)]:
-                found.setdefault(each.name, McpTool(self, each.name, _definition(self.server.name, each)))
-            cursor = page.next_cursor
-            if cursor is None or len(found) >= MAX_TOOLS:
-                break
-        return list(found.values())
-
-    def _sentence(self, what: str) -> str:
-        said = b"".join(self._said).decode("utf-8", "replace").strip()[-500:]
-        return f"The MCP server {self.server.name!r} {what}." + (f" It wrote: {said}" if said else "")
-
-
-def _innermost(error: BaseException) -> str:
-    """Groups of errors say nothing themselves."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return clip_chars(str(error) or type(error).__name__, 500).text.rstrip(".")
+    async def _connect(self) -> Link:
+        self._link = link = Link(self.server)
+        await link.start()
+        self.fault = link.fault
+        return link
 
 
 def _definition(server: str, tool: types.Tool) -> Tool:

@@ -27,12 +27,13 @@ from tidegate.apps.chat.menu import Menu
 from tidegate.apps.chat.paging import Paging
 from tidegate.apps.chat.palette import DARK, LIGHT
 from tidegate.apps.chat.picker import Picker
-from tidegate.apps.chat.safe import Shown, Wall
+from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.sources import NEW, models, new_name, sessions
 from tidegate.apps.chat.standing import Standing
 from tidegate.apps.chat.status import StatusBar
 from tidegate.apps.chat.talk import Talk
 from tidegate.apps.chat.waiting import WaitingLine
+from tidegate.apps.chat.wall import Wall
 from tidegate.keep.commands import Answer
 from tidegate.keep.data import DataFolder
 

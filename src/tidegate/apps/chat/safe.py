@@ -1,15 +1,11 @@
 """Nothing that a model or a tool wrote gives orders to the terminal: every text passes here before it is shown.
 
 Whole sequences go (what is left of one would be noise), then every sign that moves, hides or turns text. What a person
-pasted passes here too. Behind it stands the wall: no line leaves the app with a control character in it.
+pasted passes here too. Behind it stands the wall (`wall.py`): no line leaves the app with a control character in it.
 """
 
 import re
 from collections.abc import Callable
-
-from rich.segment import Segment
-from textual.color import Color
-from textual.filter import LineFilter
 
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"  # CSI
@@ -24,7 +20,7 @@ HARMFUL = re.compile(
     "\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # turns, marks, hidden
     "\U000e0000-\U000e0fff]"  # tags and more selectors
 )
-_HALVES = re.compile("[\ud800-\udfff]")
+HALVES = re.compile("[\ud800-\udfff]")
 _ANY = re.compile(r"[^\n\x20-\x7e]")
 TAB = 4
 
@@ -38,7 +34,7 @@ def safe(text: str) -> str:
     if "\x1b" in text or "\x9b" in text or "\x90" in text or "\x9d" in text:
         text = _SEQUENCES.sub("", text)
     text = HARMFUL.sub("", _LINE_ENDS.sub("\n", text))
-    return _HALVES.sub("\ufffd", text).expandtabs(TAB)
+    return HALVES.sub("\ufffd", text).expandtabs(TAB)
 
 
 def one_line(text: str) -> str:
@@ -57,15 +53,3 @@ class Shown:
 
     def line(self, text: str) -> str:
         return " ".join(self(text).split())
-
-
-class Wall(LineFilter):
-    """The last look at what goes to the terminal."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        return [
-            segment
-            if segment.control or segment.text.isprintable()
-            else Segment(HARMFUL.sub("", _HALVES.sub("\ufffd", segment.text.replace("\t", " "))), segment.style)
-            for segment in segments
-        ]

@@ -2,9 +2,11 @@
 
 from tidegate.core.policy import Stage
 from tidegate.core.stages.admit import cap_result, spill_result
+from tidegate.core.stages.hint import hint
 from tidegate.core.stages.last_resort import shrink_to
 from tidegate.core.stages.results import archive_results, cap_results, cap_texts, clear_results, digest_results
 from tidegate.core.stages.summary import summarise
+from tidegate.core.stages.sweep import sweep
 from tidegate.core.stages.turns import (
     clear_context,
     drop_oldest,
@@ -32,5 +34,7 @@ STAGES: dict[str, Stage] = {
         clear_context,
         flush_memory,
         shrink_to,
+        sweep,
+        hint,
     )
 }

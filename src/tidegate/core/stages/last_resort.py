@@ -57,7 +57,7 @@ def guard(view: View, budget: Budget, *, target: int, whole_request: bool = Fals
     _shrink(draft, old, aim)
     _drop(draft, old, aim)
     if draft.tokens > target and newest not in last.ids:
-        _squeeze(draft, last, target, budget)
+        squeeze(draft, last, target, budget)
     if draft.tokens > target:
         _drop_rest(draft, units, newest, target)
     _note(draft, old, target)
@@ -128,7 +128,7 @@ def _note(draft: Draft, old: list[Group], target: int) -> None:
     draft.insert(user(f"[{len(left)} earlier messages are not shown, {left[0]} to {left[-1]}{NOTE_END}", NOTE))
 
 
-def _squeeze(draft: Draft, last: Group, target: int, budget: Budget) -> None:
+def squeeze(draft: Draft, last: Group, target: int, budget: Budget) -> None:
     """Fit the newest group into what the rest leaves, each result with an equal share."""
     for item in last.items:
         if item.message.role == "assistant":

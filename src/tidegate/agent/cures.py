@@ -1,0 +1,68 @@
+"""What may be done about a request that was refused, so that the next one is not.
+
+Each provider's own words decide (`models/faults`). What was refused for its size is made smaller, as often as the
+session allows in a turn; what is refused whatever its size (pictures, reasoning that is no longer taken back) leaves
+the view, once. All else no change of ours can cure.
+"""
+
+from typing import Final, Literal
+
+from tidegate.core.errors import BadRequest
+from tidegate.models.faults import Fault
+from tidegate.session.drive import SummariseAsync
+from tidegate.session.media import leave_out_images
+from tidegate.session.request import Request
+from tidegate.session.session import Session
+
+SHRINKS: Final = frozenset({"overflow", "rate_bucket", "bytes"})
+"""Refused for its size: a smaller request may pass. Whatever else a provider refuses, less of it does not help."""
+NEAR: Final = 0.85
+
+Cure = Literal["shrink", "images", "unsign", ""]
+
+
+class Cures:
+    """For one request and what becomes of it."""
+
+    def __init__(self, session: Session, summarise: SummariseAsync | None) -> None:
+        self._session = session
+        self._summarise = summarise
+        self._tried: set[Cure] = set()
+
+    async def first(self) -> Request:
+        """The request. One that our own validator refuses for its pictures would be refused for ever."""
+        try:
+            return await self._session.prepare_async(self._summarise)
+        except BadRequest:
+            if not leave_out_images(self._session):
+                raise
+        return await self._session.prepare_async(self._summarise)
+
+    def of(self, fault: Fault) -> Cure:
+        """What would help, if anything: empty if nothing does."""
+        if fault.kind == "reasoning_state":
+            return self._once("unsign")
+        if fault.kind in ("media", "bytes") and leave_out_images(self._session):
+            return "images"
+        return "shrink" if self._shrinks(fault) else ""
+
+    async def again(self, cure: Cure, fault: Fault) -> Request:
+        if cure == "unsign":
+            self._session.unsign()
+        if cure != "shrink":
+            return await self._session.prepare_async(self._summarise)
+        limit = fault.limit if fault.kind == "rate_bucket" else None
+        self._session.learn(fault.window or limit, fault.tokens if fault.kind == "overflow" else None)
+        return await self._session.overflowed_async(self._summarise)
+
+    def _once(self, cure: Cure) -> Cure:
+        found: Cure = "" if cure in self._tried else cure
+        self._tried.add(cure)
+        return found
+
+    def _shrinks(self, fault: Fault) -> bool:
+        """A refusal without words may be about length, if the request was near the window."""
+        if fault.kind in SHRINKS:
+            return True
+        near = self._session.window is not None and self._session.size() > NEAR * self._session.window
+        return near and fault.kind == "unknown" and not fault.certain and fault.status in (400, 413)

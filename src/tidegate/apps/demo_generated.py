@@ -1,0 +1,142 @@
+"""`tidegate demo --generated`: a long session in a small window, before your eyes. No model is needed for it."""
+
+import argparse
+import signal
+import sys
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tidegate.apps.choices import FAILED, INTERRUPTED, OK
+from tidegate.apps.proof import Proof, Witness
+from tidegate.core.events import Edited
+from tidegate.core.plan import Decision
+from tidegate.lab.generate import generate
+from tidegate.session.request import Request
+from tidegate.session.session import Session
+
+WINDOW = 16_000
+WIDTH = 48
+EVERY = 4
+PAUSE = 0.01
+LONGEST_WHY = 110
+
+
+def generated_demo(options: argparse.Namespace) -> int:
+    said, window = generate(options.turns, options.seed), options.window or WINDOW
+    system = str(next(said)["content"])
+    session = Session(policy=options.policy, window=window, wire="openai_chat", system=system, count="exact")
+    pause = 0.0 if options.fast or not sys.stdout.isatty() else PAUSE
+    show = _Show(Console(highlight=False, soft_wrap=True), window, pause)
+    witness = Witness()
+    with _interrupts() as stopped:
+        show.title(session, options)
+        for message in said:
+            if stopped():
+                break
+            if message["role"] == "assistant":
+                request = session.prepare()
+                witness.asked(session.log.head, request.to_bytes())
+                show.call(session, request)
+            elif message["role"] == "user":
+                show.turn += 1
+            (ident,) = session.add(message)
+            witness.said(ident, message)
+    proofs = [show.fitted(), *witness.proofs(session)]
+    show.stages(session)
+    show.proofs(proofs)
+    if stopped():
+        return INTERRUPTED
+    return OK if all(proof.holds for proof in proofs) else FAILED
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed, asked between messages: what was said so far can then still be proved whole."""
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Show:
+    def __init__(self, console: Console, window: int, pause: float) -> None:
+        self._console = console
+        self._window = window
+        self._pause = pause
+        self._marks = "█·░" if console.encoding.startswith("utf") else "#.-"
+        self.turn = 0
+        self._calls = 0
+        self._over = 0
+        self._most = 0
+
+    def title(self, session: Session, options: argparse.Namespace) -> None:
+        print_ = self._console.print
+        print_(f"[bold]{options.turns} turns of a coding agent through a window of {self._window:,} tokens[/]")
+        print_(f"{self._marks[0]} held  {self._marks[1]} free  {self._marks[2]} kept for the answer")
+        print_(f"policy {escape(session.policy.name)}: {escape(' '.join(session.policy.about.split()))}\n")
+
+    def call(self, session: Session, request: Request) -> None:
+        """A bar every few calls, and around every edit: the fall is what there is to see."""
+        self._calls += 1
+        self._most = max(self._most, request.tokens)
+        self._over += request.tokens > self._window
+        acted = [decision for decision in session.decisions if decision.acted and decision.before != decision.after]
+        budget = session.budget()
+        if acted:
+            self._bar(acted[0].before + budget.fixed, budget.capacity)
+        for decision in acted:
+            self._edit(decision)
+        if acted or self._calls % EVERY == 1:
+            self._bar(request.tokens, budget.capacity)
+
+    def _bar(self, tokens: int, capacity: int) -> None:
+        """What is filled, what is free, and what is kept for the answer."""
+        filled = min(WIDTH, round(tokens / self._window * WIDTH))
+        free = max(0, round(capacity / self._window * WIDTH) - filled)
+        colour = "red" if tokens > 0.9 * capacity else "yellow" if tokens > 0.7 * capacity else "green"
+        marks = [mark * count for mark, count in zip(self._marks, (filled, free, WIDTH - filled - free), strict=True)]
+        bar = f"[{colour}]{marks[0]}[/][dim]{marks[1]}{marks[2]}[/]"
+        share = tokens / self._window
+        self._console.print(f"turn {self.turn:3}  call {self._calls:4}  {bar} {tokens:7,} {share:4.0%}")
+        time.sleep(self._pause)
+
+    def _edit(self, decision: Decision) -> None:
+        why = decision.why if len(decision.why) <= LONGEST_WHY else decision.why[: LONGEST_WHY - 3] + "..."
+        change = f"{decision.before:,} -> {decision.after:,} tokens"
+        self._console.print(f"    [bold cyan]{decision.stage}[/]: {escape(why)}: [bold]{change}[/]")
+        time.sleep(self._pause * 3)
+
+    def fitted(self) -> Proof:
+        claim = f"{self._calls} requests: {self._over} over the window (largest {self._most:,} of {self._window:,}), "
+        return Proof(not self._over, claim + "each accepted by the provider's validator")
+
+    def stages(self, session: Session) -> None:
+        edits: Tally[str] = Tally()
+        freed: Tally[str] = Tally()
+        touched: Tally[str] = Tally()
+        for event in session.log.read():
+            if isinstance(event.what, Edited):
+                edits[event.what.stage] += 1
+                freed[event.what.stage] += event.what.before - event.what.after
+                touched[event.what.stage] += len(event.what.edits)
+        table = Table(title="\nwhat each stage did", title_justify="left")
+        for name in ("stage", "edits", "places", "tokens freed"):
+            table.add_column(name, justify="left" if name == "stage" else "right")
+        for stage, count in edits.most_common():
+            table.add_row(stage, f"{count:,}", f"{touched[stage]:,}", f"{freed[stage]:,}")
+        self._console.print(table)
+
+    def proofs(self, proofs: list[Proof]) -> None:
+        self._console.print(
+            "\n[bold]nothing was lost[/]" if all(p.holds for p in proofs) else "\n[bold red]NOT PROVED[/]"
+        )
+        for proof in proofs:
+            self._console.print(f"  {'[green]yes[/]' if proof.holds else '[red]NO [/]'}  {escape(proof.claim)}")

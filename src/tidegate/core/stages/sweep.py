@@ -1,0 +1,192 @@
+"""One sweep, seldom: everything old becomes lean at once, so that the provider's cached prefix then stays for long.
+
+What is left of it: the words of the user; of old work the lines that are likeliest to be needed again, in the calls and
+results they stood in; the last groups whole. Everything says where the rest is.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tidegate.core.budget import Budget
+from tidegate.core.keylines import KeyLine
+from tidegate.core.lean import Slot, clipped, lean_caller, lean_result
+from tidegate.core.messages import NOTE, Part, Thinking, calls_of, is_request, result_of, text_of
+from tidegate.core.outcome import NOTHING, Outcome
+from tidegate.core.price import FIDELITY, Market, Pace, Sum, best
+from tidegate.core.stages.draft import Draft
+from tidegate.core.stages.hint import HINT
+from tidegate.core.stages.last_resort import call_names, squeeze
+from tidegate.core.turns import Group, groups
+from tidegate.core.view import Item, View
+from tidegate.core.worth import Appraisal, Choice, chosen
+
+SAID = 300
+"""Characters of a reply to the user that stay once it is old."""
+_WORDS = 0.4  # of the room: the most that old messages of the user take
+_FULLEST = 0.9  # of the room: above that even what is new is cut
+_SPARE = 0.06  # of the room: if so much is left, more of what is new stays whole
+_TRIES = 2
+
+
+class _Terms(NamedTuple):
+    """`whole` is how much stays as it is at the end, `replies` how much old replies may have, in tokens."""
+
+    market: Market
+    whole: int
+    replies: int
+    words: int
+    reserved: int
+    most: int
+
+
+class _Swept(NamedTuple):
+    draft: Draft
+    total: Sum
+    spare: int
+
+
+def sweep(
+    view: View,
+    budget: Budget,
+    *,
+    fidelity: float = FIDELITY,
+    tail: float = 0.1,
+    replies: float = 0.04,
+    words: int = 2_000,
+    ledger: float = 0.0,
+    most: float = 1.0,
+) -> Outcome:
+    """Make everything old lean, down to the level that costs the least per call, and never above `most` of the room.
+
+    Of each message of the user the first `words` characters stay word for word. `tail`, `replies` and `ledger` are
+    shares of the room: what stays whole at the end, what old replies may have, what is left free for the ledger.
+    `fidelity` trades the bill for what is kept: see `price`.
+    """
+    units, room = groups(view), budget.room
+    market = Market(Pace.of(view.said_tokens, view.calls), budget.prices, fidelity)
+    reserved = int(room * min(ledger, 0.5))
+    terms = _Terms(market, int(room * tail), int(room * replies), words, reserved, int(room * most))
+    about = Appraisal(units, view)
+    done: _Swept | None = None
+    for _ in range(_TRIES):
+        swept = _swept(units, view, budget, terms, about)
+        if swept is None:
+            break
+        done = swept
+        if swept.spare < room * _SPARE:
+            break
+        terms = terms._replace(whole=terms.whole + swept.spare)
+    if done is None:
+        return NOTHING
+    _fit(done.draft, units, view, int(room * _FULLEST) - reserved, budget)
+    return Outcome(done.draft.edits(), why=f"a sweep {done.total}") if done.draft.touched else NOTHING
+
+
+def _swept(units: Sequence[Group], view: View, budget: Budget, terms: _Terms, about: Appraisal) -> _Swept | None:
+    """One way to do it; None if nothing is old."""
+    first = _tail(units, view, terms.whole)
+    old = units[:first]
+    workers = [number for number, unit in enumerate(old) if unit.items[0].message.role == "assistant"]
+    if not workers:
+        return None
+    draft = Draft(view, budget)
+    for unit in old:
+        if text_of(unit.items[0].message).startswith(HINT) and unit.items[0].message.kind == NOTE:
+            draft.drop(unit)
+    _shorten_words(draft, old, view, terms.words, int(budget.room * _WORDS))
+    stay = terms.reserved + draft.tokens - sum(old[number].tokens for number in workers)
+    total = best(min(stay, budget.room), budget.room, terms.market, lost=_signed(units[first:]))
+    level = min(total.level, terms.most)
+    spent = _replies(draft, old, min((level - stay) // 4, terms.replies))
+    _make_lean(draft, old, workers, chosen(about.before(first), old, level - stay - spent))
+    return _Swept(draft, total, level - terms.reserved - draft.tokens)
+
+
+def _tail(units: Sequence[Group], view: View, tokens: int) -> int:
+    """Where the part that stays whole begins. What the model has not seen yet always does."""
+    fresh = {item.message.id for item in view.fresh()}
+    used, first = 0, len(units)
+    while first > 0:
+        unit = units[first - 1]
+        used += unit.tokens
+        if first < len(units) and used > tokens and fresh.isdisjoint(unit.ids):
+            break
+        first -= 1
+    return first
+
+
+def _signed(tail: Sequence[Group]) -> int:
+    """Tokens of signed thinking that an edit takes away although the messages stay: all of them stand behind it."""
+    found = 0
+    for unit in tail:
+        for item in unit.items:
+            if item.signed:
+                found += sum(len(part.block) // 4 for part in item.message.parts if isinstance(part, Thinking))
+    return found
+
+
+def _shorten_words(draft: Draft, old: Sequence[Group], view: View, words: int, room: int) -> None:
+    """Old messages of the user to their first `words` characters. If all are still too much, the oldest to fewer; and
+    if that is not enough, the oldest but the first leave: what they laid down goes into the ledger."""
+    said = [unit for unit in old if is_request(unit.items[0].message) and unit.last != view.newest_request]
+    total = sum(draft.group_cost(unit) for unit in said)
+    for cap in (words, words // 4, words // 16):
+        for unit in said:
+            item = unit.items[0]
+            if (cap == words or total > room) and len(text_of(item.message)) > cap * 1.1:
+                total -= draft.group_cost(unit)
+                draft.replace(item, clipped(item.message, cap))
+                total += draft.group_cost(unit)
+    for unit in said[1:]:
+        if total > room:
+            total -= draft.group_cost(unit)
+            draft.drop(unit)
+
+
+def _replies(draft: Draft, old: Sequence[Group], room: int) -> int:
+    """The last reply before each message of the user, its beginning and end, from the newest back: what it answers.
+
+    Returns what they cost.
+    """
+    spent = 0
+    for number in range(len(old) - 2, -1, -1):
+        item = old[number].items[0]
+        answered = is_request(old[number + 1].items[0].message)
+        if item.message.role != "assistant" or calls_of(item.message) or not answered:
+            continue
+        draft.replace(item, clipped(item.message, SAID))
+        if spent + draft.cost(item.message.id) > room:
+            break
+        spent += draft.cost(item.message.id)
+        draft.keep(item.message.id)
+    return spent
+
+
+def _make_lean(draft: Draft, old: Sequence[Group], workers: Sequence[int], kept: Mapping[int, list[Choice]]) -> None:
+    """Each group with its chosen lines; those of which nothing was chosen leave."""
+    for number in workers:
+        unit = old[number]
+        lines: dict[Slot, list[KeyLine]] = {}
+        for choice in kept.get(number, ()):
+            lines.setdefault(choice.slot, []).append(choice.line)
+        if not lines:
+            if not draft.kept(unit.last):
+                draft.drop(unit)
+            continue
+        names = call_names(unit)
+        for item in unit.items:
+            draft.replace(item, _lean(item, lines, names))
+
+
+def _lean(item: Item, lines: Mapping[Slot, Sequence[KeyLine]], names: Mapping[str, str]) -> tuple[Part, ...]:
+    message = item.message
+    result = result_of(message)
+    if result is None:
+        return lean_caller(message, lines)
+    return lean_result(message, lines.get(Slot(message.id), ()), names.get(result.call_id, "a tool"), item.tokens)
+
+
+def _fit(draft: Draft, units: Sequence[Group], view: View, target: int, budget: Budget) -> None:
+    """If what is new alone is too much, its results give way, so that the words of the user need not."""
+    if draft.tokens > target and view.newest_request not in units[-1].ids:
+        squeeze(draft, units[-1], target, budget)

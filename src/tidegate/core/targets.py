@@ -1,0 +1,88 @@
+"""What a call was about: the files it named, whether it looked at them or changed them."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from tidegate.core.facts import facts_in
+from tidegate.core.messages import Call
+
+_CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append", re.I)
+_PATH: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url", re.I)
+_OLD: Final = re.compile(r"^old|^search|^find|^before", re.I)
+_PARSED: Final = 400_000
+_HEAD: Final = 1_000
+_PATCHED: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^(?:\+\+\+|---) [ab]/(.+)$", re.M)
+
+
+class Written(NamedTuple):
+    """A long text among the arguments. `key` leads to it; what is `old` is what an edit took away."""
+
+    key: str
+    text: str
+    old: bool
+
+
+class Target(NamedTuple):
+    """`files` by their last name: the same file goes by many paths. `whole`: all of the file was read or written."""
+
+    files: frozenset[str]
+    changes: bool
+    whole: bool
+    texts: tuple[Written, ...]
+
+
+def last_name(path: str) -> str:
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2].partition(":")[0]
+
+
+def files_in(text: str) -> frozenset[str]:
+    """The files a text names."""
+    return frozenset(
+        name
+        for fact in facts_in(text, 4_000)
+        if fact.kind in ("path", "file") and "." in (name := last_name(fact.value))
+    )
+
+
+def arguments_of(call: Call) -> Any:
+    if len(call.arguments) > _PARSED:
+        return call.arguments
+    try:
+        return json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return call.arguments
+
+
+def target_of(call: Call) -> Target:
+    arguments = arguments_of(call)
+    files: set[str] = set()
+    texts: list[Written] = []
+    partial = False
+    for key, value in strings(arguments):
+        if _PATH.search(key) and len(value) <= 300 and "\n" not in value:
+            files.add(last_name(value))
+        elif "\n" in value or len(value) > 200:
+            files.update(last_name(one or two) for one, two in _PATCHED.findall(value))
+            texts.append(Written(key, value, _OLD.search(key) is not None))
+        else:
+            files |= files_in(value[:_HEAD])
+    if isinstance(arguments, dict):
+        partial = any(key in arguments for key in ("offset", "limit", "start_line", "view_range", "start", "end"))
+    changes = _CHANGE.search(call.name) is not None or any("*** " in text.text[:40] for text in texts)
+    whole = not partial and (not changes or not any(text.old for text in texts))
+    return Target(frozenset(files), changes, whole, tuple(texts))
+
+
+def strings(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    if depth > 6:
+        return
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, inner in list(value.items())[:64]:
+            yield from strings(inner, str(name), depth + 1)
+    elif isinstance(value, list):
+        for inner in value[:64]:
+            yield from strings(inner, key, depth + 1)

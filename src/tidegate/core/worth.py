@@ -1,0 +1,201 @@
+"""What an old group is worth, line by line: how likely it is that the work to come needs it word for word.
+
+A line is worth what its place in the text says (`keylines`) times the weight of its file: how lately it was named, by
+anybody. Worth nothing: what is shown again further on, what an edit took away, what a later look at the whole file
+replaced, a run that was made again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from tidegate.core.keylines import KeyLine, key_lines
+from tidegate.core.lean import Slot
+from tidegate.core.messages import calls_of, result_of, text_of
+from tidegate.core.targets import Target, files_in, target_of
+from tidegate.core.turns import Group
+from tidegate.core.view import Item, View
+
+_NO_FILE: Final = 0.3
+_AGEING: Final = 1.0  # how much less a file is worth that was not named for as long as all of the view
+_CALL: Final = 24  # what a group costs that is kept for some of its lines: framing, the name of the tool, the stub
+_ARGUMENTS: Final = 200  # characters of the arguments that stay with it
+
+
+class Choice(NamedTuple):
+    """A line that may be kept: in which group and where, what it is worth and what it costs."""
+
+    group: int
+    slot: Slot
+    line: KeyLine
+    worth: float
+    cost: float
+
+
+class Appraisal:
+    """Reads a view once; then says, for any place from which on all stays whole, what may be kept before it."""
+
+    def __init__(self, units: Sequence[Group], view: View) -> None:
+        self._units = units
+        items = [item for unit in units for item in unit.items]
+        self._targets = {call.id: target_of(call) for item in items for call in calls_of(item.message)}
+        self._age = _last_named(units, self._targets)
+        self._read: dict[Slot, list[KeyLine]] = {}
+        chars = sum(len(text_of(item.message)) for item in items)
+        chars += sum(len(call.arguments) for item in items for call in calls_of(item.message))
+        self._per_token = max(1.0, chars / max(1, view.tokens))
+
+    def before(self, first: int) -> list[Choice]:
+        look = _Look(self)
+        for unit in reversed(self._units[first:]):
+            look.lines(unit, -1)
+        return [choice for number in range(first - 1, -1, -1) for choice in look.lines(self._units[number], number)]
+
+    def target(self, call_id: str) -> Target | None:
+        return self._targets.get(call_id)
+
+    def weight(self, name: str) -> float:
+        return 1.0 / (1.0 + _AGEING * self._age.get(name, 2.0))
+
+    def cost(self, line: KeyLine) -> float:
+        return len(line.text) / self._per_token + 1.0
+
+    def key_lines(self, passage: "_Passage") -> list[KeyLine]:
+        found = self._read.get(passage.slot)
+        if found is None:
+            found = self._read[passage.slot] = key_lines(passage.text)
+        return found
+
+
+def chosen(choices: Sequence[Choice], old: Sequence[Group], room: float) -> dict[int, list[Choice]]:
+    """The choices that are worth most for what they cost, by group. The first line of a group pays for its call.
+
+    So the best lines of a group are taken together, as many as make the most of that; others may follow one by one.
+    """
+    by_group: dict[int, list[Choice]] = {}
+    for choice in choices:
+        if choice.worth > 0:
+            by_group.setdefault(choice.group, []).append(choice)
+    offers: list[_Offer] = []
+    for number, mine in by_group.items():
+        mine.sort(key=lambda choice: (-choice.worth / choice.cost, choice.line.place))
+        offers += _offers(number, mine, _overhead(old[number]))
+    offers.sort(key=lambda offer: (-offer.density, -offer.group))
+    taken: dict[int, list[Choice]] = {}
+    for offer in offers:
+        if offer.cost <= room and (offer.opens or offer.group in taken):
+            room -= offer.cost
+            taken.setdefault(offer.group, []).extend(offer.choices)
+    return taken
+
+
+class _Offer(NamedTuple):
+    density: float
+    group: int
+    cost: float
+    opens: bool
+    choices: Sequence[Choice]
+
+
+def _offers(number: int, mine: Sequence[Choice], overhead: float) -> list[_Offer]:
+    worth, cost, best, count = 0.0, overhead, 0.0, 0
+    for choice in mine:
+        worth, cost = worth + choice.worth, cost + choice.cost
+        if worth / cost <= best:
+            break
+        best, count = worth / cost, count + 1
+    spent = overhead + sum(choice.cost for choice in mine[:count])
+    rest = [_Offer(each.worth / each.cost, number, each.cost, False, (each,)) for each in mine[count:]]
+    return [_Offer(best, number, spent, True, mine[:count]), *rest]
+
+
+def _overhead(unit: Group) -> float:
+    calls = [call for item in unit.items for call in calls_of(item.message)]
+    return _CALL * len(unit.items) + sum(min(len(call.arguments), _ARGUMENTS) // 4 for call in calls)
+
+
+def _last_named(units: Sequence[Group], targets: Mapping[str, Target]) -> dict[str, float]:
+    """For each file how much of the view, from 0 to 1, came since it was last named, by anybody."""
+    total = max(1, sum(unit.tokens for unit in units))
+    found: dict[str, float] = {}
+    age = 0
+    for unit in reversed(units):
+        for item in unit.items:
+            message = item.message
+            if message.role != "tool" and not message.kind:
+                names = files_in(text_of(message)).union(*(targets[call.id].files for call in calls_of(message)))
+                for name in names:
+                    found.setdefault(name, age / total)
+        age += unit.tokens
+    return found
+
+
+class _Passage(NamedTuple):
+    slot: Slot
+    text: str
+    target: Target | None
+
+
+def _passages(item: Item, about: Appraisal) -> list[_Passage]:
+    """The texts of a message of which lines may be kept. What a change reports says nothing that its call does not."""
+    message = item.message
+    result = result_of(message)
+    if result is not None:
+        target = about.target(result.call_id)
+        silent = target is not None and target.changes and not result.error
+        return [] if silent else [_Passage(Slot(message.id), text_of(message), target)]
+    return [
+        _Passage(Slot(message.id, call.id, place), written.text, target)
+        for call in calls_of(message)
+        if (target := about.target(call.id)) is not None
+        for place, written in enumerate(target.texts)
+        if not written.old
+    ]
+
+
+class _Look:
+    """Goes through groups from the newest to the oldest, and remembers what it saw."""
+
+    def __init__(self, about: Appraisal) -> None:
+        self._about = about
+        self._seen: set[str] = set()
+        self._taken: dict[str, set[str]] = {}
+        self._replaced: set[str] = set()
+        self._made: set[tuple[str, str]] = set()
+
+    def lines(self, unit: Group, number: int) -> list[Choice]:
+        calls = [call for item in unit.items for call in calls_of(item.message)]
+        again = {call.id for call in calls if (call.name, call.arguments) in self._made}
+        found: list[Choice] = []
+        for item in reversed(unit.items):
+            result = result_of(item.message)
+            if result is None or result.call_id not in again:
+                for passage in _passages(item, self._about):
+                    found += self._choices(number, passage)
+        for call in calls:
+            self._made.add((call.name, call.arguments))
+            if (target := self._about.target(call.id)) is not None:
+                self._remember(target)
+        return found
+
+    def _choices(self, number: int, passage: _Passage) -> list[Choice]:
+        files = passage.target.files if passage.target else frozenset()
+        if files and files <= self._replaced:
+            return []
+        about = self._about
+        weight = max((about.weight(name) for name in files), default=_NO_FILE)
+        taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
+        found = []
+        for line in about.key_lines(passage):
+            if line.bare not in self._seen and line.bare not in taken:
+                self._seen.add(line.bare)
+                found.append(Choice(number, passage.slot, line, line.worth * weight, about.cost(line)))
+        return found
+
+    def _remember(self, target: Target) -> None:
+        for written in target.texts:
+            if written.old:
+                lines = {line.strip() for line in written.text.split("\n")}
+                for name in target.files:
+                    self._taken.setdefault(name, set()).update(lines)
+        if target.whole and len(target.files) == 1:
+            self._replaced |= target.files

@@ -1,0 +1,90 @@
+"""Results kept by what they were made from, so that a run goes on where it stopped and nothing is measured twice.
+
+A key is a hash of everything that decides a result: the recording, the policy, the window, the count, and the code
+itself. What was made by other code is simply not found. Files are written whole or not at all.
+"""
+
+import hashlib
+import os
+import re
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+ENGINE = "tidegate.lab.replay"
+"""The module whose code, with all it imports, decides what a policy sends."""
+MEASURES = "tidegate.lab.gauge"
+"""The same for what is measured of it."""
+READERS = "tidegate.lab.importers"
+"""The same for what is read of a file."""
+
+_IMPORTS = re.compile(r"^\s*(?:from|import) (tidegate(?:\.\w+)*)", re.MULTILINE).findall
+
+
+class Cache:
+    """Of one folder; what is damaged or unreadable counts as not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, key: str, kind: type[T]) -> T | None:
+        try:
+            return msgspec.msgpack.decode(self._path(key).read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def put(self, key: str, value: object) -> None:
+        """Two processes may put the same at once: each writes its own file, and the last one stays."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # pieces of sessions are in here
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            part.write_bytes(msgspec.msgpack.encode(value))
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key[2:]}.mp"
+
+
+def digest_of(*parts: object) -> str:
+    """Of plain values, the same in every process."""
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+@cache
+def code_of(module: str) -> str:
+    """The hash of the source of a module and of everything of ours that it imports, directly or not."""
+    found = hashlib.sha256()
+    for name, data in sorted(sources_of(module).items()):
+        found.update(f"{name}\0{len(data)}\0".encode())
+        found.update(data)
+    return found.hexdigest()
+
+
+def sources_of(module: str) -> dict[str, bytes]:
+    sources: dict[str, bytes] = {}
+    waiting = [module]
+    while waiting:
+        for name, data in _sources(waiting.pop()):
+            if name not in sources:
+                sources[name] = data
+                waiting += _IMPORTS(data.decode())
+    return sources
+
+
+def _sources(module: str) -> list[tuple[str, bytes]]:
+    """The file of a module, or for a package all its files: which of them are meant is not worth finding out."""
+    if module == "tidegate":
+        return []
+    place = resources.files("tidegate").joinpath(*module.split(".")[1:])
+    if place.is_dir():
+        return [(f"{module}/{each.name}", each.read_bytes()) for each in place.iterdir() if each.name.endswith(".py")]
+    file = resources.files("tidegate").joinpath(*module.split(".")[1:-1], f"{module.rsplit('.', maxsplit=1)[-1]}.py")
+    return [(module, file.read_bytes())] if file.is_file() else []

@@ -1,0 +1,153 @@
+"""Pictures: attached where the model takes them, else refused with a word, and never the end of a session."""
+
+import asyncio
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from tests.agent.test_loop import WIRES, an_agent, run
+from tests.agent.test_open import SCRIPTED
+from tidegate import BadInput
+from tidegate.agent.config_file import parse_config
+from tidegate.agent.loop import Agent, Asked, Happening, Refused, Stopped
+from tidegate.agent.open import open_agent
+from tidegate.agent.pictures import MAX_BASE64, picture, picture_of, spoken
+from tidegate.core.messages import Image, Message, Text
+from tidegate.models.catalog import takes_images
+from tidegate.models.faults import Fault, fault_of
+from tidegate.models.scripted import Scripted, Step
+
+UNREADABLE = '{"error": {"message": "Invalid image: could not process image", "code": "invalid_image"}}'
+
+
+def png(width: int = 3, height: int = 2, extra: int = 0) -> bytes:
+    """A real picture, small or not."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = zlib.compress(b"".join(b"\0" + b"\x80" * 3 * width for _ in range(height)), 9)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        chunk(*each) for each in ((b"IHDR", head), (b"IDAT", rows), (b"tEXt", b"x" * extra), (b"IEND", b""))
+    )
+
+
+def test_a_picture_is_looked_at_before_it_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "bee.png"
+    path.write_bytes(png(30, 20))
+    taken = picture_of(path)
+    assert (taken.media, taken.width, taken.height) == ("image/png", 30, 20)
+    for data, says in (
+        (b"not a picture", "is no PNG"),
+        (png()[:12], "is no PNG"),
+        (png(8001, 1), "8001 x 1 pixels"),
+        (png(extra=MAX_BASE64 * 3 // 4), "bytes"),
+    ):
+        with pytest.raises(BadInput, match=says):
+            picture(data)
+    with pytest.raises(BadInput, match="cannot be read"):
+        picture_of(tmp_path / "none.png")
+    with pytest.raises(BadInput, match="21 pictures"):
+        spoken("Look.", [taken] * 21)
+
+
+@pytest.mark.parametrize(
+    ("model", "takes"),
+    [("gpt-4o", True), ("claude-sonnet-4-5", True), ("gemini-2.5-pro", True), ("deepseek-chat", False), ("mine", None)],
+)
+def test_the_catalog_knows_who_takes_pictures(model: str, takes: bool | None) -> None:
+    assert takes_images(model) is takes
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_pictures_are_sent_in_every_dialect(wire: str) -> None:
+    agent = an_agent(["A bee."], wire=wire, window=8000)
+    image = picture(png())
+    happened = asyncio.run(_gathered(agent, spoken("What is this?", [image])))
+    assert happened[-1] == Stopped("end")
+    assert isinstance(agent.provider, Scripted)
+    assert image.data.encode() in agent.provider.requests[0]
+
+
+async def _gathered(agent: Agent, message: Message) -> list[Happening]:
+    return [each async for each in agent.turn(message)]
+
+
+def asked(model: str, more: str = "") -> list[bytes]:
+    """The requests of a scripted model by this name that is shown a picture."""
+    provider = Scripted("openai_chat", ["A bee."], model=model)
+
+    async def act() -> None:
+        config = parse_config(SCRIPTED + more, {})
+        async with open_agent(config, data=None, name="b", workspace=Path("."), provider=provider) as agent:
+            async for _ in agent.turn("What is this?", [picture(png())]):
+                pass
+
+    asyncio.run(act())
+    return provider.requests
+
+
+def test_a_model_that_takes_none_is_not_sent_one() -> None:
+    with pytest.raises(BadInput, match=r"deepseek-chat takes no pictures.*models\.deepseek-chat\.images"):
+        asked("deepseek-chat")
+    assert b"image_url" in asked("deepseek-chat", "models: {deepseek-chat: {images: true}}\n")[0]
+    assert b"image_url" in asked("gpt-4o")[0]
+    assert b"image_url" in asked("nobody-knows-it")[0]
+    with pytest.raises(BadInput, match="gpt-4o takes no pictures"):
+        asked("gpt-4o", "models: {gpt-4o: {images: false}}\n")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("status", [400, 413])
+def test_a_picture_that_is_refused_leaves_the_view_and_not_the_log(wire: str, status: int) -> None:
+    """Else it would be sent, and refused, with every later request."""
+    body = UNREADABLE if status == 400 else "Payload Too Large"
+    steps: list[Step] = [fault_of(status, body), "I could not see it.", "Here."]
+    agent = an_agent(steps, wire=wire, window=8000)
+    image = picture(png())
+    happened = asyncio.run(_gathered(agent, spoken("What is this?", [image])))
+    assert [each.fault.kind for each in happened if isinstance(each, Refused)] == [
+        "media" if status == 400 else "bytes"
+    ]
+    assert happened[-1] == Stopped("end")
+    assert run(agent, "Go on.")[-1] == Stopped("end")
+    assert isinstance(agent.provider, Scripted)
+    first, *later = agent.provider.requests
+    assert image.data.encode() in first
+    assert not [request for request in later if image.data.encode() in request]
+    assert all(b"What is this?" in request for request in later)
+    assert b"image left out" in later[0]
+    assert image in agent.session.recall("m3").parts or image in agent.session.recall("m2").parts
+    agent.session.undo()
+    assert image.data.encode() in agent.session.request().to_bytes()
+
+
+def test_without_a_picture_to_leave_out_the_fault_is_raised() -> None:
+    agent = an_agent([fault_of(400, UNREADABLE)])
+    with pytest.raises(Fault, match="not accepted"):
+        run(agent)
+
+
+def test_pictures_our_own_validator_refuses_do_not_end_the_session() -> None:
+    """Twenty are taken at any size, the twenty-first makes those over 2000 pixels illegal."""
+    agent = an_agent(["Bees."] * 3, wire="anthropic", window=200_000)
+    wide = picture(png(2001, 1))
+    for _ in range(3):
+        happened = asyncio.run(_gathered(agent, spoken("What is this?", [wide] * 10)))
+        assert happened[-1] == Stopped("end")
+    assert isinstance(agent.provider, Scripted)
+    sizes = [request.count(wide.data.encode()) for request in agent.provider.requests]
+    assert sizes == [10, 20, 0]
+
+
+def test_pictures_are_weighed_by_their_pixels() -> None:
+    agent = an_agent(["A bee."], window=8000)
+    happened = asyncio.run(
+        _gathered(agent, spoken("What is this?", [Image("image/png", "A" * 400_000, width=512, height=512)]))
+    )
+    (request,) = [each.request for each in happened if isinstance(each, Asked)]
+    assert 250 < request.tokens < 2000
+    assert Text("What is this?") in agent.session.view.items[0].message.parts

@@ -1,0 +1,147 @@
+"""Text is printed as it comes, and yet no secret and no control sequence, however it is cut into pieces."""
+
+import asyncio
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.apps.chat.safe import Shown
+from tidegate.apps.plain_flow import LONGEST, Flow
+from tidegate.apps.plain_lines import Lines
+from tidegate.core.secrets import Mask
+
+VALUE = "hush-0123456789abcdef"
+TOKEN = "ghp_" + "a1B2" * 9
+KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 20 + "-----END PRIVATE KEY-----\n"
+SHOWN = Shown(Mask([VALUE]))
+PIECES = [
+    "a word ",
+    "and\n",
+    VALUE,
+    TOKEN,
+    "password = Xk29slq1Z ",
+    "端口是8443。",
+    "\x1b[31mred\x1b[0m ",
+    "\x1b]0;me\x07",
+    KEY,
+]
+TEXT = st.lists(st.sampled_from(PIECES), max_size=8).map(" ".join)
+
+
+def flowed(text: str, cuts: list[int]) -> str:
+    flow, places = Flow(SHOWN), sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return "".join([*(flow.take(text[a:b]) for a, b in pairwise(places)), flow.end()])
+
+
+@given(TEXT, st.lists(st.integers(0, 5000), max_size=40))
+def test_however_it_comes_the_same_is_shown(text: str, cuts: list[int]) -> None:
+    out = flowed(text, cuts)
+    assert "".join(out.split()) == "".join(SHOWN(text).split())
+    assert not any(secret in out for secret in (VALUE, TOKEN, "MIIEvQ", "Xk29slq1Z", "\x1b", "\x07"))
+
+
+def test_letter_by_letter() -> None:
+    text = f"Look:\n{KEY}The port is 8443, the key {TOKEN}. Say {VALUE}\n\x1b[2Jgone"
+    assert flowed(text, list(range(len(text)))) == SHOWN(text)
+
+
+def test_words_are_shown_when_they_are_whole() -> None:
+    flow = Flow(SHOWN)
+    assert flow.take("The po") == "The "
+    assert flow.take("rt is") == "port "
+    assert flow.take(" 84\n43") == "is 84\n"
+    assert flow.end() == "43"
+    assert Flow(SHOWN).take("端口是") == "端口是"
+
+
+def test_what_has_no_end_is_shown_all_the_same() -> None:
+    flow = Flow(SHOWN)
+    out = "".join(flow.take("ab" * 50) for _ in range(100))
+    assert len(out) > 10_000 - LONGEST - 100
+    assert out + flow.end() == "ab" * 5000
+
+
+def test_a_secret_with_spaces_is_never_begun() -> None:
+    flow = Flow(Shown(Mask(["correct horse battery"])), whole=True)
+    assert [flow.take(word) for word in ("It is correct ", "horse ", "battery.")] == ["", "", ""]
+    assert flow.end() == "It is [masked]."
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def read(fd: int) -> list[str | None]:
+    async def reading() -> list[str | None]:
+        lines, found = Lines(fd), list[str | None]()
+        while not found or found[-1] is not None:
+            found.append(await lines.message())
+        return found
+
+    return asyncio.run(asyncio.wait_for(reading(), 60))
+
+
+MESSAGES = [
+    (b"one\r\ntwo\n\nlast", ["one", "two", "", "last", None]),
+    (b"one\\\ntwo\\\\\nthree\\\n", ["one\ntwo\\\\", "three", None]),
+    (b"\xff\xc3\xa9\n", ["\ufffdé", None]),
+    (b"", [None]),
+]
+
+
+@pytest.mark.parametrize(("sent", "messages"), MESSAGES)
+def test_messages_of_a_pipe_and_of_a_file(tmp_path: Path, sent: bytes, messages: list[str | None]) -> None:
+    into, out = os.pipe()
+    os.write(out, sent)
+    os.close(out)
+    (tmp_path / "file").write_bytes(sent)
+    file = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        assert read(into) == messages
+        assert read(file) == messages
+    finally:
+        os.close(into)
+        os.close(file)
+    assert read(-1) == [None]
+
+
+def test_an_answer_is_what_is_typed_after_the_question() -> None:
+    into, out = os.pipe()
+
+    async def asked() -> list[str | None]:
+        lines = Lines(into)
+        os.write(out, b"first\nyes\n")
+        first = await lines.message()
+        answer = asyncio.ensure_future(lines.fresh())
+        await asyncio.sleep(0)
+        os.write(out, b"no\nlater\n")
+        return [first, await answer, await lines.message(), await lines.message()]
+
+    try:
+        assert asyncio.run(asyncio.wait_for(asked(), 60)) == ["first", "no", "yes", "later"]
+    finally:
+        os.close(into)
+        os.close(out)
+
+
+def test_a_wait_for_a_line_can_be_given_up() -> None:
+    into, out = os.pipe()
+
+    async def given_up() -> str | None:
+        lines = Lines(into)
+        waiting = asyncio.ensure_future(lines.message())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        os.write(out, b"still here\n")
+        return await lines.message()
+
+    try:
+        assert asyncio.run(asyncio.wait_for(given_up(), 60)) == "still here"
+    finally:
+        os.close(into)
+        os.close(out)

@@ -1,0 +1,114 @@
+"""The arithmetic of a sweep: what is read again, what is held, when it pays."""
+
+import math
+
+import pytest
+
+from tidegate import Session
+from tidegate.core.messages import Call, Message, Result, Text, user
+from tidegate.core.price import Market, Pace, Prices, best, due, full_at, reckon
+
+PACE = Pace(700.0, 100)
+ROOM = 27_000
+
+
+def market(fidelity: float = 1.2, **prices: float | bool) -> Market:
+    return Market(PACE, Prices(**prices), fidelity)  # type: ignore[arg-type]
+
+
+def test_the_sum_is_what_it_says() -> None:
+    total = reckon(13_000, ROOM, market(), kept=1_000)
+    worth = 1.2 * 0.7 * 16_000 * math.log(1 + 20_000 / 16_000)
+    assert (total.calls, total.held) == (20, 20_000)
+    assert total.rate == pytest.approx(12_000 * 1.15 / 20 + 0.1 * 20_000 - worth)
+    assert "12,000 read again x 1.15) / 20 calls + 20,000 held x 0.1 - 10,899 they are worth = -8,209 a call" in str(
+        total
+    )
+
+
+def test_no_more_calls_are_expected_than_there_were() -> None:
+    assert Pace.of(7_000, 10) == Pace(700.0, 10)
+    assert reckon(1_000, ROOM, market()._replace(pace=Pace(700.0, 10))).calls == 10
+
+
+def test_no_level_is_better_than_the_best() -> None:
+    for fidelity in (0.0, 0.6, 1.2, 2.4):
+        found = best(4_000, ROOM, market(fidelity))
+        assert all(found.rate <= reckon(level, ROOM, market(fidelity)).rate + 60 for level in range(4_000, 22_000, 500))
+
+
+def test_the_knob_only_ever_keeps_more() -> None:
+    levels = [best(4_000, ROOM, market(fidelity)).level for fidelity in (0.0, 0.3, 0.6, 1.2, 2.4, 4.8)]
+    assert levels == sorted(levels)
+    assert levels[0] == 4_000
+    assert levels[-1] > ROOM // 2
+
+
+def test_thinking_that_would_be_lost_is_in_the_sum() -> None:
+    without, signed = reckon(13_000, ROOM, market()), reckon(13_000, ROOM, market(), lost=2_000)
+    assert signed.rate - without.rate == pytest.approx(2_000 * 1.25 / 20)
+    assert "+ 2,000 signed x 1.25" in str(signed)
+
+
+def test_a_token_worth_its_price_is_held_until_the_window_forces() -> None:
+    assert full_at(ROOM, market()) == ROOM
+    early = full_at(1_000_000, market())
+    assert 50_000 < early < 500_000, "most that is referred to is near: a million tokens are not worth holding"
+    assert full_at(1_000_000, market(read=0.05)) > early, "the cheaper it is to read, the later it pays"
+    assert full_at(ROOM, market(0.05)) < ROOM
+
+
+def test_a_cold_cache_makes_a_sweep_that_is_near_free() -> None:
+    warm, cold = market(), market(cold=True)
+    assert due(25_500, ROOM, warm) < 1 < due(25_500, ROOM, cold)
+    assert due(14_000, ROOM, cold) < 1, "it is far away: what is held until then is worth more"
+    assert best(4_000, ROOM, cold).level >= best(4_000, ROOM, warm).level
+
+
+def test_unknown_prices_are_said() -> None:
+    assert "assumed, for they are not known" in str(market())
+    assert "assumed" not in str(market(known=True))
+
+
+# --- in a session -----------------------------------------------------------------------------------------------------
+
+
+def worked(now: list[float], turns: int, window: int = 8_000) -> Session:
+    session = Session(policy="default", window=window, count="chars/4", clock=lambda: now[0])
+    for turn in range(turns):
+        call = Call(f"c{turn}", "read", f'{{"path": "src/part_{turn}.py"}}')
+        body = "\n".join(f"def part_{turn}_of_the_work_{n}(value):\n    return {n}\n" for n in range(20))
+        session.add(user(f"Part {turn}."), Message("assistant", (call,)))
+        session.add(Message("tool", (Result(call.id, (Text(body),)),)))
+        now[0] += 30
+        session.prepare()
+        session.add(Message("assistant", (Text("Done."),)))
+    return session
+
+
+def test_explain_prints_the_arithmetic_of_what_was_done_and_of_what_was_not() -> None:
+    session = worked([0.0], 4)
+    assert session.edits == {}
+    waited = str(session.explain())
+    assert "not due > 1 (is 0." in waited
+    assert "tokens come with a call" in waited
+    session = worked([0.0], 30)
+    made = next(event for event in session.log.read() if getattr(event.what, "stage", "") == "sweep")
+    assert "read again x 1.15)" in made.what.why  # type: ignore[union-attr]
+    assert "a call; " in made.what.why  # type: ignore[union-attr]
+
+
+def test_a_pause_longer_than_the_cache_lives_is_used_for_a_sweep() -> None:
+    def after(pause: float, turns: int) -> int:
+        now = [0.0]
+        session = worked(now, turns)
+        assert session.edits == {}
+        now[0] += pause
+        session.add(user("And now?"))
+        session.prepare()
+        return session.edits.get("sweep", 0)
+
+    full = next(turns for turns in range(1, 99) if worked([0.0], turns).edits)
+    assert after(200.0, full - 1) == 0
+    assert after(400.0, full - 1) == 1
+    assert after(400.0, full // 3) == 0, "the next sweep is far away"

@@ -1,0 +1,187 @@
+"""What one sweep leaves: the user's words, the lines that edits quote, the way back to everything else."""
+
+import json
+import re
+
+from tidegate import Session
+from tidegate.core.events import Edited
+from tidegate.core.keylines import key_lines
+from tidegate.core.lean import Slot, lean_caller
+from tidegate.core.messages import Call, Message, Result, Text, calls_of, is_request, text_of, user
+from tidegate.core.names import names_in
+from tidegate.core.stages.hint import HINT
+from tidegate.core.targets import target_of
+from tidegate.session.recall import recall_text
+
+GO = """package sync
+
+import (
+	"context"
+	"github.com/example/sync/plumbing"
+)
+
+// Run pushes every planned reference to the target and reports what became of it.
+func Run(ctx context.Context, plan Plan) error {
+	for _, each := range plan.References {
+		if err := each.Push(ctx, plan.Target); err != nil {
+			return fmt.Errorf("push %s: %w", each.Name, err)
+		}
+	}
+	return nil
+}
+"""
+
+
+def test_what_begins_something_is_worth_more_than_what_goes_on() -> None:
+    worth = {line.bare: line.worth for line in key_lines(GO)}
+    starts = '"github.com/example/sync/plumbing"', "// Run pushes every planned reference to the target and reports"
+    best = min(value for bare, value in worth.items() if bare.startswith(starts))
+    assert best > 4 * worth['return fmt.Errorf("push %s: %w", each.Name, err)']
+    assert "}" not in worth
+
+
+def test_numbers_in_front_of_lines_change_nothing() -> None:
+    numbered = "\n".join(f"{place:6}→{line}" for place, line in enumerate(GO.split("\n"), 1))
+    assert [(k.bare, k.worth) for k in key_lines(numbered)] == [(k.bare, k.worth) for k in key_lines(GO)]
+
+
+def test_arguments_stay_valid_and_say_where_the_rest_is() -> None:
+    call = Call("c1", "write", json.dumps({"path": "a.go", "content": GO * 8, "mode": 7}))
+    lines = [line for line in key_lines(GO) if line.bare.startswith("// Run")]
+    parts = lean_caller(Message("assistant", (call,), id="m4"), {Slot("m4", "c1", 0): lines})
+    (lean,) = calls_of(Message("assistant", parts))
+    done = json.loads(lean.arguments)
+    assert done["path"] == "a.go"
+    assert done["mode"] == 7
+    assert "// Run pushes every planned reference" in done["content"]
+    assert len(lean.arguments) < 400
+
+
+def test_a_call_tells_its_files_and_what_it_took_away() -> None:
+    target = target_of(
+        Call("c", "Edit", json.dumps({"file_path": "/a/b.go", "old_string": "x\ny", "new_string": "z\nz"}))
+    )
+    assert target.files == {"b.go"}
+    assert target.changes
+    assert not target.whole
+    assert [(text.key, text.old) for text in target.texts] == [("old_string", True), ("new_string", False)]
+    patch = target_of(Call("c", "apply_patch", json.dumps({"input": "*** Update File: src/c.py\n-a\n+b"})))
+    assert patch.files == {"c.py"}
+
+
+def test_names_of_the_agents_calls_come_before_what_tools_printed() -> None:
+    call = Call("c", "read", '{"path": "src/billing/invoice.py"}')
+    result = Message("tool", (Result("c", (Text("see docs/old/notes.md at line 12345"),)),), id="m3")
+    names = names_in([Message("assistant", (call,), id="m2"), result])
+    assert [name.text for name in names[:2]] == ["src/billing/invoice.py", "docs/old/notes.md"]
+    assert (names[0].what, names[0].ident) == ("read", "m2")
+
+
+# --- in a session -----------------------------------------------------------------------------------------------------
+
+
+def a_session(turns: int, window: int = 8_000, **settings: object) -> Session:
+    """Reads a file a turn, changes every third, and is told something each time."""
+    session = Session(policy="default", window=window, count="chars/4", clock=lambda: 0.0)
+    for turn in range(turns):
+        read = Call(f"r{turn}", "read", json.dumps({"path": f"src/part_{turn}.go"}))
+        code = GO.replace("Run", f"Run{turn}").replace("planned", f"planned_{turn}")
+        session.add(user(f"Now part {turn}: keep the order of {turn * 7919} as it is."))
+        session.prepare()
+        session.add(Message("assistant", (Text("I look."), read)), Message("tool", (Result(read.id, (Text(code),)),)))
+        session.prepare()
+        edit = Call(f"e{turn}", "edit", json.dumps({"path": f"src/part_{turn}.go", "old": "package sync", "new": code}))
+        session.add(Message("assistant", (edit,)), Message("tool", (Result(edit.id, (Text("done"),)),)))
+        session.prepare()
+        session.add(Message("assistant", (Text(f"Part {turn} is done."),)))
+    return session
+
+
+def seen(session: Session) -> str:
+    items = session.view.items
+    return "\n".join("\n".join([text_of(i.message), *(c.arguments for c in calls_of(i.message))]) for i in items)
+
+
+def sweeps(session: Session) -> list[Edited]:
+    return [e.what for e in session.log.read() if isinstance(e.what, Edited) and e.what.stage == "sweep"]
+
+
+def test_the_words_of_the_user_outlive_many_sweeps() -> None:
+    session = a_session(60)
+    assert len(sweeps(session)) >= 4
+    text = seen(session)
+    assert [t for t in range(60) if f"Now part {t}: keep the order of {t * 7919} as it is." not in text] == []
+
+
+def test_lines_that_edits_quote_outlive_a_sweep() -> None:
+    session = a_session(30)
+    assert sweeps(session)
+    text = seen(session)
+    there = [t for t in range(30) if f"// Run{t} pushes every planned_{t} reference to the target" in text]
+    assert len(there) > 15
+
+
+def test_everything_that_left_is_recalled_by_what_the_view_prints() -> None:
+    session = a_session(40)
+    found = []
+    for what in sorted(set(re.findall(r"\bm\d+\.\.m\d+\b|\bm\d+\b", seen(session)))):
+        answer = recall_text(session.log, what)
+        found.append(answer.text)
+        while answer.more:
+            answer = recall_text(session.log, answer.more, offset=answer.offset)
+            found.append(answer.text)
+    back = "\n".join([*found, seen(session)])
+    assert [t for t in range(40) if f"// Run{t} pushes every planned_{t} reference to the target" not in back] == []
+
+
+def test_sweeps_are_seldom_and_nothing_moves_between() -> None:
+    session = a_session(60)
+    calls = sum(
+        1 for event in session.log.read() if getattr(getattr(event.what, "message", None), "role", "") == "assistant"
+    )
+    assert len(sweeps(session)) * 12 < calls
+    assert set(session.edits) == {"sweep"}
+
+
+def test_a_file_that_was_written_anew_leaves_no_old_lines() -> None:
+    session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user("Go."))
+    for turn in range(24):
+        code = GO.replace("planned", f"planned_{turn}")
+        write = Call(f"w{turn}", "write", json.dumps({"path": "src/only.go", "content": code * 3}))
+        session.prepare()
+        session.add(Message("assistant", (write,)), Message("tool", (Result(write.id, (Text("done"),)),)))
+    session.prepare()
+    assert sweeps(session)
+    first = next(turn for turn in range(24) if f"planned_{turn} " in seen(session))
+    assert first >= 12
+
+
+def test_an_old_message_of_the_user_that_is_very_long_keeps_its_beginning() -> None:
+    session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
+    long = "Look at this: " + " ".join(f"word{n}" for n in range(1_000))
+    (ident,) = session.add(user(long))
+    for _ in range(24):
+        session.prepare()
+        session.add(Message("assistant", (Text("thinking about it " * 60),)), user("go on"))
+    session.prepare()
+    shown = next(text_of(i.message) for i in session.view.items if i.message.id == ident)
+    assert shown.startswith(long[:480])
+    assert f"recall {ident}" in shown
+    assert sum(is_request(i.message) for i in session.view.items) == 25
+
+
+def test_a_request_that_names_what_left_is_told_how_to_have_it_back() -> None:
+    session = a_session(40)
+    for name, told in (("src/part_2.go", True), ("src/part_39.go", False), ("src/other.go", False)):
+        session.add(user(f"Look at {name} once more."))
+        before = session.prepare().messages
+        hints = [text_of(i.message) for i in session.view.items if text_of(i.message).startswith(HINT)]
+        assert bool(hints) is told, name
+        if told:
+            ident = re.search(r"recall (m\d+)\]", hints[0])
+            assert ident is not None
+            assert "part_2.go" in recall_text(session.log, ident[1]).text
+            session.undo()
+        session.add(Message("assistant", (Text("Yes."),)))
+        assert before

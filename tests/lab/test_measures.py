@@ -1,0 +1,396 @@
+"""Hand-made sessions where the right answer is known."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tidegate.core.tokens import CharsPer
+from tidegate.lab.asked import Asked, Spent
+from tidegate.lab.bill import Bill
+from tidegate.lab.figures import Figures
+from tidegate.lab.gauge import Gauge, Task, unmanaged
+from tidegate.lab.identifiers import identifiers, plain_arguments
+from tidegate.lab.measures import MEASURES
+from tidegate.lab.occurrences import holds
+from tidegate.lab.recovery import printed
+from tidegate.lab.signals import Need, signals_of
+from tidegate.lab.sizes import Ruler
+from tidegate.models.prices import Rates
+from tidegate.models.tokenizers import counter_for
+
+Json = dict[str, Any]
+RULER = Ruler(CharsPer(4))
+FILLER = "word " * 200
+"""A thousand characters that name nothing: 250 tokens."""
+
+
+def call(ident: str, tool: str, **arguments: object) -> Json:
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": ident, "type": "function", "function": function}],
+    }
+
+
+def result(ident: str, text: str) -> Json:
+    return {"role": "tool", "tool_call_id": ident, "content": text}
+
+
+def user(text: str) -> Json:
+    return {"role": "user", "content": text}
+
+
+def asked(at: int, messages: list[Json], **more: Any) -> Asked:
+    return Asked(at, messages, **more)
+
+
+def gauged(said: list[Json], requests: list[Asked], window: int, bill: Bill | None = None, **task: Any) -> Figures:
+    held = Task(signals_of(said, RULER), said, RULER, window, **task)
+    gauge = Gauge(held, bill or Bill(()))
+    for each in requests:
+        gauge.add(each)
+    figures = gauge.figures()
+    figures.unmanaged = unmanaged(held, Bill(()))
+    return figures
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ({"path": "/home/me/shop/src/cart.py"}, {"shop/src/cart.py": "path"}),
+        ({"path": "a/shop/src/cart.py"}, {"shop/src/cart.py": "path"}),
+        ({"path": "src/cart.py"}, {"src/cart.py": "path"}),
+        ({"command": "grep -n total cart.py"}, {"cart.py": "file"}),
+        ({"url": "https://example.org/x/y.py"}, {"https://example.org/x/y.py": "url"}),
+        ({"to": "ann@example.org"}, {"ann@example.org": "email"}),
+        ({"commit": "3f9ac01"}, {"3f9ac01": "hash"}),
+        ({"order": 48213, "timeout": 60001, "limit": 98765}, {"48213": "number"}),
+        ({"year": "2024", "round": "12300", "small": "123"}, {}),
+        ({"cwd": "/srv/app/main.py", "description": "reads src/cart.py"}, {}),
+        ({"ask": 'find "the red bicycle" now'}, {"the red bicycle": "quoted"}),
+        ({"call": "json.dumps(getTotal())"}, {"json.dumps": "dotted", "getTotal": "symbol"}),
+        ({"id": "user-17"}, {"user-17": "id"}),
+        ({"flag": True, "nothing": None}, {}),
+        ({"text": "x" * 400 + " src/late.py"}, {}),
+    ],
+)
+def test_what_arguments_name(arguments: Json, names: dict[str, str]) -> None:
+    assert dict(identifiers(json.dumps(arguments))) == names
+
+
+def test_whole_arguments_name_what_stands_late() -> None:
+    assert dict(identifiers(json.dumps({"text": "x" * 400 + " src/late.py"}), None)) == {"src/late.py": "path"}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("run", ["ab.cd", "a-b", "QUJD+", "x/"])
+def test_a_run_without_end_is_data_and_quickly_passed(run: str) -> None:
+    """It would take minutes if each of its places were tried up to its end."""
+    data = {"data": f"see src/cart.py {run * 40_000} and src/late.py"}
+    assert dict(identifiers(json.dumps(data), None)) == {"src/cart.py": "path", "src/late.py": "path"}
+
+
+def test_arguments_that_are_no_json_are_read_as_text() -> None:
+    assert dict(identifiers("*** Update src/cart.py")) == {"src/cart.py": "path"}
+    assert plain_arguments("{broken") == "{broken"
+    assert plain_arguments('{"a": "x\\ny", "b": [1, null]}') == "a\nx\ny\nb\n1\nnull"
+    assert "\ud800" not in plain_arguments('{"a": "\\ud800"}')
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "there"),
+    [
+        ("see cart.py.", "cart.py", True),
+        ("see mycart.py", "cart.py", False),
+        ("mycart.py, cart.py", "cart.py", True),
+        ("/src/cart.py", "cart.py", True),
+        ("123456", "12345", False),
+        ("cart.pyc", "cart.py", False),
+        ("", "cart.py", False),
+    ],
+)
+def test_a_name_stands_whole_or_not_at_all(text: str, name: str, there: bool) -> None:
+    assert holds(text, name) == there
+
+
+# --- what a session needs -------------------------------------------------------------------------------------------
+
+
+def needs(said: list[Json]) -> list[Need]:
+    return signals_of(said, RULER).references
+
+
+def test_a_reference_is_what_was_told_before() -> None:
+    said = [
+        user("Mend src/shop/cart.py."),
+        call("1", "read", path="/repo/work/src/shop/cart.py"),
+        result("1", "import totals.py"),
+        call("2", "read", path="totals.py", other="unheard.py"),
+    ]
+    found = needs(said)
+    assert [(need.at, need.text, need.kind, need.seen) for need in found] == [
+        (1, "src/shop/cart.py", "path", 0),
+        (3, "totals.py", "file", 2),
+    ]
+    # From the t of totals.py on: "totals.py", and the mark behind the message.
+    assert found[1].back == len("totals.py") // 4 + 0
+
+
+def test_what_only_the_agent_said_is_no_reference_but_makes_one_near() -> None:
+    said = [
+        user("Mend cart.py."),
+        user(FILLER),
+        {"role": "assistant", "content": "I will look at cart.py and at guess.py."},
+        user("Yes."),
+        call("1", "read", path="cart.py", other="guess.py"),
+    ]
+    (need,) = needs(said)
+    assert (need.text, need.seen) == ("cart.py", 2)
+    assert need.back < 20
+
+
+def test_a_name_hidden_among_longer_ones_counts_as_not_there() -> None:
+    def found(longer: int) -> int:
+        hidden = " ".join(["x48213"] * longer)
+        return len(needs([user("Order 48213."), user(hidden), call("1", "find", order="48213")]))
+
+    assert (found(0), found(200), found(201)) == (1, 1, 0)
+
+
+def test_distance_by_exact_count() -> None:
+    """By tokens of the messages between, not by characters."""
+    said = [user("Mend cart.py."), user("你好" * 300), call("1", "read", path="cart.py")]
+    exact = Ruler(counter_for("", "exact"))
+    (need,) = signals_of(said, exact).references
+    between = exact.units(said[1])
+    assert between < need.back < between + exact.units(said[0])
+    assert need.back != needs(said)[0].back
+
+
+def test_an_anchor_is_a_line_quoted_word_for_word() -> None:
+    line = "    return sum(item.price for item in items)"
+    said = [
+        user("Go."),
+        call("1", "read", path="x"),
+        result("1", f"def total():\n{line}\n    # the end of the function is here"),
+        call("2", "Edit", old_string=f"short\n{line}\n    # the end of the function is here", new_string="y"),
+        result("2", "done"),
+        call("3", "apply_patch", input=f"*** Update\n-{line}\n+    return 0"),
+        result("3", "done"),
+        call("4", "Edit", old_string="nobody ever said this long line before"),
+    ]
+    found = signals_of(said, RULER)
+    assert [(need.at, need.text) for need in found.anchors] == [(3, line.strip()), (5, line.strip())]
+    assert [need.at for need in found.strict_anchors] == [3, 3, 5]
+    assert found.anchors[1].seen == 3
+
+
+# --- what a request keeps -------------------------------------------------------------------------------------------
+
+
+def old_name() -> list[Json]:
+    """Message 4 needs old_name.py, told 500 tokens before, and near_name.py, told just now."""
+    return [
+        user("Keep old_name.py in mind."),
+        user(FILLER),
+        user(FILLER),
+        user("Now near_name.py."),
+        call("1", "read", path="old_name.py", other="near_name.py"),
+    ]
+
+
+def test_far_is_more_than_half_a_window_back() -> None:
+    said = old_name()
+    tail = gauged(said, [asked(4, said[3:4])], 400)
+    assert (tail.far.kept, tail.far.of) == (0, 1)
+    assert (tail.all_references.kept, tail.all_references.of) == (1, 2)
+    whole = gauged(said, [asked(4, said[:4])], 400)
+    assert (whole.far.kept, whole.far.of) == (1, 1)
+    assert (whole.over, tail.over) == (1, 0)
+    assert [(lost.what, lost.seen, lost.recoverable) for lost in tail.lost] == [("old_name.py", 0, None)]
+    nearer = gauged(said, [asked(4, said[3:4])], 501)
+    assert nearer.far.of == 1, "more than half a window back"
+    within = gauged(said, [asked(4, said[3:4])], 600)
+    assert within.beyond == within.far.of == 0, "the whole history fits: there is nothing to judge"
+    assert within.values()["far"] is None
+    common = gauged(said, [asked(4, said[3:4])], 400, common=frozenset({"old_name.py"}))
+    assert common.far.of == 0
+
+
+def test_exactly_half_a_window_back_is_not_far() -> None:
+    said = [
+        user(FILLER),
+        user(FILLER),
+        user("Keep old_name.py in mind."),
+        user(FILLER),
+        call("1", "read", path="old_name.py"),
+    ]
+    (need,) = needs(said)
+    far = [gauged(said, [asked(4, [])], window).far.of for window in (2 * int(need.back) - 1, 2 * int(need.back))]
+    assert far == [1, 0]
+
+
+def test_a_request_that_was_not_made_loses_everything() -> None:
+    said = old_name()
+    figures = gauged(said, [asked(4, [], error="no room")], 400)
+    assert (figures.failed, figures.far.kept, figures.far.of) == (1, 0, 1)
+    assert figures.values()["user"] == 0
+    assert figures.values()["held"] is None
+    assert figures.sizes == [None]
+    missing = gauged(said, [], 400)
+    assert missing.failed == 1
+
+
+def test_a_name_in_a_shorter_form_does_not_count() -> None:
+    said = old_name()
+    figures = gauged(said, [asked(4, [user("very_old_name.py"), said[3]])], 400)
+    assert figures.far.kept == 0
+    figures = gauged(said, [asked(4, [user("files: old_name.py"), said[3]])], 400)
+    assert figures.far.kept == 1
+
+
+def test_recoverable_only_if_the_request_prints_the_call_and_it_gives_the_name_back() -> None:
+    said = old_name()
+    log = {"m1": "## m1 user\nKeep old_name.py in mind.", "m1..m3": "m1 to m3 with old_name.py in it", "m2": FILLER}
+
+    def lost(note: str) -> list[bool | None]:
+        messages = [user(note), said[3]]
+        figures = gauged(said, [asked(4, messages, recall=lambda call: log.get(call, ""))], 400)
+        assert (figures.recoverable.of, len(figures.lost)) == (1, 1)
+        return [each.recoverable for each in figures.lost]
+
+    assert lost("[cleared: 40 tokens; recall m1]") == [True]
+    assert lost("[cleared: 40 tokens; recall m2]") == [False], "the call gives something else back"
+    assert lost("[cleared: 40 tokens; recall m9]") == [False], "there is no such message"
+    assert lost("[3 messages are not shown, m1 to m3; they are kept: recall by id]") == [True]
+    assert lost("- left m1..m3") == [True]
+    assert lost("[cleared: 40 tokens]") == [False], "no call is printed"
+    assert lost("m1 was said before") == [False], "an id alone is no call"
+
+
+def test_what_the_recording_itself_says_is_no_printed_call() -> None:
+    said = [*old_name()[:3], user("recall m1 if you like"), old_name()[4]]
+    figures = gauged(said, [asked(4, said[3:4], recall=lambda _: "old_name.py")], 400)
+    assert figures.recoverable.kept == 0
+
+
+def test_printed_calls() -> None:
+    assert printed("[cleared; recall m12]") == ("m12",)
+    assert printed("recall shows it, by an id (m4), a range (m2..m59) or words\n- left m2..m9, e30.1") == (
+        "m4", "m2..m59", "m2..m9", "e30.1",
+    )  # fmt: skip
+    assert printed("m12 and nothing else") == ()
+
+
+def test_words_of_the_user_in_pieces_of_a_hundred() -> None:
+    first = "a" * 100 + "b" * 100
+    said = [user(first), user(FILLER), user("c" * 50), {"role": "assistant", "content": "yes"}]
+    figures = gauged(said, [asked(3, [user("x" + "b" * 100), user("c" * 50)])], 100)
+    assert figures.user_words == pytest.approx(150 / (200 + 1000 + 50))
+    assert figures.newest_whole == 1
+    half = gauged([user(FILLER), user(first), said[3]], [asked(2, [user("a" * 100)])], 100)
+    assert half.user_words == pytest.approx(100 / 1200)
+    assert half.newest_whole == 0
+    figures = gauged(said, [asked(3, [user("c" * 49)])], 100)
+    assert (figures.user_words, figures.newest_whole) == (0, 0)
+
+
+# --- what it costs --------------------------------------------------------------------------------------------------
+
+
+def four() -> list[Json]:
+    """Three answers; 100 tokens are said before each."""
+    return [part for number in range(3) for part in (user(str(number) * 400), {"role": "assistant", "content": ""})]
+
+
+def test_what_is_shared_and_what_is_written_again() -> None:
+    said = four()
+    figures = gauged(said, [asked(1, said[:1]), asked(3, said[:3]), asked(5, [user("s" * 40), said[4]])], 50)
+    assert figures.sizes == [100, 200, 110]
+    assert figures.read == [0, 100, 0]
+    assert figures.values()["cached"] == pytest.approx(100 / 310)
+    assert figures.rewritten == 10, "the summary; what is new at that request is not written again"
+    assert (figures.edited, figures.edited_at, figures.values()["edits"]) == (1, [5], 50)
+    full = 100 * 1.25 + (100 * 0.1 + 100 * 1.25) + (200 * 0.1 + 100 * 1.25)
+    assert figures.values()["cost"] == pytest.approx((100 * 0.1 + 310 * 1.25) / full)
+    assert figures.values()["sent"] == pytest.approx(410 / 600)
+
+
+def test_a_summary_is_a_call_that_is_billed() -> None:
+    said = four()
+    bill = Bill((Rates(input=1.0, output=10.0),))
+    figures = gauged(said, [asked(1, said[:1], summaries=(Spent(1000, 100),), cpu=0.25)], 50, bill)
+    assert figures.summaries == 1
+    assert figures.dollars == pytest.approx((100 + 1000 + 100 * 10) / 1e6)
+    assert figures.pause == 0.25
+
+
+CACHED = (Rates(input=4.0, output=10.0, cached=1.0),)
+WRITTEN = (Rates(input=4.0, output=10.0, cached=1.0, written=5.0),)
+
+
+@pytest.mark.parametrize(
+    ("rates", "shared", "dollars"),
+    [
+        ((Rates(input=4.0, output=10.0),), 2000, 3000 * 4),
+        (CACHED, 2000, 1920 * 1 + 1080 * 4),  # whole steps of 128 tokens
+        (CACHED, 1000, 3000 * 4),  # too short to be kept
+        (WRITTEN, 2000, 2000 * 1 + 1000 * 5),
+        (WRITTEN, 1000, 3000 * 5),
+        ((), 2000, 0),
+    ],
+)
+def test_billed_by_the_rules_of_the_cache(rates: tuple[Rates, ...], shared: float, dollars: float) -> None:
+    bill = Bill(rates)
+    bill.request(1, 3000, shared)
+    assert bill.dollars == pytest.approx(dollars / 1e6)
+
+
+def test_a_cache_forgets_by_recorded_times() -> None:
+    def billed(*times: float | None) -> float:
+        bill = Bill(WRITTEN, times)
+        bill.request(0, 2000, 0)
+        bill.request(1, 2000, 2000)
+        assert bill.expired == (times == (1000.0, 1301.0))
+        return bill.dollars * 1e6
+
+    kept, forgotten = 2000 * 5 + 2000 * 1, 2 * 2000 * 5
+    assert billed(1000.0, 1300.0) == pytest.approx(kept)
+    assert billed(1000.0, 1301.0) == pytest.approx(forgotten)
+    assert billed(1000.0, None) == pytest.approx(kept), "not known: nothing expires"
+    assert billed() == pytest.approx(kept)
+
+
+def test_dearer_steps_of_a_price_list() -> None:
+    bill = Bill((Rates(input=1.0, output=1.0), Rates(input=2.0, output=2.0, above=1000)))
+    bill.request(0, 900, 0)
+    bill.request(1, 1100, 0)
+    assert bill.dollars * 1e6 == pytest.approx(900 + 2200)
+
+
+# --- validity -------------------------------------------------------------------------------------------------------
+
+
+def test_invalid_requests_are_counted_unless_the_recording_is_invalid_there_too() -> None:
+    said = [user("a"), call("1", "read", path="x"), result("1", "y"), {"role": "assistant", "content": "b"}]
+    sound = asked(1, said[:1])
+    assert gauged(said, [sound, asked(3, said[:3])], 5).values()["invalid"] == 0
+    orphan = gauged(said, [sound, asked(3, [said[0], said[2]])], 5)
+    assert (orphan.invalid, orphan.broken_chat, orphan.broken_turns) == (1, 1, 1)
+    assert list(orphan.rules) == ["OC2"]
+    open_call = gauged(said, [sound, asked(3, [*said[:2], user("go on")])], 5)
+    assert (open_call.invalid, open_call.broken_chat) == (1, 1)
+    broken = [said[0], said[2], {"role": "assistant", "content": "b"}]
+    assert gauged(broken, [asked(2, broken[:2])], 5).values()["invalid"] == 0
+    assert gauged(broken, [asked(2, broken[:2])], 5).values()["broken"] == 0
+
+
+def test_every_measure_has_a_value_a_definition_and_a_limit() -> None:
+    assert [measure.key for measure in MEASURES] == list(dict.fromkeys(measure.key for measure in MEASURES))
+    assert {measure.key for measure in MEASURES} == set(Figures(0, 0).values())
+    assert all(measure.definition and measure.not_shown for measure in MEASURES)

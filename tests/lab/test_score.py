@@ -1,0 +1,140 @@
+"""The same figures as the reference scorer, on the same requests, where it is at hand."""
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.core.tokens import CharsPer
+from tidegate.lab.asked import Asked
+from tidegate.lab.bill import Bill
+from tidegate.lab.gauge import Gauge, Task, unmanaged
+from tidegate.lab.importers import read_any
+from tidegate.lab.replay import Setup, replay
+from tidegate.lab.signals import signals_of
+from tidegate.lab.sizes import Ruler
+from tidegate.lab.sources import project_of
+from tidegate.lab.stats import Sample, estimate, paired
+from tidegate.lab.traces import Line
+from tidegate.presets import load
+
+SHARED = Path(__file__).parents[3] / "shared"
+SCORE = SHARED / "score" / "score.py"
+RECORDINGS = ("cc-auth-go-1", "codex-git-sync-6", "opencode-session-bridge-1")
+WINDOW = 8_000
+SAME = {
+    "held": "held", "largest": "max", "references": "recall_all", "far": "recall_far", "anchors": "anch_far",
+    "user": "user_kept", "newest": "last_user", "cached": "prefix", "cost": "cost", "sent": "cost_nc", "edits": "edits",
+    "over": "over", "failed": "failed",
+}  # fmt: skip
+RULER = Ruler(CharsPer(4))
+
+pytestmark = pytest.mark.skipif(not SCORE.exists(), reason="the reference scorer is not here")
+
+
+@pytest.fixture(scope="module")
+def score() -> Iterator[Any]:
+    path, known = list(sys.path), set(sys.modules)
+    spec = importlib.util.spec_from_file_location("score", SCORE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.path[:] = path
+    for name in set(sys.modules) - known:
+        if name in ("score", "refs"):
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def common() -> frozenset[str]:
+    return frozenset(json.loads((SHARED / "score" / "common.json").read_text("utf-8")))
+
+
+def tail(messages: list[dict[str, Any]], at: int) -> list[dict[str, Any]]:
+    """A careless policy: the last few messages, whatever they are."""
+    return messages[max(0, at - 7) : at]
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("policy", ["default", "ai", "tail"])
+def test_the_same_figures(score: Any, common: frozenset[str], name: str, policy: str) -> None:
+    path = SHARED / "transcripts" / f"{name}.jsonl.gz"
+    (recording,) = read_any(path)
+    messages: list[dict[str, Any]] = list(recording.messages)
+    theirs = score.Score(score.Transcript(str(path), common), WINDOW)
+    task = Task(signals_of(messages, RULER), messages, RULER, WINDOW, common)
+    gauge = Gauge(task, Bill(()))
+
+    def sink(asked: Asked) -> None:
+        gauge.add(asked)
+        theirs.add(asked.at, None if asked.error else list(asked.messages))
+
+    if policy == "tail":
+        for at, message in enumerate(messages):
+            if message["role"] == "assistant":
+                sink(Asked(at, tail(messages, at)))
+    else:
+        lines = [Line(at, message) for at, message in enumerate(messages)]
+        replay(name, lines, Setup(load(policy), WINDOW, "chars/4"), sink=sink)
+    figures = gauge.figures()
+    figures.unmanaged = unmanaged(task, Bill(()))
+    mine, result = figures.values(), theirs.result()
+    assert project_of(recording) == result["repo"]
+    assert result["beyond"] == figures.beyond > 0
+    for key, their_key in SAME.items():
+        assert mine[key] == pytest.approx(result[their_key], rel=1e-12), key
+    for share, kept, of in (
+        (figures.all_references, "hit_refs", "n_refs"),
+        (figures.far, "hit_far", "n_far"),
+        (figures.all_anchors, "hit_anch", "n_anch"),
+        (figures.anchors, "hit_anch_far", "n_anch_far"),
+    ):
+        assert (share.kept, share.of) == (result[kept], result[of])
+    assert (figures.broken_chat, figures.broken_turns) == (result["inv_oai"], result["inv_ant"])
+
+
+@pytest.mark.parametrize("name", RECORDINGS[:3])
+def test_the_strict_reading_is_theirs_with_all_of_an_argument(score: Any, name: str) -> None:
+    refs = sys.modules["refs"]
+    (recording,) = read_any(SHARED / "transcripts" / f"{name}.jsonl.gz")
+    messages: list[dict[str, Any]] = list(recording.messages)
+    theirs = [(each["i"], each["w"], each["d_any"]) for each in refs.references(messages, cap=10**9)]
+    strict = signals_of(messages, RULER).strict_references
+    assert [(each.at, each.text, each.back) for each in strict if each.kind != "symbol"] == theirs
+    assert len(strict) > len(theirs)
+
+
+def rows(shift: float) -> list[dict[str, Any]]:
+    """Sessions of seven projects, some without an answer."""
+    return [
+        {
+            "stem": f"s{number}",
+            "repo": f"r{number % 7}",
+            "recall_far": None if number % 5 == 0 else (number * 37 % 100) / 100 + shift * (number % 3),
+        }
+        for number in range(40)
+    ]
+
+
+def test_the_same_intervals(score: Any) -> None:
+    before, after = rows(0), rows(0.1)
+    groups = {row["stem"]: row["repo"] for row in before}
+    counts = dict.fromkeys(
+        ("requests", "beyond", "over", "failed", "inv_oai", "inv_ant", "source_faults", "max"), 0
+    ) | dict.fromkeys(("n_refs", "n_far", "n_anch", "n_anch_far", "hit_refs", "hit_far", "hit_anch_far"), 0)
+    whole = [{**dict.fromkeys(score.MEANS, 0.0), **counts, "faults": {}, **row} for row in after]
+    theirs = score.aggregate(whole)
+    mine = estimate([Sample(row["repo"], row["recall_far"]) for row in after])
+    assert mine.mean == pytest.approx(theirs["recall_far"])
+    assert [mine.low, mine.high] == pytest.approx(theirs["recall_far_ci"])
+    mean, low, high, n = score.paired(after, before, "recall_far")
+    difference = paired(
+        {row["stem"]: row["recall_far"] for row in after}, {row["stem"]: row["recall_far"] for row in before}, groups
+    )
+    assert (difference.mean, difference.low, difference.high, difference.n) == pytest.approx((mean, low, high, n))
