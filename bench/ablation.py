@@ -60,7 +60,6 @@ VARIANTS = (
     Variant("no old replies", {"replies": 0.0}),
     Variant("nothing whole but what is new", {"tail": 0.0}),
     Variant("a third of the room whole", {"tail": 0.33}),
-    Variant("room that is left stays empty", instead=((CORE + "stages.sweep", "_SPARE", 9.0),)),
     Variant("no hints", instead=((CORE + "stages.hint", "files_in", lambda _: frozenset()),)),
     Variant("swept to half of the room, unpriced", {"fidelity": 9.0}, ((CORE + "price", "_FULLEST", 0.5),)),
     *(Variant(f"fidelity {knob}", {"fidelity": knob}) for knob in (0.5, 1.0, 2.0, 3.0)),

@@ -19,7 +19,7 @@ _RUN: Final = re.compile(rf"(?:[^\s\"'`<>()\[\]{{}},;|*!^\x00-\x1f{_CJK}]|(?<=\d
 _QUOTED: Final = re.compile(
     r"\"([^\"\n\\]{3,60})\"|`([^`\n]{3,80})`|«([^»\n]{2,60})»|“([^”\n]{2,60})”|「([^」\n]{2,40})」"
 )
-_QUOTE: Final = re.compile("[\"`«“「]")
+_QUOTE: Final = re.compile('["`«“「]')
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 _HEX: Final = re.compile(r"[0-9a-f]{7,64}|[0-9A-F]{7,64}")
 _EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(\.[\w-]{1,32}){1,4}")

@@ -9,6 +9,7 @@ from tidegate.core.facts import facts_in
 from tidegate.core.messages import Call
 
 _CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append", re.I)
+_READ: Final = re.compile(r"^(?:read|view|open|cat)|read_?file|file_?read", re.I)
 _PATH: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url", re.I)
 _OLD: Final = re.compile(r"^old|^search|^find|^before", re.I)
 _PARSED: Final = 400_000
@@ -71,8 +72,12 @@ def target_of(call: Call) -> Target:
     if isinstance(arguments, dict):
         partial = any(key in arguments for key in ("offset", "limit", "start_line", "view_range", "start", "end"))
     changes = _CHANGE.search(call.name) is not None or any("*** " in text.text[:40] for text in texts)
-    whole = not partial and (not changes or not any(text.old for text in texts))
+    whole = not partial and (bool(texts) and not any(text.old for text in texts) if changes else _reads(call.name))
     return Target(frozenset(files), changes, whole, tuple(texts))
+
+
+def _reads(name: str) -> bool:
+    return _READ.search(name) is not None
 
 
 def strings(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:

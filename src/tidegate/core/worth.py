@@ -31,39 +31,12 @@ class Choice(NamedTuple):
     cost: float
 
 
-class Appraisal:
-    """Reads a view once; then says, for any place from which on all stays whole, what may be kept before it."""
-
-    def __init__(self, units: Sequence[Group], view: View) -> None:
-        self._units = units
-        items = [item for unit in units for item in unit.items]
-        self._targets = {call.id: target_of(call) for item in items for call in calls_of(item.message)}
-        self._age = _last_named(units, self._targets)
-        self._read: dict[Slot, list[KeyLine]] = {}
-        chars = sum(len(text_of(item.message)) for item in items)
-        chars += sum(len(call.arguments) for item in items for call in calls_of(item.message))
-        self._per_token = max(1.0, chars / max(1, view.tokens))
-
-    def before(self, first: int) -> list[Choice]:
-        look = _Look(self)
-        for unit in reversed(self._units[first:]):
-            look.lines(unit, -1)
-        return [choice for number in range(first - 1, -1, -1) for choice in look.lines(self._units[number], number)]
-
-    def target(self, call_id: str) -> Target | None:
-        return self._targets.get(call_id)
-
-    def weight(self, name: str) -> float:
-        return 1.0 / (1.0 + _AGEING * self._age.get(name, 2.0))
-
-    def cost(self, line: KeyLine) -> float:
-        return len(line.text) / self._per_token + 1.0
-
-    def key_lines(self, passage: "_Passage") -> list[KeyLine]:
-        found = self._read.get(passage.slot)
-        if found is None:
-            found = self._read[passage.slot] = key_lines(passage.text)
-        return found
+def appraise(units: Sequence[Group], first: int, view: View) -> list[Choice]:
+    """What may be kept of the groups before `first`; those from there on stay whole."""
+    look = _Look(units, view)
+    for unit in reversed(units[first:]):
+        look.lines(unit, -1)
+    return [choice for number in range(first - 1, -1, -1) for choice in look.lines(units[number], number)]
 
 
 def chosen(choices: Sequence[Choice], old: Sequence[Group], room: float) -> dict[int, list[Choice]]:
@@ -135,19 +108,18 @@ class _Passage(NamedTuple):
     target: Target | None
 
 
-def _passages(item: Item, about: Appraisal) -> list[_Passage]:
+def _passages(item: Item, targets: Mapping[str, Target]) -> list[_Passage]:
     """The texts of a message of which lines may be kept. What a change reports says nothing that its call does not."""
     message = item.message
     result = result_of(message)
     if result is not None:
-        target = about.target(result.call_id)
+        target = targets.get(result.call_id)
         silent = target is not None and target.changes and not result.error
         return [] if silent else [_Passage(Slot(message.id), text_of(message), target)]
     return [
-        _Passage(Slot(message.id, call.id, place), written.text, target)
+        _Passage(Slot(message.id, call.id, place), written.text, targets[call.id])
         for call in calls_of(message)
-        if (target := about.target(call.id)) is not None
-        for place, written in enumerate(target.texts)
+        for place, written in enumerate(targets[call.id].texts)
         if not written.old
     ]
 
@@ -155,8 +127,13 @@ def _passages(item: Item, about: Appraisal) -> list[_Passage]:
 class _Look:
     """Goes through groups from the newest to the oldest, and remembers what it saw."""
 
-    def __init__(self, about: Appraisal) -> None:
-        self._about = about
+    def __init__(self, units: Sequence[Group], view: View) -> None:
+        items = [item for unit in units for item in unit.items]
+        self._targets = {call.id: target_of(call) for item in items for call in calls_of(item.message)}
+        self._age = _last_named(units, self._targets)
+        chars = sum(len(text_of(item.message)) for item in items)
+        chars += sum(len(call.arguments) for item in items for call in calls_of(item.message))
+        self._per_token = max(1.0, chars / max(1, view.tokens))
         self._seen: set[str] = set()
         self._taken: dict[str, set[str]] = {}
         self._replaced: set[str] = set()
@@ -169,27 +146,32 @@ class _Look:
         for item in reversed(unit.items):
             result = result_of(item.message)
             if result is None or result.call_id not in again:
-                for passage in _passages(item, self._about):
+                for passage in _passages(item, self._targets):
                     found += self._choices(number, passage)
+        results = [result for item in unit.items if (result := result_of(item.message)) is not None]
+        failed = {result.call_id for result in results if result.error}
         for call in calls:
             self._made.add((call.name, call.arguments))
-            if (target := self._about.target(call.id)) is not None:
-                self._remember(target)
+            if call.id not in failed:
+                self._remember(self._targets[call.id])
         return found
 
     def _choices(self, number: int, passage: _Passage) -> list[Choice]:
         files = passage.target.files if passage.target else frozenset()
         if files and files <= self._replaced:
             return []
-        about = self._about
-        weight = max((about.weight(name) for name in files), default=_NO_FILE)
+        weight = max((self._weight(name) for name in files), default=_NO_FILE)
         taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
         found = []
-        for line in about.key_lines(passage):
+        for line in key_lines(passage.text):
             if line.bare not in self._seen and line.bare not in taken:
                 self._seen.add(line.bare)
-                found.append(Choice(number, passage.slot, line, line.worth * weight, about.cost(line)))
+                cost = len(line.text) / self._per_token + 1.0
+                found.append(Choice(number, passage.slot, line, line.worth * weight, cost))
         return found
+
+    def _weight(self, name: str) -> float:
+        return 1.0 / (1.0 + _AGEING * self._age.get(name, 2.0))
 
     def _remember(self, target: Target) -> None:
         for written in target.texts:

@@ -5,44 +5,24 @@ results they stood in; the last groups whole. Everything says where the rest is.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from tidegate.core.budget import Budget
 from tidegate.core.keylines import KeyLine
 from tidegate.core.lean import Slot, clipped, lean_caller, lean_result
 from tidegate.core.messages import NOTE, Part, Thinking, calls_of, is_request, result_of, text_of
 from tidegate.core.outcome import NOTHING, Outcome
-from tidegate.core.price import FIDELITY, Market, Pace, Sum, best
+from tidegate.core.price import FIDELITY, Market, Pace, best
 from tidegate.core.stages.draft import Draft
 from tidegate.core.stages.hint import HINT
 from tidegate.core.stages.last_resort import call_names, squeeze
 from tidegate.core.turns import Group, groups
 from tidegate.core.view import Item, View
-from tidegate.core.worth import Appraisal, Choice, chosen
+from tidegate.core.worth import Choice, appraise, chosen
 
 SAID = 300
 """Characters of a reply to the user that stay once it is old."""
 _WORDS = 0.4  # of the room: the most that old messages of the user take
 _FULLEST = 0.9  # of the room: above that even what is new is cut
-_SPARE = 0.06  # of the room: if so much is left, more of what is new stays whole
-_TRIES = 2
-
-
-class _Terms(NamedTuple):
-    """`whole` is how much stays as it is at the end, `replies` how much old replies may have, in tokens."""
-
-    market: Market
-    whole: int
-    replies: int
-    words: int
-    reserved: int
-    most: int
-
-
-class _Swept(NamedTuple):
-    draft: Draft
-    total: Sum
-    spare: int
 
 
 def sweep(
@@ -63,43 +43,30 @@ def sweep(
     `fidelity` trades the bill for what is kept: see `price`.
     """
     units, room = groups(view), budget.room
-    market = Market(Pace.of(view.said_tokens, view.calls), budget.prices, fidelity)
-    reserved = int(room * min(ledger, 0.5))
-    terms = _Terms(market, int(room * tail), int(room * replies), words, reserved, int(room * most))
-    about = Appraisal(units, view)
-    done: _Swept | None = None
-    for _ in range(_TRIES):
-        swept = _swept(units, view, budget, terms, about)
-        if swept is None:
-            break
-        done = swept
-        if swept.spare < room * _SPARE:
-            break
-        terms = terms._replace(whole=terms.whole + swept.spare)
-    if done is None:
-        return NOTHING
-    _fit(done.draft, units, view, int(room * _FULLEST) - reserved, budget)
-    return Outcome(done.draft.edits(), why=f"a sweep {done.total}") if done.draft.touched else NOTHING
-
-
-def _swept(units: Sequence[Group], view: View, budget: Budget, terms: _Terms, about: Appraisal) -> _Swept | None:
-    """One way to do it; None if nothing is old."""
-    first = _tail(units, view, terms.whole)
+    first = _tail(units, view, int(room * tail))
     old = units[:first]
     workers = [number for number, unit in enumerate(old) if unit.items[0].message.role == "assistant"]
     if not workers:
-        return None
+        return NOTHING
     draft = Draft(view, budget)
+    _drop_hints(draft, old)
+    _shorten_words(draft, old, view, words, int(room * _WORDS))
+    reserved = int(room * min(ledger, 0.5))
+    stay = reserved + draft.tokens - sum(old[number].tokens for number in workers)
+    market = Market(Pace.of(view.said_tokens, view.calls), budget.prices, fidelity)
+    total = best(min(stay, room), room, market, lost=_signed(units[first:]))
+    level = min(total.level, int(room * most))
+    spent = _replies(draft, old, min((level - stay) // 4, int(room * replies)))
+    _make_lean(draft, old, workers, chosen(appraise(units, first, view), old, level - stay - spent))
+    _fit(draft, units, view, int(room * _FULLEST) - reserved, budget)
+    return Outcome(draft.edits(), why=f"a sweep {total}") if draft.touched else NOTHING
+
+
+def _drop_hints(draft: Draft, old: Sequence[Group]) -> None:
     for unit in old:
-        if text_of(unit.items[0].message).startswith(HINT) and unit.items[0].message.kind == NOTE:
+        message = unit.items[0].message
+        if message.kind == NOTE and text_of(message).startswith(HINT):
             draft.drop(unit)
-    _shorten_words(draft, old, view, terms.words, int(budget.room * _WORDS))
-    stay = terms.reserved + draft.tokens - sum(old[number].tokens for number in workers)
-    total = best(min(stay, budget.room), budget.room, terms.market, lost=_signed(units[first:]))
-    level = min(total.level, terms.most)
-    spent = _replies(draft, old, min((level - stay) // 4, terms.replies))
-    _make_lean(draft, old, workers, chosen(about.before(first), old, level - stay - spent))
-    return _Swept(draft, total, level - terms.reserved - draft.tokens)
 
 
 def _tail(units: Sequence[Group], view: View, tokens: int) -> int:
