@@ -27,7 +27,7 @@ from tidegate.lab.signals import signals_of
 from tidegate.lab.sources import recordings, ruler_of
 from tidegate.lab.traces import Line
 
-COLUMNS = ("far", "anchors", "far_strict", "anchors_strict", "user", "cost")
+COLUMNS = ("far", "anchors", "far_strict", "anchors_strict", "user", "recoverable", "cost")
 
 
 class Variant(NamedTuple):
@@ -118,8 +118,8 @@ def main() -> int:
     parser.add_argument("--count", default="chars/4")
     parser.add_argument("--only", default="", help="variants whose name holds this")
     given = parser.parse_args()
-    print("| variant | far references | edit anchors | far, strict | anchors, strict | user words | cost |")
-    print("|---|---|---|---|---|---|---|", flush=True)
+    print("| variant | far references | edit anchors | far, strict | anchors, strict | user words | recalled | cost |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
     for number, variant in enumerate(VARIANTS):
         if given.only not in variant.name:
             continue

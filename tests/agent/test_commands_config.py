@@ -65,7 +65,7 @@ def test_the_list_names_sources_and_no_secrets(chat: Chat) -> None:
     assert lines["window"].endswith(f"20000  ({chat.file}:5)")
     assert lines["brain.key"].endswith("[masked]  ($OPENAI_API_KEY)")
     assert KEY not in told.text
-    assert "keep_share" in told.text, "settings of the policy are told, too"
+    assert "summary_tokens" in told.text, "settings of the policy are told, too"
     (some,) = chat.answers("/config spend")
     assert [line.split(".")[0] for line in some.text.splitlines()] == ["spend"] * 4
     assert chat.answers("/config spendings")[0].error

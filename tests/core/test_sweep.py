@@ -57,6 +57,13 @@ def test_arguments_stay_valid_and_say_where_the_rest_is() -> None:
     assert len(lean.arguments) < 400
 
 
+def test_arguments_that_python_reads_and_json_does_not_are_mended() -> None:
+    call = Call("c1", "write", '{"n": NaN, "text": "' + "x \\ud83d" * 200 + '"}')
+    (lean,) = calls_of(Message("assistant", lean_caller(Message("assistant", (call,), id="m4"), {})))
+    assert json.loads(lean.arguments, parse_constant=lambda _: 1 / 0)["n"] == "NaN"
+    assert lean.arguments.encode()
+
+
 def test_a_call_tells_its_files_and_what_it_took_away() -> None:
     target = target_of(
         Call("c", "Edit", json.dumps({"file_path": "/a/b.go", "old_string": "x\ny", "new_string": "z\nz"}))

@@ -21,6 +21,8 @@ import tidegate
 from tests.crash.judge import would_send
 from tests.crash.worlds import NAME, turn
 from tidegate.core.outcome import SummaryRequest
+from tidegate.core.policy_file import parse_policy
+from tidegate.core.stages import STAGES
 from tidegate.session.session import Session
 from tidegate.store.kept import KeptLog
 from tidegate.store.open import open_store
@@ -30,6 +32,18 @@ VICTIMS = {2: 3, 5: 6}
 """These writers are killed when they have been told of so many messages."""
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(tidegate.__file__).parents[1]
+
+
+POLICY = """
+name: crowd
+reserve: 4096
+settings: {ledger: 0.08}
+moments:
+  before_call:
+    - {stage: clear_results, when: {pressure: "> 0.85"}, keep: 6, least: 60, floor: 500}
+    - {stage: summarise, when: {pressure: "> 0.92"}, keep_share: 0.5, max_tokens: 2000}
+"""
+"""One that asks for summaries."""
 
 
 class Ack(msgspec.Struct, frozen=True):
@@ -69,7 +83,9 @@ def run_crowd(url: str, writers: int, turns: int, seconds: float) -> Crowd:
 
 def write(url: str, number: int, turns: int, seconds: float, pipe: Connection) -> None:
     store = open_store(url)
-    session = Session("gpt-4o", window=WINDOW, wire="openai_chat", count="estimate", log=KeptLog(store, NAME))
+    policy = parse_policy(POLICY, source="crowd", stages=STAGES)
+    log = KeptLog(store, NAME)
+    session = Session("gpt-4o", policy=policy, window=WINDOW, wire="openai_chat", count="estimate", log=log)
     told = Writer()
 
     def slow(request: SummaryRequest) -> str:

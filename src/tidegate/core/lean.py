@@ -1,21 +1,19 @@
 """A message with only some of its lines: what is left is the original's own words, and says where the rest is."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from tidegate.core.clip import clip_chars
 from tidegate.core.keylines import GAP, KeyLine
 from tidegate.core.messages import Call, Message, Part, Result, Text, Thinking, result_of, text_of
-from tidegate.core.shrink import shrink_json
-from tidegate.core.targets import arguments_of
+from tidegate.core.shrink import dump, shrink_json
+from tidegate.core.targets import DEEP, MANY, arguments_of, is_content
 
-LONG: Final = 200
-"""An argument of more characters, or of several lines, is content: its lines are chosen. A shorter one says what was
-done, and stays."""
 _ARGUMENTS: Final = 400  # the rest of the arguments, in characters
 _SAID: Final = 160
+_HEAD: Final = 40
 _TOLD: Final = re.compile(r"\[\d+ of ([\d,]+) lines; recall ")
 
 
@@ -81,29 +79,36 @@ def _lean_arguments(call: Call, ident: str, chosen: Mapping[Slot, Sequence[KeyLi
     arguments = arguments_of(call)
     if not isinstance(arguments, dict):
         return shrink_json(call.arguments, _ARGUMENTS)
-    place = -1
-    kept = 0
-
-    def walk(value: Any, depth: int = 0) -> Any:
-        nonlocal place, kept
-        if depth > 6:
-            return value
-        if isinstance(value, str):
-            if len(value) <= LONG and "\n" not in value:
-                return value
-            place += 1
-            lines = chosen.get(Slot(ident, call.id, place), ())
-            text = joined(lines)
-            kept += len(text)
-            note = f"…[{len(value):,} chars; recall {ident}]"
-            return f"{text}\n{note}" if text else value[:40].split("\n")[0] + note
-        if isinstance(value, dict):
-            return {key: walk(inner, depth + 1) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [walk(inner, depth + 1) for inner in value]
-        return value
-
-    text = json.dumps(walk(arguments), ensure_ascii=False, separators=(",", ":"))
+    walk = _Walk(ident, call.id, chosen)
+    text = dump(walk.short(arguments))
     if len(text) >= len(call.arguments):
         return call.arguments
-    return text if len(text) <= _ARGUMENTS + 2 * kept else shrink_json(text, _ARGUMENTS + 2 * kept)
+    limit = _ARGUMENTS + 2 * walk.kept
+    return text if len(text) <= limit else shrink_json(text, limit)
+
+
+class _Walk:
+    """Goes through arguments in the order in which `targets` counted their long texts, and puts the lines there."""
+
+    def __init__(self, ident: str, call: str, chosen: Mapping[Slot, Sequence[KeyLine]]) -> None:
+        self._ident, self._call, self._chosen = ident, call, chosen
+        self._place = -1
+        self.kept = 0
+
+    def short(self, value: Any, depth: int = 0) -> Any:
+        if depth > DEEP:
+            return value
+        if isinstance(value, str):
+            return self._text(value) if is_content(value) else value
+        if isinstance(value, dict):
+            return {key: self.short(inner, depth + 1) for key, inner in islice(value.items(), MANY)}
+        if isinstance(value, list):
+            return [self.short(inner, depth + 1) for inner in value[:MANY]]
+        return value
+
+    def _text(self, value: str) -> str:
+        self._place += 1
+        text = joined(self._chosen.get(Slot(self._ident, self._call, self._place), ()))
+        self.kept += len(text)
+        note = f"…[{len(value):,} chars; recall {self._ident}]"
+        return f"{text}\n{note}" if text else value[:_HEAD].partition("\n")[0] + note

@@ -107,16 +107,16 @@ def allowance(policy: Policy, view: View, budget: Budget) -> int:
     return tokens if tokens >= LEAST else 0
 
 
-def keep(policy: Policy, view: View, edits: Sequence[Edit], budget: Budget, limit: int) -> Kept:
-    """These edits with what mends them. The ledger has at most `limit` tokens afterwards."""
+def keep(policy: Policy, view: View, edits: Sequence[Edit], budget: Budget, most: int, spare: int) -> Kept:
+    """These edits with what mends them. The ledger has at most `most` tokens afterwards, all of it costs `spare`."""
     held = [item for item in view.items if item.message.kind == LEDGER]
-    if not held and limit <= 0:
+    size = sum(item.tokens for item in held)
+    if not held and min(most, spare) <= 0:
         return Kept(tuple(edits))
     whole = share_of(policy) > 0
-    size = sum(item.tokens for item in held)
     edits = _behind(edits, held)
-    pointed = _pointed(view, edits, budget, max(0, limit - size) // 2) if whole else _Pointed(edits)
-    limit -= pointed.cost
+    pointed = _pointed(view, edits, budget, max(0, spare) // 2) if whole else _Pointed(edits)
+    limit = min(most, size + spare - pointed.cost)
     check = Check(view, pointed.edits, read_lines("\n".join(text_of(item.message) for item in held)), facts=whole)
     written = _written(check, pointed.edits, held, limit, budget)
     done = pointed.edits

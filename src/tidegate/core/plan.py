@@ -145,7 +145,7 @@ def _guarded(moment: Moment, target: int, at: Situation) -> Generator[Step, Answ
         return []
     edits = _priced(outcome.edits, at)
     rest = seen.tokens + change(seen, edits)
-    kept = keep(at.policy, view, edits, at.budget, min(limit, target - rest, view.tokens - 1 - rest))
+    kept = keep(at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - held)
     return [(yield from _commit("guard", moment, "", _told(outcome, kept), at, kept.edits, newest=True))]
 
 
@@ -217,7 +217,7 @@ def _checked(edits: tuple[Edit, ...], spare: int, at: Situation) -> Kept:
     held = at.view.tokens - beneath(at.view).tokens
     if not most and not held:
         return Kept(edits)
-    kept = keep(at.policy, at.view, edits, at.budget, min(most, held + spare))
+    kept = keep(at.policy, at.view, edits, at.budget, most, spare)
     return kept._replace(lost=kept.lost and held + spare < most)
 
 

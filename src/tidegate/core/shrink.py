@@ -41,7 +41,7 @@ def shrink_json(arguments: str, max_chars: int) -> str:
     if value is None:
         value = {_WRAPPED: arguments} if arguments.strip() else {}
     for caps in _ladder(limit):
-        if len(_dump(_shrunk(value, caps))) <= limit:
+        if len(dump(_shrunk(value, caps))) <= limit:
             return _widest(value, caps, limit)
     return _keys_only(value, limit)
 
@@ -67,7 +67,8 @@ def _strict(text: str) -> bool:
     return True
 
 
-def _dump(value: Any) -> str:
+def dump(value: Any) -> str:
+    """As JSON, short, and without the halves of characters that no provider takes."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if text.isascii():
         return text
@@ -84,10 +85,10 @@ def _ladder(limit: int) -> list[_Caps]:
 def _widest(value: dict[str, Any], caps: _Caps, limit: int) -> str:
     """The longest strings that still fit: halving, since a longer cap never makes a shorter text."""
     low, high = caps.string, limit
-    best = _dump(_shrunk(value, caps))
+    best = dump(_shrunk(value, caps))
     while low < high:
         middle = (low + high + 1) // 2
-        text = _dump(_shrunk(value, caps._replace(string=middle)))
+        text = dump(_shrunk(value, caps._replace(string=middle)))
         if len(text) <= limit:
             low, best = middle, text
         else:
@@ -128,17 +129,17 @@ def _keys_only(value: dict[str, Any], limit: int) -> str:
     kept: dict[str, Any] = {}
     room = limit - 2
     for key in islice(value, limit):
-        size = len(_dump({key: "…"})) - 2 + bool(kept)
+        size = len(dump({key: "…"})) - 2 + bool(kept)
         if size <= room:
             kept[key] = "…"
             room -= size
     for key in kept:
         short = _shrunk(value[key], _Caps(limit, _LEAST, 0, 0))
-        more = len(_dump(short)) - 3
+        more = len(dump(short)) - 3
         if more <= room:
             kept[key] = short
             room -= more
-    return _dump(kept)
+    return dump(kept)
 
 
 def cut_json_array(text: str, fits: Callable[[str], bool]) -> JsonCut | None:

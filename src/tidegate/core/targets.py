@@ -12,6 +12,10 @@ _CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|app
 _READ: Final = re.compile(r"^(?:read|view|open|cat)|read_?file|file_?read", re.I)
 _PATH: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url", re.I)
 _OLD: Final = re.compile(r"^old|^search|^find|^before", re.I)
+_LONG: Final = 200
+MANY: Final = 64
+"""Entries of one object or list that are looked at."""
+DEEP: Final = 6
 _PARSED: Final = 400_000
 _HEAD: Final = 1_000
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^(?:\+\+\+|---) [ab]/(.+)$", re.M)
@@ -34,6 +38,12 @@ class Target(NamedTuple):
     texts: tuple[Written, ...]
 
 
+def is_content(value: str) -> bool:
+    """An argument that is long, or of several lines, is content: of it lines are chosen. A shorter one says what was
+    done, and stays."""
+    return len(value) > _LONG or "\n" in value
+
+
 def last_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2].partition(":")[0]
 
@@ -51,7 +61,7 @@ def arguments_of(call: Call) -> Any:
     if len(call.arguments) > _PARSED:
         return call.arguments
     try:
-        return json.loads(call.arguments)
+        return json.loads(call.arguments, parse_constant=str)
     except (ValueError, RecursionError):
         return call.arguments
 
@@ -62,11 +72,11 @@ def target_of(call: Call) -> Target:
     texts: list[Written] = []
     partial = False
     for key, value in strings(arguments):
-        if _PATH.search(key) and len(value) <= 300 and "\n" not in value:
-            files.add(last_name(value))
-        elif "\n" in value or len(value) > 200:
+        if is_content(value):
             files.update(last_name(one or two) for one, two in _PATCHED.findall(value))
             texts.append(Written(key, value, _OLD.search(key) is not None))
+        elif _PATH.search(key):
+            files.add(last_name(value))
         else:
             files |= files_in(value[:_HEAD])
     if isinstance(arguments, dict):
@@ -81,13 +91,13 @@ def _reads(name: str) -> bool:
 
 
 def strings(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    if depth > 6:
+    if depth > DEEP:
         return
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
-        for name, inner in list(value.items())[:64]:
+        for name, inner in list(value.items())[:MANY]:
             yield from strings(inner, str(name), depth + 1)
     elif isinstance(value, list):
-        for inner in value[:64]:
+        for inner in value[:MANY]:
             yield from strings(inner, key, depth + 1)

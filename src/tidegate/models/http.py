@@ -32,7 +32,10 @@ DRAIN = 0.5
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds and bytes. `idle` is between two pieces: a model may think for long before the first."""
+    """Seconds and bytes. `idle` is between two pieces: a model may think for long before the first.
+
+    `kept` connections wait for the next request; they are of the event loop that made them.
+    """
 
     connect: float = 15.0
     idle: float = 300.0
@@ -40,6 +43,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     answer: int = 67_108_864
     line: int = 16_777_216
     error: int = 262_144
+    kept: int = 20
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +106,7 @@ class HttpProvider:
         self._connected: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
             auth=bear,
             timeout=times,
+            limits=httpx.Limits(max_keepalive_connections=self.limits.kept),
             # To load the certificates takes longer than a local server needs to answer. Without any, nobody is trusted.
             verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
             trust_env=not on_this_machine(self.url),

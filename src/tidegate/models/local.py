@@ -36,8 +36,9 @@ MEMORY: Final = 1 << 30
 STEP: Final = 256
 """The server rounds its window up to a multiple of this."""
 MOST_OUTPUT: Final = 1024
-# A slow processor may read a long prompt for many minutes before it says a word.
-_LIMITS: Final = Limits(idle=3600.0, total=7200.0)
+# A slow processor may read a long prompt for many minutes before it says a word. To connect anew costs nothing here,
+# and a model that is used in one event loop after another leaves no connection behind in any.
+_LIMITS: Final = Limits(idle=3600.0, total=7200.0, kept=0)
 
 
 class Embedded:
