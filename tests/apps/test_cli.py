@@ -111,7 +111,7 @@ def test_a_refused_request_is_written_as_an_error(tmp_path: Path) -> None:
 def test_a_setting_changes_what_happens(tmp_path: Path) -> None:
     record(tmp_path / "one.jsonl", 6)
     plain = tidegate("replay", tmp_path, *QUICK, "--json")
-    changed = tidegate("replay", tmp_path, *QUICK, "--json", "--set", "clear_at=0.5", "--set", "keep_results=1")
+    changed = tidegate("replay", tmp_path, *QUICK, "--json", "--set", "fidelity=0.05", "--set", "tail=0.3")
     assert plain.returncode == changed.returncode == 0
     assert json.loads(plain.stdout)["total"]["tokens"] != json.loads(changed.stdout)["total"]["tokens"]
 
@@ -166,9 +166,9 @@ BAD_CALLS = {
     "no number": (["--window", "many"], "'many' is not a whole number"),
     "no window": ([], "required: --window"),
     "unknown policy": (["--window", "8000", "--policy", "cowagnet"], "cowagent"),
-    "unknown setting": (["--window", "8000", "--set", "keep_result=3"], "keep_results"),
-    "setting of a wrong type": (["--window", "8000", "--set", "keep_results=many"], "keep_results"),
-    "no setting": (["--window", "8000", "--set", "keep_results"], "NAME=VALUE"),
+    "unknown setting": (["--window", "8000", "--set", "fidelty=3"], "fidelity"),
+    "setting of a wrong type": (["--window", "8000", "--set", "fidelity=many"], "fidelity"),
+    "no setting": (["--window", "8000", "--set", "fidelity"], "NAME=VALUE"),
     "unknown count": (["--window", "8000", "--count", "words"], "exact"),
     "unknown wire": (["--window", "8000", "--wire", "telex"], "openai_chat"),
     "requests into a file": (["--window", "8000", "--requests", __file__], "cannot be made"),

@@ -1,8 +1,8 @@
 """The names in what leaves a view, ranked by how likely they are to be needed again for what they cost.
 
 What the agent itself put into its calls is named again most often, then what the user named; of what tools printed it
-is the paths. A name that came often, or lately, comes again. Weights fitted to recorded sessions did no better on
-sessions they were not fitted to, so these are round.
+is the paths. A name that came often, or lately, comes again. Weights fitted to recorded sessions did no better at the
+ledger's size on sessions they were not fitted to, so these are round.
 """
 
 import math
