@@ -313,3 +313,28 @@ def test_many_threads_on_many_sessions_lose_nothing(tmp_path: Path) -> None:
         assert list(stores[0].read(f"s{number}")) == [b"%d/%d" % (number, place) for place in range(1, 71)]
     for store in stores:
         store.close()
+
+
+def test_who_comes_while_one_writes_alone_goes_with_the_others(tmp_path: Path) -> None:
+    """An append that is alone does not go through the line; those who come meanwhile wait in it, and go together."""
+    steps: list[str] = []
+    writing: list[str] = []
+
+    def traced(statement: str) -> None:
+        if not writing:
+            writing.append(statement)
+            assert wait_until(lambda: len(store._line._waiting) + len(store._line._taken) == 8)
+
+    store = SqliteStore(tmp_path, step=steps.append)
+    for number in range(9):
+        store.append(f"s{number}", 0, [b"x"])
+    steps.clear()
+    store._db.set_trace_callback(traced)
+    with ThreadPoolExecutor(9) as pool:
+        first = pool.submit(store.append, "s0", 1, [b"y"])
+        assert wait_until(lambda: bool(writing))
+        others = [pool.submit(store.append, f"s{number}", 1, [b"y"]) for number in range(1, 9)]
+        assert [each.result() for each in (first, *others)] == [2] * 9
+    assert writing[0].startswith("INSERT")
+    assert steps.count("committed") <= 3
+    store.close()

@@ -52,7 +52,8 @@ _KEYS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
 
 def keys_of(environment: Mapping[str, str]) -> list[str]:
     """The values of variables that hold keys, by their names: what must not be seen in anything we write."""
-    return [value for name, value in environment.items() if name.upper().endswith(_KEYS) and len(value) >= 8]
+    names = [name for name in environment if name.upper().endswith(_KEYS)]
+    return [environment[name] for name in names if len(environment[name]) >= 8]
 
 
 class DataFolder:

@@ -29,7 +29,7 @@ def strays(data: DataFolder, repair: bool) -> Iterator[Finding]:
         ours = path.suffix == ".jsonl" and read_line(_begins(path).partition(b"\n")[0]) is not None
         found += [("trace", path.stem, path)] if ours else []
     for path in _entries(root / "views"):
-        found += [("snapshot", path.name, path)] if _begins(path).startswith(b"tidegate view\n") else []
+        found += [("snapshot", path.name, path)] if _begins(path).startswith(b"tidegate view") else []
     # Whatever it is that lies among the claims: while one of them cannot be read, no blob is ever collected.
     found += [("claims", path.name, path) for path in _entries(root / "blobs" / "claims")]
     for what, key, path in found:

@@ -1,13 +1,14 @@
 """Snapshots of views, one file for each session: a session opens in the time its view takes, however long its log is.
 
 A snapshot is derived: it is written without fsync, and whatever is wrong with it, the view is folded from the log
-instead. It is believed only if it is whole (SHA-256), of this version and this session, counted by the same meter,
-and the log still holds the very event it ends with.
+instead. It is believed only if it is whole (by length and CRC-32), of this version and this session, counted by the same
+meter, and the log still holds the very event it ends with (by SHA-256).
 """
 
 import hashlib
 import os
 import stat
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from glob import escape
@@ -15,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 import msgspec
+from isal import isal_zlib
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
 from tidegate.core.events import Event, Noted, encode
@@ -31,7 +33,8 @@ EVERY = 64
 WRITTEN = 64 * 1024
 """Bytes of a snapshot for each event between two saves: a very large view is saved less often."""
 MAX = 256 * 1024 * 1024
-_MAGIC = b"tidegate view\n"
+_MAGIC = b"tidegate view 2\n"
+_SEAL = struct.Struct(">QI")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -62,7 +65,7 @@ class Snapshots:
             raise BadInput(f"The view ends with event {view.head}, not {event.seq}.", "Give the event it ends with.")
         body = _encoder.encode(_Kept(key, meter, view.head, _hash(encode(event)), freeze(view)))
         try:
-            write_whole(self._folder / key, _MAGIC + _hash(body) + body, durable=False)
+            write_whole(self._folder / key, _MAGIC + _seal(body) + body, durable=False)
         except NotKept:
             return 0
         self._there[key] = view.head
@@ -114,13 +117,17 @@ class Snapshots:
             return None
         finally:
             os.close(file)
-        start = len(_MAGIC) + 32
-        if data[: len(_MAGIC)] != _MAGIC or _hash(memoryview(data)[start:]) != data[len(_MAGIC) : start]:
+        start = len(_MAGIC) + _SEAL.size
+        if data[: len(_MAGIC)] != _MAGIC or _seal(memoryview(data)[start:]) != data[len(_MAGIC) : start]:
             return None
         try:
             return _decoder.decode(memoryview(data)[start:])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
+
+
+def _seal(body: bytes | memoryview) -> bytes:
+    return _SEAL.pack(len(body), isal_zlib.crc32(body))
 
 
 def _hash(data: bytes | memoryview) -> bytes:

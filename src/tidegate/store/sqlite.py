@@ -88,7 +88,7 @@ class SqliteStore:
         self._changes = Changes(self._db, self._rows, clock, step)
         self._line = Line(self._commit)
         self._tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, Tasks] = WeakKeyDictionary()
-        self._pool = ThreadPoolExecutor(1, "tidegate-store")
+        self._pool: ThreadPoolExecutor | None = None
         self._insert = self._db.cursor().execute  # one cursor for all: making one takes longer than using it
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class SqliteStore:
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
         if self._process != getpid():
             self._check_process()
-        if len(records) == 1 and self._line.leader is None:
+        if len(records) == 1 and self._line.leader is None and not self._db.changing:
             head = self._append_alone(session, after, bytes(records[0]))
             if head:
                 return head
@@ -114,6 +114,8 @@ class SqliteStore:
     def _tasks_of(self, loop: asyncio.AbstractEventLoop) -> Tasks:
         tasks = self._tasks.get(loop)
         if tasks is None:
+            with self._lock:
+                self._pool = self._pool or ThreadPoolExecutor(1, "tidegate-store")
             tasks = self._tasks[loop] = Tasks(self._commit, self._pool)
         return tasks
 
@@ -298,7 +300,7 @@ class SqliteStore:
         return [SessionInfo(entry.name, entry.head, entry.created, entry.used, entry.size) for entry in entries]
 
     def close(self) -> None:
-        if self._process == os.getpid():
+        if self._process == os.getpid() and self._pool is not None:
             self._pool.shutdown()
         with self._lock:
             if self._process == os.getpid():
