@@ -1,7 +1,7 @@
 """Snapshots of views, one file for each session: a session opens in the time its view takes, however long its log is.
 
 A snapshot is derived: it is written without fsync, and whatever is wrong with it, the view is folded from the log
-instead. It is believed only if it is whole (by length and CRC-32), of this version and this session, counted by the same
+instead. It is believed only if it is whole (by length and CRC-32), of this version and session, counted by the same
 meter, and the log still holds the very event it ends with (by SHA-256).
 """
 
