@@ -209,7 +209,7 @@ def crowd(bench: Bench) -> Iterator[Line]:
 
 
 def _crowd(bench: Bench, where: str, sync_ms: float) -> Iterator[Line]:
-    each = 10
+    each = 40
     with bench.running(OURS, AGENTS, sync_ms=sync_ms) as runners:
         for runner in runners:
             runner.ask("open", folder=bench.place())

@@ -108,7 +108,8 @@ class SqliteStore:
         """The same for the tasks of an event loop: the loop goes on, and those who wait share a commit."""
         self._check_process()
         mine = self._pending(session, after, records)
-        await self._tasks_of(asyncio.get_running_loop()).through(mine)
+        loop = asyncio.get_running_loop()
+        await self._tasks_of(loop).through(mine, loop)
         return self._told(mine)
 
     def _tasks_of(self, loop: asyncio.AbstractEventLoop) -> Tasks:

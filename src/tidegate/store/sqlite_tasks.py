@@ -27,15 +27,14 @@ class Tasks:
         self._waiting: list[_Place] = []
         self._busy = False
 
-    async def through(self, mine: Pending) -> None:
-        """Returns when `mine` has its outcome. Cancelled while it is being written, it may be written all the same."""
-        loop = asyncio.get_running_loop()
-        place = _Place(mine, loop.create_future())
-        self._waiting.append(place)
+    def through(self, mine: Pending, loop: asyncio.AbstractEventLoop) -> "asyncio.Future[None]":
+        """Done when `mine` has its outcome. Cancelled while it is being written, it may be written all the same."""
+        told = loop.create_future()
+        self._waiting.append(_Place(mine, told))
         if not self._busy:
             self._busy = True
             loop.call_soon(self._go, loop)  # whoever is ready now comes along
-        await place.told
+        return told
 
     def _go(self, loop: asyncio.AbstractEventLoop) -> None:
         batch = [place for place in self._waiting if not place.told.cancelled()]

@@ -130,6 +130,11 @@ class Changes:
         no trace."""
         session = each.session
         tail = self._known.get(session)
+        if tail is not None and len(each.chunks) == 1 and each.after == tail.head and self._only_grows(tail, each):
+            chunk = each.chunks[0]
+            row = (tail.base + chunk.first, *chunk[1:])
+            self._waiting.append(row)
+            return self.grown(session, (*row, 0, 0), each.records[0])
         entry = tail.now() if tail else self._rows.find(session)
         head = entry.head if entry else 0
         if each.after != head:
@@ -155,6 +160,12 @@ class Changes:
             last, fresh = key(entry.id, first), []
         self._remember(Tail(entry, last, fresh))
         return entry.head
+
+    def _only_grows(self, tail: Tail, each: Pending) -> bool:
+        """Will it be one loose record more, and nothing else?"""
+        chunk = each.chunks[0]
+        room = chunk.last - tail.entry.packed < PACK_RECORDS and tail.loose + len(chunk.data) < PACK_BYTES
+        return room and chunk.held == 1 and chunk.mark != PACKED and not self._rows.mended
 
     def _remember(self, tail: Tail) -> None:
         if tail.entry.name not in self._known and tail.fresh is not None:
