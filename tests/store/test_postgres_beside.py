@@ -49,9 +49,9 @@ def test_four_processes_append_to_one_session(store: PostgresStore, postgres_url
     assert turns > 4, "the writers did not run at the same time"
 
 
-def terminate(url: str) -> None:
-    """Waits until they are gone: a signal alone may come after what it was to cut."""
-    run_sql(url, f"select pg_terminate_backend(pid, 10000) from pg_stat_activity where {OTHERS}")
+def terminate(url: str, wait: int = 0) -> None:
+    """`wait`: milliseconds until they are gone; a signal alone may come after what it was to cut."""
+    run_sql(url, f"select pg_terminate_backend(pid, {wait}) from pg_stat_activity where {OTHERS}")
 
 
 def kill(url: str) -> None:
@@ -134,7 +134,7 @@ def test_a_connection_lost_under_a_long_read_is_told(store: PostgresStore, postg
     store.append("s", 0, records)
     reading = store.read("s")
     got = [next(reading) for _ in range(BATCH_RECORDS + 1)]
-    terminate(postgres_url)
+    terminate(postgres_url, wait=10_000)
     with pytest.raises(Unreachable, match=r"Read again\. The next call connects anew"):
         got.extend(reading)
     assert list(store.read("s")) == records
