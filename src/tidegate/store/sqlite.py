@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from os import getpid
 from pathlib import Path
+from threading import get_ident
 from typing import NoReturn
 from weakref import WeakKeyDictionary
 
@@ -51,6 +52,11 @@ from tidegate.store.store import SessionInfo
 
 FORGET_WAIT = 1.0
 """Seconds to wait for readers before what was rewritten is taken out of the write-ahead log, too."""
+
+
+_MAIN = threading.main_thread().ident
+"""Handlers of signals raise there. An append that is alone was once told as stale after it was written and interrupted:
+until that is understood the main thread goes through the line, which is proved against it."""
 
 
 def _no_step(_: str) -> None: ...
@@ -96,7 +102,7 @@ class SqliteStore:
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
         if self._process != getpid():
             self._check_process()
-        if len(records) == 1 and self._line.leader is None and not self._db.changing:
+        if len(records) == 1 and self._line.leader is None and not self._db.changing and get_ident() != _MAIN:
             head = self._append_alone(session, after, bytes(records[0]))
             if head:
                 return head
