@@ -22,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from os import getpid
 from pathlib import Path
-from threading import get_ident
 from typing import NoReturn
 from weakref import WeakKeyDictionary
 
@@ -52,11 +51,6 @@ from tidegate.store.store import SessionInfo
 
 FORGET_WAIT = 1.0
 """Seconds to wait for readers before what was rewritten is taken out of the write-ahead log, too."""
-
-
-_MAIN = threading.main_thread().ident
-"""Handlers of signals raise there. An append that is alone was once told as stale after it was written and interrupted:
-until that is understood the main thread goes through the line, which is proved against it."""
 
 
 def _no_step(_: str) -> None: ...
@@ -102,7 +96,7 @@ class SqliteStore:
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
         if self._process != getpid():
             self._check_process()
-        if len(records) == 1 and self._line.leader is None and not self._db.changing and get_ident() != _MAIN:
+        if len(records) == 1 and self._line.leader is None and not self._db.changing:
             head = self._append_alone(session, after, bytes(records[0]))
             if head:
                 return head
@@ -115,7 +109,10 @@ class SqliteStore:
         self._check_process()
         mine = self._pending(session, after, records)
         loop = asyncio.get_running_loop()
-        await self._tasks_of(loop).through(mine, loop)
+        try:
+            await self._tasks_of(loop).through(mine, loop)
+        finally:
+            mine.gone = True
         return self._told(mine)
 
     def _tasks_of(self, loop: asyncio.AbstractEventLoop) -> Tasks:
@@ -170,9 +167,13 @@ class SqliteStore:
     def _commit(self, batch: Sequence[Pending]) -> None:
         """What one of them does wrong is not to hurt the others: if all do not go together, each goes alone.
 
-        Any other error is of the handler of a signal: it is for the thread that it came to, and for no one else.
+        Any other error is of the handler of a signal: it is for the thread that it came to, and for no one else. One
+        who is gone before we have the lock is left out: it may have looked already whether it was written.
         """
         with self._lock:
+            batch = [each for each in batch if not each.gone]
+            if not batch:
+                return
             try:
                 self._commit_together(batch)
             except (OverflowError, sqlite3.Error, TidegateError) as fault:
