@@ -48,8 +48,8 @@ def test_wherever_it_was_torn_it_is_mended_to_the_same_bytes(path: Path) -> None
     turn_of_lines = sum(map(len, whole.splitlines(keepends=True)[-8:]))
     assert b'"more":true' in whole[-turn_of_lines:]
     for cut in range(turn_of_lines):
-        for rubbish in (b"", b"\0" * 40, b'{"time":1,"seq":'):
-            path.write_bytes(whole[: len(whole) - cut] + (rubbish if cut % 7 == 0 else b""))
+        for rubbish in (b"", b"\0" * 40, b'{"time":1,"seq":') if cut % 7 == 0 else (b"",):
+            path.write_bytes(whole[: len(whole) - cut] + rubbish)
             trace = Trace(path, "s")
             trace.follow(session.log)
             trace.close()

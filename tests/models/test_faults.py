@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.models.test_faults_held import TEXTS as HELD
 from tests.models.test_faults_more import TEXTS as MORE
+from tests.models.test_faults_rounds import TEXTS as ROUNDS
 from tests.models.test_faults_texts import SHORT, TEXTS, texts
 from tidegate.core.errors import TidegateError
 from tidegate.core.secrets import Mask
@@ -333,7 +334,7 @@ def test_work_grows_with_the_text_only(unit: str) -> None:
 
 def test_every_way_to_say_it_has_a_text() -> None:
     """A line of the table that no text meets is dead, or was never tried."""
-    judged = [(text.text, row_of([text.text], text.status)) for text in texts(TEXTS + SHORT + HELD + MORE)]
+    judged = [(text.text, row_of([text.text], text.status)) for text in texts(TEXTS + SHORT + HELD + MORE + ROUNDS)]
     for row in TABLE:
         met = [text for text, by in judged if by is row]
         for way in row.ways.splitlines():
@@ -342,7 +343,7 @@ def test_every_way_to_say_it_has_a_text() -> None:
 
 
 def test_the_usual_wrapping_changes_nothing() -> None:
-    for text in texts(TEXTS + SHORT + HELD + MORE):
+    for text in texts(TEXTS + SHORT + HELD + MORE + ROUNDS):
         if not text.text.startswith(("<", "{")):
             error = {"message": text.text, "type": "invalid_request_error", "param": None, "code": text.status}
             body = msgspec.json.encode({"type": "error", "error": error, "request_id": "req_011CWwvKgCCu3fvjASX69zqX"})

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +19,8 @@ from tidegate.core.errors import BadInput
 from tidegate.lab.cells import Terms, keep_common
 from tidegate.lab.comparing import LONGER, Plan, Results, compare, known
 from tidegate.lab.contenders import Contender, policy_contender
+from tidegate.lab.curve import Curve, read_curve
+from tidegate.lab.curve_text import equal_csv
 from tidegate.lab.findings import Json, Told, findings
 from tidegate.lab.findings_text import as_csv, as_text
 from tidegate.lab.gate import Gated, gate, read_stored
@@ -42,6 +45,7 @@ class Asked(msgspec.Struct, frozen=True):
     longer: float
     model: str
     common: str
+    curve: str = ""
 
 
 def asked_for(
@@ -58,29 +62,25 @@ def asked_for(
         longer=options.longer or setup.get("longer", LONGER),
         model=options.model or setup.get("prices", MODEL),
         common=options.common or setup.get("common names", ""),
+        curve=getattr(options, "curve", "") or setup.get("curve", ""),
     )
 
 
 def lab_command(options: argparse.Namespace) -> int:
     stored = read_stored(Path(options.gate)) if options.gate else None
     asked = asked_for(options, options.window, options.policy, stored)
-    contenders = [policy_contender(name) for name in asked.policies]
-    missing: list[str] = []
-    if options.peers or options.peer:
-        others = rivals(options.peer)
-        contenders += others.contenders
-        missing += others.missing
-    baseline = _baseline(options.baseline, contenders)
+    who = _compared(options, asked)
     found = read_sources(options, asked.count)
-    plan = make_plan(options, found, contenders, asked)
+    plan = make_plan(options, found, who.all, asked)
     results, interrupted = _measured(plan, options.jobs or cores())
     told = Told(
-        title=f"{len(contenders)} policies on recorded sessions",
+        title=f"{len(who.contenders)} policies on recorded sessions",
         made=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        notes=(*notes(asked, found, plan), *missing),
+        notes=(*notes(asked, found, plan), *who.missing),
         setup=_setup(asked, plan),
-        baseline=baseline,
+        baseline=who.baseline,
         skipped=tuple(found.skipped),
+        curve=who.curve,
     )
     report = findings(results, told)
     _write(options, report)
@@ -88,7 +88,7 @@ def lab_command(options: argparse.Namespace) -> int:
         print(f"tidegate: skipped: {skipped.name}: {skipped.why}", file=sys.stderr)
         if skipped.remedy:
             print(f"remedy: {skipped.remedy}", file=sys.stderr)
-    for failed in results.failures:
+    for failed in results.failed():
         cell = failed.cell
         print(f"tidegate: failed: {cell.contender.key} on {cell.source.name}: {failed.error}", file=sys.stderr)
     if interrupted:
@@ -97,6 +97,30 @@ def lab_command(options: argparse.Namespace) -> int:
     if stored is not None and _gated(gate(stored, report)):
         return FAILED
     return FAILED if results.failures or any(each.remedy for each in found.skipped) else OK
+
+
+class _Compared(NamedTuple):
+    """Who is compared. Points of the curve are measured like the others, and shown apart from them."""
+
+    contenders: list[Contender]
+    curve: Curve | None
+    baseline: str
+    missing: list[str]
+
+    @property
+    def all(self) -> list[Contender]:
+        return [*self.contenders, *(self.curve.contenders if self.curve else ())]
+
+
+def _compared(options: argparse.Namespace, asked: Asked) -> _Compared:
+    contenders = [policy_contender(name) for name in asked.policies]
+    missing: list[str] = []
+    if options.peers or options.peer:
+        others = rivals(options.peer)
+        contenders += others.contenders
+        missing += others.missing
+    curve = read_curve(asked.curve, contenders) if asked.curve else None
+    return _Compared(contenders, curve, _baseline(options.baseline, contenders), missing)
 
 
 def _baseline(wanted: str, contenders: Sequence[Contender]) -> str:
@@ -186,6 +210,7 @@ def _setup(asked: Asked, plan: Plan) -> Json:
             "input": rates.input, "cached": rates.cached, "written": rates.written, "output": rates.output,
         },
         "common names": asked.common,
+        "curve": asked.curve,
     }  # fmt: skip
 
 
@@ -221,6 +246,8 @@ def _write(options: argparse.Namespace, report: Json) -> None:
         Path(options.json).write_bytes(whole)
     if options.csv:
         Path(options.csv).write_text(as_csv(report), "utf-8")
+        if report["curve"]:
+            Path(options.csv).with_suffix(".equal-cost.csv").write_text(equal_csv(report), "utf-8")
     if options.html:
         from tidegate.apps.page.lab_page import lab_page
 

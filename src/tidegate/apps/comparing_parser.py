@@ -17,6 +17,7 @@ examples:
   tidegate lab recordings/ --window 32000
   tidegate lab recordings/ --policy default --policy my.yaml --window 16000 --window 64000 --html report.html
   tidegate lab --mine claude-code --window 64000 --peers --json report.json
+  tidegate lab recordings/ --window 32000 --peers --curve fidelity=0.5,1,2,4
   tidegate lab recordings/ --policy my.yaml --window 32000 --save kept.json     then, after a change:
   tidegate lab recordings/ --gate kept.json                                     exit status 1 if it got worse
 """
@@ -86,9 +87,21 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
     add("--window", action="append", type=positive, default=[], metavar="N", help="tokens; may be repeated")
     add("--peers", action="store_true", help="other tools too, as far as `make peers` built them")
     add("--peer", action="append", default=[], metavar="NAME", help="one other tool; may be repeated")
+    add(
+        "--curve",
+        default="",
+        metavar="[POLICY:]SETTING=V,V,...",
+        help="one policy (default: default) at these values of a setting, in a table of its own, and compared with each"
+        " other policy at equal cost",
+    )
     add("--baseline", default="", metavar="NAME", help="whom all others are compared with (default: default)")
     add("--json", default="", metavar="FILE", help="everything, for programs (- for the standard output)")
-    add("--csv", default="", metavar="FILE", help="one line for each session under each policy")
+    add(
+        "--csv",
+        default="",
+        metavar="FILE",
+        help="one line for each session under each policy; with --curve NAME.equal-cost.csv beside it",
+    )
     add("--html", default="", metavar="FILE", help="one page to read and to click through, no network needed")
     add("--save", default="", metavar="FILE", help="what --gate compares with later")
     add("--gate", default="", metavar="FILE", help="exit status 1 if a policy is worse than stored, beyond noise")

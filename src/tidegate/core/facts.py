@@ -14,8 +14,9 @@ Kind = Literal["url", "email", "uuid", "path", "file", "hash", "id", "version", 
 _LONGEST: Final = 160
 _WORD: Final = 6  # letters of the shortest name that is told by its capitals alone
 _CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uff00-\uff60\u3000-\u303f"
-# A run of what names are made of. CJK has no spaces, so it ends a name.
-_RUN: Final = re.compile(rf"(?:[^\s\"'`<>()\[\]{{}},;|*!^\x00-\x1f{_CJK}]|(?<=\d),(?=\d\d\d))+")
+# A run of what names are made of, or the end of a line. CJK has no spaces, so it ends a name.
+_SIGN: Final = rf"[^\s\"'`<>()\[\]{{}},;|*!^\x00-\x1f{_CJK}]"
+_RUN: Final = re.compile(rf"\n|{_SIGN}++(?:(?<=\d),(?=\d\d\d){_SIGN}++)*+")
 _QUOTED: Final = re.compile(
     r"\"([^\"\n\\]{3,60})\"|`([^`\n]{3,80})`|«([^»\n]{2,60})»|“([^”\n]{2,60})”|「([^」\n]{2,40})」"
 )
@@ -57,57 +58,105 @@ def both_ends(text: str, limit: int) -> str:
 
 
 def facts_in(text: str, limit: int = 8_000) -> list[Fact]:
-    """Each distinct fact of a text, in order of appearance."""
+    """Each distinct fact of a text, in order of appearance; what stands in quotes behind the rest of its line."""
+    text = both_ends(text, limit)
+    runs = _RUN.findall(text)
+    quoted = _quoted(text) if _QUOTE.search(text) else []
     found: dict[str, Fact] = {}
-    for line in both_ends(text, limit).split("\n"):
-        words: list[str] = []
-        for run in _RUN.findall(line):
-            # A plain word is no name: nearly all of a text is passed over here.
-            if not (run.isalpha() and (len(run) < _WORD or run.islower())):
-                for fact in _classify(run, words):
-                    found.setdefault(fact.value, fact)
-            words.append(run)
-        for groups in _QUOTED.findall(line) if _QUOTE.search(line) else ():
-            value = next(filter(None, groups)).strip()
-            if _nameable(value):
+    line = at = 0
+    for fact in filter(None, map(_KNOWN.__getitem__, runs)):
+        value = fact.value
+        if fact is _END:
+            while quoted and quoted[-1][0] == line:
+                value = quoted.pop()[1]
                 found.setdefault(value, Fact("quoted", value))
+            line += 1
+        elif value not in found:
+            if fact.context[:1] == "\n":
+                at = runs.index(fact.context[1:], at)
+                fact = Fact(fact.kind, value, _context(runs[max(0, at - 2) : at]))
+            found[value] = fact
+    for _, value in reversed(quoted):
+        found.setdefault(value, Fact("quoted", value))
     return list(found.values())
+
+
+def _quoted(text: str) -> list[tuple[int, str]]:
+    """In which line what stands in quotes: the last one first."""
+    found: list[tuple[int, str]] = []
+    line = at = 0
+    for match in _QUOTED.finditer(text):
+        line += text.count("\n", at, match.start())
+        at = match.start()
+        value = match[match.lastindex or 0].strip()
+        if _nameable(value):
+            found.append((line, value))
+    found.reverse()
+    return found
 
 
 def _nameable(value: str) -> bool:
     return len(value) >= 3 and value.count(" ") <= 5 and any(map(str.isalnum, value)) and value not in _PLAIN
 
 
-def _classify(run: str, before: list[str]) -> list[Fact]:
+class _Known(dict[str, Fact | None]):
+    """The same runs come again and again in one session, so what they were found to be is remembered, within bounds."""
+
+    def __missing__(self, run: str) -> Fact | None:
+        # A plain word is no name: nearly all of a text is passed over here.
+        plain = run.isalpha() and (len(run) < _WORD or run.islower())
+        found = _END if run == "\n" else None if plain else _classify(run)
+        if len(run) <= 2 * _LONGEST:
+            if len(self) >= _MOST_KNOWN:
+                self.clear()
+            self[run] = found
+        return found
+
+
+_END: Final = Fact("name", "\n")
+_MOST_KNOWN: Final = 1 << 16
+_KNOWN: Final = _Known()
+
+
+def _classify(run: str, label: str | None = None) -> Fact | None:
+    """The fact in a run. If the words before it belong to it, its context is a line feed and the run itself."""
     word = run.lstrip(",:;!?=-…。、&").rstrip(".,:;!?=-…。、&\\#")
     if "/" in word[:-1]:
         word = word.rstrip("/")
     if not 2 <= len(word) <= _LONGEST or word in _PLAIN:
-        return []
+        return None
     if "://" in word:
         at = word.find("http")
         value = word[max(at, 0) :]
-        return [Fact("url", value)] if len(value) > 10 else []
+        return Fact("url", value) if len(value) > 10 else None
     if "=" in word:  # key=value, --flag=value, a query
         key, _, value = word.partition("=")
-        return _classify(value, [key.lstrip("-")]) if value else []
+        return _classify(value, key.lstrip("-")) if value else None
     kind = _kind(word)
     if kind is None:
         if ":" in word:  # a label before a value: port:8443, file:a.py
             key, _, value = word.partition(":")
-            return _classify(value, [key]) if value and value[0] != ":" else []
-        return []
-    return [Fact(kind, word, _context(before) if kind in ("number", "id", "hash", "uuid", "version") else "")]
+            return _classify(value, key) if value and value[0] != ":" else None
+        return None
+    if kind not in ("number", "id", "hash", "uuid", "version"):
+        return Fact(kind, word)
+    return Fact(kind, word, f"\n{run}" if label is None else _context([label]))
 
 
 def _context(before: list[str]) -> str:
-    words = [word.strip(".,:;=-?!") for word in before[-3:]]
-    return " ".join(word for word in words[-2:] if 1 < len(word) <= 24 and word.replace("_", "").isalpha())
+    if "\n" in before:
+        before = before[before.index("\n") + 1 :] if before[-1] != "\n" else []
+    return " ".join(filter(None, map(_label, before)))
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 12)
+def _label(run: str) -> str:
+    """A run as a word that says what the value behind it is; nothing if it is no word."""
+    word = run.strip(".,:;=-?!")
+    return word if 1 < len(word) <= 24 and word.replace("_", "").isalpha() else ""
+
+
 def _kind(word: str) -> Kind | None:
-    """The same words come again and again in one session, so what they were found to be is remembered."""
     if "@" in word and _EMAIL.fullmatch(word):
         return "email"
     if _SEPARATORS.search(word):

@@ -12,14 +12,15 @@ GAP: Final = "…"
 """Stands for lines that were left out."""
 
 _NUMBERED: Final = re.compile(r"\s*\d+(?:→|\t|: ?|\| ?|-(?=\s))")
-_COMMENT: Final = re.compile(r"//|#|/\*|\*|--|<!--|\"\"\"|;;")
-_IMPORT: Final = re.compile(r"(?:import|from|use|using|require|#include|package)\b|\"[\w./@-]+\"[,;]?$")
-_DECLARES: Final = re.compile(
+_KIND: Final = re.compile(
+    r"(?P<heading>#{1,6} |\*\*|\d+\. )"
+    r"|(?P<comment>//|#|/\*|\*|--|<!--|\"\"\"|;;)"
+    r"|(?P<import>(?:import|from|use|using|require|#include|package)\b|\"[\w./@-]+\"[,;]?$)"
+    r"|(?P<declares>"
     r"(?:(?:export|default|async|pub|static|public|private|protected|abstract|override|final|inline|virtual) ){0,4}"
     r"(?:def|class|func|function|fn|type|interface|const|struct|impl|enum|trait|module|namespace|describe|it|test|let|var"
-    r"|CREATE|create)\b"
+    r"|CREATE|create)\b)"
 )
-_HEADING: Final = re.compile(r"#{1,6} |\*\*|\d+\. ")
 _DEPTH: Final = (1.0, 0.95, 0.6, 0.45, 0.35, 0.25)
 _SHORT: Final = 25  # a shorter line seldom tells one place from another
 _LONG: Final = 400
@@ -39,34 +40,56 @@ def key_lines(text: str) -> list[KeyLine]:
     found: list[KeyLine] = []
     blank, before = True, ""
     for place, line in enumerate(text.split("\n")):
-        number = _NUMBERED.match(line)
-        body = line[number.end() :] if number else line
-        bare = body.strip()
-        if not bare or bare == GAP or bare.endswith("has all of it]"):
+        bare, kind, depth = _KNOWN[line]
+        if not kind:
             blank, before = True, "" if bare else before
             continue
-        kind = _kind(bare)
-        worth = _worth(bare, kind, before, blank) * _DEPTH[min(_indent(body), len(_DEPTH) - 1)]
+        worth = _worth(bare, kind, before, blank) * depth
         if worth > 0.05:
             found.append(KeyLine(place, line if len(line) <= _LONG else line[:_LONG], bare[:_LONG], worth))
         blank, before = False, kind
     return found
 
 
+class _Seen(NamedTuple):
+    """What a line is by itself, wherever it stands. One without a kind says nothing of its own."""
+
+    bare: str
+    kind: str = ""
+    depth: float = 0.0
+
+
+class _Known(dict[str, _Seen]):
+    """The same lines are looked at whenever a view is swept, so what they are is remembered, within bounds."""
+
+    def __missing__(self, line: str) -> _Seen:
+        seen = _seen(line)
+        if len(line) <= _LONG:
+            if len(self) >= _MOST_KNOWN:
+                self.clear()
+            self[line] = seen
+        return seen
+
+
+_MOST_KNOWN: Final = 1 << 15
+_KNOWN: Final = _Known()
+
+
+def _seen(line: str) -> _Seen:
+    number = _NUMBERED.match(line)
+    body = line[number.end() :] if number else line
+    bare = body.strip()
+    if not bare or bare == GAP or bare.endswith("has all of it]"):
+        return _Seen(bare)
+    kind = _KIND.match(bare)
+    return _Seen(bare, (kind and kind.lastgroup) or "other", _DEPTH[min(_indent(body), len(_DEPTH) - 1)])
+
+
 def _indent(body: str) -> int:
     """How deep a line stands. Two blanks are a step for some, four for others: the first is taken for half a step."""
-    start = body[: len(body) - len(body.lstrip())]
-    return start.count("\t") + (len(start) - start.count("\t")) // 4
-
-
-def _kind(bare: str) -> str:
-    if _HEADING.match(bare):
-        return "heading"
-    if _COMMENT.match(bare):
-        return "comment"
-    if _IMPORT.match(bare):
-        return "import"
-    return "declares" if _DECLARES.match(bare) else "other"
+    start = len(body) - len(body.lstrip())
+    tabs = body.count("\t", 0, start)
+    return tabs + (start - tabs) // 4
 
 
 def _worth(bare: str, kind: str, before: str, blank: bool) -> float:

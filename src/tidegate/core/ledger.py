@@ -20,7 +20,7 @@ import msgspec
 from tidegate.core.budget import UNLIMITED, Budget
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.facts import facts_in
-from tidegate.core.ledger_check import PIN, Check, Tally, readable, words
+from tidegate.core.ledger_check import PIN, Check, Tally, readable
 from tidegate.core.ledger_lines import (
     HEAD,
     LEDGER,
@@ -244,8 +244,7 @@ def _pointed(view: View, edits: Sequence[Edit], budget: Budget, spare: int) -> _
 
 
 def _loses(old: Message, after: str) -> bool:
-    known = words(after)
-    return any(fact.value not in known and fact.value not in after for fact in facts_in(readable(old)))
+    return any(fact.value not in after for fact in facts_in(readable(old)))
 
 
 def _with_way(parts: tuple[Part, ...], way: str) -> tuple[Part, ...]:

@@ -30,7 +30,7 @@ CLEARED: Final = "[cleared: "
 _NAMES: Final = 4_000
 _RECALL: Final = re.compile(r"\brecall ([me]\d+(?:\.\d+)?)")
 _WORD: Final = re.compile(r"[^\s\"'`<>()\[\]{},;|*!^]+")
-_INNER: Final = re.compile(r"[=:/\\]")
+_INNER: Final = re.compile(r"[^=:/\\\n]+")
 
 
 class Tally(NamedTuple):
@@ -57,12 +57,8 @@ def readable(message: Message) -> str:
 
 def words(text: str) -> set[str]:
     """What is said in a text, as facts are told apart: whole runs, and what stands between their = and : and /."""
-    found: set[str] = set()
-    for run in set(_WORD.findall(text)):
-        word = run.strip(".,:;!?=-…。、&")
-        found.add(word)
-        if _INNER.search(word):
-            found.update(_INNER.split(word))
+    found = {run.strip(".,:;!?=-…。、&") for run in set(_WORD.findall(text))}
+    found.update(_INNER.findall("\n".join(found)))
     return found
 
 

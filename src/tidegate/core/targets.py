@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from tidegate.core.facts import facts_in
+from tidegate.core.facts import both_ends, facts_in
 from tidegate.core.messages import Call
 
 _CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append", re.I)
@@ -18,6 +19,7 @@ MANY: Final = 64
 DEEP: Final = 6
 _PARSED: Final = 400_000
 _HEAD: Final = 1_000
+_READ_OF: Final = 4_000  # characters of a text in which files are looked for
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^(?:\+\+\+|---) [ab]/(.+)$", re.M)
 
 
@@ -50,9 +52,15 @@ def last_name(path: str) -> str:
 
 def files_in(text: str) -> frozenset[str]:
     """The files a text names."""
+    return _files_in(both_ends(text, _READ_OF))
+
+
+@lru_cache(maxsize=1_024)
+def _files_in(text: str) -> frozenset[str]:
+    """What was said stays in a view for long, and is asked again at every sweep."""
     return frozenset(
         name
-        for fact in facts_in(text, 4_000)
+        for fact in facts_in(text, _READ_OF + 1)
         if fact.kind in ("path", "file") and "." in (name := last_name(fact.value))
     )
 

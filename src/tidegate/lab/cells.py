@@ -98,6 +98,8 @@ def measure(cell: Cell, stopped: Stopped) -> Measured:
             leave()
             return Measured(cell, None, f"{type(error).__name__}: {error}"[:300])
         kept.put(cell.key, known)
+        # As every later run reads them: a whole number comes back as the float it was declared to be.
+        known = kept.get(cell.key, Figures) or known
     return Measured(cell, known)
 
 

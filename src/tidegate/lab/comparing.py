@@ -62,8 +62,14 @@ class Results(msgspec.Struct):
     from_cache: int = 0
 
     def of(self, window: int, contender: str) -> dict[str, Figures]:
-        """By the key of the recording."""
-        return self.figures.setdefault(window, {}).setdefault(contender, {})
+        """By the key of the recording, in the order of the plan: which of them was measured first says nothing."""
+        there = self.figures.get(window, {}).get(contender, {})
+        return {source.key: there[source.key] for source in self.plan.sources if source.key in there}
+
+    def failed(self) -> list[Measured]:
+        """In the order of the plan, too."""
+        cells = self.plan.cells() if self.failures else []
+        return sorted(self.failures, key=lambda each: cells.index(each.cell))
 
     def take(self, measured: Measured) -> None:
         cell = measured.cell
@@ -71,7 +77,8 @@ class Results(msgspec.Struct):
         if measured.figures is None:
             self.failures.append(measured)
         else:
-            self.of(cell.window, cell.contender.key)[cell.source.key] = measured.figures
+            by_contender = self.figures.setdefault(cell.window, {})
+            by_contender.setdefault(cell.contender.key, {})[cell.source.key] = measured.figures
 
 
 def known(plan: Plan) -> Results:
@@ -89,8 +96,9 @@ def known(plan: Plan) -> Results:
 
 
 def missing(results: Results) -> list[Cell]:
+    there = results.figures
     cells = results.plan.cells()
-    return [cell for cell in cells if cell.source.key not in results.of(cell.window, cell.contender.key)]
+    return [cell for cell in cells if cell.source.key not in there.get(cell.window, {}).get(cell.contender.key, {})]
 
 
 def compare(plan: Plan, jobs: int, step: Callable[[int], None] = lambda _: None) -> Results:

@@ -2,32 +2,20 @@
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from tidegate.lab.measures import BY_KEY, JUDGED, MEASURES
+from tidegate.lab.curve_text import curve_lines
+from tidegate.lab.measures import JUDGED, MEASURES
+from tidegate.lab.tables import SIGNS, aligned, cell, difference, head
 
 Json = dict[str, Any]
 
 _KEPT: Final = ("held", "far", "far_strict", "anchors", "anchors_strict", "user", "newest", "recoverable")
 _PRICE: Final = tuple("over failed mended invalid cached rewritten cost billed billed_ratio summaries pause".split())
-_HEADS: Final = {
-    "held": "held",
-    "far": "far refs",
-    "far_strict": "strict",
-    "anchors": "anchors",
-    "anchors_strict": "strict",
-    "user": "user words",
-    "newest": "newest",
-    "recoverable": "recoverable",
-    "rewritten": "re-written",
-    "billed": "billed $",
-    "billed_ratio": "billed/full",
-    "cost": "cost 0.1/1.25",
-    "pause": "pause s",
-}
-_BOUNDED: Final = ("far", "anchors", "user", "cost", "billed_ratio")
 _TOTALS: Final = ("over", "failed", "mended", "invalid")
+MOST_NAMED: Final = 3
+"""So many negative cases of a policy are named in the text."""
 
 
 def as_text(found: Json) -> str:
@@ -57,67 +45,29 @@ def _window(found: Json, window: Json) -> str:
         return "\n".join([*lines, "no session is long enough for this window: nothing is measured"])
     lines += ["", "what is kept", *_table(window, _KEPT), "", "what it costs", *_table(window, _PRICE)]
     if window["paired"]:
-        lines += ["", *_differences(found, window)]
-    return "\n".join([*lines, *_negative(found, window)])
+        lines += ["", *_differences(found, window), *_pairs(window)]
+    if curve := curve_lines(found, window):
+        lines += ["", *curve]
+    return "\n".join([*lines, "", *_negative(found, window)])
 
 
 def _table(window: Json, keys: Sequence[str]) -> list[str]:
-    rows = [("policy", *(_HEADS.get(key, key) for key in keys))]
+    rows = [("policy", *(head(key) for key in keys))]
     for means in window["means"]:
-        cells = [f"{means['totals'][key]:.0f}" if key in _TOTALS else _cell(means, key) for key in keys]
+        cells = [f"{means['totals'][key]:.0f}" if key in _TOTALS else cell(means, key) for key in keys]
         rows.append((means["policy"], *cells))
-    return _aligned(rows)
-
-
-def _cell(means: Json, key: str) -> str:
-    value = means["values"][key]
-    if value["mean"] is None:
-        return "-"
-    shown = _shown(key)
-    text = shown(value["mean"])
-    if key in _BOUNDED and value["low"] is not None:
-        text += f" [{shown(value['low'])} {shown(value['high'])}]"
-    return text
-
-
-def _shown(key: str) -> Callable[[float], str]:
-    unit = BY_KEY[key].unit
-    if unit == "share":
-        return lambda value: f"{100 * value:.1f}"
-    if unit == "tokens":
-        return lambda value: f"{value:,.0f}"
-    return {"ratio": "{:.3f}", "usd": "{:.2f}", "seconds": "{:.3f}", "count": "{:.1f}"}[unit].format
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for first, *rest in rows:
-        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-    return [lines[0], "-" * len(lines[0]), *lines[1:]]
+    return aligned(rows)
 
 
 def _differences(found: Json, window: Json) -> list[str]:
     """Paired with the baseline on the same sessions; a mark only where the interval leaves no doubt."""
     by = {(each["policy"], each["measure"]): each for each in window["paired"]}
     verdicts = {each["policy"]: each for each in window["verdicts"] if each["against"] == found["baseline"]}
-    rows = [("policy", *(_HEADS.get(key, key) for key in JUDGED), "verdict")]
+    rows = [("policy", *(head(key) for key in JUDGED), "verdict")]
     for policy in dict.fromkeys(each["policy"] for each in window["paired"]):
-        cells = [_difference(by[policy, key]) for key in JUDGED]
+        cells = [difference(by[policy, key]) for key in JUDGED]
         rows.append((policy, *cells, _verdict(verdicts[policy])))
-    head = f"difference from {found['baseline']} on the same sessions (+ better, - worse, both beyond the interval)"
-    return [head, *_aligned(rows)]
-
-
-def _difference(each: Json) -> str:
-    if each["mean"] is None:
-        return "-"
-    scale, digits = (100, 1) if BY_KEY[each["measure"]].unit == "share" else (1, 3)
-    text = f"{scale * each['mean']:+.{digits}f}"
-    if each["low"] is not None:
-        text += f" [{scale * each['low']:+.{digits}f} {scale * each['high']:+.{digits}f}]"
-    return text + {"better": " +", "worse": " -", "": "  "}[each["verdict"]]
+    return [f"difference from {found['baseline']} on the same sessions ({SIGNS})", *aligned(rows)]
 
 
 def _verdict(each: Json) -> str:
@@ -125,20 +75,35 @@ def _verdict(each: Json) -> str:
     return words[each["verdict"]]
 
 
+def _pairs(window: Json) -> list[str]:
+    """Every policy against every other, a sign each. Of two there is the table above."""
+    policies = [each["policy"] for each in window["means"]]
+    if len(policies) < 3:
+        return []
+    signs = {"better": "+", "worse": "-", "trade": "~", "": "."}
+    by = {(each["policy"], each["against"]): signs[each["verdict"]] for each in window["verdicts"]}
+    numbers = [str(number) for number in range(1, len(policies) + 1)]
+    rows = [("every pair", *numbers)]
+    for number, policy in zip(numbers, policies, strict=True):
+        rows.append((f"{number:>2} {policy}", *(by.get((policy, other), "") for other in policies)))
+    title = "the policy of the row against that of the column: + better, - worse, ~ a trade, . not told apart"
+    return ["", title, *aligned(rows)]
+
+
 def _negative(found: Json, window: Json) -> list[str]:
     """Sessions that cost more managed than unmanaged: how many, and the worst of each policy by name."""
     if not window["worse"]:
-        return ["", "negative cases: none; no session costs more managed than with its whole history"]
+        return ["negative cases: none; no session costs more managed than with its whole history"]
     names = {each["key"]: each["name"] for each in found["sessions"]}
-    lines = ["", "negative cases: sessions that cost more managed than with their whole history"]
+    lines = ["negative cases: sessions that cost more managed than with their whole history (the JSON has all)"]
     for policy in dict.fromkeys(each["policy"] for each in window["worse"]):
         told = []
         for measure in dict.fromkeys(each["measure"] for each in window["worse"]):
             cases = [each for each in window["worse"] if (each["policy"], each["measure"]) == (policy, measure)]
             if cases:
-                worst = max(cases, key=lambda each: float(each["value"]))
-                name = f"{names[worst['session']]} {worst['value']:.2f}"
-                told.append(f"{len(cases)} by {_HEADS[measure]}, worst {name}")
+                worst = sorted(cases, key=lambda each: -float(each["value"]))[:MOST_NAMED]
+                named = ", ".join(f"{names[each['session']]} {each['value']:.2f}" for each in worst)
+                told.append(f"{len(cases)} by {head(measure)}, {'worst ' * (len(cases) > MOST_NAMED)}{named}")
         lines.append(f"  {policy}: {'; '.join(told)}")
     return lines
 

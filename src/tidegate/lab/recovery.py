@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from tidegate.core.ledger_lines import HEAD
 from tidegate.lab.occurrences import holds
 from tidegate.lab.signals import ANCHOR, Need
 
@@ -14,11 +15,12 @@ _LEDGER: Final = "- "
 def printed(text: str) -> tuple[str, ...]:
     """The recall calls that a text of the engine prints: ids (m12), and ranges (m2..m40, also written m2 to m40).
 
-    A ledger tells of recall in its first line only, so what goes on as a list is read, too.
+    A ledger tells of recall in its first line only, so what goes on as a list is read, too. The ids in that line are
+    examples, and lead nowhere.
     """
     if "recall" not in text and not text.startswith(_LEDGER):
         return ()
-    found = (f"m{call[1]}..m{call[2]}" if call[2] else call[0] for call in _CALL.finditer(text))
+    found = (f"m{call[1]}..m{call[2]}" if call[2] else call[0] for call in _CALL.finditer(text.replace(HEAD, "")))
     return tuple(dict.fromkeys(found))
 
 

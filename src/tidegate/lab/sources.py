@@ -64,24 +64,21 @@ def look(paths: Sequence[Path], cache: Path, count: str, jobs: int) -> Generator
 
 
 def gathered(found: Iterable[Found]) -> Found:
-    """All of them in order. A session that stands in two files counts once, and two of one name get their folder's."""
+    """All of them in order. A session that stands in two files counts once, and two of one name are told apart."""
     sources: dict[str, Source] = {}
     skipped: list[Skipped] = []
-    for each in found:
-        skipped += each.skipped
-        for source in each.sources:
-            if source.key in sources:
-                why = f"the same session as {sources[source.key].name}"
-                skipped.append(Skipped(source.name, why))
-            sources.setdefault(source.key, source)
     named: dict[str, int] = {}
-    ordered = sorted(sources.values(), key=lambda source: (source.path, source.place))
-    unique = []
-    for source in ordered:
+    files = list(found)
+    for source in sorted((one for each in files for one in each.sources), key=lambda one: (one.path, one.place)):
+        if source.key in sources:
+            skipped.append(Skipped(source.name, f"the same session as {sources[source.key].name}"))
+            continue
         named[source.name] = named.get(source.name, 0) + 1
         again = named[source.name]
-        unique.append(msgspec.structs.replace(source, name=f"{source.name}~{again}") if again > 1 else source)
-    return Found(unique, skipped)
+        name = f"{source.name}~{again}" if again > 1 else source.name
+        sources[source.key] = msgspec.structs.replace(source, name=name)
+    skipped += sorted((one for each in files for one in each.skipped), key=lambda one: (one.name, one.why))
+    return Found(list(sources.values()), skipped)
 
 
 def _bytes(path: Path) -> int:

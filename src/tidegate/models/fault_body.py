@@ -26,8 +26,8 @@ _WORDS: Final = (
     " statusMessage raw_message text fault faultstring"
 ).split()
 _INSIDE: Final = (
-    "error errors detail details metadata raw upstream_error innererror inner_error cause body base_resp response"
-    " incomplete_details promptFeedback violations last_error"
+    "error errors header message detail details metadata raw upstream_error innererror inner_error cause body"
+    " base_resp response incomplete_details promptFeedback violations last_error"
 ).split()
 _CODES: Final = (
     "code type status reason error_type errorType __type error_code errCode status_code quotaId quotaMetric"
@@ -119,6 +119,8 @@ def _read_fields(fields: Mapping[object, object], said: Said, depth: int) -> Non
     for key in _WORDS:
         if isinstance(text := fields.get(key), str):
             _read_text(text, said, depth)
+    if isinstance(param := fields.get("param"), str) and " " in param:
+        _read_text(param, said, depth)  # the name of a parameter, but for a gateway that speaks in it
     for key in _CODES:
         code = fields.get(key)
         if isinstance(code, str):

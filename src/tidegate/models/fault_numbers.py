@@ -55,7 +55,7 @@ LENGTHS: Final = (
     r"request contains <tokens> tokens",
     r"the input \(<tokens> tokens\) is longer than the model's context length \(<window> tokens\)",
     r"must have less than <window> tokens\. given: <tokens>\b",
-    r"`max_new_tokens` must be <= <window>",
+    r"tokens \+ `max_new_tokens` must be <= <window>",
     r"given: <tokens> `inputs` tokens and <output> `max_new_tokens`",
     r"request \(<tokens> tokens\) exceeds (?:the available )?context size \(<window> tokens\)",
     r"requested tokens (?:\(<total>\) )?exceed context window of <window>",
@@ -64,7 +64,8 @@ LENGTHS: Final = (
     r"prompt \(length <tokens>\) is longer than the maximum model length of <window>",
     r"prompt \(total length <tokens>\) is too long to fit into the model \(context length <window>",
     r"input prompt \(<tokens> tokens\) is too long and exceeds limit of <window>\b",
-    r"cannot exceed <window> - received <tokens>",
+    r"(?<!prediction\) )cannot exceed <window> - received <tokens>",
+    r"\(prompt and prediction\) cannot exceed <window> - received <total>",
     r"the limit for this model is <window> tokens",
     r"request <tokens> input tokens exceeds the model's maximum context length <window>",
     r"exceeded model token limit: <window> \(requested: <total>\)",
@@ -90,6 +91,12 @@ LENGTHS: Final = (
     r"cannot truncate prompt with n_keep \(<>\) >= n_ctx \(<window>\)",
     r"reached context length of <window> tokens with model",
     r"number of input tokens must be no more than <window>, got <tokens>",
+    r"prompt tokens \(<tokens>\) exceeds context size \(<window>\)",
+    r"\(<tokens> in the input, <output> in the output\)",
+    r"\(<tokens> tokens\) does not fit in the context window \(<window>\)",
+    r"exceeds the <window>-token context window",
+    r"tokens exceeds the maximum allowed for model \S+ \(<window>\)",
+    r"input token limit is <window>",
 )
 OUTPUTS: Final = (
     r"max_tokens: <output> > <limit>, which is the maximum allowed",
@@ -101,6 +108,8 @@ OUTPUTS: Final = (
     r"max_\w*tokens`?(?: for `\S+`)? must be less than or equal to `?<limit>",
     r"exceeds the model limit of <limit>",
     r"max_tokens \(<output>\) cannot exceed <limit>",
+    r"max_new_tokens[`']? must be <= <limit>",
+    r"expected a value <= <limit>, but got <output> instead",
 )
 RATES: Final = (r"limit:? <limit>, (?:used:? <>, )?requested:? <asked>",)
 SIZES: Final = (r"size exceeds the limit: <limit> bytes", r"<output> bytes > <limit> bytes")
@@ -130,7 +139,7 @@ class Numbers(msgspec.Struct, frozen=True):
         """Where one sentence can mean two things, its own numbers decide."""
         if kind == "rate_bucket" and self.limit and self.asked and self.asked <= self.limit:
             return "rate_limit"  # it fits when the bucket is full again
-        if kind in ("overflow", "output_cap") and self.window and self.output:
+        if kind in ("overflow", "output_cap") and self.window and self.output is not None:
             if self.output >= self.window:
                 return "output_cap"  # no prompt at all would leave room for that
             return "overflow"

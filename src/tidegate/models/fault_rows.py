@@ -48,7 +48,8 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         r"|does(?: not|n't) fit|too (?:long|large|big|many)(?: to fit|[^\n]{0,20} for)?|out of|(?<!-)>=?)",
         "out": r"max[_ ]?(?:imum[_ ])?(?:completion[_ ]|output[_ ]|new[_ ]|generation[_ ])?tokens?",
         "length": r"(?:length|window|size|limit|count|tokens?)",
-        "media": r"(?:images?|image_url|photo|picture|pdfs?|document pages?|audio|video|media|vision|multi-?modal)",
+        "media": r"(?<![a-z])(?:images?|image_url|photo|picture|pdfs?|document pages?|audio|video|media|vision"
+        r"|multi-?modal)",
     }
 )
 NOT_LENGTH: Final = frozenset({401, 402, 403, 407})
@@ -70,6 +71,7 @@ FIRST: Final = (
         "Google's quotas speak of billing and of input tokens",
         r"""quota exceeded for
         generate_(?:content|requests)_\w+
+        add \d+ credits to unlock|hit your usage limit|weekly(?:/monthly)? limit
         per(?:model|project|user|day|minute)\w*per(?:day|minute|project|model)""",
     ),
     Row(
@@ -81,25 +83,34 @@ FIRST: Final = (
         balance (?:is )?(?:too low|not enough|insufficient)
         (?:doesn't|does not|don't|do not) have (?:any|enough|sufficient) credits?
         (?:more|out of|add|purchase|buy|available|included)(?: \w+)? credits?\b
-        settings/credits
+        settings/credits|credits? required|requires?(?: \w+){0,2} credits\b
         payment required
         in good standing
-        past(?:-due)? invoices?
+        past invoices?|past[ -]due
         overdue
         recharge
+        (?:requires?|needs?) an? [\w ]{0,20}subscription
         余额不足|欠费|充值""",
     ),
     Row(
         "billing",
         "a limit that the owner of the account set or pays for",
-        r"""(?:spend(?:ing)?|billing(?: hard)?|credit|monthly(?: usage| budget)?|budget) limit
+        r"""(?:spend(?:ing)?|billing(?: hard)?|credit|monthly(?: usage| budget)?|budget)[ _]?(?:limit|cap\b)
         reached your specified api usage limits
         (?:budget|allowance) (?:has been )?exceeded
         exceeded<30>(?:allowance|budget|monthly)
         billing<20>(?:enabled|not active|inactive)
         extra usage
         long context beta is not
-        free tier<40>exhausted|freetieronly""",
+        free tier<40>exhausted|freetieronly|hit your<30>budget
+        not available (?:with|on|in) (?:the |your )?(?:[\w-]+ ){0,3}plan\b
+        \b(?:plan|package|subscription)\b<10>expired|\bplan (?:does )?not (?:support|include|cover)
+        setlimitexceeded|service has been paused""",
+    ),
+    Row(
+        "overflow",
+        "length, said with 403 by one who means no key by it",
+        r"(?:input|prompt) tokens?(?: count)?<60>context (?:length|window) of the model",
     ),
     Row(
         "overflow",
@@ -115,12 +126,14 @@ FIRST: Final = (
         "an image, a document or a sound that is not taken",
         r"""<media>\w*<80>(?:exceed|too (?:large|big|many|small|long)|unsupported|isn't supported|invalid|corrupt)
         <media>\w*<80>(?:not (?:a )?(?:valid|support|allow|enabled|accessible|match)|does not|do not|could not|cannot)
-        <media>\w*<80>(?:unable|failed|at most|maximum|larger than|only supported|must be|no pages|password|appears)
+        <media>\w*<80>(?:unable|failed|at most|maximum|larger than|only supported|must (?:be|start)|password|appears)
         (?:(?:not|n't) support(?:ed)?(?: for)?|unsupported|invalid|support)(?:\W+\w+){0,4}?\W+<media>\b
         (?:could not|cannot|unable to|failed to) (?:\w+)(?:\W+\w+){0,3}?\W+<media>\b
         (?:too (?:many|much)|(?:at most|maximum of|more than) \d+|(?:missing|required)<20>)(?:\W+\w+){0,3}?\W+<media>\b
+        (?:bad|broken|duplicate|empty) <media>\b|\bdocument\b<60>(?:could not|not valid|unsupported|no pages)
+        (?:more than|at most|maximum of) \d+ documents\b|duplicate document names
         unknown variant `?(?:image|image_url|input_audio|file)
-        mime ?type
+        mime ?type|\bfile\b<40>format is not supported|illegal base64
         content\.type ?参数非法
         image_parse_error|invalid_(?:image|file)\w*|base64<20>invalid|invalid base64""",
     ),
@@ -139,7 +152,7 @@ FIRST: Final = (
         sensitive (?:content|information|words?)|new_sensitive
         guardrail|moderation
         violat\w+<30>polic
-        prohibited_content|\bblock_?reason\b
+        prohibited_content|blocked content|\bblock_?reason\b
         敏感内容|违规""",
     ),
     Row(
@@ -169,7 +182,7 @@ FIRST: Final = (
         tool (?:call )?(?:id|result|output|message|response|arguments)s?\b
         function[_ ]?(?:calls?|response|output)\w*(?:\W+\w+){0,8}\W+(?:parts?|turn|not|missing|without|must|found)\b
         function[_ ]?(?:calls?|response|output)\w*(?:\W+\w+){0,8}\W+(?:match|equal|follow|immediately|after|responses)\b
-        function call (?:output|turn)|no tool (?:call|output)
+        function call (?:output|turn)|no tool (?:call|output)|tool calls? must
         role '?\"?tool|tool role""",
     ),
     Row(
@@ -189,12 +202,16 @@ FIRST: Final = (
         "invalid_history",
         "something empty or of a wrong form where something must stand",
         r"""non-?empty|non-?whitespace
-        content (?:is|cannot be|can't be|must not be|should not be) (?:empty|null|blank)|empty content|is blank\b
+        (?:content|message|text) (?:is|(?:cannot|can't|must not|should not) be) (?:empty|null|blank)
+        empty content|is blank\b
         at least one (?:parts?|message|content)
         contents? is not specified
         (?:messages|contents|input)'?:? (?:is |are )?(?:an )?(?:empty|required|missing)
         expected a string, got null|either content or tool
-        (?:element|content|part|text)s? (?:per|in each|of each) message|each message must""",
+        (?:element|content|part|text)s? (?:per|in each|of each) message|each message must
+        \b(?:messages|contents)\b<20>(?:illegal|must be an array|must exist)|provide a messages
+        messages do not contain|未.{0,6}接收到.{0,4}(?:prompt|messages)
+        arguments?\b<80>(?:json format|be json)""",
     ),
     Row(
         "invalid_history",
@@ -213,8 +230,9 @@ FIRST: Final = (
     ),
     Row(
         "unknown",
-        "a field over its own limit: neither the prompt nor the body",
-        r"""(?:string|array|name|key|id)'?:? too (?:long|short)(?![^\n]*(?:10485760|tokens?\b))
+        "a field over its own limit, or one that is not for this model: neither the prompt nor the body",
+        r"""(?:response_format|reasoning_effort|tool_choice)\b<40>(?:unavailable|not supported)
+        (?:string|array|name|key|id)'?:? too (?:long|short)(?![^\n]*(?:10485760|tokens?\b))
         (?:description|name|title|identifier)<30>(?:exceed|too long|maximum length|longer than)""",
     ),
     Row(
@@ -230,6 +248,7 @@ FIRST: Final = (
         r"""<out>[`'"]*(?: or '?\w+'?)?<50>?(?:too (?:large|big|high)|> ?\d|larger than|greater than|参数非法)
         <out>[`'"]*<50>?(?:must|should|has to|cannot|can't|may not|needs to) (?:be|exceed)\b
         <out>[`'"]*<50>?(?:not supported|unsupported|out of range|not within|invalid|below minimum|above maximum)
+        <out>[`'"]*<50>?(?:is limited|not permitted)|<out>(?:_too_large|: field required)
         <out>[`'"]*<50>?exceeds (?:the )?(?:model|maximum|max|limit)(?![^\n]*context)
         range of <out>|(?:unsupported|unknown|invalid)<20> '?<out>
         maximum (?:allowed )?number of (?:output|completion|generated|new) tokens
@@ -253,6 +272,7 @@ FIRST: Final = (
         too many (?:concurrent|people|users)|concurren(?:t requests?|cy)
         increased too quickly
         usage[ _]limit
+        (?:daily|weekly|hourly|\d+-hour) (?:\w+ ){0,2}(?:limit|quota|tokens?)\b
         please wait before
         frequency limit
         (?:请求|调用|访问).{0,4}(?:过多|过快|频繁|次数)|(?:速率|频率|并发).{0,10}(?:过多|过快|超|限|过高)|限流""",
@@ -260,7 +280,7 @@ FIRST: Final = (
     Row(
         "bytes",
         "the size of the body, in so many words",
-        r"""request_too_large|payload_too_large
+        r"""request_too_large(?![^\n]*context)|payload_too_large
         exceeds (?:the )?max(?:imum)?(?: allowed| request| body| payload)* (?:size|number of bytes|bytes)\b(?!<60>token)
         string too long[^\n]*maximum length 10485760
         (?:payload|entity) too large|payload size exceeds|received message larger than max""",

@@ -14,7 +14,7 @@ TABLE: Final = (
         "overflow",
         "codes",
         r"""context_?(?:length|window|size|limit)_?\w*(?:exceed|error|overflow|too_long)\w*
-        (?:prompt|input|context|request|tokens?)_(?:is_)?too_(?:long|many_tokens|large)
+        (?:prompt|input|context|request|(?<!max_)(?<!new_)(?<!output_)(?<!completion_)tokens?)_(?:is_)?too_(?:long|many_tokens|large)
         tokens?_(?:limit|count)_(?:reached|exceeded)
         content_length_exceeds\w*|model_?max_?length|input_?length_?error
         ^1261$""",
@@ -27,7 +27,8 @@ TABLE: Final = (
         <over><80>\bcontext\b(?! (?:deadline|cancel))
         reached (?:the )?<context>
         tokens? context requested|context the overflows|context overflow
-        \bn_ctx\b
+        (?:>=?|exceed\w*|than|fit\w*)<20>\bn_ctx\b|\bn_ctx too small
+        context shift is disabled
         free space in the kv cache|kv cache is full|physical batch size
         (?:上下文|输入|文本|内容|prompt|tokens?).{0,16}(?:超|过长|上限)|(?:超|大于).{0,20}(?:上下文|最大长度|长度限制|token)""",
         NOT_LENGTH,
@@ -42,7 +43,8 @@ TABLE: Final = (
         range of (?:input|total|prompt) length|max(?:imum)? input characters
         \b(?:prompt|inputs?|messages?|conversation)\b<40>at most [\d,]+ (?:\w+ )?tokens
         tokens?\b<40>(?:allows|accepts|takes|holds) only [\d,]+
-        max(?:imum)? tokens of [\d,]+ exceeded""",
+        max(?:imum)? tokens of [\d,]+ exceeded
+        (?:context|model'?s?) window (?:is|of) [\d,]+""",
         NOT_LENGTH,
     ),
     Row(
@@ -50,8 +52,10 @@ TABLE: Final = (
         "too long, said of what is sent",
         r"""\b<input>s?\b(?:[^\w\n]+[\w`'"-]+){0,6}?[^\w\n]+(?:is|are|was|were|got)?[^\w\n]*too (?:long|many tokens)
         \b(?:prompt|input|messages|conversation|context|history|text)s?\b(?: \w+){0,4} too (?:large|big)\b
+        request too large\b(?!<80>(?:per|bytes|mb)\b)<80>\btokens\b
+        (?:combined|total|summed) (?:size|length) of (?:the )?(?:prompt|input|messages)<60><over>
         too (?:long|large|big) (?:for|to fit)(?: \S+){0,3} (?:model|window|context)
-        \b(?:prompt|input|messages|conversation|context|history|text)s?\b<20>longer than
+        \b(?:prompt|input|messages|conversation|context|history|text)s?\b<20>(?<!must be )longer than
         \b(?:prompt|input|messages|conversation|context|history)s?\b<20>(?:no longer|not|n't|cannot|can't) fits?\b""",
         NOT_LENGTH,
     ),
@@ -96,13 +100,14 @@ TABLE: Final = (
         "rate_limit",
         "exhausted, without saying of what",
         r"""resource[_ ]?(?:has been )?exhausted
-        quota (?:has been )?exceeded
+        quota (?:has been )?exceeded(?!<20>(?:plan|billing))
         ratelimiterror""",
     ),
     Row(
         "billing",
         "OpenAI's words for no money; Google's have gone above",
-        "exceeded your current quota|plan and billing",
+        r"""exceeded your current quota|plan and billing
+        plan, upgrade to""",
     ),
     Row(
         "model",
@@ -111,8 +116,8 @@ TABLE: Final = (
         (?:model|deployment|engine)\b<120>(?:does not exist|doesn't exist|not (?:be )?found|not exist|isn't supported)
         (?:model|deployment|engine)\b<120>is not (?:supported|available|valid|a valid)
         (?:model|deployment|engine)\b<120>(?:decommissioned|deprecated|identifier is invalid|unavailable for|no longer)
-        (?:unknown|invalid|unsupported|no such|no) models?\b(?! parameter)
-        models? (?:loaded|identifier)|access to the model|not allowed to use<20>model
+        (?:unknown|invalid|unsupported|no such|no|a valid|specified) models?\b(?! parameter)
+        models? (?:loaded|unloaded|identifier)|access to (?:the )?model\b|not allowed to use<20>model
         no endpoints? found|deploymentnotfound|no healthy deployments?
         模型不存在
         not_found_error""",
@@ -122,9 +127,12 @@ TABLE: Final = (
         "who asks is not known or not allowed",
         r"""(?:invalid|incorrect|missing|expired|wrong|no|valid)<12> (?:x-)?(?:api[ _-]?key|credential|token|auth)\w*\b
         api[_ -]?key<40>(?:invalid|not valid|incorrect|expired|missing|required|not found|disabled|provide)
-        authentication|unauthori[sz]ed|unauthenticated|not authorized|forbidden
+        authentication|unauthori[sz]ed|unauthenticated|(?:not|only) authorized|\bforbidden
         permission[_ ]?(?:error|denied)|access ?denied
         security token
+        organization (?:has been disabled|must be verified)
+        account (?:has been |was |is )?(?:disabled|deactivated|banned|on hold)
+        (?:unsupported|invalid)(?: \w+)? token type
         location is not supported|(?:country|region|territory)<40>not supported
         令牌""",
     ),
@@ -134,8 +142,9 @@ TABLE: Final = (
         r"""overloaded|capacity|high traffic|out of memory|cuda error
         internal[_ ]?(?:server[_ ]?)?error(?!\.algo)|server[_ ]error|server had an error
         \bunavailable\b|service_?unavailable\w*|bad gateway|gateway time-?out|no healthy upstream|a timeout occurred
-        temporar(?:y|ily)|try again later
+        temporar(?:y|ily)(?! failure in name)|try again later
         model ?(?:is )?(?:currently )?loading|loading model|modelnotready\w*|modelstreamerror\w*|modeltimeout\w*
+        \bcrashed\b|is unable to process your request
         model runner|runner process|engine (?:is )?dead
         failed_generation|tool_use_failed
         upstream|provider returned error
@@ -147,6 +156,8 @@ TABLE: Final = (
         r"""connection (?:error|reset|refused|closed|aborted|timed out)|apiconnectionerror|network error
         econn\w+|etimedout|socket hang up|broken pipe|remote end closed
         timed? ?out|deadline|context cancell?ed
+        premature close|fetch failed|error (?:sending request|decoding response)
+        enotfound|eai_again|name resolution|certificate
         server disconnected|peer closed|incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)""",
     ),
     Row(

@@ -172,7 +172,7 @@ def _judged(said: Said, status: int | None) -> tuple[Kind, Numbers, str]:
     kind: Kind = row.kind
     if status == 429 and kind == "server":
         kind = "rate_limit"  # some call an overloaded server too many requests: both mean to wait
-    if status == 413 and kind in ("server", "transport", "model", "unknown"):
+    if status == 413 and kind in ("server", "transport", "model", "unknown", "invalid_history"):
         kind = "bytes"
     numbers = numbers_of(kind, said)
     return numbers.settled(kind), numbers, row.why

@@ -9,11 +9,11 @@ import msgspec
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Edited, Event, Noted, Said
-from tidegate.core.messages import Image, Message, Result
-from tidegate.core.stages.summary import transcript
+from tidegate.core.messages import Message
 from tidegate.memory.logs import lines_of
 from tidegate.memory.snippets import place_of, snippet
 from tidegate.memory.words import Unit, plain, units_of
+from tidegate.session.written import written
 from tidegate.store.log import Reading
 
 ACCEPTED = "Give the id of a message (m12, or e30.1 for what an edit added), a range (m12..m40), or words to look for."
@@ -22,7 +22,7 @@ MOST_HITS = 100
 MOST_WORDS = 16
 EXCERPT = 240
 _ID = re.compile(r"m\d{1,15}|e\d{1,15}\.\d{1,9}", re.ASCII).fullmatch
-_RANGE = re.compile(r"m(\d{1,15})\s*(?:\.\.+|-)\s*m?(\d{1,15})", re.ASCII).fullmatch
+_RANGE = re.compile(r"m(\d{1,15})\s*(?:\.\.+|-|to)\s*m?(\d{1,15})", re.ASCII).fullmatch
 _AROUND = "\"'`.,;:!?()[]{}<>"
 
 Find = Callable[[str, int], Sequence[int]]
@@ -98,19 +98,13 @@ def _said(log: Reading, first: int, last: int) -> Iterator[Message]:
             yield event.what.message
 
 
-def _written(message: Message) -> str:
-    inner = [part for result in message.parts if isinstance(result, Result) for part in result.parts]
-    images = [part.media for part in (*message.parts, *inner) if isinstance(part, Image)]
-    return transcript([message]) + "".join(f"({media})\n" for media in images)
-
-
 def _paged(messages: Iterator[Message], rest: Callable[[str], str], room: int, offset: int) -> Recalled:
     """Whole messages as far as they fit; only the first is cut, if it alone is too long."""
     room -= 120  # for the note at the end
     texts: list[str] = []
     ids: list[str] = []
     for message in messages:
-        text = _written(message)[offset:]
+        text = written(message)[offset:]
         if len(text) > room and not ids:
             note = f"\n[{len(text) - room:,} characters of {message.id} are left out]"
             return _with_more(text[:room] + note, (message.id,), rest(message.id), offset + room)

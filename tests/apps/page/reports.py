@@ -19,6 +19,8 @@ MEASURES = {
 }
 POLICIES = ["default", "none", "ai", *(f"peer-{number}" for number in range(11))]
 SESSIONS = [f"s{number}" for number in range(9)]
+POINTS = {"0.5": "default dial=0.5", "1": "default", "4": "default dial=4"}
+"""The curve of the default policy: values of its setting, and whose means they are."""
 
 
 def value(rng: random.Random, unit: str) -> float:
@@ -53,6 +55,12 @@ def window(rng: random.Random, size: int) -> Json:
             for policy in others
             for key in ("far", "cost")
         ],
+        "points": [
+            {"value": value, "policy": key, "beaten": value == "4", "dearer": 2}
+            | {"values": {key: estimate(rng, unit) for key, unit in MEASURES.items()}}
+            for value, key in POINTS.items()
+        ],
+        "equal_cost": [equal(rng, policy, place) for place, policy in enumerate(POLICIES[1:])],
         "verdicts": [
             {"policy": policy, "against": "none", "verdict": "trade", "better": ["far"], "worse": ["cost"]}
             for policy in others
@@ -72,6 +80,27 @@ def window(rng: random.Random, size: int) -> Json:
             {"session": session, "policy": policy, "more": 3, "items": [lost(rng, at) for at in (9, 11, 31)]}
             for session, policy in pairs
         ],
+    }
+
+
+def equal(rng: random.Random, against: str, place: int) -> Json:
+    """The verdicts in turn; every third contender is cheaper than the whole curve."""
+    word = ("better", "partly better", "trade", "")[place % 4]
+    return {
+        "against": against,
+        "point": POINTS["0.5"],
+        "value": "0.5",
+        "cost": 0.4,
+        "their_cost": 0.3 if place % 3 == 0 else 0.5,
+        "dearer": place % 3 == 0,
+        "differences": [
+            {"measure": key, "mean": rng.uniform(-1, 1), "low": -1.5, "high": 1.5, "n": 9}
+            | {"verdict": "better" if key == "far" and "better" in word else ""}
+            for key in ("far", "held", "cost")
+        ],
+        "verdict": word,
+        "better": ["far"] if "better" in word else [],
+        "worse": [],
     }
 
 
@@ -101,6 +130,12 @@ def report() -> Json:
             for key, unit in MEASURES.items()
         ],
         "frontier": {"x": "cost", "y": "far"},
+        "judged": ["far", "cost"],
+        "curve": {
+            "policy": "default",
+            "setting": "dial",
+            "points": [{"value": value, "key": key} for value, key in POINTS.items()],
+        },
         "policies": [{"key": key, "name": key, "kind": "peer", "about": f"About {key}."} for key in POLICIES],
         "sessions": [
             {"key": key, "name": f"session {key}", "project": HOSTILE[1], "agent": "x", "calls": 20, "tokens": 90_000}

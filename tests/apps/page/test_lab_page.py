@@ -11,7 +11,7 @@ import pytest
 
 from tests.apps.page.made import SECRET
 from tests.apps.page.opened import Looked, looking
-from tests.apps.page.reports import MEASURES, POLICIES, SESSIONS, Json, report
+from tests.apps.page.reports import MEASURES, POINTS, POLICIES, SESSIONS, Json, report
 from tidegate.apps.comparing import lab_command
 from tidegate.apps.comparing_parser import add_comparing
 from tidegate.apps.page.lab_page import lab_page
@@ -99,8 +99,58 @@ def test_the_frontier_stands_where_its_numbers_say(looked: Looked, made: Json) -
     assert best.count("L") >= 1
 
 
+def test_the_curve_is_a_line_through_its_points(looked: Looked, made: Json) -> None:
+    places = looked.page.eval_on_selector_all(
+        "#frontier g[data-curve] circle",
+        "dots => dots.map(dot => [+dot.getAttribute('cx'), +dot.getAttribute('cy')])",
+    )
+    points = made["windows"][0]["points"]
+    assert len(places) == len(points) == len(POINTS)
+    for axis, key, unit, group in ((0, "cost", "ratio", "last"), (1, "far", "share", "first")):
+        low, high = ends_of_axis(looked, "#frontier", group, "y" if axis else "x", unit)
+        for place, point in zip(places, points, strict=True):
+            share = (point["values"][key]["mean"] - low[0]) / (high[0] - low[0])
+            assert place[axis] == pytest.approx(low[1] + share * (high[1] - low[1]), abs=0.5)
+    drawn = looked.page.get_attribute("#frontier g[data-curve] path", "d")
+    ends = [[float(number) for number in each.split()] for each in drawn.lstrip("M").split("L")]
+    assert ends == [pytest.approx(place, abs=0.06) for place in places]
+    assert "The line is default at other values of dial." in looked.text("#frontier figcaption")
+
+
+def test_every_policy_at_equal_cost(looked: Looked, made: Json) -> None:
+    rows = {row[0]: row for row in looked.cells("#equal table.against")}
+    equal = made["windows"][0]["equal_cost"]
+    assert list(rows) == POLICIES[1:]
+    words = {"better": "better", "partly better": "better in 1 of 2", "trade": "a trade", "": "not told apart"}
+    for each in equal:
+        row = rows[each["against"]]
+        assert float(row[1]) == pytest.approx(each["their_cost"], abs=5e-4)
+        assert row[2] == "0.5*" if each["dearer"] else "0.5"
+        for cell, difference in zip(row[3:6], each["differences"], strict=True):
+            unit = MEASURES[difference["measure"]]
+            assert number(cell.split()[0], unit) == near(difference["mean"], unit)
+            assert ("▲" in cell) == (difference["verdict"] == "better")
+        assert row[6] == words[each["verdict"]]
+    points = looked.cells("#equal table.points")
+    assert [row[0] for row in points] == ["0.5", "1", "4 ×"]
+    for row, point in zip(points, made["windows"][0]["points"], strict=True):
+        assert number(row[1], "share") == near(point["values"]["far"]["mean"], "share")
+        assert row[-1] == "2"
+    assert "cheaper than the whole curve" in looked.text("#equal")
+
+
+def test_a_report_without_a_curve(browser: Any, made: Json, tmp_path: Path) -> None:
+    plain: Json = {key: value for key, value in made.items() if key != "curve"}
+    plain["windows"] = [{**each, "points": [], "equal_cost": []} for each in made["windows"]]
+    (tmp_path / "lab.html").write_text(lab_page(json.dumps(plain).encode()), "utf-8")
+    with looking(browser, tmp_path / "lab.html") as found:
+        found.page.wait_for_selector("#session figure path")
+        assert found.page.locator("#equal, [data-curve]").count() == 0
+        assert found.page.locator("#frontier circle").count() == len(POLICIES)
+
+
 def test_definitions_stand_beside_the_figures(looked: Looked) -> None:
-    for section in ("#frontier", "#scatter"):
+    for section in ("#frontier", "#scatter", "#equal", "#verdicts", "#session"):
         assert "How far is defined. It does not show: What far hides." in looked.text(section)
     looked.page.locator("#frontier select").nth(1).select_option("held")
     assert "How held is defined." in looked.text("#frontier")
@@ -166,8 +216,36 @@ def test_everything_can_be_had_as_data(looked: Looked, made: Json) -> None:
     assert [float(row["cost"]) for row in rows[:3]] == [row["values"]["cost"] for row in made["windows"][0]["rows"][:3]]
     assert rows[SESSIONS.index("s8")]["cost"] == ""
     assert len(saved(looked, "#paired a[download]").splitlines()) == 1 + 2 * 2 * (len(POLICIES) - 1)
+    assert saved(looked, "#measures a[download]") == saved(looked, "#frontier a[download]")
     whole = json.loads(saved(looked, "#foot button"))
     assert _sorted(whole) == _sorted(json.loads(Mask()(json.dumps(made))))
+
+
+def test_every_section_gives_its_data(looked: Looked, made: Json) -> None:
+    windows = made["windows"]
+    curve = list(csv.DictReader(saved(looked, "#equal a[download='curve.csv']").splitlines()))
+    assert len(curve) == 2 * len(POINTS) * len(MEASURES)
+    assert float(curve[0]["mean"]) == windows[0]["points"][0]["values"]["far"]["mean"]
+    equal = list(csv.DictReader(saved(looked, "#equal a[download='equal-cost.csv']").splitlines()))
+    assert [float(row["mean"]) for row in equal] == [
+        one["mean"] for window in windows for each in window["equal_cost"] for one in each["differences"]
+    ]
+    verdicts = list(csv.DictReader(saved(looked, "#verdicts a[download]").splitlines()))
+    assert [(row["policy"], row["verdict"]) for row in verdicts] == [
+        (each["policy"], each["verdict"]) for window in windows for each in window["verdicts"]
+    ]
+    (worse, _) = csv.DictReader(saved(looked, "#worse a[download]").splitlines())
+    assert (worse["name"], float(worse["value"])) == ("session s1", 1.5)
+    looked.page.locator("#session select").select_option("s3")
+    looked.page.wait_for_function("document.querySelectorAll('#session figure').length === 4")
+    requests = list(csv.DictReader(saved(looked, "#session a[download='requests.csv']").splitlines()))
+    curves = [each for each in windows[0]["curves"] if each["session"] == "s3"]
+    assert [int(row["tokens"]) for row in requests] == [tokens for each in curves for tokens in each["tokens"]]
+    assert [row["message"] for row in requests if row["edited"] == "true"] == ["7", "21"] * len(POLICIES)
+    lost = saved(looked, "#session a[download='lost.csv']")
+    items = [item for each in windows[0]["lost"] if each["session"] == "s3" for item in each["items"]]
+    assert len(list(csv.DictReader(lost.splitlines(keepends=True)))) == len(items)
+    assert SECRET not in lost
 
 
 def _sorted(value: Json) -> Json:
@@ -188,7 +266,7 @@ def test_it_can_be_read_at_any_width(browser: Any, file: Path, width: int, schem
     with looking(browser, file, width=width, scheme=scheme) as found:
         found.page.wait_for_selector("#session figure path")
         assert found.width() == width
-        assert found.page.locator("#frontier circle").count() == len(POLICIES)
+        assert found.page.locator("#frontier g[data-policy] circle").count() == len(POLICIES)
         found.clean(file)
 
 

@@ -38,7 +38,7 @@ def test_wrong_arguments_are_said(arguments: list[str], says: str) -> None:
     [
         (b'{"role": "user", "content": "a"}\n{broken\n', "line 2: broken JSON"),
         (b"[1]\n", "line 1: not a message"),
-        (gzip.compress(b"x" * 1000)[:20], "cannot be read"),
+        (gzip.compress(b"x" * 1000, mtime=0)[:20], "cannot be read"),
         (None, "cannot be read"),
     ],
 )

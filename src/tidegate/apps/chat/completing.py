@@ -28,7 +28,7 @@ class Completing:
         token = self._composer.token()
         choices = [] if token is None else await self._choices(token)
         if token == self._composer.token():
-            self._menu.show(token, choices)
+            self._menu.show(token, choices, self._about)
             self._composer.suggesting = bool(choices)
 
     async def _choices(self, token: Token) -> list[str]:
@@ -43,8 +43,14 @@ class Completing:
         lines = await asyncio.wrap_future(self._backstage.complete(token.text))
         return [line for line in lines if line != token.text]
 
+    def _about(self, choice: str) -> str:
+        """What a command is for; its words and a file's name say it themselves."""
+        found = self._backstage.commands.find(choice) if choice.startswith("/") else None
+        return found.command.about if found is not None and found.command is not None and not found.rest else ""
+
     def key(self, key: str) -> None:
-        """A key while the menu is open. Enter sends what is a whole command already."""
+        """A key while the menu is open. Enter sends a command: the one that is typed whole, or the chosen one if it
+        needs nothing more. A word behind a command is taken by enter only if someone went to it."""
         if key in ("up", "down"):
             self._menu.move(-1 if key == "up" else 1)
         elif key == "close":
@@ -53,14 +59,22 @@ class Completing:
             self.close()
             self._composer.send()
         else:
+            whole = key == "enter" and self._needs_nothing(self._menu.chosen)
             self._take()
+            if whole:
+                self._composer.send()
 
     def _whole(self) -> bool:
         token = self._composer.token()
-        if token is None or token.kind != "command":
+        if token is None or token.kind != "command" or self._menu.moved:
             return False
         found = self._backstage.commands.find(token.text).command
         return found is not None and (" " in token.text or token.text == f"/{found.name}")
+
+    def _needs_nothing(self, chosen: str) -> bool:
+        found = self._backstage.commands.find(chosen) if chosen.startswith("/") else None
+        command = found.command if found is not None and not found.rest else None
+        return command is not None and (not command.usage or command.usage.startswith("["))
 
     def _take(self) -> None:
         token, chosen = self._composer.token(), self._menu.chosen

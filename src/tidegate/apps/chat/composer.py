@@ -1,16 +1,16 @@
 """Where the user writes: several lines, what was typed before, and what may be meant."""
 
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
 from tidegate.apps.chat.history import History
 from tidegate.apps.chat.safe import safe
 
-TALLEST: Final = 8
+NEW_LINE: Final = ("ctrl+j", "alt+enter", "shift+enter", "ctrl+enter")
+"""Not bound: a binding has its turn when a key has been everywhere, and a fast writer's next letters would pass it."""
 
 
 class Token(NamedTuple):
@@ -31,9 +31,6 @@ class Composer(TextArea):
     Composer .text-area--cursor-line { background: transparent; }
     Composer .text-area--placeholder { color: $foreground 45%; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+j,alt+enter,shift+enter,ctrl+enter", "newline", "New line", show=False),
-    ]
 
     class Sent(Message):
         def __init__(self, text: str) -> None:
@@ -64,9 +61,6 @@ class Composer(TextArea):
         self.waiting = False
         self._walking = False
 
-    def action_newline(self) -> None:
-        self.insert("\n")
-
     async def _on_key(self, event: events.Key) -> None:
         key = event.key
         if self.suggesting and key in ("up", "down", "tab", "escape", "enter"):
@@ -75,6 +69,9 @@ class Composer(TextArea):
         elif key == "enter":
             self._taken(event)
             self.send()
+        elif key in NEW_LINE:
+            self._taken(event)
+            self.insert("\n")
         elif key == "up" and self.cursor_location[0] == 0:
             self._taken(event)
             self._back()

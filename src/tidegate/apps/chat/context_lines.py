@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -29,6 +30,9 @@ COLOURS: Final = {
     "framing": "#5d6570",
 }
 """One for each category, told apart on a dark and on a light ground."""
+_BESIDE: Final = 10 + 15 + 29
+"""Cells of a line of the timeline beside its name: when, from how much to how much, how many messages."""
+_MORE: Final = " … enter: all"
 
 
 class Styles(NamedTuple):
@@ -117,12 +121,17 @@ def piece_line(piece: Piece, width: int, shown: Shown) -> Text:
     return text.append(shown.line(piece.why), style="dim")
 
 
-def entry_line(entry: Entry, width: int, shown: Shown) -> Text:
+def name_column(entries: Sequence[Entry], width: int, shown: Shown) -> int:
+    """Cells for the names of a timeline: as many as the longest needs, if what stands behind it still has room."""
+    longest = max((cell_len(_name(entry, shown)) for entry in entries), default=0)
+    return max(12, min(longest, width - _BESIDE))
+
+
+def entry_line(entry: Entry, column: int, shown: Shown) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", end="")
     when = time.strftime("%H:%M:%S", time.localtime(entry.time))
-    name = shown.line(entry.rule or entry.what)
     text.append(f"{when}  ", style="dim")
-    text.append(_fixed(name, 20), style="strike" if entry.undone else "")
+    text.append(_fixed(_name(entry, shown), column), style="strike" if entry.undone else "")
     if entry.before or entry.after:
         text.append(f"{short(entry.before):>6} → {short(entry.after):<6}")
     counts = ((len(entry.removed), "left"), (len(entry.shortened), "shorter"), (len(entry.added), "added"))
@@ -130,16 +139,30 @@ def entry_line(entry: Entry, width: int, shown: Shown) -> Text:
     return text.append("  undone" if entry.undone else "", style="italic")
 
 
-def entry_about(entry: Entry, shown: Shown) -> str:
-    """All that is known of one entry, for the line below the list."""
-    told = [f"why: {shown.line(entry.why)}" if entry.why else ""]
+def _name(entry: Entry, shown: Shown) -> str:
+    return shown.line(entry.rule or entry.what)
+
+
+def entry_about(entry: Entry, shown: Shown) -> list[str]:
+    """All that is known of one entry. The reason comes last: it is as long as its rule has things to say."""
+    told = list[str]()
     if entry.spent or entry.reread:
         cost = f" (${entry.spent_dollars:.4f})" if entry.spent_dollars is not None else ""
         told.append(f"cost: {entry.spent:,} tokens to write{cost}, {entry.reread:,} read again")
     if entry.calls:
         saved = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
         told.append(f"saved: {entry.saved:,} tokens in {entry.calls:,} calls{saved}")
-    return " · ".join(each for each in told if each)
+    return [*told, *([f"why: {shown.line(entry.why)}"] if entry.why else [])]
+
+
+def cut(told: Sequence[str], width: int, lines: int) -> str:
+    """As much of it as so many lines hold. What is missing is said to be."""
+    wrapped = wrap(" · ".join(told), width)
+    if len(wrapped) <= lines:
+        return "\n".join(wrapped)
+    kept = wrapped[:lines]
+    kept[-1] = f"{kept[-1][: width - len(_MORE)].rstrip()}{_MORE}"
+    return "\n".join(kept)
 
 
 def _money(dollars: float | None) -> str:

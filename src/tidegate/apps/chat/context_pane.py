@@ -15,9 +15,11 @@ from textual.widgets.option_list import Option
 from tidegate.apps.chat.backstage import Backstage
 from tidegate.apps.chat.context_lines import (
     Styles,
+    cut,
     entry_about,
     entry_line,
     legend,
+    name_column,
     piece_line,
     share_line,
     stacked,
@@ -34,6 +36,8 @@ from tidegate.session.recall import recall_text
 from tidegate.session.timeline import Entry, Timeline, timeline
 
 MOST_SHOWN = 60_000
+ABOUT = 3
+"""Lines below the list."""
 
 
 class Figures(NamedTuple):
@@ -123,7 +127,8 @@ class ContextPane(Screen[str]):
         assert self.figures is not None
         found, done = self.figures
         if self.listing == "timeline":
-            lines = [Option(entry_line(entry, width, self._shown), id=f"t{entry.seq}") for entry in done.entries]
+            column = name_column(done.entries, width, self._shown)
+            lines = [Option(entry_line(entry, column, self._shown), id=f"t{entry.seq}") for entry in done.entries]
             return lines or [Option(Text("nothing yet", style="dim"), disabled=True)]
         shares = [
             Option(share_line(share, found, width, self._shown), id=f"s{place}")
@@ -137,13 +142,15 @@ class ContextPane(Screen[str]):
         self._about()
 
     def _about(self) -> None:
-        entry, about = self._entry(), ""
+        self.query_one("#about", Static).update(Text(cut(self._told(), max(40, self.size.width - 2), ABOUT)))
+
+    def _told(self) -> list[str]:
+        """All that is known of the chosen line."""
+        entry = self._entry()
         if entry is not None:
-            about = entry_about(entry, self._shown)
-        elif self.figures is not None:
-            piece = next((each for each in self.figures.filling.pieces if each.id == self._ident()), None)
-            about = self._shown.line(piece.why) if piece is not None else ""
-        self.query_one("#about", Static).update(Text(about))
+            return entry_about(entry, self._shown)
+        pieces = self.figures.filling.pieces if self.figures is not None else ()
+        return [self._shown.line(piece.why) for piece in pieces if piece.id == self._ident()]
 
     def _chosen(self) -> str:
         option = self.query_one(OptionList).highlighted_option
@@ -187,8 +194,9 @@ class ContextPane(Screen[str]):
             left = len(ids) - len(texts)
             return "\n".join(texts) + (f"\n… and {left:,} more" if left else "")
 
-        text = await asyncio.wrap_future(self._backstage.ask(said))
-        _ = self.app.push_screen(Reading(name, text or "Nothing left the window here.", self._shown))
+        about = "\n".join(self._told())
+        text = await asyncio.wrap_future(self._backstage.ask(said)) or "Nothing left the window here."
+        _ = self.app.push_screen(Reading(name, f"{about}\n\n{text}" if about else text, self._shown))
 
     def action_recall(self) -> None:
         """As the command does it: the words are shown in the conversation."""

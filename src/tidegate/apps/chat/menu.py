@@ -1,7 +1,9 @@
 """What may be meant by what is typed, in a short list above it."""
 
+from collections.abc import Callable
 from typing import Final
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.widget import Widget
 
@@ -12,7 +14,7 @@ ROWS: Final = 6
 
 
 class Menu(Widget):
-    """It never has the focus: the keys come through the composer."""
+    """It never has the focus: the keys come through the composer. `moved`: someone chose a line of it by the arrows."""
 
     DEFAULT_CSS = """
     Menu { height: auto; max-height: 6; display: none; background: $panel; padding: 0 1; }
@@ -23,6 +25,8 @@ class Menu(Widget):
         super().__init__(id=id)
         self.token: Token | None = None
         self.choices: list[str] = []
+        self.moved = False
+        self._about: Callable[[str], str] = lambda _: ""
         self._place = 0
 
     @property
@@ -33,10 +37,12 @@ class Menu(Widget):
     def chosen(self) -> str:
         return self.choices[self._place] if self.choices else ""
 
-    def show(self, token: Token | None, choices: list[str]) -> None:
+    def show(self, token: Token | None, choices: list[str], about: Callable[[str], str] = lambda _: "") -> None:
+        """`about` says in a few words what a choice is."""
         same = self.token is not None and token is not None and self.chosen in choices
         self._place = choices.index(self.chosen) if same and self.choices else 0
-        self.token, self.choices = token, choices
+        self.moved = same and self.moved
+        self.token, self.choices, self._about = token, choices, about
         self.set_class(bool(choices), "open")
         self.refresh(layout=True)
 
@@ -46,13 +52,17 @@ class Menu(Widget):
     def move(self, step: int) -> None:
         if self.choices:
             self._place = (self._place + step) % len(self.choices)
+            self.moved = True
             self.refresh()
 
     def render(self) -> Text:
         first = max(0, min(self._place - ROWS // 2, len(self.choices) - ROWS))
+        seen = self.choices[first : first + ROWS]
+        column = max(cell_len(one_line(choice)) for choice in self.choices) if self.choices else 0
         text = Text(no_wrap=True, overflow="ellipsis", end="")
-        for place, choice in list(enumerate(self.choices))[first : first + ROWS]:
-            chosen = place == self._place
-            text.append(("› " if chosen else "  ") + one_line(choice), style="bold" if chosen else "dim")
-            text.append("\n" if place < min(len(self.choices), first + ROWS) - 1 else "")
+        for place, choice in enumerate(seen, first):
+            chosen, name, about = place == self._place, one_line(choice), self._about(choice)
+            text.append("\n" if place > first else "")
+            text.append(("› " if chosen else "  ") + name, style="bold" if chosen else "dim")
+            text.append(" " * (column - cell_len(name) + 2) + about if about else "", style="" if chosen else "dim")
         return text

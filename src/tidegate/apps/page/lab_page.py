@@ -17,6 +17,7 @@ SCRIPTS: Final = (
     "kit.js",
     "chart.js",
     "lab_parts.js",
+    "lab_curve.js",
     "lab_frontier.js",
     "lab_pairs.js",
     "lab_sessions.js",

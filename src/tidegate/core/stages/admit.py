@@ -56,7 +56,7 @@ def cap_result(
         tokens = min(tokens or budget.room, max(1, int(budget.room * share)))
     limits = _Limits(lines, chars, bytes, tokens, mode)
     edits: list[Edit] = []
-    names = caller_names(view)
+    names = caller_names(view.items[-1 - len(view.fresh()) :])  # who called for what is new stands right before it
     for item in new_results(view):
         result = result_of(item.message)
         if result is None:

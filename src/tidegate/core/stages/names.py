@@ -1,8 +1,10 @@
 """Which tool a result came from."""
 
+from collections.abc import Sequence
+
 from tidegate.core.messages import calls_of
-from tidegate.core.view import View
+from tidegate.core.view import Item
 
 
-def caller_names(view: View) -> dict[str, str]:
-    return {call.id: call.name for item in view.items for call in calls_of(item.message)}
+def caller_names(items: Sequence[Item]) -> dict[str, str]:
+    return {call.id: call.name for item in items for call in calls_of(item.message)}

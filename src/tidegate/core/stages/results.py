@@ -35,7 +35,7 @@ def clear_results(
     All go in one sweep, because every edit makes the provider read the rest of the prompt again. An empty placeholder
     means a stub that names the result and how to recall it. Results of fewer than `least` tokens are left.
     """
-    names = caller_names(view)
+    names = caller_names(view.items)
     results = [item for item in view.items if item.message.role == "tool"]
     edits: list[Edit] = []
     for item in results[: len(results) - keep] if keep else results:

@@ -9,6 +9,7 @@ from tidegate.core.clip import clip_chars
 from tidegate.core.edits import Drop, Edit
 from tidegate.core.messages import REMINDER, SUMMARY, Message, Part, Result, Text, calls_of, text_of
 from tidegate.core.outcome import NOTHING, Effect, Outcome, Spill, SummaryRequest
+from tidegate.core.pointers import is_note, way_back, without_way_back
 from tidegate.core.stages.reminder import reminder_edits
 from tidegate.core.turns import Group, groups, ids_of, newest_within, outline
 from tidegate.core.view import View
@@ -35,23 +36,25 @@ def summarise(
     """Replace what is old by one summary; what is recent and the newest request stay verbatim.
 
     Recent is a number of turns or messages, or tokens; `keep_share` bounds it by a share of the room. An earlier
-    summary is continued, not summarised again. `save` names a file to which the raw turns go first.
+    summary is continued, not summarised again. `save` names a file to which the raw turns go first. Below the summary
+    stands the way back to every message it tells of, those that the earlier summary told of included.
     """
     units = groups(view)
     kept = _kept(view, budget, units, keep_turns, keep_messages, keep_tokens, keep_share)
     old = [group for group in units[: len(units) - kept] if view.newest_request not in group.ids]
     earlier = [item for group in old for item in group.items if item.message.kind == SUMMARY]
-    fresh = [item for group in old for item in group.items if item.message.kind not in (SUMMARY, REMINDER)]
+    fresh = [item for group in old for item in group.items if not _stands_for_others(item.message)]
     if not fresh:
         return NOTHING
     room = max(64, budget.room // 4)
+    gone = [item.message for group in old for item in group.items]
     request = SummaryRequest(
         messages=tuple(shortened(item.message, input_chars) for item in fresh),
         instructions=instructions(sections),
         max_tokens=min(max_tokens, room),
-        previous="\n".join(text_of(item.message) for item in earlier),
+        previous="\n".join(without_way_back(text_of(item.message)) for item in earlier),
         before=before,
-        behind=behind + (f"\n[The full messages are in {save}]" if save else ""),
+        behind=behind + (f"\n[The full messages are in {save}]" if save else "") + way_back(gone),
         after=old[0].last,
     )
     edits: list[Edit] = [Drop(ids_of(old)), *reminder_edits(view, budget, old, reminder)]
@@ -59,6 +62,10 @@ def summarise(
         (Spill(save, "", "", append=True, ids=tuple(item.message.id for item in fresh)),) if save else ()
     )
     return Outcome(tuple(edits), (request,), effects, f"{len(fresh)} old messages into one summary")
+
+
+def _stands_for_others(message: Message) -> bool:
+    return message.kind in (SUMMARY, REMINDER) or is_note(message)
 
 
 def _kept(

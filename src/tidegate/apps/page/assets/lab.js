@@ -22,6 +22,7 @@ async function show() {
   const page = byId('page');
   about(page, lab);
   frontierSection(page, lab);
+  equalSection(page, lab);
   tableSection(page, lab);
   pairedSection(page, lab);
   verdictSection(page, lab);

@@ -30,7 +30,11 @@ function frontierSection(page, lab) {
     const mx = lab.measure[state.x],
       my = lab.measure[state.y],
       means = meansOf(lab, state.x, state.y);
-    const ends = (axis) => means.flatMap((each) => [each[axis].mean, each[axis].low, each[axis].high]);
+    const curve = curvePoints(lab, state.x, state.y);
+    const ends = (axis) => [
+      ...means.flatMap((each) => [each[axis].mean, each[axis].low, each[axis].high]),
+      ...curve.map((each) => each[axis].mean),
+    ];
     return {
       height: width < 520 ? 320 : 420,
       top: 26,
@@ -56,6 +60,7 @@ function frontierSection(page, lab) {
             }),
           );
         }
+        drawCurve(layer, lab, sx, sy, state);
         for (const point of points) {
           const { mean } = point,
             color = tone(lab.place[point.policy]);
@@ -105,6 +110,9 @@ function frontierSection(page, lab) {
     words.textContent =
       `Means over sessions; the thin lines are ${level}% intervals by bootstrap over ${lab.at.resampled || 'too few sessions to draw any'}. ` +
       (mx.better && my.better ? 'The dotted line joins the policies that no other beats on both. ' : '') +
+      (lab.at.points?.length
+        ? `The line is ${lab.data.curve.policy} at other values of ${lab.data.curve.setting}. `
+        : '') +
       'Policies that are not looked at closely are pale.';
     meaning.replaceChildren(defined([my, mx]));
   }
@@ -216,7 +224,7 @@ function tableSection(page, lab) {
     section(
       'measures',
       'All measures',
-      null,
+      saver('Means as CSV', 'means.csv', 'text/csv', () => csv(meanRows(lab.data))),
       el(
         'p',
         { class: 'soft aside' },

@@ -1,11 +1,13 @@
 /* What else there is to know. */
 
 function listSection(page, lab) {
-  const host = el('div');
+  const host = el('div'),
+    meaning = el('div');
   lab.fills.push(() => {
     const { at, data } = lab,
       worse = at.worse || [];
     host.replaceChildren();
+    meaning.replaceChildren(defined(worse.map((each) => lab.measure[each.measure]).filter(Boolean)));
     picker(host, {
       caption: 'Sessions that came out worse',
       size: 15,
@@ -50,13 +52,23 @@ function listSection(page, lab) {
     section(
       'worse',
       'Where managing costs more than not managing',
-      null,
+      saver('Negative cases as CSV', 'negative.csv', 'text/csv', () => csv(worseRows(lab))),
       el(
         'p',
         { class: 'soft aside' },
         'The negative cases, not averaged away: sessions whose cost under a policy is above that of sending the whole history each time.',
       ),
       host,
+      meaning,
     ),
   );
+}
+function worseRows(lab) {
+  const rows = [['window', 'session', 'name', 'policy', 'measure', 'value', 'against']];
+  for (const { window, worse } of lab.data.windows)
+    for (const each of worse || []) {
+      const name = lab.session[each.session]?.name;
+      rows.push([window, each.session, name, each.policy, each.measure, each.value, each.baseline]);
+    }
+  return rows;
 }

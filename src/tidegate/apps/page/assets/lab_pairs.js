@@ -200,13 +200,21 @@ function verdictSection(page, lab) {
     section(
       'verdicts',
       'Which pairs can be told apart',
-      null,
+      saver('Verdicts as CSV', 'verdicts.csv', 'text/csv', () => csv(verdictRows(lab.data))),
       el(
         'p',
         { class: 'soft aside' },
-        'The policy of the row against that of the column: better where an interval says so for some of what is judged and for none the other way, a trade where both, a dot where the sessions do not tell.',
+        'The policy of the row against that of the column: better where an interval says so for some of what is judged and for none the other way, a trade where both, a dot where the sessions do not tell. Judged are the measures below.',
       ),
       host,
+      defined((lab.data.judged || []).map((key) => lab.measure[key]).filter(Boolean)),
     ),
   );
+}
+function verdictRows(data) {
+  const rows = [['window', 'policy', 'against', 'verdict', 'better', 'worse']];
+  for (const { window, verdicts } of data.windows)
+    for (const each of verdicts || [])
+      rows.push([window, each.policy, each.against, each.verdict, each.better.join(' '), each.worse.join(' ')]);
+  return rows;
 }

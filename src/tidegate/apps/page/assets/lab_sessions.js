@@ -120,7 +120,8 @@ function sessionSection(page, lab) {
     if (!blocks.has(name)) blocks.set(name, unpack(name));
     return (await blocks.get(name))[lab.chosen];
   }
-  let turn = 0;
+  let turn = 0,
+    now = { curves: [], lost: [] };
   async function fill() {
     const mine = ++turn,
       known = lab.data.sessions.filter((each) => lab.at.rows.some((row) => row.session === each.key));
@@ -148,6 +149,7 @@ function sessionSection(page, lab) {
       .join(' · ');
     const found = await detail();
     if (mine !== turn) return;
+    now = found;
     const curves = found.curves.filter((each) => lab.on.has(each.policy));
     const top = Math.max(lab.at.window, ...curves.flatMap((each) => each.tokens.filter(Number.isFinite))),
       end = Math.max(1, ...curves.flatMap((each) => each.at)) + 1;
@@ -175,7 +177,11 @@ function sessionSection(page, lab) {
     section(
       'session',
       'One session, side by side',
-      pick,
+      [
+        pick,
+        saver('Requests as CSV', 'requests.csv', 'text/csv', () => csv(requestRows(lab, now.curves))),
+        saver('Losses as CSV', 'lost.csv', 'text/csv', () => csv(lostRows(lab, now.lost))),
+      ],
       head,
       charts,
       el(
@@ -185,8 +191,25 @@ function sessionSection(page, lab) {
       ),
       el('h3', { id: 'lost-title' }, 'What was lost where'),
       lost,
+      defined(['far', 'anchors'].map((key) => lab.measure[key]).filter(Boolean)),
     ),
   );
+}
+/* Of the session that is shown, under all policies. */
+function requestRows(lab, curves) {
+  const rows = [['window', 'session', 'policy', 'message', 'tokens', 'from cache', 'edited']];
+  for (const { session, policy, at, tokens, read, edits } of curves) {
+    const edited = new Set(edits);
+    at.forEach((place, n) => rows.push([lab.at.window, session, policy, place, tokens[n], read?.[n], edited.has(place)]));
+  }
+  return rows;
+}
+function lostRows(lab, lost) {
+  const rows = [['window', 'session', 'policy', 'message', 'measure', 'what', 'seen', 'recoverable']];
+  for (const { session, policy, items } of lost)
+    for (const { at, measure, what, seen, recoverable } of items)
+      rows.push([lab.at.window, session, policy, at, measure, what, seen, recoverable]);
+  return rows;
 }
 function multiple(lab, curve, lost, top, end) {
   const values = lab.at.rows.find((row) => row.policy === curve.policy && row.session === curve.session)?.values || {};
