@@ -1,10 +1,12 @@
 """The operations that the scenes of the crash suite are made of."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.crash.worlds import NAME, Json, Settings, World, turn
+from tests.store.sqlite_files import first_version
 from tidegate.store.sqlite_file import MIGRATIONS
 
 
@@ -102,6 +104,40 @@ BATCHES = (
 )
 
 
+ROOMS = tuple(f"room {number}" for number in range(5))
+
+
+def crowd(last: int) -> Op:
+    """Sessions that all come up to this record, in one commit. Called again, it goes on where it was refused."""
+
+    async def act(world: World) -> None:
+        store = world.store
+        heads = {room: store.head(room) for room in ROOMS}
+        await asyncio.gather(
+            *(store.append_async(room, head, records(head + 1, last)) for room, head in heads.items() if head < last)
+        )
+
+    return Op(f"all to {last}", lambda world: asyncio.run(act(world)))
+
+
+CROWD = (
+    batch(NAME, 0, 1),
+    crowd(1),
+    crowd(40),
+    batch(ROOMS[0], 40, 41),
+    crowd(63),
+    batch(ROOMS[1], 63, 64),  # packs what came with others
+    crowd(64),  # packs the others
+    crowd(66),
+    crowd(67),
+    Op("fork", lambda world: world.store.fork(ROOMS[2], 66, "f")),
+    Op("rewrite", lambda world: world.store.rewrite(ROOMS[2], {3: b"[gone]", 66: b"[gone]"})),
+    Op("delete", lambda world: world.store.delete(ROOMS[3])),
+    crowd(68),
+)
+"""What comes together, stays loose together, and is packed, copied and removed."""
+
+
 def more_columns(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE sessions ADD COLUMN colour TEXT NOT NULL DEFAULT ''")
 
@@ -115,11 +151,8 @@ LATER = (*MIGRATIONS, more_columns, another_table)
 
 
 def old_store(world: World) -> None:
-    """As a tidegate without the new migrations left it."""
-    old = World(world.folder, Settings())
-    for op in BATCHES[:7]:
-        op.run(old)
-    old.close()
+    """As the first version of tidegate left it: all migrations there are come after that."""
+    first_version(world.folder, {NAME: 150, "f": 70})
 
 
 def migrated(world: World) -> None:

@@ -1,6 +1,6 @@
 """What the children of the crash suite do. The same scene does the same things every time."""
 
-from tests.crash.acts import BATCHES, LATER, OPEN, Op, Scene, laid, migrated, old_store, talk
+from tests.crash.acts import BATCHES, CROWD, LATER, OPEN, Op, Scene, laid, migrated, old_store, talk
 from tests.crash.leaving import FORGET, RETENTION
 from tests.crash.together import TOGETHER
 from tests.crash.worlds import NAME, Settings, World
@@ -91,5 +91,6 @@ SCENES = {
         RETENTION,
         FORGET,
         TOGETHER,
+        Scene("crowd", CROWD, talks=False),
     )
 }

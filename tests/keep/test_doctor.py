@@ -105,7 +105,7 @@ def damage_chunk(data: DataFolder, name: str) -> int:
     row = db.execute("SELECT id, count, data FROM chunks WHERE id > ? AND id < ? LIMIT 1", (low, low + (1 << 36)))
     place, count, content = row.fetchone()
     changed = content[:20] + bytes([content[20] ^ 1]) + content[21:]
-    db.execute("UPDATE chunks SET data = ? WHERE id = ?", (changed, place))
+    db.execute("UPDATE placed SET data = ? WHERE id = ?", (changed, place))
     db.commit()
     db.close()
     return int(count)

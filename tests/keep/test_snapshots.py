@@ -332,7 +332,7 @@ def test_a_damaged_record_where_it_ends(tmp_path: Path) -> None:
     talk(session, 0, 40)
     session.close()
     head = session.log.head
-    store._db.execute("UPDATE chunks SET sum = zeroblob(32)")
+    store._db.execute("UPDATE placed SET sum = zeroblob(32)")
     store.close()
     store = SqliteStore(tmp_path)
     log = KeptLog(store, "s")

@@ -1,6 +1,6 @@
 """A process that writes to a SQLite store and says what was acknowledged, to be killed at any time.
 
-python sqlite_child.py steps FOLDER N      kill yourself at the N-th step of a fixed list of changes
+python sqlite_child.py steps FOLDER        a process for each step of a fixed list of changes, which kills itself there
 python sqlite_child.py stream FOLDER       append until you are killed
 python sqlite_child.py crowd FOLDER        the same with eight threads, each with a session of its own
 python sqlite_child.py race FOLDER NAME    append 60 records beside others, retrying when stale
@@ -72,6 +72,22 @@ def steps(folder: Path, number: int) -> None:
     say("whole")
 
 
+def every_step(folder: Path) -> None:
+    """Until one of them comes to its end."""
+    code, number = -1, 0
+    while code < 0:
+        number += 1
+        child = os.fork()
+        if child == 0:
+            try:
+                steps(folder / str(number), number)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        say("end")
+
+
 def stream(folder: Path) -> None:
     store = SqliteStore(folder)
     head = store.head("s")
@@ -136,7 +152,7 @@ def quota(folder: Path, size: int) -> None:
 if __name__ == "__main__":
     what, where, *more = sys.argv[1:]
     if what == "steps":
-        steps(Path(where), int(more[0]))
+        every_step(Path(where))
     elif what == "stream":
         stream(Path(where))
     elif what == "crowd":

@@ -1,22 +1,39 @@
 """Stores on disk for the tests of the SQLite store."""
 
+import asyncio
 import hashlib
 import random
 import sqlite3
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_file import sessions_and_chunks
+from tidegate.store.store import SharesCommits
 
 FILE = "tidegate.db"
 
 
-def noise(number: int) -> bytes:
+def noise(number: int, session: str = "") -> bytes:
     """A record that no compression makes smaller, and that tells its number."""
-    return b"record %d " % number + random.Random(number).randbytes(100 + number % 200)
+    rng = random.Random(f"{session} {number}") if session else random.Random(number)
+    return b"record %d " % number + rng.randbytes(100 + number % 200)
+
+
+def together(store: SharesCommits, after: dict[str, int], records: Sequence[bytes] | None = None) -> list[int]:
+    """One append for each session, all in one commit: these records, or the next one."""
+
+    async def act() -> list[int]:
+        told = (
+            store.append_async(name, head, [noise(head + 1, name)] if records is None else records)
+            for name, head in after.items()
+        )
+        return await asyncio.gather(*told)
+
+    return asyncio.run(act())
 
 
 def filled(folder: Path, sessions: dict[str, int]) -> Path:
@@ -32,7 +49,7 @@ def first_version(folder: Path, sessions: dict[str, int]) -> Path:
 
     Written with SQL alone, so that nothing here changes when the store does.
     """
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(folder / FILE)
     db.execute("PRAGMA journal_mode=WAL")
     db.execute(f"PRAGMA application_id={0x54696465}")

@@ -42,7 +42,7 @@ def test_a_damaged_segment_is_named_and_all_else_is_read(tmp_path: Path) -> None
     path = filled(tmp_path, {"other": 5, "mine": 200})
     db = sqlite3.connect(path)
     (place, data) = db.execute("SELECT id, data FROM chunks WHERE count = 64 ORDER BY id").fetchall()[1]
-    db.execute("UPDATE chunks SET data = ? WHERE id = ?", (data[:500] + bytes([data[500] ^ 1]) + data[501:], place))
+    db.execute("UPDATE placed SET data = ? WHERE id = ?", (data[:500] + bytes([data[500] ^ 1]) + data[501:], place))
     db.commit()
     db.close()
     store = SqliteStore(tmp_path)
@@ -79,7 +79,7 @@ def test_a_damaged_loose_row_gets_no_new_seal_by_packing(damage: str, tmp_path: 
     for number in range(1, 11):
         store.append("s", number - 1, [noise(number)])
     db = sqlite3.connect(tmp_path / FILE)
-    db.execute(f"UPDATE chunks SET {damage} WHERE id % 1024 = 7")
+    db.execute(f"UPDATE placed SET {damage} WHERE id % 1024 = 7")
     db.commit()
     db.close()
     for number in range(11, 151):
@@ -92,7 +92,7 @@ def test_a_missing_row_is_a_damage_not_an_end(tmp_path: Path) -> None:
     path = filled(tmp_path, {"s": 200})
     for first, gap in ((65, (65, 128)), (193, (193, 200)), (1, (1, 128))):
         db = sqlite3.connect(path)
-        db.execute("DELETE FROM chunks WHERE id % 1024 = ?", (first,))
+        db.execute("DELETE FROM placed WHERE id % 1024 = ?", (first,))
         db.commit()
         db.close()
         store = SqliteStore(tmp_path)
@@ -183,7 +183,7 @@ def test_an_entry_and_its_last_row_are_damaged_and_the_others_are_listed(tmp_pat
     store = spoiled(
         tmp_path,
         "UPDATE sessions SET head = 7 WHERE name = 'hurt'",
-        "UPDATE chunks SET data = x'00' WHERE id = (SELECT max(c.id) FROM chunks c, sessions s"
+        "UPDATE placed SET data = x'00' WHERE id = (SELECT max(c.id) FROM placed c, sessions s"
         " WHERE s.name = 'hurt' AND c.id / (1 << 36) = s.id)",
     )
     assert {info.name: info.head for info in store.sessions()} == {"hurt": 150, "well": 150}
@@ -226,10 +226,10 @@ def test_a_name_that_cannot_be_kept_is_refused_everywhere(name: str, tmp_path: P
 @pytest.mark.parametrize(
     "change",
     [
-        "DROP TABLE chunks",
+        "DROP TABLE placed",
         "DROP TABLE sessions",
         "ALTER TABLE sessions RENAME COLUMN head TO tail",
-        "ALTER TABLE chunks ADD COLUMN theirs",
+        "ALTER TABLE placed ADD COLUMN theirs",
     ],
 )
 def test_tables_that_are_not_ours_are_a_clear_error(change: str, tmp_path: Path) -> None:

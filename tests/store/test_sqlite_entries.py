@@ -108,7 +108,7 @@ def test_the_last_used_is_first_though_no_entry_says_so(store: SqliteStore, tmp_
 def test_a_row_lost_from_the_end_is_missed_once_the_store_was_closed(store: SqliteStore, tmp_path: Path) -> None:
     written(store, "s", 1, 70)
     store.close()
-    change(tmp_path, "DELETE FROM chunks WHERE id % 1024 = 70")
+    change(tmp_path, "DELETE FROM placed WHERE id % 1024 = 70")
     store = SqliteStore(tmp_path)
     with pytest.raises(Broken, match="Records 70 to 70"):
         list(store.read("s"))
@@ -121,7 +121,7 @@ def test_the_last_row_is_damaged_and_its_place_is_not_given_away(
     damage: str, store: SqliteStore, tmp_path: Path
 ) -> None:
     written(store, "s", 1, 70)
-    change(tmp_path, f"UPDATE chunks SET {damage} WHERE id % 1024 = 70")
+    change(tmp_path, f"UPDATE placed SET {damage} WHERE id % 1024 = 70")
     other = SqliteStore(tmp_path)
     assert other.head("s") == 70
     with pytest.raises(Broken, match="Records 70 to 70"):
@@ -139,7 +139,7 @@ def test_a_row_that_is_too_far_away_is_not_the_end(store: SqliteStore, tmp_path:
     """A bit in its number: it would make a million records that are not there."""
     written(store, "s", 1, 70)
     store.close()
-    change(tmp_path, "UPDATE chunks SET id = id + (1 << 20) WHERE id % 1024 = 70")
+    change(tmp_path, "UPDATE placed SET id = id + (1 << 20) WHERE id % 1024 = 70")
     store = SqliteStore(tmp_path)
     assert store.head("s") == 70
     with pytest.raises(Broken, match="Records 70 to 70"):
@@ -203,4 +203,8 @@ def test_who_has_the_file_open_as_the_first_version_cannot_write_any_more(tmp_pa
         old.execute("SELECT id, count, packed, sum, data FROM chunks")
     old.close()
     store.close()
-    assert [migration.__name__ for migration in MIGRATIONS] == ["sessions_and_chunks", "marked_chunks"]
+    assert [migration.__name__ for migration in MIGRATIONS] == [
+        "sessions_and_chunks",
+        "marked_chunks",
+        "placed_and_arrived",
+    ]

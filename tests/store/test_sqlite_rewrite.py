@@ -163,13 +163,13 @@ def spoil(folder: Path, statement: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "gap"),
     [
-        ("UPDATE chunks SET data = x'00' WHERE id % 1024 = 65", (65, 128)),
-        ("UPDATE chunks SET count = 'x' WHERE id % 1024 = 193", (193, 200)),
-        ("UPDATE chunks SET id = id + 7 WHERE id % 1024 = 65", (65, 128)),
-        ("DELETE FROM chunks WHERE id % 1024 = 1", (1, 64)),
-        ("DELETE FROM chunks WHERE id % 1024 IN (65, 129)", (65, 192)),
-        ("DELETE FROM chunks WHERE id % 1024 = 193", (193, 200)),
-        ("DELETE FROM chunks", (1, 200)),
+        ("UPDATE placed SET data = x'00' WHERE id % 1024 = 65", (65, 128)),
+        ("UPDATE placed SET count = 'x' WHERE id % 1024 = 193", (193, 200)),
+        ("UPDATE placed SET id = id + 7 WHERE id % 1024 = 65", (65, 128)),
+        ("DELETE FROM placed WHERE id % 1024 = 1", (1, 64)),
+        ("DELETE FROM placed WHERE id % 1024 IN (65, 129)", (65, 192)),
+        ("DELETE FROM placed WHERE id % 1024 = 193", (193, 200)),
+        ("DELETE FROM placed", (1, 200)),
     ],
 )
 def test_damage_is_put_in_order_when_all_of_it_is_replaced(
@@ -200,7 +200,7 @@ def test_a_damaged_loose_row_is_put_in_order(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     for number in range(1, 21):
         store.append("s", number - 1, [noise(number)])
-    spoil(tmp_path, "UPDATE chunks SET data = x'00' WHERE id % 1024 IN (7, 8)")
+    spoil(tmp_path, "UPDATE placed SET data = x'00' WHERE id % 1024 IN (7, 8)")
     for first in (7, 8):
         with pytest.raises(Broken) as damage:
             list(store.read("s", first))

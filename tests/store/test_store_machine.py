@@ -13,12 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.crash.harness import workplace
 from tests.laws.conversations import law
+from tests.store.sqlite_files import together
 from tidegate.core.errors import TidegateError
 from tidegate.store.memory import MemoryStore
 from tidegate.store.postgres import PostgresStore
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_rows import PACK_BYTES, PACK_RECORDS
-from tidegate.store.store import Rewrites, Store
+from tidegate.store.store import Rewrites, SharesCommits, Store
 
 NAMES = ("a", "b", "ä ä", "c/../d")
 SIZES = (1, 1, 1, 2, PACK_RECORDS - 1, PACK_RECORDS, PACK_RECORDS + 1, 3 * PACK_RECORDS)
@@ -75,6 +76,19 @@ class Beside(RuleBasedStateMachine):
         records = [self.record() for _ in range(size)]
         after = self.model.head(session) + off
         self.both(hand, lambda store: store.append(session, after, records))
+
+    @rule(hand=st.integers(0, 1), size=st.sampled_from((1, 1, 20)))
+    def append_together(self, hand: int, size: int) -> None:
+        """To all sessions at once, which may share a commit."""
+        records = [self.record() for _ in range(size)]
+        after = {self.named(session): self.model.head(self.named(session)) for session in NAMES}
+
+        def act(store: Kept) -> list[int]:
+            if isinstance(store, SharesCommits):
+                return together(store, after, records)
+            return [store.append(session, head, records) for session, head in after.items()]
+
+        self.both(hand, act)
 
     @rule(hand=st.integers(0, 1), session=sessions)
     def append_large(self, hand: int, session: str) -> None:
@@ -142,7 +156,7 @@ def check_lives(make: Callable[[int], Callable[[], Kept]], examples: int) -> Non
 
 def test_on_disk_and_in_memory_are_the_same() -> None:
     with workplace() as folder:
-        check_lives(lambda life: lambda: SqliteStore(folder / str(life)), 40)
+        check_lives(lambda life: lambda: SqliteStore(folder / str(life)), 30)
 
 
 def test_on_a_server_and_in_memory_are_the_same(postgres_url: str) -> None:

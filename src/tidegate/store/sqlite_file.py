@@ -56,7 +56,24 @@ def marked_chunks(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE chunks RENAME COLUMN packed TO mark")
 
 
-MIGRATIONS: tuple[Migration, ...] = (sessions_and_chunks, marked_chunks)
+def placed_and_arrived(db: sqlite3.Connection) -> None:
+    """Rows of many sessions that come together are written one behind the other, not each in the midst of others.
+
+    `own` is `id` once more: an index leads to the row, and this tells that it led to the right one. A tidegate that
+    knows only chunks would not see what has arrived: one that has the file open now can read them, and not write.
+    """
+    db.execute("ALTER TABLE chunks RENAME TO placed")
+    db.execute(
+        "CREATE TABLE arrived (turn INTEGER PRIMARY KEY, id INTEGER NOT NULL UNIQUE, own INTEGER NOT NULL,"
+        " count INTEGER NOT NULL, mark INTEGER NOT NULL, sum BLOB NOT NULL, data BLOB NOT NULL)"
+    )
+    db.execute(
+        "CREATE VIEW chunks AS SELECT id, count, mark, sum, data FROM placed"
+        " UNION ALL SELECT id, count, mark, sum, data FROM arrived"
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (sessions_and_chunks, marked_chunks, placed_and_arrived)
 """Only ever added to, at the end: the names stand in every file there is."""
 
 

@@ -7,20 +7,22 @@ from pathlib import Path
 import msgspec
 
 from tidegate.store.sqlite_file import damage_aside, plain_errors
-from tidegate.store.sqlite_read import CHUNK
 from tidegate.store.sqlite_rows import key
+from tidegate.store.sqlite_statements import CHUNK, TABLES
 from tidegate.store.store import Broken
 
 
 def raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes]:
     """Every row that begins at one of these records: its columns as MessagePack. None of those that cannot be had."""
+    rows: list[tuple[object, ...]] = []
     with closing(_opened(path)) as db, damage_aside():
         found = db.execute("SELECT id FROM sessions WHERE name = ?", (session,)).fetchone()
         if found is not None:
             span = (key(found[0], first), key(found[0], last))
-            rows = db.execute(f"{CHUNK} WHERE id BETWEEN ? AND ? ORDER BY id", span)
-            return [msgspec.msgpack.encode(row) for row in rows]
-    return []
+            for table in TABLES:
+                with damage_aside():
+                    rows += db.execute(f"{CHUNK} {table} WHERE id BETWEEN ? AND ? ORDER BY id", span)
+    return [msgspec.msgpack.encode(row) for row in rows]
 
 
 def structure(path: Path) -> list[str]:

@@ -23,8 +23,9 @@ from tidegate.store.sqlite_rows import (
     mark_of,
     opened,
     seal,
-    time_of,
 )
+from tidegate.store.sqlite_statements import INSERT, INSERT_ARRIVED, REMOVE, SAVE, SOUND
+from tidegate.store.sqlite_tail import Tail
 
 KNOWN = 4096
 """Entries of sessions that are kept in mind."""
@@ -32,37 +33,11 @@ FRESH = 64
 """Sessions whose loose records are kept in mind, too: they need not be read and checked to be packed."""
 FRAME = 6
 """Bytes that a row holds beside its one record, at most."""
-INSERT = "INSERT INTO chunks VALUES (?, ?, ?, ?, ?)"
-INSERT_BEHIND = "INSERT INTO chunks SELECT ?, ?, ?, ?, ? WHERE (SELECT max(id) FROM chunks WHERE id < ?) = ?"
-"""If the last row of the session is the one we know: whoever appended, packed or deleted has changed which that is."""
-
+TOGETHER = 4
+"""From so many appends in a commit on, loose rows are kept in the order in which they come. Each at its place would be
+in the midst of a page, and cost four of them."""
 Row = tuple[int, int, int, bytes, bytes]
 NextRow = tuple[int, int, int, bytes, bytes, int, int]
-
-
-class Tail:
-    """The end of a session as it is in mind: its entry, and what single rows have added to it since.
-
-    `last` is its last row. `fresh` are its loose records, or None: then they must be read to be packed.
-    """
-
-    __slots__ = ("base", "entry", "fresh", "head", "last", "loose", "mark")
-
-    def __init__(self, entry: Entry, last: int, fresh: list[bytes] | None) -> None:
-        self.entry = entry
-        self.base = key(entry.id, 0)
-        self.last = last
-        self.fresh = fresh
-        self.head = entry.head
-        self.loose = entry.loose
-        self.mark = 0
-
-    def now(self) -> Entry:
-        entry = self.entry
-        if self.head == entry.head:
-            return entry
-        size = entry.size + self.loose - entry.loose
-        return entry._replace(head=self.head, loose=self.loose, size=size, used=time_of(self.mark))
 
 
 class Changes:
@@ -82,15 +57,19 @@ class Changes:
         self._ahead: set[str] = set()  # of their entries in the file
         self._held = 0  # of those known, who may have fresh records
         self._waiting: list[Row] = []  # to be inserted all at once
+        self._arriving: list[Row] = []
+        self._loose = self._waiting  # where loose ones go: one of these two
         self._version = -1
         self.doubtful = False
 
-    def begun(self) -> None:
+    def begun(self, appends: int) -> None:
         (version,) = self._db.execute("PRAGMA data_version").fetchone()
         if self.doubtful or version != self._version or len(self._known) > KNOWN:
             self._forget()
             self._version = version
         self._waiting.clear()
+        self._arriving.clear()
+        self._loose = self._waiting if appends < TOGETHER else self._arriving
         self.doubtful = True
 
     @property
@@ -105,7 +84,7 @@ class Changes:
     def next_row(self, session: str, after: int, record: bytes) -> NextRow | None:
         """What `INSERT_BEHIND` wants, for an append that writes a loose row and nothing else. None for any other."""
         tail = self._known.get(session)
-        if tail is None or self.doubtful or tail.head != after or self._rows.mended:
+        if tail is None or self.doubtful or tail.head != after or not tail.last or self._rows.mended:
             return None
         first = after + 1
         if first - tail.entry.packed >= PACK_RECORDS or tail.loose + len(record) + FRAME >= PACK_BYTES:
@@ -114,15 +93,21 @@ class Changes:
         data = framed((record,))
         return (tail.base + first, 1, mark, check_of(first, 1, mark, data), data, tail.base + NUMBERS + 1, tail.last)
 
+    def knows(self, session: str) -> bool:
+        return session in self._known
+
     def grown(self, session: str, row: NextRow, record: bytes) -> int:
         """The row is written. Gives the new head."""
         tail = self._known[session]
         tail.last, _, tail.mark, _, data, _, _ = row
-        tail.loose += len(data)
+        return self._grow(tail, len(data), record)
+
+    def _grow(self, tail: Tail, size: int, record: bytes) -> int:
+        tail.loose += size
         if tail.fresh is not None:
             tail.fresh.append(record)
         tail.head += 1
-        self._ahead.add(session)
+        self._ahead.add(tail.entry.name)
         return tail.head
 
     def append(self, each: Pending) -> int:
@@ -130,12 +115,14 @@ class Changes:
         no trace."""
         session = each.session
         tail = self._known.get(session)
-        if tail is not None and len(each.chunks) == 1 and each.after == tail.head and self._only_grows(tail, each):
+        if tail is not None and len(each.chunks) == 1 and each.after == tail.head:
             chunk = each.chunks[0]
-            row = (tail.base + chunk.first, *chunk[1:])
-            self._waiting.append(row)
-            return self.grown(session, (*row, 0, 0), each.records[0])
-        entry = tail.now() if tail else self._rows.find(session)
+            if self._only_grows(tail, chunk):
+                row = (tail.base + chunk.first, *chunk[1:])
+                self._loose.append(row)
+                tail.last, tail.mark = self._last(row[0]), chunk.mark
+                return self._grow(tail, len(chunk.data), each.records[0])
+        entry = tail.now() if tail else self._rows.find(session, surely=True)
         head = entry.head if entry else 0
         if each.after != head:
             raise stale(session, each.after, head)
@@ -152,6 +139,8 @@ class Changes:
             if entry.id in self._rows.mended:
                 self._save(entry)
         last = key(entry.id, each.chunks[-1].first)
+        if each.chunks[-1].mark != PACKED:
+            last = self._last(last)
         if fresh is not None and each.chunks[-1].mark != PACKED:
             fresh += each.records[-each.chunks[-1].held :]
         if entry.head - entry.packed >= PACK_RECORDS or entry.loose >= PACK_BYTES:
@@ -161,10 +150,9 @@ class Changes:
         self._remember(Tail(entry, last, fresh))
         return entry.head
 
-    def _only_grows(self, tail: Tail, each: Pending) -> bool:
+    def _only_grows(self, tail: Tail, chunk: Chunk) -> bool:
         """Will it be one loose record more, and nothing else?"""
-        chunk = each.chunks[0]
-        room = chunk.last - tail.entry.packed < PACK_RECORDS and tail.loose + len(chunk.data) < PACK_BYTES
+        room = chunk.first - tail.entry.packed < PACK_RECORDS and tail.loose + len(chunk.data) < PACK_BYTES
         return room and chunk.held == 1 and chunk.mark != PACKED and not self._rows.mended
 
     def _remember(self, tail: Tail) -> None:
@@ -176,10 +164,15 @@ class Changes:
                     other.fresh = None
         self._known[tail.entry.name] = tail
 
+    def _last(self, loose: int) -> int:
+        return loose if self._loose is self._waiting else 0
+
     def insert_waiting(self) -> None:
-        if self._waiting:
+        if self._waiting or self._arriving:
             self._db.executemany(INSERT, self._waiting)
+            self._db.executemany(INSERT_ARRIVED, self._arriving)
             self._waiting.clear()
+            self._arriving.clear()
             self._step("rows inserted")
 
     def _begin(self, session: str, now: float) -> Entry:
@@ -191,11 +184,13 @@ class Changes:
     def _add(self, entry: Entry, each: Pending) -> Entry:
         packed, loose, size = entry.packed, entry.loose, entry.size
         for chunk in each.chunks:
-            self._waiting.append((key(entry.id, chunk.first), *chunk[1:]))
+            row = (key(entry.id, chunk.first), *chunk[1:])
             size += len(chunk.data)
             if chunk.mark == PACKED:
+                self._waiting.append(row)
                 packed = chunk.last
             else:
+                self._loose.append(row)
                 loose += len(chunk.data)
         return Entry(entry.id, entry.name, each.chunks[-1].last, packed, loose, size, entry.created, each.now)
 
@@ -211,7 +206,7 @@ class Changes:
             return done
         packed = seal(entry.packed + 1, records, PACKED)
         self._step("pack sealed")
-        self._remove(entry.id, entry.packed + 1, entry.head)
+        self._remove(key(entry.id, entry.packed + 1), key(entry.id, entry.head))
         self._step("loose rows removed")
         self._insert(entry.id, packed)
         self._step("packed row inserted")
@@ -228,10 +223,11 @@ class Changes:
         check_fork(session, at, entry.head, new, self._rows.find(new) is not None)
         last = self._rows.holding(entry, at)
         made = self._begin(new, float(self._clock()))
-        self._db.execute(
-            "INSERT INTO chunks SELECT id + ?, count, mark, sum, data FROM chunks WHERE id >= ? AND id < ?",
-            (key(made.id - entry.id, 0), key(entry.id, 1), key(entry.id, last.first)),
-        )
+        for source in SOUND:
+            self._db.execute(
+                f"INSERT INTO placed SELECT id + ?, count, mark, sum, data FROM {source} WHERE id >= ? AND id < ?",
+                (key(made.id - entry.id, 0), key(entry.id, 1), key(entry.id, last.first)),
+            )
         self._step("rows copied")
         self._insert(made.id, seal(last.first, opened(last)[: at - last.first + 1], last.mark))
         self._recount(made._replace(head=at, packed=at if last.mark == PACKED else min(entry.packed, at)))
@@ -242,7 +238,7 @@ class Changes:
         if head is not None and head != entry.head:
             raise stale(session, head, entry.head)
         self._forget()
-        self._db.execute("DELETE FROM chunks WHERE id BETWEEN ? AND ?", span_of(entry.id))
+        self._remove(*span_of(entry.id))
         self._step("rows deleted")
         self._db.execute("DELETE FROM sessions WHERE id = ?", (entry.id,))
         self._step("session deleted")
@@ -284,12 +280,13 @@ class Changes:
         return last
 
     def _replace(self, session: int, last: int, chunks: Sequence[Chunk]) -> None:
-        self._remove(session, chunks[0].first, last)
+        self._remove(key(session, chunks[0].first), key(session, last))
         for chunk in chunks:
             self._insert(session, chunk)
 
-    def _remove(self, session: int, first: int, last: int) -> None:
-        self._db.execute("DELETE FROM chunks WHERE id BETWEEN ? AND ?", (key(session, first), key(session, last)))
+    def _remove(self, low: int, high: int) -> None:
+        for remove in REMOVE:
+            self._db.execute(remove, (low, high))
 
     def _insert(self, session: int, chunk: Chunk) -> None:
         self._db.execute(INSERT, (key(session, chunk.first), *chunk[1:]))
@@ -300,16 +297,12 @@ class Changes:
 
     def settle(self) -> None:
         """Entries as they are now: a row that is lost from the end of a log is missed from here on."""
-        self.begun()
+        self.begun(0)
         for session in list(self._ahead):
             self._save(self._known[session].now())
 
     def _save(self, entry: Entry) -> Entry:
-        self._db.execute(
-            "UPDATE sessions SET head = ?, packed = ?, loose = ?, size = ?, created = ?, used = ?, sum = ?"
-            " WHERE id = ?",
-            (*entry[2:], entry.check(), entry.id),
-        )
+        self._db.execute(SAVE, (*entry[2:], entry.check(), entry.id))
         self._ahead.discard(entry.name)
         self._rows.mended.discard(entry.id)
         self._step("session updated")

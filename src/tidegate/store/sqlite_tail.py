@@ -1,0 +1,29 @@
+"""The end of a session as one who writes keeps it in mind."""
+
+from tidegate.store.sqlite_rows import Entry, key, time_of
+
+
+class Tail:
+    """The end of a session as it is in mind: its entry, and what single rows have added to it since.
+
+    `last` is its last row, or 0 if that has arrived with others. `fresh` are its loose records, or None: then they must
+    be read to be packed.
+    """
+
+    __slots__ = ("base", "entry", "fresh", "head", "last", "loose", "mark")
+
+    def __init__(self, entry: Entry, last: int, fresh: list[bytes] | None) -> None:
+        self.entry = entry
+        self.base = key(entry.id, 0)
+        self.last = last
+        self.fresh = fresh
+        self.head = entry.head
+        self.loose = entry.loose
+        self.mark = 0
+
+    def now(self) -> Entry:
+        entry = self.entry
+        if self.head == entry.head:
+            return entry
+        size = entry.size + self.loose - entry.loose
+        return entry._replace(head=self.head, loose=self.loose, size=size, used=time_of(self.mark))

@@ -1,0 +1,83 @@
+"""Damage in what many sessions said at once, not yet packed: the doctor mends it, and nobody else loses a word."""
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.keep.kept import folder, opened
+from tests.store.test_hostile import faults, goes_on, texts
+from tidegate.keep.rescue import needs_rescue, rescue
+
+NAMES = ("one", "two", "three", "four", "five")
+WORDS = {name: [f"{name} says {number}: {'word ' * 40}" for number in range(12)] for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("made") / "data"
+    data = folder(place)
+    sessions = {name: opened(data, name) for name in NAMES}
+
+    async def talk() -> None:
+        for number in range(12):
+            said = ((session, {"role": "user", "content": WORDS[name][number]}) for name, session in sessions.items())
+            await asyncio.gather(*(session.add_async(message) for session, message in said))
+
+    asyncio.run(talk())
+    for session in sessions.values():
+        session.close()
+    data.close()
+    return place
+
+
+@pytest.fixture
+def at_rest(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def test_a_damaged_record_is_mended_and_costs_its_session_alone(at_rest: Path) -> None:
+    with closing(sqlite3.connect(at_rest / "tidegate.db")) as db:
+        changed = db.execute("UPDATE arrived SET data = x'00' WHERE id = (2 << 36) + 9")
+        assert changed.rowcount == 1, "or nothing came together"
+        db.commit()
+    data = folder(at_rest)
+    assert {finding.session for finding in faults(data, repair=True)} == {"two"}
+    assert faults(data) == []
+    for name in NAMES:
+        found = texts(data, name)
+        assert len(found) == 12 - (name == "two")
+        assert set(found) <= set(WORDS[name])
+        goes_on(data, name)
+    data.close()
+
+
+def test_a_damaged_index_costs_nothing(at_rest: Path) -> None:
+    path = at_rest / "tidegate.db"
+    with closing(sqlite3.connect(path)) as db:
+        index = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_arrived_1'"
+        place = (db.execute(index).fetchone()[0] - 1) * 4096
+    whole = path.read_bytes()
+    path.write_bytes(whole[:place] + b"\xff" * 200 + whole[place + 200 :])
+    assert needs_rescue(at_rest)
+    assert [finding.severity for finding in rescue(at_rest)] == ["mended"]
+    assert not needs_rescue(at_rest)
+    data = folder(at_rest)
+    assert {name: texts(data, name) for name in NAMES} == WORDS
+    assert faults(data) == []
+    goes_on(data, "three")
+    data.close()
+
+
+def test_rows_whose_entry_is_gone_are_found(at_rest: Path) -> None:
+    with closing(sqlite3.connect(at_rest / "tidegate.db")) as db:
+        db.execute("DELETE FROM sessions WHERE name = 'four'")
+        db.commit()
+    rescue(at_rest)
+    data = folder(at_rest)
+    assert texts(data, "recovered-4") == WORDS["four"]
+    data.close()
