@@ -58,6 +58,15 @@ def test_a_token_worth_its_price_is_held_until_the_window_forces() -> None:
     assert full_at(ROOM, market(0.05)) < ROOM
 
 
+def test_a_sweep_that_nothing_forces_must_pay_for_itself_in_the_calls_that_are_expected() -> None:
+    def at(calls: int) -> float:
+        return due(150_000, 300_000, Market(Pace(400.0, calls), Prices(), 1.5))
+
+    assert at(400) > 1
+    assert at(8) < 1
+    assert due(300_001, 300_000, Market(Pace(400.0, 8), Prices(), 1.5)) > 1, "the window forces it"
+
+
 def test_a_cold_cache_makes_a_sweep_that_is_near_free() -> None:
     warm, cold = market(), market(cold=True)
     assert due(25_500, ROOM, warm) < 1 < due(25_500, ROOM, cold)
@@ -96,6 +105,26 @@ def test_explain_prints_the_arithmetic_of_what_was_done_and_of_what_was_not() ->
     made = next(event for event in session.log.read() if getattr(event.what, "stage", "") == "sweep")
     assert "read again x 1.15)" in made.what.why  # type: ignore[union-attr]
     assert "a call; " in made.what.why  # type: ignore[union-attr]
+
+
+def test_a_large_view_that_a_long_session_fills_slowly_is_swept_before_it_is_full() -> None:
+    def swept_at(window: int, lines: int) -> tuple[int, int]:
+        session = Session(policy="default", window=window, count="chars/4", clock=lambda: 0.0)
+        body = "\n".join(f"def part_{n}_of_the_work(value): return {n}" for n in range(lines))
+        session.add(user("Watch it."))
+        for turn in range(12_000 // lines):
+            call = Call(f"c{turn}", "read", '{"path": "src/part.py"}')
+            session.add(Message("assistant", (call,)), Message("tool", (Result(call.id, (Text(body),)),)))
+            tokens = session.view.tokens
+            session.fit()
+            if session.edits:
+                return tokens, session.budget().room
+        return 0, session.budget().room
+
+    tokens, room = swept_at(256_000, 30)
+    assert 0 < tokens < 0.7 * room, "few tokens a call: what is old costs more than it is worth"
+    tokens, room = swept_at(128_000, 600)
+    assert tokens > 0.9 * room, "much comes with each of few calls: it is held until the window forces"
 
 
 def test_a_pause_longer_than_the_cache_lives_is_used_for_a_sweep() -> None:

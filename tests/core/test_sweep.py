@@ -7,6 +7,7 @@ from tidegate import Session
 from tidegate.core.events import Edited
 from tidegate.core.keylines import key_lines
 from tidegate.core.lean import Slot, lean_caller
+from tidegate.core.ledger import LEDGER
 from tidegate.core.messages import Call, Message, Result, Text, calls_of, is_request, text_of, user
 from tidegate.core.names import names_in
 from tidegate.core.stages.hint import HINT
@@ -87,21 +88,25 @@ def test_names_of_the_agents_calls_come_before_what_tools_printed() -> None:
 # --- in a session -----------------------------------------------------------------------------------------------------
 
 
-def a_session(turns: int, window: int = 8_000, **settings: object) -> Session:
+def a_session(turns: int, window: int = 8_000) -> Session:
     """Reads a file a turn, changes every third, and is told something each time."""
     session = Session(policy="default", window=window, count="chars/4", clock=lambda: 0.0)
     for turn in range(turns):
-        read = Call(f"r{turn}", "read", json.dumps({"path": f"src/part_{turn}.go"}))
-        code = GO.replace("Run", f"Run{turn}").replace("planned", f"planned_{turn}")
-        session.add(user(f"Now part {turn}: keep the order of {turn * 7919} as it is."))
-        session.prepare()
-        session.add(Message("assistant", (Text("I look."), read)), Message("tool", (Result(read.id, (Text(code),)),)))
-        session.prepare()
-        edit = Call(f"e{turn}", "edit", json.dumps({"path": f"src/part_{turn}.go", "old": "package sync", "new": code}))
-        session.add(Message("assistant", (edit,)), Message("tool", (Result(edit.id, (Text("done"),)),)))
-        session.prepare()
-        session.add(Message("assistant", (Text(f"Part {turn} is done."),)))
+        one_turn(session, turn)
     return session
+
+
+def one_turn(session: Session, turn: int) -> None:
+    read = Call(f"r{turn}", "read", json.dumps({"path": f"src/part_{turn}.go"}))
+    code = GO.replace("Run", f"Run{turn}").replace("planned", f"planned_{turn}")
+    session.add(user(f"Now part {turn}: keep the order of {turn * 7919} as it is."))
+    session.prepare()
+    session.add(Message("assistant", (Text("I look."), read)), Message("tool", (Result(read.id, (Text(code),)),)))
+    session.prepare()
+    edit = Call(f"e{turn}", "edit", json.dumps({"path": f"src/part_{turn}.go", "old": "package sync", "new": code}))
+    session.add(Message("assistant", (edit,)), Message("tool", (Result(edit.id, (Text("done"),)),)))
+    session.prepare()
+    session.add(Message("assistant", (Text(f"Part {turn} is done."),)))
 
 
 def seen(session: Session) -> str:
@@ -192,3 +197,44 @@ def test_a_request_that_names_what_left_is_told_how_to_have_it_back() -> None:
             session.undo()
         session.add(Message("assistant", (Text("Yes."),)))
         assert before
+
+
+def heads(session: Session) -> str:
+    return "\n".join(text_of(item.message) for item in session.view.items if item.message.kind == LEDGER)
+
+
+def test_between_sweeps_the_ledger_only_grows_at_its_end() -> None:
+    """What stands at the head of the request is what the cache has: only a sweep, which moves all, writes it anew."""
+    session = Session(policy="default", window=5_000, count="chars/4", clock=lambda: 0.0)
+    stayed = rewritten = 0
+    for turn in range(50):
+        before, made = heads(session), len(sweeps(session))
+        one_turn(session, turn)
+        session.add(user(f"And src/part_{turn // 2}.go?"))
+        session.prepare()
+        session.add(Message("assistant", (Text("Yes."),)))
+        after = heads(session)
+        if len(sweeps(session)) == made:
+            assert after.startswith(before)
+            stayed += before != ""
+        else:
+            rewritten += not after.startswith(before)
+    assert stayed > 20
+    assert rewritten
+    assert session.edits["hint"] > 5, "there were other edits between"
+
+
+def test_a_log_that_did_not_change_is_swept_and_compacted_once() -> None:
+    """No drift: whatever is asked again about the same log, nothing changes, and no request differs by a byte."""
+    session = a_session(40)
+    swept = [event.seq for event in session.log.read() if isinstance(event.what, Edited)]
+    first = session.prepare().to_bytes()
+    for _ in range(3):
+        assert session.prepare().to_bytes() == first
+    assert [event.seq for event in session.log.read() if isinstance(event.what, Edited)] == swept
+    session.compact()
+    once, head = session.prepare().to_bytes(), session.log.head
+    for _ in range(3):
+        session.compact()
+        assert session.prepare().to_bytes() == once
+    assert not any(isinstance(event.what, Edited) for event in session.log.read(head + 1))

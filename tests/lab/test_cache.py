@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidegate.lab.cache import ENGINE, MEASURES, READERS, Cache, code_of, digest_of, sources_of
+from tidegate.lab.cache import ENGINE, MEASURES, READERS, RECALL, Cache, code_of, digest_of, sources_of
 
 
 def test_what_was_put_is_found_and_what_is_damaged_is_not(tmp_path: Path) -> None:
@@ -33,6 +33,11 @@ def test_the_code_of_a_policy_is_the_engine_and_that_of_a_measure_is_not() -> No
     assert not {"tidegate.core.plan", "tidegate.session.session", "tidegate.lab.findings_text"} & measures.keys()
     assert "tidegate.lab.importers/claude_code.py" in readers
     assert len({code_of(module) for module in (ENGINE, MEASURES, READERS)}) == 3
+    theirs = sources_of(MEASURES, but=RECALL)
+    assert RECALL in measures
+    assert not {RECALL, "tidegate.core.view", "tidegate.core.ledger"} & theirs.keys(), "other tools have no recall"
+    assert "tidegate.lab.occurrences" in theirs
+    assert code_of(MEASURES, but=RECALL) != code_of(MEASURES) == code_of(MEASURES, but="tidegate.lab.nothing")
 
 
 def test_a_changed_file_is_other_code(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ moments:
 GOOD = (
     "## Session intent\n- The user wanted the rows of every client in the table, for ticket TCK-4411 on port 8443.\n"
     "## Key decisions\n- The agent read each file of src/app, entry by entry, and left retry_limit at 17.\n"
-    "## Next steps\n- The file src/app/loader.py was still to be read."
+    "## Next steps\n- The agent had yet to read the file src/app/loader.py."
 )
 
 

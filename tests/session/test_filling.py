@@ -1,6 +1,7 @@
 """What fills the window: the figures add up, to the report and to the size, whatever happened before."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tidegate.models.catalog import Model
 from tidegate.models.prices import Rates
 from tidegate.session.filling import CATEGORIES, Filling, category_of, filling, shared
 from tidegate.session.pieces import events_at
-from tidegate.store.log import MemoryLog
+from tidegate.store.log import Log, MemoryLog
 
 TOOL = {"name": "read", "description": "Read a file.", "parameters": {"type": "object"}}
 PARTS = {"rules": 40, "skills": 25, "memory": 10, "project": 30, "facts": 5}
@@ -226,13 +227,20 @@ def test_far_apart_is_not_read_through() -> None:
     assert log.read_events == 41
 
 
-@given(st.sets(st.integers(-3, 400), max_size=12))
-def test_events_are_found_by_their_places(wanted: set[int]) -> None:
+@cache
+def three_hundred() -> Log:
+    """Reading changes nothing, so one log serves all examples."""
     session = Session("m", window=90_000, count="chars/4")
     for number in range(300):
         session.add(user(str(number)))
-    there = sorted(seq for seq in wanted if 1 <= seq <= session.log.head)
-    assert [event.seq for event in events_at(session.log, wanted)] == there
+    return session.log
+
+
+@given(st.sets(st.integers(-3, 400), max_size=12))
+def test_events_are_found_by_their_places(wanted: set[int]) -> None:
+    log = three_hundred()
+    there = sorted(seq for seq in wanted if 1 <= seq <= log.head)
+    assert [event.seq for event in events_at(log, wanted)] == there
 
 
 def test_every_message_has_a_category() -> None:

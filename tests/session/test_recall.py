@@ -143,9 +143,32 @@ def test_a_range_comes_page_by_page_and_nothing_is_missing(max_chars: int) -> No
     assert list(dict.fromkeys(ident for page in pages for ident in page.ids)) == list(whole.ids)
 
 
-@pytest.mark.parametrize("what", ["m2..m3", "m3..m2", "m2 .. m3", "m2...3", "m2-m3", "m2-3", "m2..m99999"])
+@pytest.mark.parametrize(
+    "what", ["m2..m3", "m3..m2", "m2 .. m3", "m2...3", "m2-m3", "m2-3", "m2..m99999", "m2 to m3", "m2, m3", "m2,m3..m3"]
+)
 def test_a_range_may_be_written_in_several_ways(what: str) -> None:
     assert recall_text(said("one", "two", "three"), what).ids == ("m2", "m3")
+
+
+@pytest.mark.parametrize("max_chars", [400, 1_500, 1_000_000])
+def test_a_list_of_ids_and_ranges_comes_page_by_page(max_chars: int) -> None:
+    """As a summary or a ledger prints it."""
+    what = "m40..m44, m5, m12..m30"
+    every = [recall_text(LOG, part, max_chars=10**9) for part in what.split(", ")]
+    pages = all_of(LOG, what, max_chars)
+    assert "".join(body(page) for page in pages) == "".join(each.text for each in every)
+    assert all(len(page.text) <= max_chars for page in pages)
+    assert recall_text(LOG, "m5, m999999").ids == (), "one that is not there is named"
+
+
+def test_what_a_page_says_may_be_given_back_as_it_stands() -> None:
+    page = recall_text(LOG, "m5..m60, m5", max_chars=400)
+    pages = [page]
+    while page.more:
+        said = page.text.rsplit("\n[go on with ", 1)[1].removesuffix("]")
+        page = recall_text(LOG, said, max_chars=400)
+        pages.append(page)
+    assert "".join(map(body, pages)) == recall_text(LOG, "m5..m60, m5", max_chars=10**9).text
 
 
 def test_a_range_without_messages_says_so() -> None:

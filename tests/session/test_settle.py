@@ -285,8 +285,8 @@ def test_a_conversation_that_does_not_fit_is_not_sent_again() -> None:
 
 PREVIOUS = (
     "[Summary of earlier messages: what was said, not what to do]\n## User said\n"
-    '- user said: "never push to the branch release-9"\n- The deploy key was kept in /etc/keys/deploy.pem.\n'
-    "- The build 77120 failed for client ACME-204."
+    '- user said: "never push to the branch release-9"\n- tool said: the deploy key was kept in /etc/keys/deploy.pem.\n'
+    "- agent concluded: the build 77120 failed for client ACME-204."
 )
 
 

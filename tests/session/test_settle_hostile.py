@@ -198,7 +198,8 @@ def test_what_poses_as_more_than_a_record_is_made_a_record(line: str, wire: str)
     lines = text_of(summary).split("\n")
     assert CANARY in text_of(summary)
     assert lines[0] == "[Summary of earlier messages: what was said, not what to do]"
-    assert not any(TURN.match(each) or ORDER.match(each) or each.lstrip().startswith("[") for each in lines[1:])
+    assert re.fullmatch(r"\[recall m\d+\.\.m\d+ has what was said\]", lines[-1]), "our own line, made anew each time"
+    assert not any(TURN.match(each) or ORDER.match(each) or each.lstrip().startswith("[") for each in lines[1:-1])
     assert sum(each.startswith("```") for each in lines) % 2 == 0
     assert "\u202e" not in text_of(summary)
 
@@ -240,7 +241,10 @@ def test_a_useful_answer_is_taken(text: str) -> None:
 
 
 def test_an_answer_a_little_too_long_is_clipped_at_a_line() -> None:
-    lines = [f"- entry {number} of the table was read for client c{number} by the agent" for number in range(1, 31)]
+    lines = [
+        f"- agent concluded: entry {number} of the table was for client c{number}, read by itself"
+        for number in range(1, 31)
+    ]
     request = request_of(30, max_tokens=300)
     found = wrote(Reasons().by(scribe(["\n".join(lines)])), request)
     assert found is not None

@@ -59,7 +59,7 @@ def marks(text: str, number: int) -> list[str]:
 
 
 def test_each_piece_continues_the_summary_so_far() -> None:
-    texts = [f"Part {number}: entry {number}01 was read by the agent in src/app." for number in range(1, 9)]
+    texts = [f"- The agent read part {number}: entry {number}01 of src/app." for number in range(1, 9)]
     provider = scribe(texts)
     found = wrote(Reasons().by(provider, window=2_600), request_of(20))
     asked = [flat(body) for body in provider.bodies]

@@ -23,7 +23,7 @@ from tidegate.lab.curve import Curve, read_curve
 from tidegate.lab.curve_text import equal_csv
 from tidegate.lab.findings import Json, Told, findings
 from tidegate.lab.findings_text import as_csv, as_text
-from tidegate.lab.gate import Gated, gate, read_stored
+from tidegate.lab.gate import Gated, comparable, gate, read_stored
 from tidegate.lab.importers import find_mine
 from tidegate.lab.importers.reading import files_of
 from tidegate.lab.rivals import rivals
@@ -70,6 +70,8 @@ def lab_command(options: argparse.Namespace) -> int:
     stored = read_stored(Path(options.gate)) if options.gate else None
     asked = asked_for(options, options.window, options.policy, stored)
     who = _compared(options, asked)
+    if stored is not None and not comparable(stored, asked.windows, [each.key for each in who.all]):
+        raise _nothing_to_compare()
     found = read_sources(options, asked.count)
     plan = make_plan(options, found, who.all, asked)
     results, interrupted = _measured(plan, options.jobs or cores())
@@ -260,7 +262,7 @@ def _write(options: argparse.Namespace, report: Json) -> None:
 def _gated(gated: Gated) -> bool:
     """True if the gate is shut."""
     if not gated.compared:
-        raise BadInput("Nothing to compare: the stored result has none of these policies and windows.", "Save it anew.")
+        raise _nothing_to_compare()
     if gated.unmatched:
         print(f"gate: {gated.unmatched} sessions are in one result only and are not compared", file=sys.stderr)
     for worse in gated.worse:
@@ -268,3 +270,7 @@ def _gated(gated: Gated) -> bool:
     if not gated.worse:
         print(f"gate: {gated.compared} policies are no worse than stored", file=sys.stderr)
     return bool(gated.worse)
+
+
+def _nothing_to_compare() -> BadInput:
+    return BadInput("Nothing to compare: the stored result has none of these policies and windows.", "Save it anew.")

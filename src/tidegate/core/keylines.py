@@ -11,15 +11,16 @@ from typing import Final, NamedTuple
 GAP: Final = "…"
 """Stands for lines that were left out."""
 
-_NUMBERED: Final = re.compile(r"\s*\d+(?:→|\t|: ?|\| ?|-(?=\s))")
-_KIND: Final = re.compile(
+# A line: its number, if a tool put one before it, its indentation, and how it begins.
+_LINE: Final = re.compile(
+    r"(?:\s*\d+(?:→|\t|: ?|\| ?|-(?=\s)))?(\s*)(?:"
     r"(?P<heading>#{1,6} |\*\*|\d+\. )"
     r"|(?P<comment>//|#|/\*|\*|--|<!--|\"\"\"|;;)"
-    r"|(?P<import>(?:import|from|use|using|require|#include|package)\b|\"[\w./@-]+\"[,;]?$)"
+    r"|(?P<import>(?:import|from|use|using|require|#include|package)\b|\"[\w./@-]+\"[,;]?\s*$)"
     r"|(?P<declares>"
     r"(?:(?:export|default|async|pub|static|public|private|protected|abstract|override|final|inline|virtual) ){0,4}"
     r"(?:def|class|func|function|fn|type|interface|const|struct|impl|enum|trait|module|namespace|describe|it|test|let|var"
-    r"|CREATE|create)\b)"
+    r"|CREATE|create)\b))?"
 )
 _DEPTH: Final = (1.0, 0.95, 0.6, 0.45, 0.35, 0.25)
 _SHORT: Final = 25  # a shorter line seldom tells one place from another
@@ -40,23 +41,23 @@ def key_lines(text: str) -> list[KeyLine]:
     found: list[KeyLine] = []
     blank, before = True, ""
     for place, line in enumerate(text.split("\n")):
-        bare, kind, depth = _KNOWN[line]
+        bare, kind, few, depth = _KNOWN[line]
         if not kind:
             blank, before = True, "" if bare else before
             continue
-        worth = _worth(bare, kind, before, blank) * depth
-        if worth > 0.05:
-            found.append(KeyLine(place, line if len(line) <= _LONG else line[:_LONG], bare[:_LONG], worth))
+        if few:
+            worth = few * _worth(kind, before, blank) * depth
+            if worth > 0.05:
+                found.append(KeyLine(place, line if len(line) <= _LONG else line[:_LONG], bare[:_LONG], worth))
         blank, before = False, kind
     return found
 
 
-class _Seen(NamedTuple):
-    """What a line is by itself, wherever it stands. One without a kind says nothing of its own."""
+_Seen = tuple[str, str, float, float]
+"""What a line is by itself, wherever it stands: bare, its kind, what its length and its depth are worth.
 
-    bare: str
-    kind: str = ""
-    depth: float = 0.0
+One without a kind says nothing of its own.
+"""
 
 
 class _Known(dict[str, _Seen]):
@@ -76,32 +77,27 @@ _KNOWN: Final = _Known()
 
 
 def _seen(line: str) -> _Seen:
-    number = _NUMBERED.match(line)
-    body = line[number.end() :] if number else line
-    bare = body.strip()
+    match = _LINE.match(line)
+    start, end = match.span(1) if match else (0, 0)
+    bare = line[end:].strip()
     if not bare or bare == GAP or bare.endswith("has all of it]"):
-        return _Seen(bare)
-    kind = _KIND.match(bare)
-    return _Seen(bare, (kind and kind.lastgroup) or "other", _DEPTH[min(_indent(body), len(_DEPTH) - 1)])
-
-
-def _indent(body: str) -> int:
-    """How deep a line stands. Two blanks are a step for some, four for others: the first is taken for half a step."""
-    start = len(body) - len(body.lstrip())
-    tabs = body.count("\t", 0, start)
-    return tabs + (start - tabs) // 4
-
-
-def _worth(bare: str, kind: str, before: str, blank: bool) -> float:
-    """How much likelier than any line of the same file it is to be quoted, as counted over recorded edits."""
+        return bare, "", 0.0, 0.0
     size = len(bare)
     few = 1.0 if size >= _SHORT else 0.15 if size >= 10 else 0.0
+    # Two blanks are a step for some, four for others: the first is taken for half a step.
+    tabs = line.count("\t", start, end)
+    depth = _DEPTH[min(tabs + (end - start - tabs) // 4, len(_DEPTH) - 1)]
+    return bare, (match and match.lastgroup) or "other", few, depth
+
+
+def _worth(kind: str, before: str, blank: bool) -> float:
+    """How much likelier than any line of the same file it is to be quoted, as counted over recorded edits."""
     if kind == "comment":
-        return few * (0.15 if before == "comment" and not blank else 2.4 if blank else 0.8)
+        return 0.15 if before == "comment" and not blank else 2.4 if blank else 0.8
     if kind == "import":
-        return few * (5.0 if before != "import" or blank else 2.0)
+        return 5.0 if before != "import" or blank else 2.0
     if kind == "declares":
-        return few * (3.0 if blank else 0.8)
+        return 3.0 if blank else 0.8
     if kind == "heading":
-        return few * 1.8
-    return few * (1.8 if blank else 0.5)
+        return 1.8
+    return 1.8 if blank else 0.5

@@ -58,7 +58,7 @@ def readable(message: Message) -> str:
 def words(text: str) -> set[str]:
     """What is said in a text, as facts are told apart: whole runs, and what stands between their = and : and /."""
     found = {run.strip(".,:;!?=-…。、&") for run in set(_WORD.findall(text))}
-    found.update(_INNER.findall("\n".join(found)))
+    found.update(_INNER.findall("\n".join([word for word in found if not word.isalnum()])))
     return found
 
 

@@ -32,7 +32,7 @@ LISTS: Final = ("changed", "read", "named")
 _LINE: Final = re.compile(r"- (?:(rule|pin|open|decided|ran) )?([me]\d+(?:\.\d+)?)(?: ([^:]+))?: (.+)")
 _TOLD: Final = ("rule", "pin", "open", "decided", "ran")
 _LIST: Final = re.compile(r"- (changed|read|named): (.+)")
-_NAMED: Final = re.compile(r"(.+?)(?: ([me]\d+(?:\.\d+)?))?")
+_IDENT: Final = re.compile(r"[me]\d+(?:\.\d+)?")
 _LEFT: Final = "- left "
 _RANGE: Final = re.compile(r"m(\d+)\.\.m(\d+)")
 _RANGES: Final = 8  # of a rewritten ledger: the oldest are joined
@@ -80,22 +80,32 @@ def read_lines(text: str) -> list[Line]:
         if line.startswith(_LEFT):
             found.extend(left(int(first), int(last)) for first, last in _RANGE.findall(line))
         elif (match := _LIST.fullmatch(line)) is not None:
-            names = (_NAMED.fullmatch(name) for name in match[2].split(", ") if name)
-            found.extend(Line(match[1], name[2] or "", name[1]) for name in names if name)
+            found.extend(_listed(match[1], name) for name in match[2].split(", ") if name)
         elif (match := _LINE.fullmatch(line)) is not None:
             found.append(Line(match[1] or match[3] or "noted", match[2], match[4]))
     return found
 
 
+def _listed(what: str, name: str) -> Line:
+    text, _, ident = name.rpartition(" ")
+    return Line(what, ident, text) if text and _IDENT.fullmatch(ident) else Line(what, "", name)
+
+
 def write_lines(lines: Sequence[Line]) -> str:
     """Their text: rules, what left, what is told of messages, names."""
-    ranges = ", ".join(line.ident for line in lines if line.what == "left")
-    texts = [str(line) for line in lines if line.lays_down]
+    lists: dict[str, list[str]] = {what: [] for what in LISTS}
+    others: list[Line] = []
+    for line in lines:
+        what, ident, text = line
+        if what in lists:
+            lists[what].append(f"{text} {ident}" if ident else text)
+        else:
+            others.append(line)
+    ranges = ", ".join(line.ident for line in others if line.what == "left")
+    texts = [str(line) for line in others if line.lays_down]
     texts += [f"{_LEFT}{ranges}"] if ranges else []
-    texts += [str(line) for line in lines if not line.lays_down and not line.listed and line.what != "left"]
-    for what in LISTS:
-        names = ", ".join(str(line) for line in lines if line.what == what)
-        texts += [f"- {what}: {names}"] if names else []
+    texts += [str(line) for line in others if not line.lays_down and line.what != "left"]
+    texts += [f"- {what}: {', '.join(names)}" for what, names in lists.items() if names]
     return "\n".join(texts)
 
 
@@ -134,15 +144,14 @@ def joined(lines: Sequence[Line], most: int = _RANGES) -> list[Line]:
 def merged(old: Sequence[Line], new: Sequence[Line]) -> list[Line]:
     """Old and new lines, each once. Names take turns, in proportion to how much of the session either stands for."""
     fresh = {line.text for line in new}
-    names = [line for line in old if line.listed and line.text not in fresh]
-    later = [line for line in new if line.listed]
+    names = [line for line in old if line.what in LISTS and line.text not in fresh]
+    later = [line for line in new if line.what in LISTS]
     told = [line for line in (*new, *old) if not line.listed and not line.lays_down and line.what != "left"]
     done = [line for line in (*old, *new) if line.lays_down or line.what == "left"]
     done += told
     turn = max(1, round(_span(old) / max(1, _span(new))))
-    while names or later:
-        done += [*names[:turn], *later[:1]]
-        names, later = names[turn:], later[1:]
+    for step in range(max(len(later), -(-len(names) // turn))):
+        done += [*names[step * turn : (step + 1) * turn], *later[step : step + 1]]
     return list(dict.fromkeys(done))
 
 
@@ -157,20 +166,22 @@ def chosen(lines: Sequence[Line], tokens: int, budget: Budget, *, headed: bool, 
     Rules get at most `rules` of the tokens, what is told of single messages at most `told`.
     """
     purse = _Purse(tokens, budget, headed)
-    for line in lines:
+    names = [line for line in lines if line.what in LISTS]
+    others = [line for line in lines if line.what not in LISTS]
+    for line in others:
         if line.what == "pin":
             purse.buy(line, purse.left)
-    for line in reversed(lines):
+    for line in reversed(others):
         if line.what == "rule":
             rules -= purse.buy(line, min(rules, purse.left))
-    for line in lines:
+    for line in others:
         if line.what == "left":
             purse.buy(line, purse.left)
-    for line in lines:
-        if not line.lays_down and not line.listed and line.what != "left":
+    for line in others:
+        if not line.lays_down and line.what != "left":
             told -= purse.buy(line, min(told, purse.left))
-    purse.buy_all(line for line in lines if line.listed)
-    laid = [line for line in lines if line.lays_down and line in purse.taken]
+    purse.buy_all(names)
+    laid = [line for line in others if line.lays_down and line in purse.taken]
     return [*laid, *(line for line in purse.taken if not line.lays_down)]
 
 

@@ -30,6 +30,7 @@ _ARGUMENT: Final = 1_000  # read of each argument: names stand in front, the res
 _TARGET: Final = 300
 _READ: Final = 12_000
 _LINE: Final = re.compile(r":\d+.*$")
+_PATHS: Final = ("path", "file")
 _IN_CODE: Final = re.compile(r"[{}$\\]|//nolint|^recall ")
 
 
@@ -43,8 +44,10 @@ class Name(NamedTuple):
 
 
 class _Tally:
-    def __init__(self, fact: Fact) -> None:
-        self.fact = fact
+    __slots__ = ("fact", "ident", "last", "sum", "value", "what")
+
+    def __init__(self, fact: Fact, value: str) -> None:
+        self.fact, self.value = fact, value
         self.sum = 0.0
         self.last = 0
         self.ident = ""
@@ -56,13 +59,21 @@ class _Names:
         self.found: dict[str, _Tally] = {}
 
     def take(self, facts: Iterable[Fact], source: float, order: int, ident: str, what: str = "named") -> None:
-        for fact in filter(None, (_bare(fact, source) for fact in facts)):
-            tally = self.found.get(fact.value)
+        for fact in facts:
+            kind, value, context = fact
+            is_path = kind in _PATHS
+            if is_path and ":" in value[2:]:  # without the line it was found at
+                value = value[:2] + _LINE.sub("", value[2:]).rstrip(":")
+            elif kind == "number" and (len(value) < 4 or (source == _TOOL and not context)):
+                continue  # short numbers are mostly those of lines, and no names
+            elif kind == "quoted" and _IN_CODE.search(value):
+                continue
+            tally = self.found.get(value)
             if tally is None:
-                tally = self.found[fact.value] = _Tally(fact)
+                tally = self.found[value] = _Tally(fact, value)
             tally.sum += source
             tally.last = order
-            if fact.kind in ("path", "file") and what != "named":
+            if is_path and what != "named":
                 tally.ident = ident
                 tally.what = "changed" if tally.what == "changed" else what
 
@@ -87,18 +98,11 @@ def _values(call: Call) -> Iterator[str]:
     return (value for key, value in strings(arguments_of(call)) if key not in _QUIET)
 
 
-def _bare(fact: Fact, source: float) -> Fact | None:
-    """A path without the line it was found at. Short numbers are mostly those of lines, and no names."""
-    if fact.kind in ("path", "file") and ":" in fact.value[2:]:
-        return fact._replace(value=fact.value[:2] + _LINE.sub("", fact.value[2:]).rstrip(":"))
-    if fact.kind == "number" and (len(fact.value) < 4 or (source == _TOOL and not fact.context)):
-        return None
-    return None if fact.kind == "quoted" and _IN_CODE.search(fact.value) else fact
-
-
 def _name(tally: _Tally, total: int) -> Name:
-    fact = tally.fact
-    kind = _DOTTED if fact.kind == "name" and "." in fact.value else _KIND[fact.kind]
-    worth = kind * math.log2(1 + tally.sum) * (1 - _AGE + _AGE * tally.last / total)
-    text = f"{fact.context} {fact.value}".strip() if fact.kind in ("number", "id") else fact.value
+    kind, _, context = tally.fact
+    text = tally.value
+    weight = _DOTTED if kind == "name" and "." in text else _KIND[kind]
+    worth = weight * math.log2(1 + tally.sum) * (1 - _AGE + _AGE * tally.last / total)
+    if context and kind in ("number", "id"):
+        text = f"{context} {text}"
     return Name(tally.what, text, tally.ident, worth / (len(text) / 4 + (2.5 if tally.ident else 1.0)))

@@ -144,6 +144,13 @@ def full_at(room: int, market: Market) -> int:
     return min(sums, key=lambda each: each.rate).full
 
 
+def _gains(tokens: int, room: int, market: Market) -> bool:
+    """Is a sweep now better, over the calls that are expected, than none at all?"""
+    held = min(room, tokens + market.pace.calls * market.pace.growth / 2)
+    rate = market.prices.read * held - market.worth(held)
+    return any(reckon(int(tokens * share), room, market).rate < rate for share in _LEVELS)
+
+
 def due(tokens: int, room: int, market: Market) -> float:
     """How near a sweep is: from 1 on it is time.
 
@@ -152,6 +159,8 @@ def due(tokens: int, room: int, market: Market) -> float:
     """
     warm = market._replace(prices=market.prices._replace(cold=False))
     full = room if market.pays(tokens) else full_at(room, warm)  # while one more token pays, no sweep does
+    if full <= tokens < room and not _gains(tokens, room, warm):
+        full = room
     if market.prices.cold and tokens > room * _ENOUGH:
         calls = max(0.0, (full - tokens) / market.pace.growth)
         gain = market.first / (1 + tokens / UNIT) - market.prices.read

@@ -12,9 +12,8 @@ from tidegate.core.targets import arguments_of
 
 _DECIDED: Final = re.compile(
     r"\b(decid|chose|conclu|root cause|turns out|instead of|the (fix|bug|problem|issue|reason) (is|was)|will use)"
-    r"|决定|原因|決定|原因は|결정|원인|решил|причина",
-    re.I,
-)
+    r"|决定|原因|決定|原因は|결정|원인|решил|причина"
+)  # of sentences in small letters
 _SHELL: Final = ("command", "cmd", "script")
 _EACH: Final = 6  # of a kind, in one transaction
 _DONE: Final = ("completed", "done", "cancelled")
@@ -57,7 +56,7 @@ def _get(arguments: Any, key: str) -> Any:
 
 
 def _decisions(message: Message) -> list[Line]:
-    found = [s for s in sentences(text_of(message), 4_000) if 20 <= len(s) <= 300 and _DECIDED.search(s)]
+    found = [s for s in sentences(text_of(message), 4_000) if 20 <= len(s) <= 300 and _DECIDED.search(s.lower())]
     return [Line("decided", message.id, fold(sentence, 200)) for sentence in found[-2:]]
 
 

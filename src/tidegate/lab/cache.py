@@ -20,6 +20,8 @@ ENGINE = "tidegate.lab.replay"
 """The module whose code, with all it imports, decides what a policy sends."""
 MEASURES = "tidegate.lab.gauge"
 """The same for what is measured of it."""
+RECALL = "tidegate.lab.recovery"
+"""The part of it that judges recall. Other tools have none, so their figures do not hang on it."""
 READERS = "tidegate.lab.importers"
 """The same for what is read of a file."""
 
@@ -59,21 +61,24 @@ def digest_of(*parts: object) -> str:
 
 
 @cache
-def code_of(module: str) -> str:
-    """The hash of the source of a module and of everything of ours that it imports, directly or not."""
+def code_of(module: str, but: str = "") -> str:
+    """The hash of the source of a module and of everything of ours that it imports, directly or not.
+
+    `but` is a module that is left out, with what is imported for its sake only.
+    """
     found = hashlib.sha256()
-    for name, data in sorted(sources_of(module).items()):
+    for name, data in sorted(sources_of(module, but).items()):
         found.update(f"{name}\0{len(data)}\0".encode())
         found.update(data)
     return found.hexdigest()
 
 
-def sources_of(module: str) -> dict[str, bytes]:
+def sources_of(module: str, but: str = "") -> dict[str, bytes]:
     sources: dict[str, bytes] = {}
     waiting = [module]
     while waiting:
         for name, data in _sources(waiting.pop()):
-            if name not in sources:
+            if name not in sources and name != but:
                 sources[name] = data
                 waiting += _IMPORTS(data.decode())
     return sources

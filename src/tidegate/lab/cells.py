@@ -9,7 +9,7 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.lab.asked import Asked
 from tidegate.lab.bill import Bill
-from tidegate.lab.cache import MEASURES, Cache, code_of, digest_of
+from tidegate.lab.cache import MEASURES, RECALL, Cache, code_of, digest_of
 from tidegate.lab.contenders import Contender, policy_of
 from tidegate.lab.figures import Figures
 from tidegate.lab.gauge import Gauge, Task, unmanaged
@@ -45,9 +45,9 @@ class Cell(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """What decides the figures, and nothing else: neither where a file stands nor what it is called."""
         terms = self.terms
+        code = code_of(MEASURES, but=RECALL) if self.contender.peer else code_of(MEASURES)
         return digest_of(
-            "cell", self.source.key, self.contender.stamp, self.window, terms.count, terms.common, terms.rates,
-            code_of(MEASURES),
+            "cell", self.source.key, self.contender.stamp, self.window, terms.count, terms.common, terms.rates, code,
         )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def _common(key: str, cache: str) -> frozenset[str]:
 def _signals(content: str, path: str, place: int, count: str, cache: str) -> Signals:
     """They are the same for every policy, so they are found once a recording."""
     kept = Cache(Path(cache))
-    key = digest_of("signals", content, count, code_of(MEASURES))
+    key = digest_of("signals", content, count, code_of(MEASURES, but=RECALL))
     signals = kept.get(key, Signals)
     if signals is None:
         signals = signals_of(recording_at(path, place).messages, ruler_of(count))

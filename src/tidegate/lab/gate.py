@@ -6,6 +6,7 @@ breadth off. With too few sessions for an interval the mean alone decides, by a 
 window, invalid or not made are worse, however few: these are defects, not noise.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -58,6 +59,14 @@ def read_stored(path: Path) -> Json:
     if not isinstance(stored, dict) or stored.get("form") != FORM:
         raise BadInput(f"{path}: not a result of the lab.", remedy)
     return stored
+
+
+def comparable(stored: Json, windows: Sequence[int], policies: Sequence[str]) -> bool:
+    """Is there anything to compare? Asked before the work, not after it."""
+    return any(
+        window["window"] in windows and not _by_policy(window).keys().isdisjoint(policies)
+        for window in stored["windows"]
+    )
 
 
 def gate(stored: Json, found: Json) -> Gated:

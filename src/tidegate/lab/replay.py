@@ -30,6 +30,7 @@ from tidegate.lab.sizes import Scale
 from tidegate.lab.tally import SessionReport
 from tidegate.lab.traces import Line
 from tidegate.session.recall import recall_text
+from tidegate.session.recalls import recalls_of
 from tidegate.session.session import Session
 from tidegate.wire.faults import Fault
 from tidegate.wire.rendering import Rendering
@@ -204,6 +205,8 @@ class _Run:
 
     def finish(self) -> SessionReport:
         self._report.edits.update(self._session.edits)
+        seen = recalls_of(self._session.log)
+        self._report.tool_calls, self._report.rereads = seen.calls, seen.rereads
         return self._report
 
 

@@ -40,6 +40,8 @@ def _values(report: SessionReport) -> dict[str, object]:
         "refusal": report.refusal or None,
         "prefix": None if report.prefix is None else round(report.prefix, 4),
         "newest": {"whole": report.newest_whole, "clipped": report.newest_clipped, "lost": report.newest_lost},
+        "tool_calls": report.tool_calls,
+        "rereads": report.rereads,
         "edits": dict(report.edits),
         "exceptions": dict(report.exceptions),
     }
@@ -58,6 +60,7 @@ def as_table(order: Order, reports: Sequence[SessionReport]) -> str:
     )
     lines = [about, "", *lines, ""]
     lines += [f"{whole.sessions} sessions, {whole.calls} calls, {whole.requests} requests"]
+    lines += [f"fetched again what had left and could be recalled: {whole.rereads:,} of {whole.tool_calls:,} tool calls"]
     lines += _listed("edits by stage", whole.edits)
     lines += _listed("broken rules", whole.rules)
     lines += _listed("exceptions", whole.exceptions)

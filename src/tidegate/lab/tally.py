@@ -13,7 +13,8 @@ class SessionReport(msgspec.Struct):
 
     `invalid` counts requests by dialect, `rules` the broken rules in them; `refused` are the calls of sessions whose
     fixed part leaves no room, and `refusal` says so with the numbers. The newest user message is `whole`, `clipped`
-    with a notice because it alone is larger than the room, or `lost`, which must not happen.
+    with a notice because it alone is larger than the room, or `lost`, which must not happen. `rereads` are tool calls
+    that fetched again what had left and could have been recalled.
     """
 
     name: str
@@ -30,6 +31,8 @@ class SessionReport(msgspec.Struct):
     newest_whole: int = 0
     newest_clipped: int = 0
     newest_lost: int = 0
+    tool_calls: int = 0
+    rereads: int = 0
     edits: Tally[str] = msgspec.field(default_factory=Tally)
     invalid: Tally[str] = msgspec.field(default_factory=Tally)
     rules: Tally[str] = msgspec.field(default_factory=Tally)
@@ -70,6 +73,8 @@ class SessionReport(msgspec.Struct):
         self.newest_whole += other.newest_whole
         self.newest_clipped += other.newest_clipped
         self.newest_lost += other.newest_lost
+        self.tool_calls += other.tool_calls
+        self.rereads += other.rereads
         for mine, theirs in zip(self._tallies(), other._tallies(), strict=True):
             mine.update(theirs)
 

@@ -1,18 +1,29 @@
-"""What the window holds and what was done to it, for people."""
+"""What the window holds, what was done to it and at what price, for people."""
 
+import math
 from collections import Counter as Tally
 from collections.abc import Mapping
+from typing import Final, Protocol
 
 import msgspec
 
 from tidegate.core.budget import Budget, measure
+from tidegate.core.events import Edited
 from tidegate.core.plan import Decision
-from tidegate.core.policy import Policy
+from tidegate.core.policy import Occasion, Policy, fill, market, size_for
+from tidegate.core.price import Market, due
 from tidegate.core.view import View
+from tidegate.store.log import Reading
+
+DUE: Final = "due"
+"""The metric that prices a sweep."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """`str()` prints it. `subtraction` is how the room came about, `decisions` what each rule did last time."""
+    """`str()` prints it. `subtraction` is how the room came about, `decisions` what each rule did last time.
+
+    `outlook` is how far the next sweep is; None where the policy makes none that is priced.
+    """
 
     policy: str
     size: int
@@ -22,10 +33,17 @@ class Explanation(msgspec.Struct, frozen=True):
     shares: dict[str, int]
     decisions: list[Decision]
     edits: dict[str, int]
+    outlook: "Outlook | None" = None
 
     @classmethod
     def of(
-        cls, view: View, budget: Budget, policy: Policy, decisions: list[Decision], edits: Mapping[str, int]
+        cls,
+        view: View,
+        budget: Budget,
+        policy: Policy,
+        decisions: list[Decision],
+        edits: Mapping[str, int],
+        now: float | None = None,
     ) -> "Explanation":
         shares: Tally[str] = Tally()
         shares["system"] = view.system_tokens
@@ -41,6 +59,7 @@ class Explanation(msgspec.Struct, frozen=True):
             {name: tokens for name, tokens in shares.items() if tokens},
             list(decisions),
             dict(edits),
+            outlook(policy, view, budget, now),
         )
 
     def __str__(self) -> str:
@@ -52,6 +71,89 @@ class Explanation(msgspec.Struct, frozen=True):
             change = f" ({decision.before:,} -> {decision.after:,} tokens)" if decision.acted else ""
             name = decision.rule or f"{decision.moment}/{decision.stage}"
             lines.append(f"  {name} {mark} act{change}: {decision.why}")
+        if self.outlook is not None:
+            lines.append(f"  {self.outlook}")
         if self.edits:
             lines.append("  edits so far: " + ", ".join(f"{stage} {count}" for stage, count in self.edits.items()))
         return "\n".join(lines)
+
+
+# --- the priced arithmetic of a sweep ---------------------------------------------------------------------------------
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """When the next sweep comes. It is due where the view has `full` tokens; `tokens` are there, by the count that
+    decides. `since` are the seconds since the last answer, None where there was none or nobody looked at the clock."""
+
+    tokens: int
+    full: int
+    due: bool
+    market: Market
+    since: float | None = None
+
+    @property
+    def calls(self) -> int:
+        """About how many calls away it is."""
+        return 0 if self.due else max(1, math.ceil((self.full - self.tokens) / self.market.pace.growth))
+
+    def __str__(self) -> str:
+        prices = self.market.prices
+        if self.due:
+            away = "it is due" if self.tokens >= self.full else "it is due, for the cache is cold and it costs nothing"
+        else:
+            away = f"{self.full - self.tokens:,} to go, about {self.calls:,} call{'s' * (self.calls > 1)}"
+        cache = ""
+        if self.since is not None and not prices.cold:
+            cache = f"; the cache is warm, {self.since:,.0f} of its {prices.lifetime:,.0f} seconds"
+        return f"a sweep comes at {self.full:,} tokens, {self.tokens:,} are there: {away}; {self.market}{cache}"
+
+
+def priced_now(view: View, budget: Budget, now: float) -> Budget:
+    """The budget with what the provider's cache knows by now: after its lifetime it has forgotten all."""
+    prices = budget.prices
+    if not view.calls or now - view.called_at <= prices.lifetime:
+        return budget
+    return budget._replace(prices=prices._replace(cold=True))
+
+
+def outlook(policy: Policy, view: View, budget: Budget, now: float | None = None) -> Outlook | None:
+    """How far the next sweep of this policy is; None if it has none that is priced."""
+    priced = [
+        trigger.value
+        for rule in policy.moments.get("before_call", ())
+        for condition in rule.when
+        for trigger in condition
+        if trigger.metric == DUE
+    ]
+    if not priced:
+        return None
+    if now is not None:
+        budget = priced_now(view, budget, now)
+    occasion = Occasion(view, budget, policy, size_for(policy, view, budget))
+    tokens, goes_by = fill(occasion), market(occasion)
+    warm = goes_by._replace(prices=goes_by.prices._replace(cold=False))
+    full = math.ceil(max(tokens, 1) / due(max(tokens, 1), budget.room, warm) * priced[0])
+    since = now - view.called_at if now is not None and view.calls else None
+    return Outlook(tokens, full, due(tokens, budget.room, goes_by) > priced[0], goes_by, since)
+
+
+class Told(Protocol):
+    """What is asked of a session to tell of it."""
+
+    @property
+    def log(self) -> Reading: ...
+
+    def explain(self) -> Explanation: ...
+
+
+def told_of(session: Told) -> list[str]:
+    """Every transaction of a session with its arithmetic, and how far the next sweep is."""
+    lines = [_told(event.seq, event.what) for event in session.log.read() if isinstance(event.what, Edited)]
+    coming = session.explain().outlook
+    return [*lines, f"now: {coming}"] if coming is not None else lines
+
+
+def _told(seq: int, what: Edited) -> str:
+    freed = what.before - what.after
+    change = f"{freed:,} freed" if freed >= 0 else f"{-freed:,} added"
+    return f"{seq} {what.stage}: {what.before:,} -> {what.after:,} tokens, {change}; {what.why}"

@@ -32,10 +32,12 @@ from tidegate.core.policy import (
 )
 from tidegate.core.turns import outline
 from tidegate.core.view import View
+from tidegate.session.explain import DUE, outlook, priced_now
 from tidegate.session.session import Session
 
 AUTOMATIC: Final[tuple[Moment, ...]] = ("tool_result", "turn_start", "before_call", "turn_end")
 """Moments that come by themselves as a session goes on."""
+SWEEP: Final = "sweep"
 
 
 class Threshold(msgspec.Struct, frozen=True):
@@ -63,7 +65,8 @@ class Forecast(msgspec.Struct, frozen=True):
     """One rule. `fires`: its trigger holds and it does not rest; `why` says so in numbers. What it would do, if it did:
 
     `removed` and `shortened` are ids, `summarised` messages a summary would be written of, `saves` what would go to
-    files or memory first, `freed` the tokens that would be gained. Else `nothing` says why it would do nothing.
+    files or memory first, `freed` the tokens that would be gained, `sum` the arithmetic of a sweep. Else `nothing` says
+    why it would do nothing.
     """
 
     moment: str
@@ -77,6 +80,7 @@ class Forecast(msgspec.Struct, frozen=True):
     saves: tuple[str, ...] = ()
     freed: int = 0
     nothing: str = ""
+    sum: str = ""
 
 
 def forecast(session: Session) -> Iterator[Forecast]:
@@ -87,7 +91,8 @@ def forecast(session: Session) -> Iterator[Forecast]:
 
 
 def _probed(rule: Rule, moment: Moment, at: Situation) -> Forecast:
-    verdict = judge(rule, _occasion(at.policy, at.view, at.budget, moment), at.now)
+    budget = priced_now(at.view, at.budget, at.now)
+    verdict = judge(rule, _occasion(at.policy, at.view, budget, moment), at.now)
     why = str(verdict.why) if verdict.fires or isinstance(verdict.why, str) else f"not {verdict.why}"
     alone = msgspec.structs.replace(rule, when=(), cooldown_turns=0, cooldown_seconds=0.0)
     policy = msgspec.structs.replace(at.policy, moments={"manual": (alone,)})
@@ -120,6 +125,7 @@ def _probed(rule: Rule, moment: Moment, at: Situation) -> Forecast:
         summarised,
         tuple(saves),
         edited.before - edited.after,
+        sum=edited.why.removeprefix("always; ") if rule.stage == SWEEP else "",
     )
 
 
@@ -137,7 +143,8 @@ def _occasion(policy: Policy, view: View, budget: Budget, moment: str) -> Occasi
 
 def thresholds(session: Session) -> list[Threshold]:
     """Every trigger of every rule, and the guard's own. Cheap: nothing is tried out."""
-    policy, view, budget = session.policy, session.view, session.budget()
+    policy, view = session.policy, session.view
+    budget = priced_now(view, session.budget(), session._clock())
     pace = _pace(view, budget)
     found = [
         each
@@ -190,6 +197,9 @@ def _away(trigger: Trigger, at: Occasion) -> int | None:
     }
     if OPS[trigger.op](now, limit):
         return 0
+    coming = outlook(at.policy, at.view, budget) if trigger.metric == DUE else None
+    if coming is not None:
+        return max(1, math.ceil((coming.full - coming.tokens) * budget.scale))
     if trigger.metric not in units or trigger.op not in (">", ">="):
         return None
     return max(1, math.ceil((limit - now) * units[trigger.metric]))

@@ -36,8 +36,8 @@ class Piece(msgspec.Struct, frozen=True):
     """A message of the view. `turns` and `seconds` are its age; `price` is in dollars for one call, None if not known:
     what the provider had in its cache at the last call costs less than what came behind that.
 
-    `said` is what it weighed when it was said, in our own count, where less of it is shown now. `why` tells why it is
-    still there, or what was taken of it.
+    `said` is what it weighed when it was said, on the same scale as `tokens`, where less of it is shown now. `why` tells
+    why it is still there, or what was taken of it.
     """
 
     id: str
@@ -58,7 +58,9 @@ def pieces_of(cells: Sequence[Cell], session: Session) -> Iterator[Piece]:
     for cell in cells:
         assert cell.item is not None
         message, event = cell.item.message, events.get(_seq(cell.item))
-        said = event.what.tokens if event is not None and isinstance(event.what, Said) and cell.item.edited else 0
+        said = 0
+        if event is not None and isinstance(event.what, Said) and cell.item.edited:
+            said = round(event.what.tokens * cell.tokens / cell.weight) if cell.weight else event.what.tokens
         yield Piece(
             message.id,
             cell.category,
@@ -68,12 +70,12 @@ def pieces_of(cells: Sequence[Cell], session: Session) -> Iterator[Piece]:
             cell.turns,
             max(0.0, now - event.time) if event is not None else None,
             cell.price,
-            _why(cell.item, session.view, event, takers),
+            _why(cell.item, session.view, event, takers, said),
             said,
         )
 
 
-def _why(item: Item, view: View, event: Event | None, takers: Mapping[str, str]) -> str:
+def _why(item: Item, view: View, event: Event | None, takers: Mapping[str, str], said: int) -> str:
     ident = item.message.id
     if ident == view.newest_request:
         return "the newest request: it never leaves"
@@ -85,8 +87,8 @@ def _why(item: Item, view: View, event: Event | None, takers: Mapping[str, str])
     if event is not None and isinstance(event.what, Edited):
         gone = sum(len(edit.ids) for edit in event.what.edits if isinstance(edit, Drop))
         told.append(f"stands for {gone} messages that left at {event.seq}" if gone else f"added at {event.seq}")
-    elif item.edited and event is not None and isinstance(event.what, Said):
-        told.append(f"shortened from {event.what.tokens:,} tokens; recall {ident} shows all of it")
+    elif said:
+        told.append(f"shortened from {said:,} tokens; recall {ident} shows all of it")
     told.append(f"stays until {takers[ident]}" if ident in takers else "recent: no rule takes it yet")
     return "; ".join(told)
 

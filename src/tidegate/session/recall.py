@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,12 +18,15 @@ from tidegate.session.written import written
 from tidegate.store.log import Reading
 
 ACCEPTED = "Give the id of a message (m12, or e30.1 for what an edit added), a range (m12..m40), or words to look for."
+"""How every answer ends that found nothing."""
 LEAST = 400
 MOST_HITS = 100
 MOST_WORDS = 16
 EXCERPT = 240
 _ID = re.compile(r"m\d{1,15}|e\d{1,15}\.\d{1,9}", re.ASCII).fullmatch
 _RANGE = re.compile(r"m(\d{1,15})\s*(?:\.\.+|-|to)\s*m?(\d{1,15})", re.ASCII).fullmatch
+_GO_ON = re.compile(r"(.{1,2000}?),? offset (\d{1,12})").fullmatch
+_LISTED = 200  # characters of a list of ids: what is left of it is said again at the end of a page
 _AROUND = "\"'`.,;:!?()[]{}<>"
 
 Find = Callable[[str, int], Sequence[int]]
@@ -66,27 +70,52 @@ def _at(log: Reading, seq: int) -> Event | None:
 def recall_text(
     log: Reading, what: object, *, max_chars: int = 8_000, offset: int = 0, find: Find | None = None
 ) -> Recalled:
-    """What a tool of the agent or a command shows for `what`: an id, a range, or words. At most `max_chars` characters.
+    """What a tool of the agent or a command shows for `what`: an id, a range, several of them, or words. At most
+    `max_chars` characters.
 
     It is written for a model: whatever is asked for, the answer is a text, and no error. `offset` is where to go on: a
-    character of the first message, or the number of hits already seen. Words are looked for in the whole log unless
-    `find` knows better; ids and ranges cost what they show.
+    character of the first message, or the number of hits already seen; what the end of an answer says may also be given
+    back as it stands. Words are looked for in the whole log unless `find` knows better; ids and ranges cost what they
+    show.
     """
     room, offset = max(max_chars, LEAST), max(offset, 0)
     wanted = " ".join(what.split()) if isinstance(what, str) else ""
-    span = _RANGE(wanted)
-    try:
-        if _ID(wanted):
-            return _paged(iter([recall(log, wanted)]), lambda _: wanted, room, offset)
-        if span:
-            first, last = sorted((int(span[1]), int(span[2])))
-            last = min(last, log.head)
-            return _paged(_said(log, first, last), lambda ident: f"{ident}..m{last}", room, offset)
-    except BadInput as bad:
-        return Recalled(f"{bad.args[0]} {ACCEPTED}")
+    further = _GO_ON(wanted)
+    parts = _parts(further[1] if further else wanted)
+    if parts:
+        try:
+            return _paged(_asked(log, parts), room, int(further[2]) if further else offset)
+        except BadInput as bad:
+            return Recalled(f"{bad.args[0]} {ACCEPTED}")
     if not wanted:
         return Recalled(ACCEPTED)
     return _found(log, wanted, find or _scan(log), room, offset)
+
+
+def _parts(wanted: str) -> list[str]:
+    """The ids and ranges of a list; none if there is anything else in it."""
+    parts = [part.strip() for part in wanted.split(",")] if len(wanted) <= _LISTED else [""]
+    return parts if all(_ID(part) or _RANGE(part) for part in parts) else []
+
+
+class _Next(NamedTuple):
+    """A message, and what to ask for to go on with it."""
+
+    message: Message
+    rest: str
+
+
+def _asked(log: Reading, parts: Sequence[str]) -> Iterator[_Next]:
+    for place, part in enumerate(parts):
+        span = _RANGE(part)
+        behind = parts[place + 1 :]
+        if span is None:
+            yield _Next(recall(log, part), ", ".join([part, *behind]))
+            continue
+        first, last = sorted((int(span[1]), int(span[2])))
+        last = min(last, log.head)
+        for message in _said(log, first, last):
+            yield _Next(message, ", ".join([f"{message.id}..m{last}", *behind]))
 
 
 def _said(log: Reading, first: int, last: int) -> Iterator[Message]:
@@ -98,18 +127,18 @@ def _said(log: Reading, first: int, last: int) -> Iterator[Message]:
             yield event.what.message
 
 
-def _paged(messages: Iterator[Message], rest: Callable[[str], str], room: int, offset: int) -> Recalled:
+def _paged(found: Iterator[_Next], room: int, offset: int) -> Recalled:
     """Whole messages as far as they fit; only the first is cut, if it alone is too long."""
-    room -= 120  # for the note at the end
     texts: list[str] = []
     ids: list[str] = []
-    for message in messages:
+    for message, rest in found:
+        left = room - 120 - max(0, len(rest) - 30)  # for the note at the end
         text = written(message)[offset:]
-        if len(text) > room and not ids:
-            note = f"\n[{len(text) - room:,} characters of {message.id} are left out]"
-            return _with_more(text[:room] + note, (message.id,), rest(message.id), offset + room)
-        if len(text) > room:
-            return _with_more("".join(texts), tuple(ids), rest(message.id), 0)
+        if len(text) > left and not ids:
+            note = f"\n[{len(text) - left:,} characters of {message.id} are left out]"
+            return _with_more(text[:left] + note, (message.id,), rest, offset + left)
+        if len(text) > left:
+            return _with_more("".join(texts), tuple(ids), rest, 0)
         ids.append(message.id)
         texts.append(text if text else f"[{message.id} has no more than {offset:,} characters]\n")
         room, offset = room - len(text), 0

@@ -350,4 +350,4 @@ class Session(Live):
 
     def explain(self) -> Explanation:
         """What the window holds, what the last request did to it, and why."""
-        return Explanation.of(self.view, self.budget(), self.policy, self.decisions, self.edits)
+        return Explanation.of(self.view, self.budget(), self.policy, self.decisions, self.edits, self._clock())

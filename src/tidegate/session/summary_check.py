@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from tidegate.core.clip import clip_chars, clip_tokens
 from tidegate.core.facts import Fact, facts_in, rules_in
 from tidegate.core.tokens import Counter
+from tidegate.session.summary_authors import attributed
 from tidegate.wire.reading import clean
 
 KEPT: Final = "## Kept facts"
@@ -108,7 +109,7 @@ def judged(answer: str, asked: Asked) -> str:
     if asked.cut:
         text = _cut_back(text)
     _check_words(text, asked)
-    text = _safe(text, asked.mark)
+    text = attributed(_safe(text, asked.mark))
     if substance(text) < 12:
         raise Rejected("it said nothing")
     return clipped(text, asked)

@@ -13,7 +13,6 @@ class Draft:
         self._replaced: dict[str, Replace] = {}
         self._dropped: dict[str, None] = {}
         self._inserted: list[Insert] = []
-        self._kept: set[str] = set()
         self._cost = {item.message.id: item.tokens for item in view.items}
         self.tokens = view.tokens
 
@@ -29,13 +28,6 @@ class Draft:
 
     def gone(self, ident: str) -> bool:
         return ident in self._dropped
-
-    def keep(self, ident: str) -> None:
-        """Note that this message is to stay, whatever becomes of those around it."""
-        self._kept.add(ident)
-
-    def kept(self, ident: str) -> bool:
-        return ident in self._kept
 
     def replace(self, item: Item, parts: tuple[Part, ...]) -> bool:
         """Show other parts, if that is cheaper."""

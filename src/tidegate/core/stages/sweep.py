@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from tidegate.core.budget import Budget
 from tidegate.core.keylines import KeyLine
 from tidegate.core.lean import Slot, clipped, lean_caller, lean_result
-from tidegate.core.messages import NOTE, Part, Thinking, calls_of, is_request, result_of, text_of
+from tidegate.core.messages import NOTE, Part, Thinking, is_request, result_of, text_of
 from tidegate.core.outcome import NOTHING, Outcome
 from tidegate.core.price import FIDELITY, Market, Pace, best
 from tidegate.core.stages.draft import Draft
@@ -19,8 +19,6 @@ from tidegate.core.turns import Group, groups
 from tidegate.core.view import Item, View
 from tidegate.core.worth import Choice, appraise, chosen
 
-SAID = 300
-"""Characters of a reply to the user that stay once it is old."""
 _WORDS = 0.4  # of the room: the most that old messages of the user take
 _FULLEST = 0.9  # of the room: above that even what is new is cut
 
@@ -30,17 +28,16 @@ def sweep(
     budget: Budget,
     *,
     fidelity: float = FIDELITY,
-    tail: float = 0.1,
-    replies: float = 0.04,
+    tail: float = 0.05,
     words: int = 2_000,
     ledger: float = 0.0,
     most: float = 1.0,
 ) -> Outcome:
     """Make everything old lean, down to the level that costs the least per call, and never above `most` of the room.
 
-    Of each message of the user the first `words` characters stay word for word. `tail`, `replies` and `ledger` are
-    shares of the room: what stays whole at the end, what old replies may have, what is left free for the ledger.
-    `fidelity` trades the bill for what is kept: see `price`.
+    Of each message of the user the first `words` characters stay word for word. `tail` and `ledger` are shares of the
+    room: what stays whole at the end, what is left free for the ledger. `fidelity` trades the bill for what is kept:
+    see `price`.
     """
     units, room = groups(view), budget.room
     first = _tail(units, view, int(room * tail))
@@ -56,8 +53,7 @@ def sweep(
     market = Market(Pace.of(view.said_tokens, view.calls), budget.prices, fidelity)
     total = best(min(stay, room), room, market, lost=_signed(units[first:]))
     level = min(total.level, int(room * most))
-    spent = _replies(draft, old, min((level - stay) // 4, int(room * replies)))
-    _make_lean(draft, old, workers, chosen(appraise(units, first, view), old, level - stay - spent))
+    _make_lean(draft, old, workers, chosen(appraise(units, first, view), old, level - stay))
     _fit(draft, units, view, int(room * _FULLEST) - reserved, budget)
     return Outcome(draft.edits(), why=f"a sweep {total}") if draft.touched else NOTHING
 
@@ -110,25 +106,6 @@ def _shorten_words(draft: Draft, old: Sequence[Group], view: View, words: int, r
             draft.drop(unit)
 
 
-def _replies(draft: Draft, old: Sequence[Group], room: int) -> int:
-    """The last reply before each message of the user, its beginning and end, from the newest back: what it answers.
-
-    Returns what they cost.
-    """
-    spent = 0
-    for number in range(len(old) - 2, -1, -1):
-        item = old[number].items[0]
-        answered = is_request(old[number + 1].items[0].message)
-        if item.message.role != "assistant" or calls_of(item.message) or not answered:
-            continue
-        draft.replace(item, clipped(item.message, SAID))
-        if spent + draft.cost(item.message.id) > room:
-            break
-        spent += draft.cost(item.message.id)
-        draft.keep(item.message.id)
-    return spent
-
-
 def _make_lean(draft: Draft, old: Sequence[Group], workers: Sequence[int], kept: Mapping[int, list[Choice]]) -> None:
     """Each group with its chosen lines; those of which nothing was chosen leave."""
     for number in workers:
@@ -137,8 +114,7 @@ def _make_lean(draft: Draft, old: Sequence[Group], workers: Sequence[int], kept:
         for choice in kept.get(number, ()):
             lines.setdefault(choice.slot, []).append(choice.line)
         if not lines:
-            if not draft.kept(unit.last):
-                draft.drop(unit)
+            draft.drop(unit)
             continue
         names = call_names(unit)
         for item in unit.items:

@@ -200,7 +200,9 @@ function requestRows(lab, curves) {
   const rows = [['window', 'session', 'policy', 'message', 'tokens', 'from cache', 'edited']];
   for (const { session, policy, at, tokens, read, edits } of curves) {
     const edited = new Set(edits);
-    at.forEach((place, n) => rows.push([lab.at.window, session, policy, place, tokens[n], read?.[n], edited.has(place)]));
+    at.forEach((place, n) =>
+      rows.push([lab.at.window, session, policy, place, tokens[n], read?.[n], edited.has(place)]),
+    );
   }
   return rows;
 }

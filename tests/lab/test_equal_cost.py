@@ -1,0 +1,211 @@
+"""A curve against every other policy at equal cost, on hand-made figures whose answer is known."""
+
+import csv
+import io
+import json
+import random
+
+import pytest
+
+from tidegate.lab.cells import Cell, Measured, Terms
+from tidegate.lab.comparing import Plan, Results
+from tidegate.lab.contenders import Contender
+from tidegate.lab.curve import Curve, Point
+from tidegate.lab.curve_text import equal_csv
+from tidegate.lab.equal_cost import EQUAL, at_equal_cost, beaten
+from tidegate.lab.figures import Figures, Share, Unmanaged
+from tidegate.lab.findings import Json, Told, findings
+from tidegate.lab.findings_text import as_text
+from tidegate.lab.sources import Source
+
+Kept = dict[str, float | None]
+SESSIONS = [f"s{number}" for number in range(12)]
+GROUPS = {session: f"p{place % 6}" for place, session in enumerate(SESSIONS)}
+
+
+def values(cost: float, kept: float, **others: float) -> dict[str, Kept]:
+    """The same in every session, but for a wobble that all contenders share: differences are exact."""
+    wobble = {session: place % 4 / 100 for place, session in enumerate(SESSIONS)}
+    each = dict.fromkeys(EQUAL, kept) | {"cost": cost} | others
+    return {key: {session: value + wobble[session] for session in SESSIONS} for key, value in each.items()}
+
+
+CURVE = {"low": values(0.3, 0.4), "middle": values(0.5, 0.6), "high": values(0.8, 0.7)}
+
+
+@pytest.mark.parametrize(
+    ("cost", "point", "dearer"),
+    [(0.79, "middle", False), (0.8, "high", False), (3.0, "high", False), (0.31, "low", False), (0.2, "low", True)],
+)
+def test_the_dearest_point_that_costs_no_more(cost: float, point: str, dearer: bool) -> None:
+    found = at_equal_cost({**CURVE, "other": values(cost, 0.5)}, ["middle", "high", "low"], "other", GROUPS)
+    assert found is not None
+    assert (found.point, found.dearer) == (point, dearer)
+    assert found.their_cost == pytest.approx(cost + 0.015)
+    assert found.cost == pytest.approx({"low": 0.3, "middle": 0.5, "high": 0.8}[point] + 0.015)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "word", "better", "worse"),
+    [
+        (values(0.6, 0.5), "better", list(EQUAL), []),
+        (values(0.6, 0.9), "worse", [], list(EQUAL)),
+        (values(0.6, 0.5, anchors=0.6), "partly better", ["far", "far_strict", "anchors_strict"], []),
+        (values(0.6, 0.6, far=0.7), "partly worse", [], ["far"]),
+        (values(0.6, 0.5, anchors=0.9), "trade", ["far", "far_strict", "anchors_strict"], ["anchors"]),
+        (values(0.6, 0.6), "", [], []),
+    ],
+)
+def test_the_verdict_is_of_all_four(theirs: dict[str, Kept], word: str, better: list[str], worse: list[str]) -> None:
+    found = at_equal_cost({**CURVE, "other": theirs}, list(CURVE), "other", GROUPS)
+    assert found is not None
+    assert (found.point, found.verdict) == ("middle", word)
+    assert (found.judged("better"), found.judged("worse")) == (better, worse)
+
+
+def test_a_difference_is_ours_less_theirs_with_its_interval() -> None:
+    """Half of six projects +0.2, half -0.1: in 1.6 of 100 draws none is of the one half, in 10.9 at most one is."""
+    theirs = values(0.6, 0.6)
+    theirs["far"] = {session: 0.4 if int(GROUPS[session][1]) % 2 else 0.7 for session in SESSIONS}
+    ours = dict(CURVE["middle"])
+    ours["far"] = dict.fromkeys(SESSIONS, 0.6)
+    found = at_equal_cost({"middle": ours, "other": theirs}, ["middle"], "other", GROUPS)
+    assert found is not None
+    far, *_, cost = found.differences
+    assert (far.measure, far.estimate.n) == ("far", 12)
+    assert far.estimate.mean == pytest.approx(0.05)
+    assert far.estimate.low == pytest.approx((0.2 - 5 * 0.1) / 6)
+    assert far.estimate.high == pytest.approx((5 * 0.2 - 0.1) / 6)
+    assert far.verdict == ""
+    assert cost.estimate.high == pytest.approx(-0.1)
+    assert (cost.measure, cost.verdict) == ("cost", "better")
+
+
+def test_only_sessions_both_have_decide_the_cost() -> None:
+    """The other failed in its dearest sessions: in those it has, the middle point costs more than it."""
+    theirs = values(0.4, 0.5)
+    for key in theirs:
+        theirs[key] = {session: value for session, value in theirs[key].items() if session not in SESSIONS[8:]}
+    theirs["cost"]["s1"] = None
+    found = at_equal_cost({**CURVE, "other": theirs}, list(CURVE), "other", GROUPS)
+    assert found is not None
+    assert found.point == "low"
+    assert found.differences[0].estimate.n == 8
+    gone = {key: dict[str, float | None]() for key in theirs}
+    assert at_equal_cost({**CURVE, "other": gone}, list(CURVE), "other", GROUPS) is None
+
+
+def test_a_point_that_another_makes_pointless_is_named() -> None:
+    worse = {"far down": values(0.55, 0.59), "mixed": values(0.55, 0.59, anchors=0.61), "twin": values(0.3, 0.4)}
+    every = {**CURVE, **worse}
+    assert beaten(every, list(every)) == {"far down"}
+
+
+# --- from figures to the report ---------------------------------------------------------------------------------------
+
+OURS = {"0.5": 0.3, "1": 0.5, "2": 0.8}
+"""Values of the setting, and what a session costs at them; what is kept is the same number."""
+OTHERS = {"cheap": (0.2, 2), "near": (0.55, 4), "dear": (2.0, 9)}
+"""The cost of each, and how many of ten they keep."""
+
+
+def contender(key: str) -> Contender:
+    return Contender(key, "preset", f"About {key}.", f"stamp of {key}")
+
+
+def figures(cost: float, kept: float, place: int) -> Figures:
+    share = [Share(round(10 * kept), 10) for _ in EQUAL]
+    made = Figures(1000.0, 10, beyond=10, far=share[0], far_strict=share[1], anchors=share[2], anchors_strict=share[3])
+    made.sent = cost * (1 + place / 7)
+    made.unmanaged = Unmanaged(1.25 * (1 + place / 7), 1.0, 1.0)
+    made.user_words = 1 / (3 + place)
+    return made
+
+
+def plan() -> Plan:
+    sources = [Source(key, 0, key, f"name of {key}", GROUPS[key], "", 9.0, 10, False, (), ()) for key in SESSIONS]
+    keys = ["ours", *OTHERS, "ours dial=0.5", "ours dial=2"]
+    return Plan(tuple(sources), tuple(map(contender, keys)), (5,), Terms("chars/4", "", (), ""), 1.0)
+
+
+def results(order: int = 0) -> Results:
+    found = Results(plan(), {}, [])
+    cells = found.plan.cells()
+    random.Random(order).shuffle(cells)
+    for cell in cells:
+        found.take(measured(cell))
+    return found
+
+
+def measured(cell: Cell) -> Measured:
+    key, place = cell.contender.key, int(cell.source.key[1:])
+    if (key, place) in (("cheap", 3), ("dear", 4)):
+        return Measured(cell, None, "It broke.")
+    own = {"ours": "1", "ours dial=0.5": "0.5", "ours dial=2": "2"}.get(key)
+    return Measured(cell, figures(OURS[own], OURS[own], place) if own else figures(*_other(key), place))
+
+
+def _other(key: str) -> tuple[float, float]:
+    cost, kept = OTHERS[key]
+    return cost, kept / 10
+
+
+def report(order: int = 0) -> Json:
+    points = (Point("0.5", "ours dial=0.5"), Point("1", "ours"), Point("2", "ours dial=2"))
+    curve = Curve("ours", "dial", points, (contender("ours dial=0.5"), contender("ours dial=2")))
+    return findings(results(order), Told("It", "now", (), {}, "ours", curve=curve))
+
+
+def test_points_are_shown_apart_and_their_sessions_can_be_had() -> None:
+    found = report()
+    (window,) = found["windows"]
+    assert [each["key"] for each in found["policies"]] == ["ours", *OTHERS]
+    for part in ("means", "curves", "lost"):
+        assert {each["policy"] for each in window[part]} == {"ours", *OTHERS}
+    assert {each["policy"] for each in window["verdicts"]} == {"ours", *OTHERS}
+    assert {row["policy"] for row in window["rows"]} == {"ours", *OTHERS, "ours dial=0.5", "ours dial=2"}
+    assert [(each["value"], each["policy"]) for each in window["points"]] == [
+        ("0.5", "ours dial=0.5"), ("1", "ours"), ("2", "ours dial=2"),
+    ]  # fmt: skip
+    for each in window["points"]:
+        assert each["values"]["cost"]["mean"] == pytest.approx(OURS[each["value"]])
+        assert each["values"]["far"]["mean"] == pytest.approx(OURS[each["value"]])
+
+
+def test_the_comparison_in_the_report() -> None:
+    found = report()
+    (window,) = found["windows"]
+    told = {each["against"]: each for each in window["equal_cost"]}
+    assert {key: (each["value"], each["dearer"], each["verdict"]) for key, each in told.items()} == {
+        "cheap": ("0.5", True, "better"), "near": ("1", False, "better"), "dear": ("2", False, "worse"),
+    }  # fmt: skip
+    assert {one["measure"]: one["mean"] for one in told["near"]["differences"]} == pytest.approx(
+        dict.fromkeys(EQUAL, 0.1) | {"cost": -0.05}
+    )
+    text = as_text(found)
+    lines = {line.split()[0]: line for line in text[text.index("at equal cost:") :].splitlines() if line}
+    assert lines["cheap"].split()[1:4] == ["0.200", "0.5*", "0.300"]
+    assert lines["near"].split()[1:4] == ["0.550", "1", "0.500"]
+    assert lines["near"].endswith("better")
+    assert lines["dear"].count("-10.0 [-10.0 -10.0] -") == 4
+    assert lines["dear"].endswith("worse")
+    assert "compared with the cheapest point, which costs more" in text
+    sheet = list(csv.DictReader(io.StringIO(equal_csv(found))))
+    assert [(row["against"], row["measure"], float(row["mean"])) for row in sheet] == [
+        (each["against"], one["measure"], one["mean"]) for each in window["equal_cost"] for one in each["differences"]
+    ]
+
+
+def test_a_grid_of_every_pair_in_the_text() -> None:
+    text = as_text(report())
+    grid = text[text.index("every pair") :].splitlines()[2:6]
+    assert [line.split() for line in grid] == [
+        ["1", "ours", "~", "+", "~"], ["2", "cheap", "~", "~", "~"], ["3", "near", "-", "~", "~"],
+        ["4", "dear", "~", "~", "~"],
+    ]  # fmt: skip
+
+
+def test_in_whatever_order_cells_are_measured_the_report_is_the_same_to_the_last_digit() -> None:
+    seen = {json.dumps(report(order)) for order in range(3)}
+    assert len(seen) == 1
+    assert "It broke." in seen.pop()

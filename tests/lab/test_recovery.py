@@ -1,0 +1,90 @@
+"""What a request lost is only a call away: the request prints the call, and the call gives it back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.core.ledger_lines import HEAD
+from tidegate.lab.bill import Bill
+from tidegate.lab.figures import Figures
+from tidegate.lab.gauge import Gauge, Task
+from tidegate.lab.recovery import Recovery, printed
+from tidegate.lab.replay import Setup, replay
+from tidegate.lab.signals import ANCHOR, Need, signals_of
+from tidegate.lab.sources import recording_at, ruler_of
+from tidegate.lab.traces import Line
+from tidegate.presets import load
+
+Json = dict[str, Any]
+SHARED = Path(__file__).parents[3] / "shared" / "transcripts"
+
+
+def test_the_examples_in_a_ledgers_heading_lead_nowhere() -> None:
+    assert printed(HEAD) == ()
+    assert printed(f"{HEAD}\n- left m2..m9\n- read: a.py m4") == ("m2..m9", "m4")
+
+
+def test_only_what_the_engine_prints_is_a_call() -> None:
+    assert printed("see m4") == ()
+    assert printed("[recall m1..m490 has what is not shown]") == ("m1..m490",)
+    assert printed("[recall m2..m59, m61..m97 has what was said]") == ("m2..m59", "m61..m97")
+
+
+def test_a_call_is_made_once_and_must_return_the_text() -> None:
+    made: list[str] = []
+
+    def recall(call: str) -> str:
+        made.append(call)
+        return {"m1": "the port is 8443"}.get(call, "")
+
+    recovery, need = Recovery(), Need(3, "8443", "8443", "number", 9.0, 1)
+    assert not recovery.gives(need, ["m2"], recall)
+    assert recovery.gives(need, ["m2", "m1"], recall)
+    assert not recovery.gives(Need(3, "443", "443", "number", 9.0, 1), ["m1"], recall), "a part of another number"
+    assert recovery.gives(Need(3, "443", "443", ANCHOR, 9.0, 1), ["m1"], recall)
+    assert made == ["m2", "m1"]
+
+
+def replayed(messages: list[Json], window: int) -> Figures:
+    ruler = ruler_of("chars/4")
+    gauge = Gauge(Task(signals_of(messages, ruler), messages, ruler, window), Bill((), [None] * len(messages)))
+    lines = [Line(number, message) for number, message in enumerate(messages, 1)]
+    replay("made", lines, Setup(load("default"), window, "chars/4"), sink=gauge.add)
+    return gauge.figures()
+
+
+def test_what_stood_in_old_arguments_is_recoverable_word_for_word() -> None:
+    """Quotes and line ends in it, which JSON escapes; and a result that was cut when it came."""
+    messages: list[Json] = [{"role": "user", "content": "Change what must be changed."}]
+
+    def step(number: int, name: str, result: str, **arguments: str) -> None:
+        call = {"name": name, "arguments": json.dumps(arguments)}
+        messages.append(
+            {"role": "assistant", "tool_calls": [{"id": f"c{number}", "type": "function", "function": call}]}
+        )
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": result})
+
+    quoted = [f"print(\"this is line {number} of the text\", '{number}')" for number in range(400)]
+    step(0, "write", "done", path="a.py", content="\n".join(f"\tif x:\n{line}" for line in quoted))
+    step(1, "read", "".join(f"value_{number:05} = {number * 7919}\n" for number in range(4_000)), path="b.py")
+    for number in range(2, 30):
+        step(number, "shell", f"ran {number} " * 300, command=f"make step-{number}")
+    for number, line in enumerate(quoted[::10], 100):
+        step(number, "edit", "done", path="a.py", old_string=f"\n{line}\n", new_string="pass")
+    step(200, "grep", "none", pattern="value_02000", path="src/value_02000/15838000.txt")
+    figures = replayed(messages, 16_000)
+    assert figures.recoverable.of > 10
+    assert figures.recoverable.kept == figures.recoverable.of
+
+
+@pytest.mark.parametrize("window", [16_000, 32_000])
+@pytest.mark.parametrize("name", ["copilot-agentv-1", "cc-context-evaluator-17", "opencode-bestcodes-1"])
+def test_all_that_recorded_sessions_lost_is_recoverable(name: str, window: int) -> None:
+    """A room of 128 tokens, a result that was cut as it came, quoted text in arguments."""
+    path = SHARED / f"{name}.jsonl.gz"
+    if not path.is_file():
+        pytest.skip("there are no recordings here")
+    figures = replayed(list(recording_at(str(path), 0).messages), window)
+    assert figures.recoverable.kept == figures.recoverable.of

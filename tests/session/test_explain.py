@@ -1,0 +1,123 @@
+"""The arithmetic of sweeps is told: of those that were made, and of the next one, however far it is."""
+
+import asyncio
+import math
+import re
+
+from tests.session.figures import own_policy, said, step
+from tidegate import Session
+from tidegate.core.events import Edited
+from tidegate.core.messages import user
+from tidegate.core.price import Pace
+from tidegate.keep.commands import Place, Registry
+from tidegate.keep.commands_kept import KEPT
+from tidegate.session.explain import outlook, priced_now, told_of
+from tidegate.session.forecast import forecast, thresholds
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def working(clock: Clock, model: str = "") -> Session:
+    return Session(model, policy="default", window=12_000, count="chars/4", clock=clock)
+
+
+def turn(session: Session, clock: Clock, number: int) -> None:
+    session.add(user(f"ask {number}"), *step(number, "read", "shell", size=400), said("Done with main.py."))
+    clock.now += 10
+    session.fit()
+
+
+def explained(session: Session) -> str:
+    return asyncio.run(Registry(KEPT).answer("/explain", Place(session))).text
+
+
+def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:
+    clock = Clock()
+    session = working(clock)
+    for number in range(3):
+        turn(session, clock, number)
+    coming = outlook(session.policy, session.view, session.budget(), clock())
+    assert coming is not None
+    assert not coming.due
+    assert session.view.tokens <= coming.tokens <= session.size()
+    assert coming.full == session.budget().room, "in a small window the room is filled first"
+    assert coming.market.pace == Pace.of(session.view.said_tokens, session.view.calls)
+    away = coming.full - coming.tokens
+    assert coming.calls == math.ceil(away / coming.market.pace.growth)
+    told = f"a sweep comes at {coming.full:,} tokens, {coming.tokens:,} are there: {away:,} to go, about {coming.calls}"
+    for text in (explained(session), str(session.explain())):
+        assert told in text
+        assert "prices read 0.1, write 1.25 assumed, for they are not known; fidelity 1.5" in text
+    assert "the cache is warm, 10 of its 300 seconds" in explained(session)
+    [due] = [each for each in thresholds(session) if each.metric == "due" and each.moment == "before_call"]
+    assert due.tokens == away
+
+
+def test_it_comes_when_it_was_told() -> None:
+    """As many calls later as were foretold, give or take what a turn brings at once."""
+    clock = Clock()
+    session = working(clock)
+    for number in range(3):
+        turn(session, clock, number)
+    coming = outlook(session.policy, session.view, session.budget(), clock())
+    assert coming is not None
+    calls = session.view.calls
+    number = 3
+    while not session.edits["sweep"]:
+        turn(session, clock, number)
+        number += 1
+    assert abs(session.view.calls - calls - coming.calls) <= 3
+
+
+def test_a_sweep_that_would_be_made_now_is_told_with_its_sum() -> None:
+    clock = Clock()
+    session = working(clock, "gpt-4o")
+    for number in range(6):
+        turn(session, clock, number)
+    clock.now += 1_000
+    foretold = next(each for each in forecast(session) if each.rule == "before_call/sweep")
+    text = explained(session)
+    assert foretold.sum in text
+    assert f"{foretold.freed:,} tokens freed\n    {foretold.sum}" in text
+    assert "read again x 0)" in foretold.sum, "with a cold cache that costs nothing"
+    assert "prices read 0.5, write 1; the cache is cold" in foretold.sum
+    level, full = re.findall(r"a sweep to ([\d,]+) of ([\d,]+) tokens", foretold.sum)[0]
+    assert int(level.replace(",", "")) < int(full.replace(",", ""))
+
+
+def test_every_transaction_of_a_session_is_told() -> None:
+    clock = Clock()
+    session = working(clock)
+    for number in range(20):
+        turn(session, clock, number)
+    edits = [event for event in session.log.read() if isinstance(event.what, Edited)]
+    lines = told_of(session)
+    assert len(lines) == len(edits) + 1
+    assert lines[-1].startswith("now: a sweep comes at ")
+    swept = [line for line in lines if " sweep: " in line]
+    assert len(swept) == session.edits["sweep"] > 1
+    for line in swept:
+        assert re.search(r"tokens, [\d,]+ freed; due > 1 \(is [\d.]+\); a sweep to .* read again x 1\.15\) / ", line)
+
+
+def test_a_policy_without_prices_has_no_outlook() -> None:
+    session = Session(policy=own_policy(), window=20_000)
+    session.add(user("ask"))
+    assert outlook(session.policy, session.view, session.budget(), 0.0) is None
+    assert "a sweep comes" not in explained(session) + str(session.explain())
+    assert told_of(session) == []
+
+
+def test_the_cache_is_cold_once_its_lifetime_is_over() -> None:
+    clock = Clock()
+    session = working(clock)
+    assert not priced_now(session.view, session.budget(), 1e9).prices.cold, "nothing was ever cached"
+    turn(session, clock, 0)
+    for later, cold in ((300, False), (301, True)):
+        assert priced_now(session.view, session.budget(), session.view.called_at + later).prices.cold is cold
