@@ -140,6 +140,9 @@ def test_pins_stay(desk: Desk) -> None:
     assert f"{ident}: Answer in French." in shown
     assert RULE in shown, "the rules that the ledger keeps are shown, too"
     assert desk.says("/pin").error
+    assert desk.says("/context clear").text.endswith("Pinned again: 1.")
+    (shown,) = desk.says("/pins").text.splitlines()
+    assert shown.endswith(": Answer in French."), "a rule that was only said goes with the context"
 
 
 def test_recall_and_memory(desk: Desk) -> None:

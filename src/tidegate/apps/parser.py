@@ -32,7 +32,8 @@ examples:
   tidegate replay session.jsonl --policy default --window 32000
   tidegate replay recordings/ --policy cowagent --window 16000 --count chars/4 --requests out/
   tidegate replay recordings/ --policy my.yaml --window 64000 --wire all --json > report.json
-  tidegate replay recordings/ --policy default --window 16000 --set keep_results=3
+  tidegate replay recordings/ --policy default --window 16000 --set fidelity=1
+  tidegate replay session.jsonl --window 32000 --explain
 """
 _SEEDS = "List every promise of the presets with the tests that prove it; --run runs these tests now."
 _SEEDS_END = """\
@@ -108,6 +109,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="change a setting of the policy"
     )
     add("--requests", default="", metavar="DIR", help="write DIR/<name>.jsonl: each request, in OpenAI chat form")
+    add("--explain", action="store_true", help="below the table each edit with its arithmetic, and the next sweep")
     add("--json", action="store_true", help="print JSON instead of a table")
     add("--jobs", type=_positive, default=0, metavar="N", help="processes (default: one a core)")
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tidegate.apps.choices import FAILED, INTERRUPTED, OK, WIRES
+from tidegate.apps.explaining import explained
 from tidegate.apps.progress import progress
 from tidegate.core.errors import BadInput
 from tidegate.lab import traces
@@ -34,6 +35,9 @@ def replay_command(options: argparse.Namespace) -> int:
     reports = [each.report for each in outcomes if each.report is not None]
     unread = [each.unread for each in outcomes if each.unread is not None]
     print(as_json(order, reports, unread, interrupted=interrupted) if options.json else as_table(order, reports))
+    for path in paths if options.explain and not interrupted else ():
+        if done[str(path)].report is not None:
+            print("\n".join(explained(path, order)))
     sys.stdout.flush()
     for skipped in unread:
         print(f"tidegate: skipped: {skipped.cause}\nremedy: {skipped.remedy}", file=sys.stderr)
@@ -46,6 +50,8 @@ def replay_command(options: argparse.Namespace) -> int:
 def _order(options: argparse.Namespace, paths: Sequence[Path]) -> Order:
     """The order, with everything checked that would otherwise fail in the middle of the work."""
     policy_of(options.policy, tuple(options.set))
+    if options.explain and options.json:
+        raise BadInput("--explain is for people, --json for programs.", "Give one of them.")
     asked = options.wire or WIRES[:1]
     order = Order(
         policy=options.policy,

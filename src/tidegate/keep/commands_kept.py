@@ -24,6 +24,7 @@ from tidegate.memory.snippets import place_of, snippet
 from tidegate.memory.words import units_of
 from tidegate.session.bill import Bill, Total
 from tidegate.session.recall import EXCERPT, MOST_WORDS, recall_text
+from tidegate.session.recalls import recalls_of
 from tidegate.store.log import Log
 from tidegate.store.store import SessionInfo
 
@@ -155,7 +156,9 @@ async def cost(place: Place, rest: str) -> Answer:
     if not whole.calls and not whole.besides:
         return Answer("Nothing was asked yet.")
     lines = [f"{name}: {_bill(each)}" for name, each in bill.by_model.items()]
-    return Answer("\n".join([*lines, *([f"in all: {_bill(whole)}"] if len(lines) > 1 else [])]))
+    lines += [f"in all: {_bill(whole)}"] if len(lines) > 1 else []
+    asked_back = await asyncio.to_thread(recalls_of, place.session.log)
+    return Answer("\n".join([*lines, *([str(asked_back)] if asked_back.any else [])]))
 
 
 def _bill(total: Total) -> str:

@@ -10,6 +10,7 @@ from tidegate.core.ledger import LEDGER, PIN
 from tidegate.core.ledger_lines import read_lines
 from tidegate.core.messages import text_of
 from tidegate.keep.commands import Answer, Command, Place
+from tidegate.session.explain import outlook
 from tidegate.session.filling import Filling, Share, filling
 from tidegate.session.focus import focused_async
 from tidegate.session.forecast import Forecast, Threshold, forecast
@@ -33,10 +34,12 @@ async def context(place: Place, rest: str) -> Answer:
     if rest == "clear":
         place.still()
         messages, tokens = place.session.view.messages, place.session.view.tokens
+        pinned = [text for what, text in _laid_down(place).values() if what == PIN]
         place.session.clear()
-        return Answer(
-            f"{messages} messages, {tokens:,} tokens left the context. The log keeps them; /recall finds them."
-        )
+        for text in pinned:
+            place.session.pin(text)
+        told = f"{messages} messages, {tokens:,} tokens left the context. The log keeps them; /recall finds them."
+        return Answer(f"{told} Pinned again: {len(pinned)}." if pinned else told)
     if rest:
         return Answer("Say /context, or /context clear.", True)
     found = filling(place.session, parts=place.parts, prices=place.prices, most=FEW)
@@ -162,21 +165,29 @@ async def pin(place: Place, rest: str) -> Answer:
     return Answer(f"Pinned as {place.session.pin(rest)}: it stays, word for word.")
 
 
-async def pins(place: Place, rest: str) -> Answer:
-    found: dict[str, str] = {}
+def _laid_down(place: Place) -> dict[str, tuple[str, str]]:
+    """By id: pins and rules that hold, each with its kind."""
+    found: dict[str, tuple[str, str]] = {}
     for item in place.session.view.items:
         if item.message.kind == LEDGER:
             lines = read_lines(text_of(item.message))
-            found.update((line.ident, f"{line.what} {line.ident}: {line.text}") for line in lines if line.lays_down)
+            found.update((line.ident, (line.what, line.text)) for line in lines if line.lays_down)
         elif item.message.kind == PIN:
-            found[item.message.id] = f"pin {item.message.id}: {text_of(item.message)}"
-    return Answer("\n".join(found.values()) or "Nothing is pinned. /pin TEXT does it.")
+            found[item.message.id] = (PIN, text_of(item.message))
+    return found
+
+
+async def pins(place: Place, rest: str) -> Answer:
+    lines = (f"{what} {ident}: {text}" for ident, (what, text) in _laid_down(place).items())
+    return Answer("\n".join(lines) or "Nothing is pinned. /pin TEXT does it.")
 
 
 async def explain(place: Place, rest: str) -> Answer:
     session = place.session
     lines = [f"policy {session.policy.name}: {session.size():,} tokens"]
     lines += [f"  {each}" for each in session.budget().explain()]
+    coming = outlook(session.policy, session.view, session.budget(), session._clock())
+    lines += [str(coming)] if coming is not None else []
     moment = ""
     for each in forecast(session):
         if each.moment != moment:
@@ -198,6 +209,8 @@ def _told(each: Forecast) -> Iterable[str]:
     did += [f"have a summary written of {each.summarised} messages"] if each.summarised else []
     did += [f"save to {where} first" for where in dict.fromkeys(each.saves)]
     yield f"    {then} {', '.join(did) or 'add to the view'}: {each.freed:,} tokens freed"
+    if each.sum:
+        yield f"    {each.sum}"
 
 
 def _ids(ids: tuple[str, ...]) -> str:
@@ -211,5 +224,10 @@ VIEW: Final = (
     Command("redo", "make the compaction again that was undone last", redo),
     Command("pin", "a rule that always stays, word for word", pin, "TEXT"),
     Command("pins", "the pinned rules, and those the ledger keeps", pins),
-    Command("explain", "each rule of the policy: what it would do now, and why", explain, aliases=("why",)),
+    Command(
+        "explain",
+        "each rule of the policy: what it would do now, and why",
+        explain,
+        aliases=("why",),
+    ),
 )
