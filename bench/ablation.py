@@ -1,10 +1,11 @@
 """Each part of the default policy switched off in turn, on recordings, and what that costs.
 
-    python bench/ablation.py RECORDING... [--window 32000] [--count chars/4] [--only WORD]
+    python bench/ablation.py RECORDING... [--window 32000] [--count chars/4] [--only EXPRESSION]
 
 A variant is settings of the policy, or one function or figure of it put out of action in a process of its own. The
 figures are those of the lab (`tidegate/lab/measures.py`), as means over the recordings: far references and edit anchors
-kept, strict readings of both, the user's words, the bill against the unmanaged history.
+kept, strict readings of both, the same for what was last seen within half a window, the user's words, what of the
+missing a recall call in the request gives back, the bill against the unmanaged history.
 """
 
 from __future__ import annotations
@@ -12,22 +13,35 @@ from __future__ import annotations
 import argparse
 import importlib
 import multiprocessing
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tidegate import presets
+from tidegate.lab.asked import Asked
 from tidegate.lab.bill import Bill
-from tidegate.lab.figures import Figures
+from tidegate.lab.figures import Figures, Share
 from tidegate.lab.gauge import Gauge, Task, unmanaged
+from tidegate.lab.occurrences import holds
 from tidegate.lab.replay import Setup, replay
-from tidegate.lab.signals import signals_of
+from tidegate.lab.signals import ANCHOR, Need, shown, signals_of
 from tidegate.lab.sources import recordings, ruler_of
 from tidegate.lab.traces import Line
 
-COLUMNS = ("far", "anchors", "far_strict", "anchors_strict", "user", "recoverable", "cost")
+COLUMNS = {
+    "far": "far references",
+    "anchors": "edit anchors",
+    "far_strict": "far, strict",
+    "anchors_strict": "anchors, strict",
+    "near": "near references",
+    "near_strict": "near anchors, strict",
+    "user": "user words",
+    "recoverable": "recalled",
+    "cost": "cost",
+}
 
 
 class Variant(NamedTuple):
@@ -57,8 +71,8 @@ VARIANTS = (
     Variant("names in the order they came", instead=((CORE + "ledger_check", "names_in", None),)),
     Variant("nothing told of runs, decisions, open work", instead=((CORE + "ledger", "_TOLD", 0.0),)),
     Variant("the user's words cut to 125 characters", {"words": 125}),
-    Variant("no old replies", {"replies": 0.0}),
     Variant("nothing whole but what is new", {"tail": 0.0}),
+    Variant("a tenth of the room whole", {"tail": 0.1}),
     Variant("a third of the room whole", {"tail": 0.33}),
     Variant("no hints", instead=((CORE + "stages.hint", "files_in", lambda _: frozenset()),)),
     Variant("swept to half of the room, unpriced", {"fidelity": 9.0}, ((CORE + "price", "_FULLEST", 0.5),)),
@@ -82,22 +96,67 @@ def put(where: str, name: str, what: Any) -> None:
     setattr(place, last, in_order if what is None else what)
 
 
-def measured(number: int, paths: Sequence[str], window: int, count: str, answer: Callable[[Any], None]) -> None:
+class Taken(NamedTuple):
+    """A recording and what it itself says it needed: found once, for all variants."""
+
+    name: str
+    task: Task
+
+
+def taken(paths: Sequence[str], window: int, count: str) -> Iterator[Taken]:
+    ruler = ruler_of(count)
+    for path in paths:
+        for recording in recordings(Path(path)):
+            messages = recording.messages
+            yield Taken(recording.name, Task(signals_of(messages, ruler), messages, ruler, window))
+
+
+def measured(number: int, all_taken: Sequence[Taken], count: str, answer: Callable[[Any], None]) -> None:
     variant = VARIANTS[number]
     for where, name, what in variant.instead:
         put(where, name, what)
     policy = presets.load("default", dict(variant.settings))
     rows = []
-    for path in paths:
-        for recording in recordings(Path(path)):
-            task = Task(signals_of(recording.messages, ruler_of(count)), recording.messages, ruler_of(count), window)
-            gauge = Gauge(task, Bill((), []))
-            lines = [Line(at, message) for at, message in enumerate(recording.messages, 1)]
-            replay(recording.name, lines, Setup(policy, window, count), sink=gauge.add)
-            figures: Figures = gauge.figures()
-            figures.unmanaged = unmanaged(task, Bill((), []))
-            rows.append(figures.values())
+    for name, task in all_taken:
+        gauge, near = Gauge(task, Bill((), [])), Near(task)
+
+        def sink(asked: Asked, gauge: Gauge = gauge, near: Near = near) -> None:
+            gauge.add(asked)
+            near.add(asked)
+
+        lines = [Line(at, message) for at, message in enumerate(task.messages, 1)]
+        replay(name, lines, Setup(policy, task.window, count), sink=sink)
+        figures: Figures = gauge.figures()
+        figures.unmanaged = unmanaged(task, Bill((), []))
+        rows.append(figures.values() | near.values())
     answer({key: mean([row[key] for row in rows]) for key in (*COLUMNS, "over", "invalid")})
+
+
+class Near:
+    """What was last seen within half a window, which a tail that stays whole is for: references, lines that are edited.
+
+    Counted, as all of fidelity is, at requests whose whole history is longer than the window.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._history, self._limit = task.signals.history, task.ruler.per * task.window
+        self._found = {"near": Share(), "near_strict": Share()}
+        self._needs: dict[int, list[tuple[str, Need]]] = {}
+        for key, needs in (("near", task.signals.references), ("near_strict", task.signals.strict_anchors)):
+            for need in needs:
+                if need.back <= task.window / 2:
+                    self._needs.setdefault(need.at, []).append((key, need))
+
+    def add(self, asked: Asked) -> None:
+        needs = self._needs.get(asked.at, ())
+        if needs and self._history[asked.at] > self._limit:
+            text = "\x01".join(shown(message) for message in asked.messages)
+            for key, need in needs:
+                self._found[key].of += 1
+                self._found[key].kept += need.text in text if need.kind == ANCHOR else holds(text, need.text)
+
+    def values(self) -> dict[str, float | None]:
+        return {key: share.value for key, share in self._found.items()}
 
 
 def mean(values: Sequence[float | None]) -> float | None:
@@ -105,7 +164,7 @@ def mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def shown(value: float | None, key: str) -> str:
+def cell(value: float | None, key: str) -> str:
     if value is None:
         return "-"
     return f"{value:.3f}" if key == "cost" else f"{value:.1%}"
@@ -116,15 +175,16 @@ def main() -> int:
     parser.add_argument("paths", nargs="+", metavar="RECORDING")
     parser.add_argument("--window", type=int, default=32_000)
     parser.add_argument("--count", default="chars/4")
-    parser.add_argument("--only", default="", help="variants whose name holds this")
+    parser.add_argument("--only", default="", help="variants whose name fits this expression")
     given = parser.parse_args()
-    print("| variant | far references | edit anchors | far, strict | anchors, strict | user words | recalled | cost |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+    print(f"| variant | {' | '.join(COLUMNS.values())} |")
+    print("|---" * (len(COLUMNS) + 1) + "|", flush=True)
+    everything = list(taken(given.paths, given.window, given.count))
     for number, variant in enumerate(VARIANTS):
-        if given.only not in variant.name:
+        if not re.search(given.only, variant.name):
             continue
         take, send = multiprocessing.Pipe(duplex=False)
-        work = (number, given.paths, given.window, given.count, send.send)
+        work = (number, everything, given.count, send.send)
         process = multiprocessing.get_context("fork").Process(target=measured, args=work)
         process.start()
         found = take.recv() if take.poll(3_600) else None
@@ -132,7 +192,7 @@ def main() -> int:
         if found is None:
             print(f"{variant.name}: no answer", file=sys.stderr)
             return 1
-        cells = " | ".join(shown(found[key], key) for key in COLUMNS)
+        cells = " | ".join(cell(found[key], key) for key in COLUMNS)
         wrong = "" if not found["over"] and not found["invalid"] else f" (over {found['over']}, {found['invalid']})"
         print(f"| {variant.name}{wrong} | {cells} |", flush=True)
     return 0

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.apps.calling import called
 from tidegate import __version__
 from tidegate.lab.generate import generate
 
@@ -42,11 +43,11 @@ def test_version() -> None:
 
 @pytest.mark.parametrize("command", ["replay", "seeds", "demo", "policies"])
 def test_help_has_examples(command: str) -> None:
-    done = tidegate(command, "--help")
+    done = called(command, "--help")
     assert done.returncode == 0
     assert "examples:" in done.stdout
     assert f"  tidegate {command}" in done.stdout
-    assert command in tidegate("--help").stdout
+    assert command in called("--help").stdout
 
 
 def test_replay_prints_a_table(tmp_path: Path) -> None:
@@ -78,6 +79,8 @@ def test_replay_prints_json_and_processes_make_no_difference(tmp_path: Path) -> 
     assert 0 < whole["tokens"]["mean"] <= whole["tokens"]["max"] <= 8000
     assert 0 < whole["prefix"] < 1
     assert whole["edits"]
+    made = json.dumps(said).count('"type": "function"')
+    assert 0 <= whole["rereads"] <= whole["tool_calls"] == made
     assert report["wires"] == ["openai_chat", "openai_responses", "anthropic", "gemini"]
 
 
@@ -154,7 +157,7 @@ def test_bad_input(name: str, tmp_path: Path) -> None:
     content, cause = BAD_FILES[name]
     path = tmp_path / "bad.jsonl"
     path.write_bytes(content)
-    done = tidegate("replay", path, *QUICK)
+    done = called("replay", path, *QUICK)
     assert done.returncode == 1
     assert cause in done.stderr
     assert "bad.jsonl" in done.stderr
@@ -180,7 +183,7 @@ BAD_CALLS = {
 def test_bad_call(name: str, tmp_path: Path) -> None:
     arguments, hint = BAD_CALLS[name]
     record(tmp_path / "one.jsonl", 1)
-    done = tidegate("replay", tmp_path, *arguments)
+    done = called("replay", tmp_path, *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     assert hint in done.stderr
@@ -190,14 +193,14 @@ def test_bad_call(name: str, tmp_path: Path) -> None:
 def test_a_wrong_policy_key_names_line_and_nearest(tmp_path: Path) -> None:
     record(tmp_path / "one.jsonl", 1)
     (tmp_path / "mine.yaml").write_text("name: mine\nmomnets:\n  before_call: []\n")
-    done = tidegate("replay", tmp_path, "--policy", tmp_path / "mine.yaml", "--window", 8000)
+    done = called("replay", tmp_path, "--policy", tmp_path / "mine.yaml", "--window", 8000)
     assert done.returncode == 2
     assert "mine.yaml:2" in done.stderr
     assert '"moments"' in done.stderr
 
 
 def test_a_folder_without_recordings(tmp_path: Path) -> None:
-    done = tidegate("replay", tmp_path, *QUICK)
+    done = called("replay", tmp_path, *QUICK)
     assert done.returncode == 2
     assert "no recording in this folder" in done.stderr
 
@@ -205,7 +208,7 @@ def test_a_folder_without_recordings(tmp_path: Path) -> None:
 def test_two_recordings_of_one_name_do_not_overwrite_each_other(tmp_path: Path) -> None:
     record(tmp_path / "one.jsonl", 1)
     record(tmp_path / "one.jsonl.gz", 1)
-    done = tidegate("replay", tmp_path, *QUICK, "--requests", tmp_path / "out")
+    done = called("replay", tmp_path, *QUICK, "--requests", tmp_path / "out")
     assert done.returncode == 2
     assert "the same file of requests" in done.stderr
 
@@ -237,9 +240,9 @@ def test_ctrl_c_keeps_what_was_done(jobs: int, tmp_path: Path) -> None:
     for number in range(2):
         record(tmp_path / f"{number}-short.jsonl", 1)
     for number in range(4):
-        record(tmp_path / f"{number}-very-long.jsonl", 400)
+        record(tmp_path / f"{number}-very-long.jsonl", 60)
     out = tmp_path / "out"
-    command = [*TIDEGATE, "replay", str(tmp_path), "--window", "64000", "--json", "--jobs", str(jobs)]
+    command = [*TIDEGATE, "replay", str(tmp_path), "--window", "64000", "--wire", "all", "--json", "--jobs", str(jobs)]
     # With one process files are taken in order; with several the longest comes first, so wait for its beginning.
     waited_for = "0-short.jsonl" if jobs == 1 else ".0-very-long.jsonl.part"
     process = subprocess.Popen(
@@ -277,10 +280,10 @@ def test_a_bar_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
 
 
 def test_policies_lists_and_prints() -> None:
-    listed = tidegate("policies").stdout
+    listed = called("policies").stdout
     for name in ("default", "cowagent", "jutul", "picoclaw", "digitorn", "ai"):
         assert f"\n{name} " in f"\n{listed}"
-    assert tidegate("policies", "picoclaw").stdout.startswith("name: picoclaw")
-    wrong = tidegate("policies", "pico")
+    assert called("policies", "picoclaw").stdout.startswith("name: picoclaw")
+    wrong = called("policies", "pico")
     assert wrong.returncode == 2
     assert "picoclaw" in wrong.stderr

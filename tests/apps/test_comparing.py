@@ -19,6 +19,7 @@ from tidegate.apps.comparing import lab_command
 from tidegate.apps.comparing_parser import add_comparing
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.lab.measures import MEASURES
+from tidegate.presets import load
 
 Json = dict[str, Any]
 WINDOW = "2000"
@@ -87,6 +88,28 @@ def test_the_report(recordings: Path, kept: Path, tmp_path: Path, capsys: pytest
         assert float(line["cost"]) == rows[line["policy"], key]["cost"]
 
 
+def test_a_curve_and_everyone_else_at_equal_cost(recordings: Path, kept: Path, tmp_path: Path, capsys: Any) -> None:
+    own = f"{load('default').settings['fidelity']:g}"
+    found = report(recordings, kept, tmp_path, "--curve", f"fidelity=0.1,{own}", "--csv", str(tmp_path / "out.csv"))
+    assert lab(kept, str(recordings), "--gate", str(tmp_path / "out.json")) == 0
+    shown = capsys.readouterr()
+    assert "gate: 3 policies are no worse than stored" in shown.err, "the points of the curve are gated, too"
+    assert shown.out.count("the curve of default by fidelity") == 2
+    assert "at equal cost: default at the fidelity that costs the most without costing more" in shown.out
+    (window,) = found["windows"]
+    assert [each["policy"] for each in window["points"]] == ["default fidelity=0.1", "default"]
+    assert window["points"][1]["values"] == window["means"][0]["values"]
+    (equal,) = window["equal_cost"]
+    costs = {each["policy"]: each["values"]["cost"]["mean"] for each in window["points"] if not each["beaten"]}
+    theirs = window["means"][1]["values"]["cost"]["mean"]
+    assert (equal["against"], equal["their_cost"], equal["cost"]) == ("ai", theirs, costs[equal["point"]])
+    assert equal["dearer"] == (min(costs.values()) > theirs)
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        assert len(list(csv.DictReader(file))) == 18
+    with (tmp_path / "out.equal-cost.csv").open(encoding="utf-8", newline="") as file:
+        assert {row["point"] for row in csv.DictReader(file)} == {equal["point"]}
+
+
 def test_negative_cases_are_printed(recordings: Path, kept: Path, tmp_path: Path, capsys: Any) -> None:
     found = report(recordings, kept, tmp_path)
     (window,) = found["windows"]
@@ -143,29 +166,21 @@ def test_a_changed_policy_file_is_another_policy(recordings: Path, tmp_path: Pat
     assert shown[0] != shown[1]
 
 
-def test_two_processes_give_the_same(recordings: Path, tmp_path: Path) -> None:
+def test_two_processes_and_the_cache_give_the_same_to_the_last_digit(recordings: Path, tmp_path: Path) -> None:
     files = [str(recordings / f"session-{number}.jsonl") for number in range(3)]
     found = []
-    for jobs in ("1", "2"):
-        out = tmp_path / f"{jobs}.json"
-        words = ["lab", *files, "--window", WINDOW, "--policy", "default", "--cache", str(tmp_path / jobs)]
+    for place, (cache, jobs) in enumerate((("one", "1"), ("two", "2"), ("two", "1"))):
+        out = tmp_path / f"{place}.json"
+        words = ["lab", *files, "--window", WINDOW, "--policy", "default", "--cache", str(tmp_path / cache)]
         assert lab_command(options(*words, "--jobs", jobs, "--json", str(out))) == 0
-        (window,) = json.loads(out.read_text("utf-8"))["windows"]
-        for each in (*window["rows"], *window["means"]):
-            each["values"].pop("pause")
-        for key in ("rows", "curves", "lost"):
-            window[key].sort(key=lambda each: each["session"])
-        found.append(_rounded(window))
-    assert found[0] == found[1]
-
-
-def _rounded(value: Any) -> Any:
-    """A sum in another order may end in another last digit."""
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_rounded(each) for each in value]
-    return round(value, 9) if isinstance(value, float) else value
+        found.append({**json.loads(out.read_text("utf-8")), "made": ""})
+    alone, together, again = found
+    assert json.dumps(again) == json.dumps(together), "from the cache even the times are those that were measured"
+    for each in (alone, together):
+        (window,) = each["windows"]
+        for values in (*window["rows"], *window["means"]):
+            values["values"].pop("pause")
+    assert json.dumps(alone) == json.dumps(together)
 
 
 def test_stopped_in_the_middle_it_keeps_what_is_done_and_goes_on(recordings: Path, tmp_path: Path) -> None:
@@ -182,7 +197,7 @@ def test_stopped_in_the_middle_it_keeps_what_is_done_and_goes_on(recordings: Pat
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(list((tmp_path / "cache").rglob("*.mp"))) < 12:
+    while time.monotonic() < deadline and len(list((tmp_path / "cache").rglob("*.mp"))) < 14:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)
@@ -194,6 +209,14 @@ def test_stopped_in_the_middle_it_keeps_what_is_done_and_goes_on(recordings: Pat
     done = {(row["policy"], row["session"]): row["values"] for row in partial["windows"][0]["rows"]}
     assert 0 < len(done) < 36
     assert partial["unfinished"] == 36 - len(done)
+    again = [str(recordings), "--window", WINDOW, "--policy", "default", "--json", str(tmp_path / "out.json")]
+    assert lab(tmp_path, *again) == 0
+    whole = json.loads((tmp_path / "out.json").read_text("utf-8"))
+    rest = {(row["policy"], row["session"]): row["values"] for row in whole["windows"][0]["rows"]}
+    assert (len(rest), whole["unfinished"]) == (6, 0)
+    before = {key: values for key, values in done.items() if key[0] == "default"}
+    assert 0 < len(before) < 6
+    assert {key: rest[key] for key in before} == before, "the very same, the pause too: they were not measured again"
 
 
 def test_gate(recordings: Path, kept: Path, tmp_path: Path, capsys: Any) -> None:
@@ -272,6 +295,7 @@ def test_the_page_is_written(recordings: Path, kept: Path, tmp_path: Path) -> No
         (("RECORDINGS", "--window", WINDOW, "--peer", "nobody"), "There is no peer 'nobody'"),
         (("RECORDINGS", "--gate", "RECORDINGS/session-0.jsonl"), "broken JSON|not a result"),
         (("RECORDINGS", "--gate", "RECORDINGS/absent.json"), "cannot be read"),
+        (("RECORDINGS", "--window", WINDOW, "--curve", "fidelity"), "is not a curve"),
     ],
 )
 def test_a_wrong_call(words: tuple[str, ...], cause: str, recordings: Path, kept: Path) -> None:
@@ -287,17 +311,14 @@ def test_an_unknown_policy(recordings: Path, kept: Path) -> None:
 
 
 def test_a_list_of_common_names(recordings: Path, kept: Path, tmp_path: Path) -> None:
-    names = tmp_path / "common.json"
-    plain = report(recordings, kept, tmp_path)["windows"][0]["counts"]["far"]
-    lost = {
-        item["what"]
-        for each in report(recordings, kept, tmp_path)["windows"][0]["lost"]
-        for item in each["items"]
-        if item["measure"] == "far"
-    }
+    names, out = tmp_path / "common.json", tmp_path / "fewer.json"
+    (plain,) = report(recordings, kept, tmp_path)["windows"]
+    lost = {item["what"] for each in plain["lost"] for item in each["items"] if item["measure"] == "far"}
     names.write_text(json.dumps(sorted(lost)))
-    fewer = report(recordings, kept, tmp_path, "--common", str(names))["windows"][0]["counts"]["far"]
-    assert 0 < fewer < plain
+    command = [str(recordings), "--window", WINDOW, "--policy", "ai", "--common", str(names)]
+    assert lab(kept, *command, "--json", str(out)) == 0
+    (fewer,) = json.loads(out.read_text("utf-8"))["windows"]
+    assert 0 < fewer["counts"]["far"] < plain["counts"]["far"]
 
 
 def test_a_bar_on_a_terminal_only(tmp_path: Path) -> None:

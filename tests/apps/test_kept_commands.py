@@ -1,4 +1,4 @@
-"""The commands on kept sessions, as people run them: in processes of their own, on a folder made by another."""
+"""The commands on kept sessions, on a folder made by another; where it matters in a process of their own."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.apps.calling import called
 from tidegate.core.events import Said
 from tidegate.core.messages import text_of
 from tidegate.keep.data import DataFolder
@@ -60,14 +61,14 @@ def kept(made: Kept, tmp_path: Path) -> Kept:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_examples(command: str) -> None:
-    done = tidegate(command, "--help")
+    done = called(command, "--help")
     assert done.returncode == 0
     assert f"  tidegate {command}" in done.stdout.split("examples:")[1]
     assert "TIDEGATE_DATA" in done.stdout
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    done = tidegate("sessions", "--data", tmp_path / "none")
+    done = called("sessions", "--data", tmp_path / "none")
     assert done.returncode == 2
     assert "There is no data folder" in done.stderr
     assert "--data" in done.stderr
@@ -81,12 +82,12 @@ def test_the_environment_names_the_folder(kept: Kept) -> None:
 
 
 def test_sessions_lists_length_size_and_use(kept: Kept) -> None:
-    lines = tidegate("sessions", "--data", kept.folder).stdout.splitlines()
+    lines = called("sessions", "--data", kept.folder).stdout.splitlines()
     assert lines[0].split() == ["session", "records", "on", "disk", "last", "used", "begun"]
     assert lines[1].startswith("build-fix")
     assert "kB" in lines[1]
     assert "open" not in lines[1]
-    (row,) = json.loads(tidegate("sessions", "--data", kept.folder, "--json").stdout)
+    (row,) = json.loads(called("sessions", "--data", kept.folder, "--json").stdout)
     assert row["name"] == "build-fix"
     assert row["head"] > 30
     assert row["in_use"] is False
@@ -102,21 +103,21 @@ def test_show_renders_past_requests_exactly(kept: Kept) -> None:
     assert " -> " in outline
     assert "model gpt-4o" in outline
     for head in list(kept.requests)[::10]:
-        shown = tidegate("show", "build-fix", "--at", head, "--data", kept.folder)
+        shown = called("show", "build-fix", "--at", head, "--data", kept.folder)
         assert shown.returncode == 0
         assert json.loads(shown.stdout) == json.loads(kept.requests[head])
-    assert tidegate("show", "build-fix", "--at", 10**6, "--data", kept.folder).returncode == 2
-    missing = tidegate("show", "other", "--data", kept.folder)
+    assert called("show", "build-fix", "--at", 10**6, "--data", kept.folder).returncode == 2
+    missing = called("show", "other", "--data", kept.folder)
     assert missing.returncode == 1
     assert "There is no session 'other'" in missing.stderr
 
 
 def test_trace_prints_and_adds_up(kept: Kept) -> None:
-    lines = [json.loads(line) for line in tidegate("trace", "build-fix", "--data", kept.folder).stdout.splitlines()]
+    lines = [json.loads(line) for line in called("trace", "build-fix", "--data", kept.folder).stdout.splitlines()]
     used = [line for line in lines if line["event"] == "model_usage"]
     assert len(used) == len(kept.requests)
     assert any(line["event"] == "context_compaction" for line in lines)
-    total = json.loads(tidegate("trace", "build-fix", "--usage", "--data", kept.folder).stdout)
+    total = json.loads(called("trace", "build-fix", "--usage", "--data", kept.folder).stdout)
     assert total["gpt-4o"]["input_tokens"] == sum(line["input_tokens"] for line in used)
 
 
@@ -125,40 +126,40 @@ def test_recall_by_id_range_and_words(kept: Kept) -> None:
     (said,) = islice(data.log("build-fix").read(3), 1)
     data.close()
     assert isinstance(said.what, Said)
-    by_id = tidegate("recall", "build-fix", "m3", "--data", kept.folder)
+    by_id = called("recall", "build-fix", "m3", "--data", kept.folder)
     assert by_id.returncode == 0
     assert text_of(said.what.message)[:80] in by_id.stdout
-    both = tidegate("recall", "build-fix", "m3..m8", "--chars", 3000, "--data", kept.folder)
+    both = called("recall", "build-fix", "m3..m8", "--chars", 3000, "--data", kept.folder)
     assert both.returncode == 0
     assert "m3" in both.stdout
     assert len(both.stdout) < 4000
-    words = tidegate("recall", "build-fix", "staging", "box", "--data", kept.folder)
+    words = called("recall", "build-fix", "staging", "box", "--data", kept.folder)
     assert SECRET in words.stdout
-    assert tidegate("recall", "build-fix", "m999999", "--data", kept.folder).returncode != 0
+    assert called("recall", "build-fix", "m999999", "--data", kept.folder).returncode != 0
 
 
 def test_memory_search_finds_notes_and_logs(kept: Kept) -> None:
-    found = tidegate("memory", "search", "gateway", "port", "--notes", "--data", kept.folder)
+    found = called("memory", "search", "gateway", "port", "--notes", "--data", kept.folder)
     assert found.returncode == 0
     assert "8443" in found.stdout
-    in_log = tidegate("memory", "search", "staging box", "--session", "build-fix", "--data", kept.folder)
+    in_log = called("memory", "search", "staging box", "--session", "build-fix", "--data", kept.folder)
     assert in_log.returncode == 0
     assert in_log.stdout.startswith("build-fix m")
-    assert tidegate("memory", "search", "zebraquux", "--data", kept.folder).returncode == 1
-    (note,) = tidegate("memory", "list", "--data", kept.folder).stdout.split()
-    assert "8443" in tidegate("memory", "show", note, "--data", kept.folder).stdout
+    assert called("memory", "search", "zebraquux", "--data", kept.folder).returncode == 1
+    (note,) = called("memory", "list", "--data", kept.folder).stdout.split()
+    assert "8443" in called("memory", "show", note, "--data", kept.folder).stdout
 
 
 def test_undo_redo_clear_and_fork(kept: Kept) -> None:
     data = ("--data", kept.folder)
     assert "is undone" in tidegate("undo", "build-fix", *data).stdout
-    assert "holds again" in tidegate("redo", "build-fix", *data).stdout
-    assert tidegate("redo", "build-fix", *data).returncode == 1
+    assert "holds again" in called("redo", "build-fix", *data).stdout
+    assert called("redo", "build-fix", *data).returncode == 1
     assert (
-        "other begins as build-fix was at record 20" in tidegate("fork", "build-fix", "other", "--at", 20, *data).stdout
+        "other begins as build-fix was at record 20" in called("fork", "build-fix", "other", "--at", 20, *data).stdout
     )
-    assert "already" in tidegate("fork", "build-fix", "other", *data).stderr
-    assert "left the context" in tidegate("clear", "build-fix", *data).stdout
+    assert "already" in called("fork", "build-fix", "other", *data).stderr
+    assert "left the context" in called("clear", "build-fix", *data).stdout
     folder = DataFolder(kept.folder)
     with folder.open("build-fix", "gpt-4o", window=3000) as session:
         assert session.view.messages == 0
@@ -168,16 +169,16 @@ def test_undo_redo_clear_and_fork(kept: Kept) -> None:
 
 def test_export_and_import(kept: Kept, tmp_path: Path) -> None:
     file = tmp_path / "copy.tidegate"
-    assert "records" in tidegate("export", "build-fix", file, "--data", kept.folder).stdout
+    assert "records" in called("export", "build-fix", file, "--data", kept.folder).stdout
     assert file.stat().st_mode & 0o777 == 0o600
-    taken = tidegate("import", file, "--data", kept.folder)
+    taken = called("import", file, "--data", kept.folder)
     assert taken.returncode == 2
     assert "already" in taken.stderr
     fresh = tmp_path / "fresh"
-    assert tidegate("import", file, "--as", "again", "--data", fresh).stdout.startswith("again: ")
-    assert "again" in tidegate("sessions", "--data", fresh).stdout
+    assert called("import", file, "--as", "again", "--data", fresh).stdout.startswith("again: ")
+    assert "again" in called("sessions", "--data", fresh).stdout
     file.write_bytes(file.read_bytes()[:-40])
-    assert tidegate("import", file, "--as", "third", "--data", fresh).returncode == 2
+    assert called("import", file, "--as", "third", "--data", fresh).returncode == 2
 
 
 def test_forget_asks_first_and_takes_words_from_standard_input(kept: Kept) -> None:
@@ -188,11 +189,11 @@ def test_forget_asks_first_and_takes_words_from_standard_input(kept: Kept) -> No
     done = tidegate("forget", "build-fix", "--words", *data, input=SECRET + "\n")
     assert done.returncode == 0
     assert SECRET not in done.stdout
-    assert SECRET not in tidegate("recall", "build-fix", "staging", "box", *data).stdout
-    assert tidegate("forget", "build-fix", "m3", "--yes", *data).returncode == 0
-    assert "[forgotten]" in tidegate("recall", "build-fix", "m3", *data).stdout
-    assert tidegate("forget", "build-fix", "--yes", *data).returncode == 0
-    assert "No sessions" in tidegate("sessions", *data).stdout
+    assert SECRET not in called("recall", "build-fix", "staging", "box", *data).stdout
+    assert called("forget", "build-fix", "m3", "--yes", *data).returncode == 0
+    assert "[forgotten]" in called("recall", "build-fix", "m3", *data).stdout
+    assert called("forget", "build-fix", "--yes", *data).returncode == 0
+    assert "No sessions" in called("sessions", *data).stdout
 
 
 def test_doctor_finds_and_mends(kept: Kept) -> None:
@@ -200,9 +201,9 @@ def test_doctor_finds_and_mends(kept: Kept) -> None:
     assert tidegate("doctor", *data).returncode == 0
     (view,) = (kept.folder / "views").iterdir()
     view.write_bytes(b"nonsense")
-    found = tidegate("doctor", *data)
+    found = called("doctor", *data)
     assert found.returncode == 1
     assert "snapshot does not fit" in found.stdout
-    assert "mended" in tidegate("doctor", "--repair", *data).stdout
-    assert tidegate("doctor", "--repair", *data).returncode == 0
-    assert isinstance(json.loads(tidegate("doctor", "--json", *data).stdout), list)
+    assert "mended" in called("doctor", "--repair", *data).stdout
+    assert called("doctor", "--repair", *data).returncode == 0
+    assert isinstance(json.loads(called("doctor", "--json", *data).stdout), list)

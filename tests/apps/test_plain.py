@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -254,3 +256,11 @@ def test_a_person_is_asked(desk: Desk, typed: str, ran: bool) -> None:
     assert ("it ran" in done.asked[1].split("tool_call_id")[1]) is ran
     assert ("it ran" in done.asked[2].split("tool_call_id")[2]) is (typed == "always")
     assert done.status == 0
+
+
+def test_what_draws_screens_is_not_loaded() -> None:
+    program = (
+        "import sys, tidegate.apps.plain; print([name for name in ('textual', 'markdown_it') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"

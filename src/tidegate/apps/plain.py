@@ -20,7 +20,6 @@ from tidegate.agent.commands_opening import Opening
 from tidegate.agent.loop import Began, Ended, Happening, Refused, Stopped
 from tidegate.agent.open import Notice
 from tidegate.apps.answering import unless_told
-from tidegate.apps.chat.approving import Grants
 from tidegate.apps.chat.backstage import (
     Asking,
     Backstage,
@@ -35,7 +34,8 @@ from tidegate.apps.chat.backstage import (
 )
 from tidegate.apps.chat.backstage import _own as own
 from tidegate.apps.chat.blocks import blocks_of
-from tidegate.apps.chat.drawing import pretty, subject_of
+from tidegate.apps.chat.calls import pretty, subject_of
+from tidegate.apps.chat.grants import Grants
 from tidegate.apps.chat.mentions import written
 from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.talk import Talk

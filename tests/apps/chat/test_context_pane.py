@@ -3,11 +3,18 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.apps.chat.stage import Stage, on_stage, played
+from tidegate import Session
+from tidegate.apps.chat.context_lines import cut, entry_about, entry_head, entry_line, name_column
 from tidegate.apps.chat.context_pane import ContextPane
 from tidegate.apps.chat.reading import Reading
+from tidegate.apps.chat.safe import Shown
 from tidegate.core.messages import Call
 from tidegate.models.scripted import Scripted, Spoken
+from tidegate.session.filling import filling
+from tidegate.session.timeline import Entry
 
 SUMMARY = "## Goal\nThe port is 8443.\n## Next steps\nNone.\n"
 
@@ -49,7 +56,7 @@ def test_what_fills_the_window(tmp_path: Path) -> None:
             assert re.search(r"ctx \d+%", bar)[0] in text  # type: ignore[index] # the same as the bar's
             assert "next: " in text
             for name in ("system", "tools", "user", "assistant", "results: read"):
-                assert re.search(rf"█ {name} +(\d+ msg)? +[\d,]+ +[\d.]+% +\$0\.\d+", text), name
+                assert re.search(rf"█ {name} +(\d+ )? +[\d,]+ +[\d.]+% +\$0\.\d+", text), name
             assert re.search(r"▪ m\d+ read +[\d,]+ +0t \d+s +\$0\.\d+", text)
             assert text.count("█") > 8  # the bar and its legend
             for _ in found.shares:
@@ -99,3 +106,71 @@ def test_what_was_done_to_it_is_shown_taken_back_and_made_again(tmp_path: Path) 
             assert "The secret word is heron." in held[-1]
 
     played(play)
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+LONG = "due > 1 (is 1.49); " + "a sweep to 7,387 of 11,984 tokens; " * 12
+
+
+def entry(rule: str, seq: int = 9) -> Entry:
+    return Entry(
+        seq,
+        1_794_700_000.0,
+        "sweep",
+        rule,
+        why=LONG,
+        before=123_400,
+        after=98_700,
+        removed=("m1",) * 12,
+        shortened=("m2",) * 14,
+        added=("e9.1",) * 2,
+        spent=480,
+        reread=7_000,
+        calls=12,
+        saved=34_000,
+    )
+
+
+@pytest.mark.parametrize("width", [78, 118])
+def test_the_name_of_a_rule_is_whole_and_so_is_what_stands_behind_it(width: int) -> None:
+    shown = Shown()
+    entries = [entry("tool_result/cap_result"), entry("before_call/last_resort"), entry("x")]
+    column = name_column(entries, width, shown)
+    lines = [entry_line(each, column, shown).plain for each in entries]
+    for line, each in zip(lines, entries, strict=True):
+        assert f"  {each.rule} " in line
+        assert line.endswith("123k → 98k     12 left, 14 shorter, 2 added")
+        assert len(line) <= width
+    assert len({line.index("→") for line in [*lines, entry_head(column)]}) == 1
+    assert name_column([entry("a" * 200)], width, shown) < width - 50
+
+
+def test_what_it_cost_and_saved_stands_before_a_long_reason() -> None:
+    about = entry_about(entry("sweep"), Shown())
+    assert [each.partition(":")[0] for each in about] == ["cost", "saved", "why"]
+    lines = cut(about, 78, 3).splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 78
+    told = " ".join(lines)
+    assert "480 tokens to write" in told
+    assert "saved: 34,000 tokens in 12 calls" in told
+    assert told.endswith(" … enter: all")
+    assert cut(["short"], 78, 3) == "short"
+
+
+def test_a_shortened_message_is_told_on_the_scale_of_its_size() -> None:
+    """The provider counts twice as many tokens as we do: both figures are told in its tokens."""
+    session = Session("gpt-4o", window=4_000, count="chars/4")
+    call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    session.add({"role": "user", "content": "Read it."})
+    session.add({"role": "assistant", "content": None, "tool_calls": [call]})
+    session.add({"role": "tool", "tool_call_id": "c", "content": "a line of the file\n" * 800})
+    request = session.prepare()
+    session.record({"prompt_tokens": 2 * request.tokens, "completion_tokens": 9})
+    (piece,) = [each for each in filling(session).pieces if each.tool == "read"]
+    ours = next(item.tokens for item in session.view.items if item.message.id == piece.id)
+    whole = 800 * 19 // 4
+    assert piece.tokens > 1.5 * ours
+    assert piece.said > 1.5 * whole
+    assert f"shortened from {piece.said:,} tokens" in piece.why

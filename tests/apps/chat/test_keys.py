@@ -1,24 +1,17 @@
 """Every other key: the input, completion, questions, pickers, scrolling, leaving."""
 
-import threading
 from pathlib import Path
 
 import pytest
 from textual import events
 
 from tests.apps.chat.stage import CONFIG, on_stage, played
-from tidegate.agent.tools.approval import Question
-from tidegate.apps.chat.approving import Grants, Prompt, beginning_of
 from tidegate.apps.chat.context_pane import ContextPane
 from tidegate.apps.chat.picker import Picker
-from tidegate.core.messages import Call, Image, Text
-from tidegate.models.scripted import Scripted, Spoken
+from tidegate.core.messages import Image, Text
+from tidegate.models.scripted import Scripted
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (3).to_bytes(4) + (2).to_bytes(4) + b"rest"
-
-
-def shell(command: str, ident: str = "c") -> Spoken:
-    return Spoken(calls=(Call(ident, "shell", f'{{"command": "{command}"}}'),))
 
 
 def test_several_lines_pasted_and_typed(tmp_path: Path) -> None:
@@ -110,6 +103,18 @@ def test_commands_are_completed_and_answered(tmp_path: Path) -> None:
             assert not stage.app.composer.suggesting
             await stage.press("enter")
             await stage.sees("messages: 0")
+            await stage.type("/cos")
+            await stage.sees("› /cost  what was spent, by model")
+            await stage.press("enter")  # it needs nothing more: it is said
+            await stage.sees("today, all sessions")
+            await stage.type("/pi")
+            await stage.sees("› /pin ")
+            await stage.press("enter")  # it does
+            assert stage.app.composer.text == "/pin "
+            stage.app.composer.put("/policy ")
+            await stage.sees("› /policy ai")
+            await stage.press("down", "enter")  # a word that someone went to is taken, not passed over
+            assert stage.app.composer.text == "/policy cowagent "
             await stage.say("/contxt")
             await stage.sees("Did you mean /context?")
             await stage.press("f1")
@@ -120,94 +125,6 @@ def test_commands_are_completed_and_answered(tmp_path: Path) -> None:
             await stage.sees("Yes.")
 
     played(play)
-
-
-def test_a_question_is_asked_once_always_or_denied(tmp_path: Path) -> None:
-    async def play() -> None:
-        provider = Scripted(
-            "openai_chat",
-            [
-                *(shell("echo one"), shell("echo one more"), "Once."),
-                *(shell("echo two"), shell("echo again"), "Always."),
-                *(shell("ls"), "Denied."),
-                *(shell("ls"), "By escape."),
-            ],
-        )
-        async with on_stage(tmp_path, provider) as stage:
-            await stage.say("One?")
-            await stage.sees("May shell run?")
-            assert stage.app.query_one(Prompt).has_focus
-            assert "commands that begin with echo one" in stage.text()
-            await stage.press("1")
-            await stage.until(lambda: len(provider.requests) == 2)
-            await stage.sees("echo one more")
-            await stage.sees("May shell run?")
-            await stage.press("down", "up", "enter")
-            await stage.sees("Once.")
-            await stage.idle()
-            await stage.say("Two?")
-            await stage.sees("commands that begin with echo two")
-            await stage.press("2")
-            await stage.sees("commands that begin with echo again")
-            await stage.press("down", "enter")
-            await stage.sees("Always.")
-            await stage.idle()
-            await stage.say("Three?")
-            await stage.sees("command: ls")
-            await stage.press("x")  # typed on: no answer, and not lost
-            await stage.sees("› x")
-            assert stage.app.talk.busy
-            stage.app.query_one(Prompt).focus()
-            await stage.press("3")
-            await stage.sees("Denied.")
-            await stage.idle()
-            stage.app.composer.put("")
-            await stage.say("Four?")
-            await stage.sees("command: ls")
-            await stage.press("escape")
-            await stage.sees("By escape.")
-            assert b"The user denied this" in provider.requests[-1]
-
-    played(play)
-
-
-def test_who_is_typing_keeps_the_keys_when_a_question_comes(tmp_path: Path) -> None:
-    go = threading.Event()
-
-    def later(request: bytes) -> Spoken:
-        assert go.wait(60)
-        return shell("ls")
-
-    async def play() -> None:
-        async with on_stage(tmp_path, [later, "Done."]) as stage:
-            await stage.say("One?")
-            await stage.type("my words 1")
-            go.set()
-            await stage.sees("May shell run?")
-            await stage.type("23")
-            await stage.sees("my words 123")
-            assert stage.app.talk.busy
-            await stage.press("shift+tab")
-            await stage.press("2")
-            await stage.sees("Done.")
-
-    played(play)
-
-
-def test_what_is_granted_is_no_more_than_it_says() -> None:
-    grants = Grants()
-    grants.add(Question("shell", {"command": "git status"}, ""))
-    grants.add(Question("write", {"path": "a"}, ""))
-    grants.add(Question("shell", {"command": "ls; rm -rf x"}, ""))
-    allowed = {
-        command: grants.covers(Question("shell", {"command": command}, ""))
-        for command in ("git status", "git status -s", "git push", "git status; rm x", "ls", "git status > x")
-    }
-    assert [command for command, covered in allowed.items() if covered] == ["git status", "git status -s"]
-    assert grants.covers(Question("write", {"path": "b"}, ""))
-    assert not grants.covers(Question("edit", {}, ""))
-    assert beginning_of(Question("shell", {"command": "rm *"}, "")) == ""
-    assert beginning_of(Question("shell", {"command": "pytest -q"}, "")) == "pytest"
 
 
 def test_another_session_is_found_and_gone_on_with(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.segment import Segment
+from textual._xterm_parser import XTermParser
 from textual.color import Color
 from textual.strip import Strip
 
@@ -14,6 +15,7 @@ from tests.apps.chat.stage import on_stage, played
 from tidegate.apps.chat.blocks import Block
 from tidegate.apps.chat.drawing import Drawing
 from tidegate.apps.chat.palette import DARK, palette_of
+from tidegate.apps.chat.pasting import END, START, Pastes
 from tidegate.apps.chat.safe import HARMFUL, Shown, safe
 from tidegate.apps.chat.wall import Wall
 from tidegate.core.messages import Call
@@ -129,3 +131,22 @@ def test_on_the_whole_screen(tmp_path: Path) -> None:
             assert KEY not in stage.text()
 
     played(play)
+
+
+def test_escapes_in_a_paste_are_no_keys_however_it_comes() -> None:
+    pasted = "a\x1b[31mred\x1b[0m\rb\x1b]0;t\x07c\x1b\x1b[20\r"
+    data = f"x\x1b[A{START}{pasted}{END}y\x1b{START}{END}\x1b"
+    texts = []
+    for size in (*range(1, 9), len(data)):
+        pastes = Pastes()
+        pieces = [pastes(data[at : at + size]) for at in range(0, len(data), size)]
+        before, _, rest = "".join(pieces).partition(START)
+        inside, _, after = rest.partition(END)
+        assert (before, after) == ("x\x1b[A", f"y\x1b{START}{END}\x1b")
+        assert "\x1b" not in inside
+        texts.append(safe(inside))
+    assert len(set(texts)) == 1
+    assert texts[0].startswith("ared\nb")
+    assert Pastes()("\x1b") == "\x1b", "the key itself is not held back"
+    events = list(XTermParser().feed(Pastes()(f"{START}{pasted}{END}")))
+    assert [type(event).__name__ for event in events] == ["Paste"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.chat.stage import Stage, on_stage, played
+from tidegate.apps.chat.reading import Reading
 from tidegate.core.messages import Call
 from tidegate.models.scripted import Scripted, Spoken
 from tidegate.wire.usage import Usage
@@ -42,6 +43,9 @@ LOOK = Spoken(
 ASK = Spoken(calls=(Call("c3", "shell", '{"command": "git status --short"}'),), usage=Usage(1_100, 20, 900, 0))
 
 
+SUMMARY = "## Goal\nA faster build.\n## Done\nThe link step takes 97 s; lld would take 12 s.\n## Next steps\nNone.\n"
+
+
 def plain(line: str) -> str:
     line = re.sub(r"█+(?=█|·)|(?<=█)·+|·{9,}", "█", line)
     line = re.sub(r"(?<=next: )\S+", "RULE", re.sub(r" {2,}(?=[\d$])", "  ", line))
@@ -52,12 +56,34 @@ def figures(lines: list[str], whole: bool) -> str:
     return "\n".join([*(plain(line) if whole else line for line in lines[:-1]), plain(lines[-1])]) + "\n"
 
 
-def check(stage: Stage, name: str, *, whole: bool = False) -> None:
-    shown, path = figures(stage.lines(), whole), KEPT / f"{name}.txt"
+def check(stage: Stage, name: str, *, whole: bool = False, still: str = "") -> None:
+    """`whole`: figures on all of the screen are shown as nines. `still`: a line that moves is left out."""
+    lines = [line for line in stage.lines() if not still or still not in line]
+    shown, path = figures(lines, whole), KEPT / f"{name}.txt"
     if os.environ.get("TIDEGATE_SCREENS") == "write":
         KEPT.mkdir(exist_ok=True)
         path.write_text(shown, "utf-8")
     assert shown == path.read_text("utf-8")
+
+
+async def question_and_compaction(stage: Stage, at: str) -> None:
+    await stage.press("escape")
+    await stage.say("Is it committed?")
+    await stage.sees("May shell run?")
+    check(stage, f"question-{at}", still="working")
+    await stage.press("escape")
+    await stage.sees("Clean.")
+    await stage.idle()
+    await stage.say("/compact")
+    await stage.sees("takes it back")
+    check(stage, f"compacted-{at}", whole=True)
+    await stage.press("f2", "tab")
+    await stage.sees("why:")
+    check(stage, f"timeline-{at}", whole=True)
+    await stage.press("enter")
+    await stage.until(lambda: isinstance(stage.app.screen, Reading))
+    await stage.pilot.pause()
+    check(stage, f"reading-{at}", whole=True)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)], ids=lambda size: f"{size[0]}x{size[1]}")
@@ -65,7 +91,9 @@ def test_the_main_screens(size: tuple[int, int], tmp_path: Path) -> None:
     at = f"{size[0]}x{size[1]}"
 
     async def play() -> None:
-        provider = Scripted("anthropic", [LOOK, Spoken(text=ANSWER, usage=Usage(1_000, 200, 800, 0)), ASK, "Clean."])
+        provider = Scripted(
+            "anthropic", [LOOK, Spoken(text=ANSWER, usage=Usage(1_000, 200, 800, 0)), ASK, "Clean.", SUMMARY]
+        )
         async with on_stage(tmp_path, provider, size=size) as stage:
             (tmp_path / "work" / "Cargo.toml").write_text("[package]\nlinker = 'ld'\n")
             check(stage, f"empty-{at}")
@@ -79,9 +107,6 @@ def test_the_main_screens(size: tuple[int, int], tmp_path: Path) -> None:
             await stage.press("ctrl+o", "ctrl+end", "f2")
             await stage.sees("next:")
             check(stage, f"context-{at}", whole=True)
-            await stage.press("tab")
-            await stage.pilot.pause()
-            check(stage, f"timeline-{at}", whole=True)
             await stage.press("escape")
             await stage.type("/re")
             await stage.sees("/resume")
@@ -89,12 +114,6 @@ def test_the_main_screens(size: tuple[int, int], tmp_path: Path) -> None:
             await stage.press("escape", "ctrl+c", "f3")
             await stage.sees("(here)")
             check(stage, f"sessions-{at}", whole=True)
-            await stage.press("escape")
-            await stage.say("Is it committed?")
-            await stage.sees("May shell run?")
-            lines = [line for line in stage.lines() if "working" not in line]
-            assert [line for line in lines if "May shell run?" in line]
-            await stage.press("escape")
-            await stage.sees("Clean.")
+            await question_and_compaction(stage, at)
 
     played(play)

@@ -46,14 +46,21 @@ def answers(folder: Path) -> int:
     return sum(isinstance(what, Said) and what.message.role == "assistant" for what in kept(folder))
 
 
+def pasted_and_said(terminal: Terminal) -> None:
+    terminal.paste("pasted \x1b[31mred\nand more\x1b[0m\n/quit\n")
+    assert "› pasted red\n   and more\n   /quit\n" in terminal.sees("/quit")  # and nothing was sent
+    terminal.keys("C-c")
+    for number, text in enumerate(("The port is 8443. " + "It is so today. " * 40, "The host is db7.", "Why?"), 1):
+        terminal.say(text)
+        terminal.until(lambda _, number=number: answers(terminal.folder) >= number)  # type: ignore[misc] # bound now
+        terminal.idle()
+
+
 def test_chat_compact_be_killed_and_come_back(terminal: Terminal) -> None:
     terminal.start("chat", "--session", "talk", *PLACE)
     terminal.sees("Say something.")
     terminal.idle()
-    for number, text in enumerate(("The port is 8443. " + "Keep it in mind. " * 60, "The host is db7.", "Why?"), 1):
-        terminal.say(text)
-        terminal.until(lambda _, number=number: answers(terminal.folder) >= number)  # type: ignore[misc] # bound now
-        terminal.idle()
+    pasted_and_said(terminal)
     terminal.say("/compact")
     terminal.sees("takes it back")
     before = kept(terminal.folder)

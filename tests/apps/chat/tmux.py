@@ -37,6 +37,11 @@ class Terminal:
         self.tmux("send-keys", "-l", text)
         self.keys("Enter")
 
+    def paste(self, text: str) -> None:
+        """As a terminal does it: between marks, so that the app can tell it from keys."""
+        self.tmux("set-buffer", "--", text)
+        self.tmux("paste-buffer", "-p")
+
     def screen(self) -> str:
         return self.tmux("capture-pane", "-p")
 

@@ -1,6 +1,7 @@
 """Sessions to make pages of: with compactions, an undo, a switch of models, secrets, and words that would be script."""
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 from typing import NamedTuple
 
@@ -30,8 +31,9 @@ def ticking() -> Iterator[float]:
     return (1_794_700_000.0 + 7 * tick for tick in count())
 
 
+@cache
 def lived(turns: int = 5, *, window: int = 4_000, model: str = "gpt-4o", wire: str = "", report: bool = True) -> Made:
-    """A session as an agent has it; its requests by the head they were made from."""
+    """A session as an agent has it; its requests by the head they were made from. Many read it, nobody writes to it."""
     times = ticking()
     log = MemoryLog()
     session = Session(model, log=log, window=window, wire=wire, system=SYSTEM, tools=[TOOL], clock=lambda: next(times))

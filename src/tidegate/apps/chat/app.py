@@ -26,6 +26,7 @@ from tidegate.apps.chat.mentions import written
 from tidegate.apps.chat.menu import Menu
 from tidegate.apps.chat.paging import Paging
 from tidegate.apps.chat.palette import DARK, LIGHT
+from tidegate.apps.chat.pasting import driver
 from tidegate.apps.chat.picker import Picker
 from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.sources import NEW, models, new_name, sessions
@@ -56,7 +57,7 @@ class ChatApp(App[int]):
         provider_for: ProviderFor = _own,
         dark: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=driver())
         self.data = data
         self.workspace = workspace
         self.shown = Shown(data.mask)

@@ -1,58 +1,56 @@
 """May this tool run? The question stands above the input; whoever is typing goes on typing."""
 
 import json
-import shlex
 from collections import deque
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
+from rich.cells import chop_cells
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from tidegate.agent.tools.approval import Approval, Question, decide
+from tidegate.agent.tools.approval import Question
 from tidegate.apps.chat.backstage import Asking
+from tidegate.apps.chat.calls import pretty
 from tidegate.apps.chat.composer import Composer
-from tidegate.apps.chat.drawing import pretty
-from tidegate.apps.chat.safe import Shown
+from tidegate.apps.chat.grants import Grants, beginning_of
+from tidegate.apps.chat.safe import HARMFUL, Shown
 
 MOST_LINES: Final = 8
-_JOINTS: Final = frozenset("`$<>(){}\\\n\r\0;&|")
+HEAD: Final = 5
+"""Lines of a question, and how many of them are of its beginning where it is longer."""
 
 
-class Grants:
-    """What was allowed for the rest of this session. It is decided by the same rules as the configuration's own."""
-
-    def __init__(self) -> None:
-        self._approval = Approval()
-
-    def covers(self, question: Question) -> bool:
-        return decide(self._approval, question.tool, question.arguments).verdict == "allow"
-
-    def add(self, question: Question) -> None:
-        tools, commands = dict(self._approval.tools), self._approval.allow_commands
-        beginning = beginning_of(question)
-        if question.tool != "shell":
-            tools[question.tool] = "allow"
-        elif beginning:
-            commands = (*commands, beginning)
-        self._approval = Approval(tools, commands)
+def _always(question: Question) -> str:
+    beginning = beginning_of(question)
+    if question.tool == "shell" and not beginning:
+        return "Allow once: this command is not plain, none like it can be allowed"
+    what = f"commands that begin with {beginning}" if beginning else f"every {question.tool[:60]}"
+    return f"Always in this session: {what}"
 
 
-def beginning_of(question: Question) -> str:
-    """Of a command: its program, and the word behind it where that says what is done. Empty where nothing is sure."""
-    command = question.arguments.get("command")
-    if question.tool != "shell" or not isinstance(command, str) or _JOINTS & set(command):
-        return ""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return ""
-    if not words or any(sign in word for word in words[:2] for sign in "*?[ "):
-        return ""
-    named = len(words) > 1 and words[1].isalnum()
-    return " ".join(words[: 2 if named else 1])
+class Line(NamedTuple):
+    """A line of a question; `told`: it is ours, not of what is asked for."""
+
+    text: str
+    told: bool = False
+
+
+def asked(question: Question, shown: Shown, width: int) -> list[Line]:
+    """What would be run, in few lines. Its end is among them, and whatever is not shown is told of: nobody shall agree
+    to half a command."""
+    text = pretty(_json(question))
+    rows = [row for line in shown(text).splitlines() for row in chop_cells(line, width) or [""]]
+    lines = [Line(row) for row in rows]
+    if len(rows) > MOST_LINES:
+        left = sum(map(len, rows[HEAD : HEAD - MOST_LINES + 1]))
+        told = Line(f"… {left:,} characters more: ctrl+o shows them in the card", told=True)
+        lines = [*lines[:HEAD], told, *lines[HEAD - MOST_LINES + 1 :]]
+    if hidden := len(HARMFUL.findall(text)):
+        lines.append(Line(f"with {hidden:,} control characters that are not shown", told=True))
+    return lines
 
 
 class Prompt(Widget, can_focus=True):
@@ -119,17 +117,10 @@ class Prompt(Widget, can_focus=True):
         variables = self.app.theme_variables
         text = Text(overflow="fold", end="")
         text.append(f"May {self.shown.line(question.tool)[:60]} run?", style=f"bold {variables['warning']}")
-        text.append(f"  {self.shown.line(question.why)}\n", style="dim")
-        lines = self.shown(pretty(_json(question))).splitlines() or [""]
-        for line in lines[:MOST_LINES]:
-            text.append(f"  {line[:400]}\n")
-        if len(lines) > MOST_LINES:
-            text.append(f"  … {len(lines) - MOST_LINES} more lines\n", style="dim")
-        beginning = beginning_of(question)
-        what = f"commands that begin with {beginning}" if beginning else f"every {self.shown.line(question.tool)[:60]}"
-        if question.tool == "shell" and not beginning:
-            what = "(only once: this command is not plain)"
-        for place, words in enumerate(("Allow once", f"Always in this session: {self.shown.line(what)}", "Deny (esc)")):
+        text.append(f"  {self.shown.line(question.why)[:100]}\n", style="dim")
+        for line in asked(question, self.shown, max(20, self.size.width - 2)):
+            text.append(f"  {line.text}\n", style="dim" if line.told else "")
+        for place, words in enumerate(("Allow once", self.shown.line(_always(question)), "Deny (esc)")):
             chosen = place == self._place
             text.append(f"{'›' if chosen else ' '} {place + 1} {words}", style="bold" if chosen else "dim")
             text.append("\n" if place < 2 else "")

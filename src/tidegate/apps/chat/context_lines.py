@@ -105,10 +105,21 @@ def trigger(found: Filling) -> str:
 def share_line(share: Share, found: Filling, width: int, shown: Shown) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", end="")
     text.append("█ ", style=COLOURS.get(share.category, ""))
-    text.append(_fixed(shown.line(share.name), max(12, width - 50)))
-    count = f"{share.messages:,} msg" if share.messages else ""
+    text.append(_fixed(shown.line(share.name), _wide(width)))
+    count = f"{share.messages:,}" if share.messages else ""
     percent = f"{share.tokens / found.size:.1%}" if found.size else ""
     return text.append(f"{count:>9}{share.tokens:>10,}{percent:>8}{_money(share.price):>12}")
+
+
+def share_head(width: int) -> str:
+    return f"  {'':{_wide(width)}}{'messages':>9}{'tokens':>10}{'share':>8}{'a call':>12}"
+
+
+def _wide(width: int) -> int:
+    return max(12, width - 50)
+
+
+PIECE_HEAD: Final = f"    {'message':20}{'tokens':>8}{'turns, age':>14}{'a call':>11}  why it is there"
 
 
 def piece_line(piece: Piece, width: int, shown: Shown) -> Text:
@@ -137,6 +148,10 @@ def entry_line(entry: Entry, column: int, shown: Shown) -> Text:
     counts = ((len(entry.removed), "left"), (len(entry.shortened), "shorter"), (len(entry.added), "added"))
     text.append("  " + ", ".join(f"{count} {word}" for count, word in counts if count))
     return text.append("  undone" if entry.undone else "", style="italic")
+
+
+def entry_head(column: int) -> str:
+    return f"{'when':10}{'what':{column}}{'before':>6} → {'after':6}  messages"
 
 
 def _name(entry: Entry, shown: Shown) -> str:

@@ -14,13 +14,16 @@ from textual.widgets.option_list import Option
 
 from tidegate.apps.chat.backstage import Backstage
 from tidegate.apps.chat.context_lines import (
+    PIECE_HEAD,
     Styles,
     cut,
     entry_about,
+    entry_head,
     entry_line,
     legend,
     name_column,
     piece_line,
+    share_head,
     share_line,
     stacked,
     title,
@@ -70,6 +73,7 @@ class ContextPane(Screen[str]):
         yield Static("", id="legend", markup=False)
         yield Static("", id="trigger", markup=False)
         yield Static("", id="tabs", markup=False)
+        yield Static("", id="head", markup=False)
         yield OptionList(id="list", markup=False)
         yield Static("", id="about", markup=False)
         yield Static("tab other list · enter show · r recall · u undo · y redo · esc close", id="keys", markup=False)
@@ -105,15 +109,22 @@ class ContextPane(Screen[str]):
             ("legend", legend(found, width + 2, styles)),
             ("trigger", Text(self._shown.line(trigger(found)))),
             ("tabs", self._tabs()),
+            ("head", Text(self._head(width), no_wrap=True)),
         ):
             self.query_one(f"#{name}", Static).update(text)
-        listed = self.query_one(OptionList)
-        place = listed.highlighted
-        listed.clear_options()
-        listed.add_options(self._options(width))
-        if listed.option_count:
-            listed.highlighted = min(place or 0, listed.option_count - 1)
+        self._list(width)
         self._about()
+
+    def _list(self, width: int) -> None:
+        """What was chosen stays chosen where it is still there, wherever it stands now."""
+        listed = self.query_one(OptionList)
+        chosen, place = self._chosen(), listed.highlighted or 0
+        options = self._options(width)
+        listed.clear_options()
+        listed.add_options(options)
+        there = [number for number, option in enumerate(options) if option.id == chosen and chosen]
+        if options:
+            listed.highlighted = there[0] if there else min(place, len(options) - 1)
 
     def _tabs(self) -> Text:
         text = Text()
@@ -123,20 +134,28 @@ class ContextPane(Screen[str]):
             text.append("  ")
         return text
 
+    def _head(self, width: int) -> str:
+        assert self.figures is not None
+        entries = self.figures.timeline.entries
+        if self.listing == "fills":
+            return share_head(width)
+        return entry_head(name_column(entries, width, self._shown)) if entries else ""
+
     def _options(self, width: int) -> list[Option]:
         assert self.figures is not None
         found, done = self.figures
         if self.listing == "timeline":
             column = name_column(done.entries, width, self._shown)
             lines = [Option(entry_line(entry, column, self._shown), id=f"t{entry.seq}") for entry in done.entries]
-            return lines or [Option(Text("nothing yet", style="dim"), disabled=True)]
+            return lines or [_told("nothing yet")]
         shares = [
             Option(share_line(share, found, width, self._shown), id=f"s{place}")
             for place, share in enumerate(found.shares)
         ]
         pieces = [Option(piece_line(piece, width, self._shown), id=f"p{piece.id}") for piece in found.pieces]
-        rest = [Option(Text(f"    and {found.left_out:,} smaller messages", style="dim"), disabled=True)]
-        return [*shares, *pieces, *(rest if found.left_out else [])]
+        head = [_told(PIECE_HEAD)] if pieces else []
+        rest = [_told(f"    and {found.left_out:,} smaller messages")] if found.left_out else []
+        return [*shares, *head, *pieces, *rest]
 
     def on_option_list_option_highlighted(self) -> None:
         self._about()
@@ -239,6 +258,11 @@ class ContextPane(Screen[str]):
             return
         self.notify(f"{count} {words}." if count else f"Nothing to be {words}.", markup=False)
         self.action_again()
+
+
+def _told(words: str) -> Option:
+    """A line that cannot be chosen."""
+    return Option(Text(words, style="dim", no_wrap=True, overflow="ellipsis", end=""), disabled=True)
 
 
 async def _figures(place: Place) -> Figures:

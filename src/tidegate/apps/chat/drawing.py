@@ -1,7 +1,6 @@
 """From blocks to lines of the screen. Everything foreign passes `Shown` here, and nowhere else on its way."""
 
 import io
-import json
 import re
 import textwrap
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from rich.text import Text
 from textual.strip import Strip
 
 from tidegate.apps.chat.blocks import Block
+from tidegate.apps.chat.calls import pretty, subject_of
 from tidegate.apps.chat.markdown import settled, shaped
 from tidegate.apps.chat.palette import Palette, rich_theme
 from tidegate.apps.chat.safe import Shown
@@ -222,23 +222,3 @@ def hanging(line: str, width: int) -> str:
 def size_of(text: str) -> str:
     count = text.count("\n") + 1
     return "empty" if not text.strip() else f"{count:,} lines" if count > 1 else f"{len(text):,} chars"
-
-
-def subject_of(arguments: str) -> str:
-    """What a call is about: the first text among its arguments."""
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    texts = [each for each in value.values() if isinstance(each, str)] if isinstance(value, dict) else []
-    return texts[0] if texts else "" if value in ({}, None) else arguments
-
-
-def pretty(arguments: str) -> str:
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    if not isinstance(value, dict):
-        return arguments
-    return "\n".join(f"{key}: {each if isinstance(each, str) else json.dumps(each)}" for key, each in value.items())

@@ -12,6 +12,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from tidegate.apps.chat.safe import one_line
+
 MOST: Final = 200
 
 
@@ -36,20 +38,20 @@ class Picker(ModalScreen[str | None]):
         Binding("down", "move(1)", priority=True),
         Binding("pageup", "move(-8)", priority=True),
         Binding("pagedown", "move(8)", priority=True),
-        Binding("enter", "take", priority=True),
     ]
 
     def __init__(self, name: str, source: Source, *, free: bool = False) -> None:
-        """`free`: what is typed may be taken, too, if nothing fits."""
+        """`free`: what is typed may be taken, too."""
         super().__init__()
         self._title = name
         self._source = source
         self._free = free
+        self._words: str | None = None
         self.choices: list[Choice] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(id="picker"):
-            yield Input(placeholder="type to search", id="search")
+            yield Input(placeholder=f"type to search{', or any other name' * self._free}", id="search")
             yield OptionList(id="list", markup=False)
             yield Static("↑↓ choose · enter take · esc close", id="keys", markup=False)
 
@@ -63,10 +65,16 @@ class Picker(ModalScreen[str | None]):
 
     @work(exclusive=True)
     async def _look(self, words: str) -> None:
+        await self._fill(words)
+
+    async def _fill(self, words: str) -> None:
         found = (await self._source(words))[:MOST]
         if words != self.query_one(Input).value:
             return
-        self.choices = found
+        typed = words.strip()
+        if self._free and typed and typed not in [each.value for each in found]:
+            found.append(Choice(typed, one_line(typed), "as typed"))
+        self.choices, self._words = found, words
         listed = self.query_one(OptionList)
         listed.clear_options()
         listed.add_options([Option(_line(each), id=str(place)) for place, each in enumerate(found)])
@@ -77,12 +85,14 @@ class Picker(ModalScreen[str | None]):
         if listed.option_count and listed.highlighted is not None:
             listed.highlighted = min(max(listed.highlighted + step, 0), listed.option_count - 1)
 
-    def action_take(self) -> None:
-        listed = self.query_one(OptionList)
-        if listed.highlighted is not None and self.choices:
-            _ = self.dismiss(self.choices[listed.highlighted].value)
-        elif self._free and self.query_one(Input).value.strip():
-            _ = self.dismiss(self.query_one(Input).value.strip())
+    @work(group="take", exclusive=True)
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Who types fast is not given what the list held some letters ago."""
+        if self._words != event.value:
+            await self._fill(event.value)
+        place = self.query_one(OptionList).highlighted
+        if self._words == event.value and place is not None:
+            _ = self.dismiss(self.choices[place].value)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """By mouse."""
