@@ -46,7 +46,7 @@ async def chat(agent: Agent) -> list[list[Happening]]:
 
 def test_six_turns_in_a_window_of_two_thousand_tokens() -> None:
     """More is said than the window holds, in scripts and digits whose tokens an estimate takes for half as many."""
-    agent = an_agent(Embedded(window=WINDOW, max_output=48, seed=1))
+    agent = an_agent(Embedded(window=WINDOW, max_output=16, seed=1))
     turns = asyncio.run(chat(agent))
     assert [turn[-1] for turn in turns if turn[-1] not in (Stopped("end"), Stopped("length"))] == []
     assert not [each for turn in turns for each in turn if isinstance(each, Refused)]
@@ -62,7 +62,7 @@ def test_six_turns_in_a_window_of_two_thousand_tokens() -> None:
 
 
 def test_what_is_said_at_once_may_be_larger_than_the_window() -> None:
-    agent = an_agent(Embedded(window=512, max_output=8, seed=1))
+    agent = an_agent(Embedded(window=256, max_output=8, seed=1))
 
     async def act() -> list[Happening]:
         try:
@@ -74,4 +74,4 @@ def test_what_is_said_at_once_may_be_larger_than_the_window() -> None:
     assert happened[-1] in (Stopped("end"), Stopped("length"))
     assert not [each for each in happened if isinstance(each, Refused)]
     (reply,) = [each for each in happened if isinstance(each, Reply)]
-    assert 128 < read_usage(reply.usage).input_tokens < 512
+    assert 64 < read_usage(reply.usage).input_tokens < 256

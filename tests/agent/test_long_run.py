@@ -36,7 +36,8 @@ BUCKET = (
     f"Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit {LIMIT}, Requested 15900."
     " The input or output tokens must be reduced in order to run successfully."
 )
-OUTPUT = "max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens for this model"
+ASKED, MOST = 9_001, 8_192
+OUTPUT = f"max_tokens: {ASKED} > {MOST}, which is the maximum allowed number of output tokens for this model"
 KEYLESS = "Incorrect API key provided"
 ANSWER = Spoken(text="The tide table of that day is complete, and the harbour master has signed it.")
 OVERFLOWS = f"The input token count ({WINDOW + 5}) exceeds the maximum number of tokens allowed ({WINDOW})."
@@ -47,7 +48,8 @@ BREAKS = 2_000
 
 
 class Forced(NamedTuple):
-    """A failure the script forces, and how its turn ends: shrunk, retried, or raised as a fault of this kind."""
+    """A failure the script forces, and how its turn ends: shrunk, lowered (asking for less output), retried, or raised
+    as a fault of this kind."""
 
     name: str
     step: Callable[[str], Step]
@@ -71,7 +73,8 @@ FORCED = (
     Forced("page with 400", lambda wire: BLOCKED, "raised", "unknown"),
     Forced("list, overflow", lambda wire: listed(wire, 400, OVERFLOWS), "shrunk", "overflow"),
     Forced("list, server", lambda wire: Refusal(500, b'[{"oops": []}, 7]'), "retried", waits=(0.25,)),
-    Forced("output cap", lambda wire: refusal(wire, 400, OUTPUT), "raised", "output_cap"),
+    Forced("output cap", lambda wire: refusal(wire, 400, OUTPUT), "lowered", "output_cap"),
+    Forced("output cap, again", lambda wire: refusal(wire, 400, OUTPUT), "raised", "output_cap"),
     Forced("cut at once", lambda wire: CutAt(ANSWER, 30), "retried", waits=(0.25,)),
     Forced("cut later", lambda wire: CutAt(LONG, BREAKS), "raised", "transport"),
     Forced("cut later, cleanly", lambda wire: CutAt(LONG, BREAKS, clean=True), "raised", "transport"),
@@ -126,7 +129,8 @@ class Run:
     async def play(self) -> "Run":
         toolbox = Toolbox([Built("tides", "The tides of a day.", Asks, self.tides)], approval=Approval(default="allow"))
         model = MODELS.get(self.wire, "gpt-4o")
-        session = Session(model, wire=self.wire, window=WINDOW, tools=toolbox.definitions(), system="You read tides.")
+        tools, system = toolbox.definitions(), "You read tides."
+        session = Session(model, wire=self.wire, window=WINDOW, tools=tools, system=system, max_tokens=ASKED)
         async with Fake(self.wire, self.answer, window=WINDOW, bound=True) as server:
             retries = Retries(chance=lambda: 0.0, sleep=self.sleep)
             provider = HttpProvider(self.wire, model, base_url=server.url, key=KEY, retries=retries)
@@ -164,18 +168,21 @@ class Run:
         assert happened[-1] == Stopped("end")
         assert sum(isinstance(each, Ended) and not each.result.error for each in happened) == self.calls
         assert self.slept == list(forced.waits if forced else ()), forced
-        self.shrank(happened, forced)
+        self.cured(happened, forced)
 
-    def shrank(self, happened: list[Any], forced: Forced | None) -> None:
-        """The request that was refused for its size is followed by a smaller one, and no other is refused."""
+    def cured(self, happened: list[Any], forced: Forced | None) -> None:
+        """What is refused for its size is followed by a smaller request, or by one that asks for less; no other is."""
         refused = [place for place, each in enumerate(happened) if isinstance(each, Refused)]
-        assert len(refused) == int(forced is not None and forced.ends == "shrunk"), forced
+        assert len(refused) == int(forced is not None and forced.ends in ("shrunk", "lowered")), forced
         for place in refused:
             assert forced is not None
             assert happened[place].fault.kind == forced.kind
-            before = [each for each in happened[:place] if isinstance(each, Asked)][-1]
-            after = next(each for each in happened[place:] if isinstance(each, Asked))
-            assert len(after.request.to_bytes()) < len(before.request.to_bytes()), forced.name
+            before = [each for each in happened[:place] if isinstance(each, Asked)][-1].request.to_bytes()
+            after = next(each for each in happened[place:] if isinstance(each, Asked)).request.to_bytes()
+            if forced.ends == "lowered":
+                assert after == before.replace(b"%d" % ASKED, b"%d" % MOST, 1), forced.name
+            else:
+                assert len(after) < len(before), forced.name
 
     def whole(self, session: Session) -> None:
         """Every question, call and result is in the log once; every call was run once."""
@@ -196,14 +203,14 @@ def test_two_thousand_steps_in_a_small_window() -> None:
     """In the dialect whose signed thinking must stand behind what it was made from."""
     done = asyncio.run(Run("anthropic", 207, calls=10).play())
     assert done.asked >= 2_000
-    assert done.told == 10
+    assert done.told == 11
 
 
 @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "gemini"])
 def test_every_failure_in_every_other_dialect(wire: str) -> None:
     done = asyncio.run(Run(wire, 2 * len(FORCED) + 2, calls=6).play())
     assert done.asked >= 150
-    assert done.told == 10
+    assert done.told == 11
 
 
 # --- it never ends ------------------------------------------------------------------------------------------------

@@ -37,11 +37,18 @@ def reading(act: Callable[[str], Any] | None = None) -> AgentTool:
 
 
 def an_agent(
-    steps: list[Step], *, wire: str = "openai_chat", window: int = 2000, tool: AgentTool | None = None, **options: Any
+    steps: list[Step],
+    *,
+    wire: str = "openai_chat",
+    window: int = 2000,
+    tool: AgentTool | None = None,
+    output: int = 0,
+    **options: Any,
 ) -> Agent:
     toolbox = Toolbox([tool or reading()], approval=Approval(default="allow"))
     model = {"anthropic": "claude-sonnet-4-5", "gemini": "gemini-2.5-pro"}.get(wire, "gpt-4o")
-    session = Session(model, wire=wire, window=window, tools=toolbox.definitions(), system="Be brief.")
+    tools = toolbox.definitions()
+    session = Session(model, wire=wire, window=window, tools=tools, system="Be brief.", max_tokens=output)
     provider = Scripted(wire, steps, model=model)
     return Agent(session, provider, toolbox, Context(Path("."), session), **options)
 
@@ -236,3 +243,51 @@ def test_a_tool_whose_name_the_wire_cannot_carry_is_found() -> None:
     agent.provider = Scripted("openai_chat", [Spoken(calls=(Call("c1", sent, '{"path": "a"}'),)), "Done."])
     happened = run(agent)
     assert [each.result.text for each in happened if isinstance(each, Ended)] == ["found"]
+
+
+CAPS = {
+    "openai_chat": "max_tokens is too large: 9000. This model supports at most 4096 completion tokens, whereas you"
+    " provided 9000.",
+    "openai_responses": "Invalid max_output_tokens: This model supports at most 4096 output tokens.",
+    "anthropic": "max_tokens: 9000 > 4096, which is the maximum allowed number of output tokens for claude-sonnet-4-5",
+    "gemini": "Unable to submit request because it has a maxOutputTokens value of 9000 but the supported range is from"
+    " 1 (inclusive) to 4097 (exclusive). Update the value and try again.",
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_too_much_output_is_asked_for_once(wire: str) -> None:
+    """The named limit is kept from then on, and stands in the log: past requests are rendered with it."""
+    agent = an_agent([fault_of(400, CAPS[wire]), "Yes.", "No."], wire=wire, window=50_000, output=9000)
+    happened = run(agent)
+    assert [each.fault.kind for each in happened if isinstance(each, Refused)] == ["output_cap"]
+    assert happened[-1] == Stopped("end")
+    assert run(agent, "And now?")[-1] == Stopped("end")
+    assert isinstance(agent.provider, Scripted)
+    asked = [b"9000" in request for request in agent.provider.requests]
+    assert asked == [True, False, False]
+    assert all(b":4096" in request for request in agent.provider.requests[1:])
+    assert "4096" in agent.session.view.model_note
+
+
+def test_output_that_is_refused_again_or_without_a_limit_is_told() -> None:
+    twice = an_agent([fault_of(400, CAPS["openai_chat"]), fault_of(400, CAPS["openai_chat"])], output=9000)
+    with pytest.raises(Fault, match="More output was asked for"):
+        run(twice)
+    less = an_agent([fault_of(400, CAPS["openai_chat"])], output=1000)
+    with pytest.raises(Fault, match="max_output of the brain"):
+        run(less)
+    unnamed = an_agent([fault_of(400, "max_completion_tokens is limited for this model")], output=9000)
+    with pytest.raises(Fault):
+        run(unnamed)
+
+
+def test_where_only_the_window_is_named_an_answer_may_take_a_quarter_of_it() -> None:
+    words = (
+        "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context length is 8192 tokens"
+        " and your request has 50 input tokens (9000 > 8192 - 50)."
+    )
+    agent = an_agent([fault_of(400, words), "Yes."], window=50_000, output=9000)
+    assert run(agent)[-1] == Stopped("end")
+    assert isinstance(agent.provider, Scripted)
+    assert b":2048" in agent.provider.requests[1]

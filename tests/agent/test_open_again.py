@@ -6,16 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from tests.agent.test_open import MODELS, SCRIPTED, said, talk
+from tests.agent.test_open import MODELS, SCRIPTED, notices, said, talk
 from tests.fake.server import KEY, Fake, Step
 from tidegate import BadInput, BadPolicy, DataFolder, GiveUp
 from tidegate.agent.config_file import parse_config
 from tidegate.agent.loop import Asked, Ended, Happening, Steered, Stopped
 from tidegate.agent.open import Notice, OpenAgent, open_agent
+from tidegate.agent.reach import WINDOWS
 from tidegate.core.messages import SUMMARY, Call, text_of
 from tidegate.models.scripted import Scripted, Spoken
+from tidegate.models.window import LearnedWindow
 from tidegate.session.background import Ahead
 from tidegate.session.drive import SummariseAsync
 
@@ -271,3 +274,25 @@ def test_the_steps_of_a_policy_are_kept_to() -> None:
     for more in ("policy: cowagent", "policy: cowagent\nexecution: {max_steps: 40}", "policy: jutul"):
         talk([], config=more, after=lambda agent: found.append(agent.agent.max_steps))
     assert found == [15, 40, 100]
+
+
+def test_a_learned_window_that_the_provider_outgrows_is_dropped_and_told(tmp_path: Path) -> None:
+    """A number of an old error would hold the session small for ever."""
+
+    async def run() -> None:
+        async with Fake("openai_chat", ["Yes.", "No."], usage=lambda used: used._replace(input_tokens=3001)) as server:
+            whole = "agents: [{id: main, brain: {provider: here, model: gpt-4o}}]\n"
+            here = f"providers: {{here: {{base_url: {server.url}, key_env: HERE}}}}"
+            kept = tmp_path / WINDOWS
+            kept.write_bytes(msgspec.json.encode([LearnedWindow(server.url, "gpt-4o", 3000)]))
+            parsed, data = parse_config(whole + here, {"HERE": KEY}), DataFolder(tmp_path, secrets=[])
+            async with open_agent(
+                parsed, data=data, name="build", workspace=tmp_path, environment={"HERE": KEY}
+            ) as agent:
+                assert (agent.session.window, agent.window.source) == (3000, "learned")
+                assert "it has read 3,001 in one request" in " ".join(notices(await said(agent, "Hello.")))
+                assert (agent.session.window, agent.window.source) == (128_000, "catalog")
+            data.close()
+            assert msgspec.json.decode(kept.read_bytes()) == []
+
+    asyncio.run(run())

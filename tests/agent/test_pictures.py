@@ -131,8 +131,8 @@ def test_without_a_picture_to_leave_out_the_fault_is_raised() -> None:
         run(agent)
 
 
-def test_pictures_our_own_validator_refuses_do_not_end_the_session() -> None:
-    """Twenty are taken at any size, the twenty-first makes those over 2000 pixels illegal."""
+def test_pictures_that_become_too_many_do_not_end_the_session() -> None:
+    """Twenty are taken at any size, the twenty-first makes those over 2000 pixels illegal: the newest are shown."""
     agent = an_agent(["Bees."] * 3, wire="anthropic", window=200_000)
     wide = picture(png(2001, 1))
     for _ in range(3):
@@ -140,7 +140,7 @@ def test_pictures_our_own_validator_refuses_do_not_end_the_session() -> None:
         assert happened[-1] == Stopped("end")
     assert isinstance(agent.provider, Scripted)
     sizes = [request.count(wide.data.encode()) for request in agent.provider.requests]
-    assert sizes == [10, 20, 0]
+    assert sizes == [10, 20, 20]
 
 
 def test_pictures_are_weighed_by_their_pixels() -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from tests.fake.words import Refusal, refusal, too_long
 from tidegate.models.tokenizers import counter_for
-from tidegate.wire.check_thinking import check_bound
+from tidegate.wire.check_thinking import Flat, check_bound
 from tidegate.wire.dialects import DIALECTS
 from tidegate.wire.spoken import Spoken, body_of, frames_of, sse_of
 from tidegate.wire.usage import Usage
@@ -84,12 +84,27 @@ def strings(value: object) -> Iterable[str]:
             yield from strings(inner)
 
 
-def weight(wire: str, body: Json) -> int:
-    """Tokens by a count of its own: every string of the content, and three for each message."""
-    count = counter_for("gpt-4o").text
-    listed = body.get(DIALECTS[wire].key)
-    parts = [body.get(key) for key in ("system", "instructions", "systemInstruction", "tools")]
-    return sum(count(text) for text in strings([listed, parts])) + 3 * len(listed if isinstance(listed, list) else [])
+class Scale:
+    """Tokens by a count of its own: every string of the content, and three for each message.
+
+    A message that is sent again, byte for byte, is weighed once.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, int] = {}
+
+    def weight(self, wire: str, raw: bytes) -> int:
+        body = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        listed = msgspec.json.decode(body[DIALECTS[wire].key], type=list[msgspec.Raw])  # else it was refused
+        parts = [body[key] for key in ("system", "instructions", "systemInstruction", "tools") if key in body]
+        return sum(map(self._of, (*listed, *parts))) + 3 * len(listed)
+
+    def _of(self, raw: msgspec.Raw) -> int:
+        value = bytes(raw)
+        if value not in self._known:
+            count = counter_for("gpt-4o").text
+            self._known[value] = sum(count(text) for text in strings(msgspec.json.decode(value)))
+        return self._known[value]
 
 
 class Fake:
@@ -117,7 +132,8 @@ class Fake:
         self._steps = iter(()) if callable(steps) else iter(steps)
         self._truncates = truncates
         self._bound = bound and wire == "anthropic"
-        self._before: Json | None = None
+        self._before: Flat | None = None
+        self._scale = Scale()
         self._usage = usage
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -217,16 +233,17 @@ class Fake:
         except msgspec.MsgspecError:
             return refusal(wire, 400, "We could not parse the JSON body of your request.")
         faults = _faults(wire, seen.model, body)
-        if self._bound and self._before is not None:
-            faults += [fault.text for fault in check_bound(self._before, body)]
+        flat = Flat(body) if self._bound and not faults else None
+        if flat is not None and self._before is not None:
+            faults += [fault.text for fault in check_bound(self._before, flat)]
         if faults:
             return refusal(wire, 400, faults[0])
-        tokens = weight(wire, body)
+        tokens = self._scale.weight(wire, seen.raw)
         if self.window is not None and tokens > self.window:
             if not self._truncates:
                 return too_long(wire, tokens, self.window)
             tokens = self.window // 2
-        self._before = body
+        self._before = flat
         step = self._answer(body) if self._answer else next(self._steps, None)
         if step is None:
             return refusal(wire, 500, "The script is over.")

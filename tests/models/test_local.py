@@ -362,7 +362,7 @@ TEXTS = [
 
 @needs_model
 def test_the_counter_counts_as_the_model_does() -> None:
-    """The rest of the prompt costs the same, whatever the text."""
+    """By the server's own reading of each text, and by what it says of a prompt: the rest of that costs the same."""
     model = Embedded(window=WINDOW, max_output=1)
     assert counter_of(model.path) is not None
 
@@ -371,10 +371,14 @@ def test_the_counter_counts_as_the_model_does() -> None:
 
     async def act() -> list[int]:
         try:
-            empty = await prompt("")
-            return [await prompt(text) - empty for text in TEXTS]
+            first = await prompt(TEXTS[0]) - await prompt("")
+            provider = model._running.provider
+            assert provider is not None
+            url = provider.url.replace("/v1/chat/completions", "/tokenize")
+            told = [await provider._here().post(url, json={"content": text}) for text in TEXTS]
+            return [first, *(len(each.json()["tokens"]) for each in told)]
         finally:
             await model.close()
 
-    assert asyncio.run(act()) == [model.counter.text(text) for text in TEXTS]
+    assert asyncio.run(act()) == [model.counter.text(text) for text in (TEXTS[0], *TEXTS)]
     assert model.counter.text("half a pair \ud83d") > 0

@@ -118,21 +118,22 @@ def test_no_text_becomes_a_mark_of_the_embedded_model() -> None:
             harmless = await laid_out(model, asking("Hello."))
             raw = await laid_out(model, asking(every))
             sent = await laid_out(model, Marks(tokens).defused(asking(every)))
-            replies = [each async for each in model.stream(asking(every))]
+            evil = await laid_out(model, Marks(tokens).defused(asking(EVIL)))
+            replies = [each async for each in model.stream(asking(EVIL))]
             usage = read_usage(replies[-1].usage)  # type: ignore[union-attr]
-            return harmless, raw, sent, usage.input_tokens, len(sent)
+            return harmless, raw, sent, usage.input_tokens, len(evil)
         finally:
             await model.close()
 
-    harmless, raw, sent, reported, laid = asyncio.run(run())
+    harmless, raw, sent, reported, evil = asyncio.run(run())
 
     def specials(found: list[int]) -> list[int]:
         return [token for token in found if token < len(tokens)]
 
     assert len(specials(raw)) > len(specials(harmless)), "the server does read marks in texts: this test can fail"
     assert specials(sent) == specials(harmless)
-    assert reported == laid, "what goes out is what was defused"
-    assert abs(model.counter.text(every) - (laid - len(harmless) + model.counter.text("Hello."))) <= len(tokens)
+    assert reported == evil, "what goes out is what was defused"
+    assert abs(model.counter.text(every) - (len(sent) - len(harmless) + model.counter.text("Hello."))) <= len(tokens)
 
 
 @embedded

@@ -42,7 +42,7 @@ def test_the_order() -> None:
             seen.append(await by_hand.ask())
             before = len(server.seen)
             await by_hand.ask(again=True)
-            await truth.ask(again=True)
+            await truth.ask()
             assert len(server.seen) == before
             return seen
 
@@ -86,6 +86,45 @@ def test_a_setting_larger_than_what_the_provider_said_is_told_to_the_user() -> N
     truth.learn(OVERFLOW)
     assert truth.window.tokens == 200_000
     assert "131,072" in truth.window.said
+
+
+def test_a_server_that_names_more_than_it_did_is_believed() -> None:
+    """It was started again with a larger one. What it already named when it refused proves nothing."""
+
+    async def run() -> None:
+        answers = dict(listing({"id": "gpt-4o", "max_model_len": 200_000}))
+        async with Stub(answers) as server:
+            learned = LearnedWindows()
+            first = truth_of(base_url=server.root, learned=learned)
+            await first.ask()
+            assert first.learn(OVERFLOW)
+            same = truth_of(base_url=server.root, learned=learned)
+            assert ((await same.ask()).tokens, same.dropped) == (131_072, "")
+            answers |= listing({"id": "gpt-4o", "max_model_len": 262_144})
+            truth = truth_of(base_url=server.root, learned=learned)
+            told = await truth.ask()
+            assert (told.tokens, told.source) == (262_144, "server")
+            assert truth.dropped == (
+                "gpt-4o was said to hold 131,072 tokens in an error; the server now names 262,144: that no longer"
+                " counts."
+            )
+            assert learned.kept() == []
+            assert truth.learn(OVERFLOW), "and if it is refused again, that is the newest word"
+            again = truth_of(base_url=server.root, learned=learned)
+            assert ((await again.ask()).tokens, again.dropped) == (131_072, "")
+
+    asyncio.run(run())
+
+
+def test_what_was_read_in_one_request_it_holds() -> None:
+    truth = truth_of()
+    truth.learn(OVERFLOW)
+    assert not truth.read(131_072)
+    assert truth.window.source == "learned"
+    assert truth.read(131_073)
+    assert (truth.window.tokens, truth.window.source) == (128_000, "catalog")
+    assert "it has read 131,073 in one request" in truth.dropped
+    assert not truth.read(500_000)
 
 
 def test_only_what_is_named_is_learned() -> None:

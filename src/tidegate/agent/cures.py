@@ -2,15 +2,15 @@
 
 Each provider's own words decide (`models/faults`). What was refused for its size is made smaller, as often as the
 session allows in a turn; what is refused whatever its size (pictures, reasoning that is no longer taken back) leaves
-the view, once. All else no change of ours can cure.
+the view, once; of too much output the named limit is asked for, once. All else no change of ours can cure.
 """
 
 from typing import Final, Literal
 
-from tidegate.core.errors import BadRequest
 from tidegate.models.faults import Fault
 from tidegate.session.drive import SummariseAsync
 from tidegate.session.media import leave_out_images
+from tidegate.session.output import lower_output
 from tidegate.session.request import Request
 from tidegate.session.session import Session
 
@@ -18,7 +18,7 @@ SHRINKS: Final = frozenset({"overflow", "rate_bucket", "bytes"})
 """Refused for its size: a smaller request may pass. Whatever else a provider refuses, less of it does not help."""
 NEAR: Final = 0.85
 
-Cure = Literal["shrink", "images", "unsign", ""]
+Cure = Literal["shrink", "images", "unsign", "output", ""]
 
 
 class Cures:
@@ -29,19 +29,12 @@ class Cures:
         self._summarise = summarise
         self._tried: set[Cure] = set()
 
-    async def first(self) -> Request:
-        """The request. One that our own validator refuses for its pictures would be refused for ever."""
-        try:
-            return await self._session.prepare_async(self._summarise)
-        except BadRequest:
-            if not leave_out_images(self._session):
-                raise
-        return await self._session.prepare_async(self._summarise)
-
     def of(self, fault: Fault) -> Cure:
         """What would help, if anything: empty if nothing does."""
         if fault.kind == "reasoning_state":
             return self._once("unsign")
+        if fault.output_limit and lower_output(self._session, fault.output_limit):
+            return self._once("output")
         if fault.kind in ("media", "bytes") and leave_out_images(self._session):
             return "images"
         return "shrink" if self._shrinks(fault) else ""
@@ -49,6 +42,8 @@ class Cures:
     async def again(self, cure: Cure, fault: Fault) -> Request:
         if cure == "unsign":
             self._session.unsign()
+        if cure == "output":
+            self._session.learn(fault.window)
         if cure != "shrink":
             return await self._session.prepare_async(self._summarise)
         limit = fault.limit if fault.kind == "rate_bucket" else None

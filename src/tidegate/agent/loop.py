@@ -174,7 +174,7 @@ class Agent:
         for done in await self._fire("turn_start"):
             yield done
         cures = Cures(self.session, self.summarise)
-        request = await cures.first()
+        request = await self.session.prepare_async(self.summarise)
         while True:
             yield Asked(request, self.session.decisions)
             shown: list[str] = []

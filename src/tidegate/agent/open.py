@@ -165,10 +165,19 @@ class OpenAgent:
         for event in self.session.log.read(self._read_to + 1):
             self._read_to = event.seq
             if isinstance(event.what, Used):
+                self._outgrown(event.what)
                 said = suspicion(event.what.counted, event.what.input_tokens, self._reports)
                 self.notices += [said] if said else []
                 self._reports = [*self._reports[-LOOK_BACK:], Report(event.what.counted, event.what.input_tokens)]
         self.notices += [self.spending.problem] if self.spending.problem else []
+
+    def _outgrown(self, used: Used) -> None:
+        """What the provider read it holds, whatever an error once said."""
+        window = self.reached.read(used.input_tokens) if used.model == self.reached.provider.model else None
+        if window is not None and self.reached.truth is not None:
+            self.window = window
+            self.session.window = window.tokens or self.session.window
+            self.notices.append(self.reached.truth.dropped)
 
     def _news(self) -> list[Notice]:
         """Each once: the same with other figures is no news."""
@@ -254,6 +263,7 @@ def _remarks(config: Config, reached: Reached, parts: Parts) -> list[str]:
         remarks.append(f"No agents[].brain is set in tidegate.yaml: {reached.window.said} {hint}")
     if reached.window.tokens is None:
         remarks.append(reached.window.said)
+    remarks += [reached.truth.dropped] if reached.truth is not None and reached.truth.dropped else []
     if parts.data is None and config.settings.spend.day != Cap():
         remarks.append("The cap of the day (spend.day) is not held: without a data folder nobody counts the day.")
     return remarks

@@ -50,10 +50,20 @@ class Reached(msgspec.Struct, frozen=True):
         """The window, if a provider told of it. It is kept for the next time, if that can be."""
         if self.truth is None or not self.truth.learn(fault):
             return None
+        self.keep()
+        return self.truth.window
+
+    def read(self, tokens: int) -> Window | None:
+        """The window, if so many tokens were read in one request and an error had told of fewer."""
+        if self.truth is None or not self.truth.read(tokens):
+            return None
+        self.keep()
+        return self.truth.window
+
+    def keep(self) -> None:
         if self.learned is not None and self.folder is not None:
             with suppress(NotKept):  # then it is learned again
                 write_whole(self.folder / WINDOWS, msgspec.json.encode(self.learned.kept()), durable=False)
-        return self.truth.window
 
 
 async def reach(
@@ -93,7 +103,7 @@ async def reach(
     known = model_of(provider.model, prices)
     most = known.max_output if known is not None else None
     wanted = brain.max_output or 0
-    return Reached(
+    reached = Reached(
         provider,
         found,
         counter_for(provider.model),
@@ -103,6 +113,9 @@ async def reach(
         learned=learned,
         folder=folder,
     )
+    if truth.dropped:
+        reached.keep()
+    return reached
 
 
 def _embedded(

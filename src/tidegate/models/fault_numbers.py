@@ -102,7 +102,7 @@ OUTPUTS: Final = (
     r"max_tokens: <output> > <limit>, which is the maximum allowed",
     r"supports at most <limit> (?:completion|output) tokens",
     r"is too large: <output>\b",
-    r"value of <output> but the supported range is from \d+ \(inclusive\) to <limit> \(exclusive\)",
+    r"value of <output> but the supported range is from \d+ \(inclusive\) to <above> \(exclusive\)",
     r"valid range of max_tokens is \[\d+, ?<limit>\]",
     r"range of max_tokens should be \[\d+, ?<limit>\]",
     r"max_\w*tokens`?(?: for `\S+`)? must be less than or equal to `?<limit>",
@@ -154,6 +154,8 @@ def numbers_of(kind: Kind, said: Said) -> Numbers:
         for field, name in FIELDS.items():
             if (count := said.counts.get(field, 0)) > 0:
                 found[name] = count
+    if "above" in found:
+        found["limit"] = found["above"] - 1
     if "tokens" in found:
         found["tokens"] += found.pop("tokens2", 0) + found.pop("tokens3", 0)
     if not SMALLEST <= found.get("window", SMALLEST) <= LARGEST:

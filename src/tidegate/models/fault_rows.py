@@ -44,8 +44,8 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "input": r"(?:prompt|inputs?|messages?|conversation|context|history|chat|query|text|content|request)",
         "context": r"context[ _-]?(?:length|window|size|limit|budget|capacity)",
         "over": r"(?:exceed\w*|overflow\w*|surpass\w*|(?:longer|larger|greater|bigger|more) than|beyond|over(?=\s)"
-        r"|above (?=the |its )"
-        r"|does(?: not|n't) fit|too (?:long|large|big|many)(?: to fit|[^\n]{0,20} for)?|out of|(?<!-)>=?)",
+        r"|above (?=the |its )|(?:ran|run|running) out of"
+        r"|does(?: not|n't) fit|too (?:long|large|big|many)(?: to fit|[^\n]{0,20} for)?|(?<!-)>=?)",
         "out": r"max[_ ]?(?:imum[_ ])?(?:completion[_ ]|output[_ ]|new[_ ]|generation[_ ])?tokens?",
         "length": r"(?:length|window|size|limit|count|tokens?)",
         "media": r"(?<![a-z])(?:images?|image_url|photo|picture|pdfs?|document pages?|audio|video|media|vision"
@@ -232,6 +232,7 @@ FIRST: Final = (
         "unknown",
         "a field over its own limit, or one that is not for this model: neither the prompt nor the body",
         r"""(?:response_format|reasoning_effort|tool_choice)\b<40>(?:unavailable|not supported)
+        \b(?:header|line|attribute|template|url)\b<20>(?:exceed\w*|longer than)
         (?:string|array|name|key|id)'?:? too (?:long|short)(?![^\n]*(?:10485760|tokens?\b))
         (?:description|name|title|identifier)<30>(?:exceed|too long|maximum length|longer than)""",
     ),

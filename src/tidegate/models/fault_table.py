@@ -39,7 +39,7 @@ TABLE: Final = (
         r"""max(?:imum)?(?: \w+)? (?:context|prompt|sequence|model|input|total|message)s?(?: tokens?)?[ _-]<length>
         max_(?:model|seq|seq_len|sequence|prompt|input|context|position|total)_?(?:len|length|tokens|embeddings)?\b
         max(?:imum)? (?:number of )?(?:input |prompt |context )?tokens? (?:allowed|limit|for this model|count|supported)
-        (?:configured|model'?s?|supported) (?:context|maximum|max|token|input (?:limit|length|tokens))
+        \b(?:configured|model'?s?|supported) (?:max(?:imum)? )?(?:context|token|input|prompt)s?[ _-]<length>
         range of (?:input|total|prompt) length|max(?:imum)? input characters
         \b(?:prompt|inputs?|messages?|conversation)\b<40>at most [\d,]+ (?:\w+ )?tokens
         tokens?\b<40>(?:allows|accepts|takes|holds) only [\d,]+
@@ -62,7 +62,7 @@ TABLE: Final = (
     Row(
         "overflow",
         "tokens or a length over a limit",
-        r"""\b(?:tokens?|<input>[ _]length|sequence[ _]length)\b<60><over><60>(?:max|limit|allow|model|\d)
+        r"""\b(?:tokens?(?! endpoint)|<input>[ _]length|sequence[ _]length)\b<60><over><60>(?:max|limit|allow|model|\d)
         <over><50>(?:tokens? (?:limit|allowed|maximum|count)|(?:token|length) limit|number of (?:input )?tokens)
         (?:exceed\w*|beyond|longer than|more than)<50>max(?:imum)?(?: allowed| input| prompt)* (?:length|tokens?)
         \b(?:prompt|input|messages|conversation|context|history|text|content)s? exceeds? (?:the )?(?:max|limit|length)
@@ -145,6 +145,7 @@ TABLE: Final = (
         temporar(?:y|ily)(?! failure in name)|try again later
         model ?(?:is )?(?:currently )?loading|loading model|modelnotready\w*|modelstreamerror\w*|modeltimeout\w*
         \bcrashed\b|is unable to process your request
+        error (?:occurred )?(?:while|during) processing|(?:retry|try) your request(?: again)?[,.]
         model runner|runner process|engine (?:is )?dead
         failed_generation|tool_use_failed
         upstream|provider returned error
@@ -156,7 +157,8 @@ TABLE: Final = (
         r"""connection (?:error|reset|refused|closed|aborted|timed out)|apiconnectionerror|network error
         econn\w+|etimedout|socket hang up|broken pipe|remote end closed
         timed? ?out|deadline|context cancell?ed
-        premature close|fetch failed|error (?:sending request|decoding response)
+        premature close|connection was closed|stream has been cancell?ed|^terminated$
+        fetch failed|error (?:sending request|decoding response)
         enotfound|eai_again|name resolution|certificate
         server disconnected|peer closed|incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)""",
     ),

@@ -107,6 +107,17 @@ class Fault(TidegateError):
         room = None if prompt is None else self.window - prompt
         return room if room is not None and 0 < room < self.output else None
 
+    @property
+    def output_limit(self) -> int | None:
+        """Of a refusal for the output that was asked for: how much may be asked for, if the provider said so.
+
+        Where it only named its window, an answer may take a quarter of it: what is left now, the prompt will need.
+        """
+        if self.kind != "output_cap":
+            return None
+        room = self.output_room
+        return self.limit or (min(room, self.window // 4) if room and self.window else None)
+
 
 def fault_of(
     status: int | None,

@@ -3,6 +3,9 @@
 In this order: what the user set, what the provider said in its own error, what the server said when asked, what the
 catalog says; else it is unknown, and unknown is said. A window belongs to a model at an address: the same model holds
 more with one provider, plan or machine than with another.
+
+What was said in an error is true until it is shown not to be: when the server names more than it did then (it was
+started again with a larger one), or has read more than that in one request.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -29,11 +32,15 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class LearnedWindow(msgspec.Struct, frozen=True):
-    """A record that can be kept: `address` is the base URL, empty for the provider itself."""
+    """A record that can be kept: `address` is the base URL, empty for the provider itself.
+
+    `named` is what the server had said when it was asked before the error, 0: nothing. Some name more than they take.
+    """
 
     address: str
     model: str
     tokens: int
+    named: int = 0
 
 
 class LearnedWindows:
@@ -42,16 +49,19 @@ class LearnedWindows:
     def __init__(self, kept: Iterable[LearnedWindow] = ()) -> None:
         self._windows = {_key(each.address, each.model): each for each in kept if each.tokens > 0}
 
-    def learn(self, address: str, model: str, fault: Fault) -> LearnedWindow | None:
+    def learn(self, address: str, model: str, fault: Fault, named: int = 0) -> LearnedWindow | None:
         """Only a number that the provider named as the window. Nothing is ever lowered by a guess."""
         if fault.kind not in ("overflow", "output_cap") or fault.window is None:
             return None
-        learned = LearnedWindow(address.rstrip("/"), model, fault.window)
+        learned = LearnedWindow(address.rstrip("/"), model, fault.window, named)
         self._windows[_key(address, model)] = learned
         return learned
 
+    def record(self, address: str, model: str) -> LearnedWindow | None:
+        return self._windows.get(_key(address, model))
+
     def of(self, address: str, model: str) -> int | None:
-        found = self._windows.get(_key(address, model))
+        found = self.record(address, model)
         return found.tokens if found else None
 
     def forget(self, address: str, model: str) -> None:
@@ -94,6 +104,7 @@ class WindowTruth:
         self._catalog = window_of(model)
         self._learned = learned_here() if learned is None else learned
         self._asked: Asked | None = None
+        self.dropped = ""  # the sentence for the user, when what was learned proved to be no longer true
         # In a closure, so that no dump of this object shows the key.
         self._ask: Ask = lambda: ask_server(model, wire=wire, base_url=base_url, key=key, headers=headers)
 
@@ -117,15 +128,33 @@ class WindowTruth:
         return Window(None, "unknown", f"How much {self.model} holds is not known.{remark} Set its window.", sure)
 
     async def ask(self, *, again: bool = False) -> Window:
-        """Asks at most once until the answer is sure. Nothing is asked if the setting or an error has spoken."""
-        known = self._setting or self._learned.of(self.address, self.model)
-        if not known and (again or self._asked is None or not self._asked.sure):
+        """Asks at most once until the answer is sure. Nothing is asked if one is set."""
+        if not self._setting and (again or self._asked is None or not self._asked.sure):
             self._asked = await self._ask()
+            learned, named = self._learned.record(self.address, self.model), self._named
+            if learned and named > max(learned.tokens, learned.named):
+                self._forget(f"the server now names {named:,}", learned.tokens)
         return self.window
 
     def learn(self, fault: Fault) -> bool:
         """True if a window was learned; `window` tells it from now on, unless one is set by hand."""
-        return self._learned.learn(self.address, self.model, fault) is not None
+        return self._learned.learn(self.address, self.model, fault, self._named) is not None
+
+    def read(self, tokens: int) -> bool:
+        """So many tokens were read in one request. True if an error had told of a smaller window: that is over."""
+        learned = self._learned.of(self.address, self.model)
+        if not learned or tokens <= learned:
+            return False
+        self._forget(f"it has read {tokens:,} in one request", learned)
+        return True
+
+    @property
+    def _named(self) -> int:
+        return self._asked.tokens or 0 if self._asked and self._asked.sure else 0
+
+    def _forget(self, why: str, tokens: int) -> None:
+        self._learned.forget(self.address, self.model)
+        self.dropped = f"{self.model} was said to hold {tokens:,} tokens in an error; {why}: that no longer counts."
 
     def _set(self, setting: int, learned: int | None) -> Window:
         said = f"The window of {self.model} is set to {setting:,} tokens."

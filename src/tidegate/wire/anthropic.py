@@ -11,6 +11,7 @@ from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking, T
 from tidegate.wire.blocks import Answer, Block, Json, Options, Rules
 from tidegate.wire.layout import is_blank
 from tidegate.wire.names import Shape, definitions
+from tidegate.wire.pictures import Bounds
 from tidegate.wire.reading import (
     Parsed,
     a_dict,
@@ -41,7 +42,10 @@ _MARKABLE = ("text", "image", "tool_use", "tool_result")
 _SERVER_USES = ("server_tool_use", "mcp_tool_use")
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-RULES = Rules(FAMILY, Shape(_NAME, _NAME), result_images=True)
+_KINDS = ("image/jpeg", "image/png", "image/gif", "image/webp")
+# Of the 32 MB of a request, what is left for words is far more than any window holds.
+_BOUNDS = Bounds(_KINDS, most=100, few=20, edge=8000, wide=2000, heaviest=5_242_880, heaviest_all=25_000_000)
+RULES = Rules(FAMILY, Shape(_NAME, _NAME), result_images=True, bounds=_BOUNDS, output=MAX_TOKENS)
 
 
 # --- render -------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import msgspec
 
 from tidegate.core.messages import Image, Message, Part, Text, Tool
 from tidegate.wire.names import Shape
+from tidegate.wire.pictures import Bounds
 
 Side = Literal["user", "assistant"]
 Json = dict[str, object]
@@ -38,7 +39,8 @@ class Rules(msgspec.Struct, frozen=True):
     """What a dialect can carry.
 
     `joins`: several texts of a message become one. `plain_thinking`: reasoning text is replayed. `early_thinking`:
-    thinking may come as a message of its own, right before the one it belongs to.
+    thinking may come as a message of its own, right before the one it belongs to. `bounds`: of the pictures, where
+    the provider refuses a whole request for one of them. `output`: what is asked for where nobody said how much.
     """
 
     family: str
@@ -49,6 +51,8 @@ class Rules(msgspec.Struct, frozen=True):
     user_images: bool = True
     result_images: bool = False
     assistant_images: bool = False
+    bounds: Bounds | None = None
+    output: int = 0
 
 
 class Options(msgspec.Struct, frozen=True):

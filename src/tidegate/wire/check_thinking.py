@@ -67,24 +67,23 @@ class Loop:
             yield Fault("AN12", f"{where}.type: {text}", where)
 
 
-def check_bound(earlier: Mapping[str, object], later: Mapping[str, object]) -> list[Fault]:
+def check_bound(earlier: "Mapping[str, object] | Flat", later: "Mapping[str, object] | Flat") -> list[Fault]:
     """AN13, which no single request can show: do the thinking blocks of `later` still stand on what they stood on?
 
     `earlier` is the request before it in the same conversation. A block that was in `earlier`, or that answered it,
     needs the same system, tools and messages before it; cache marks are not compared, and older thinking may be gone
-    from the front of the run but not from its middle.
+    from the front of the run but not from its middle. Whoever judges one after the other may hand in what is `Flat`.
     """
-    thinking = later.get("thinking")
-    binding = thinking.get("block_binding") if isinstance(thinking, dict) else None
-    if isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block":
-        return []
     try:
-        return _unbound(_Flat(earlier), _Flat(later))
+        after = later if isinstance(later, Flat) else Flat(later)
+        if after.drops:
+            return []
+        return _unbound(earlier if isinstance(earlier, Flat) else Flat(earlier), after)
     except RecursionError:
         return [Fault("SHAPE", "messages: nested too deeply", "messages")]
 
 
-def _unbound(before: "_Flat", after: "_Flat") -> list[Fault]:
+def _unbound(before: "Flat", after: "Flat") -> list[Fault]:
     for key, mine in after.signed.items():
         theirs = before.signed.get(key)
         if theirs is not None:
@@ -100,10 +99,13 @@ def _unbound(before: "_Flat", after: "_Flat") -> list[Fault]:
     return []
 
 
-class _Flat:
+class Flat:
     """A request as one list of blocks, each with its role, without cache marks."""
 
     def __init__(self, body: Mapping[str, object]) -> None:
+        thinking = body.get("thinking")
+        binding = thinking.get("block_binding") if isinstance(thinking, dict) else None
+        self.drops = isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block"
         self.head = [_unmarked(body.get("system")), _unmarked(body.get("tools"))]
         self.blocks: list[object] = []
         self.places: list[str] = []
@@ -132,7 +134,7 @@ def _signature(block: object) -> str:
     return key if isinstance(key, str) else ""
 
 
-def _same_before(before: _Flat, theirs: int, after: _Flat, mine: int) -> bool:
+def _same_before(before: Flat, theirs: int, after: Flat, mine: int) -> bool:
     """Equal prefixes. A block that answered `earlier` brings what the model said before it in the same answer."""
     new = theirs == len(before.blocks)
     old, own = before.blocks[:theirs], after.blocks[:mine]

@@ -61,6 +61,10 @@ class Dialect(msgspec.Struct, frozen=True):
     may_think: Callable[[Sequence[Json]], bool] = always
     mark: Callable[[Json], Json | None] = unmarked
 
+    def output(self, options: Options) -> int:
+        """How many tokens of output a request asks for; 0: as many as the model gives."""
+        return options.max_tokens or self.rules.output
+
     @property
     def family(self) -> str:
         """What `Message.origin` must say for opaque data to be sent."""

@@ -23,6 +23,7 @@ import msgspec
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 from tidegate.wire.blocks import Answer, Block, Rules, Side, Slot, Viewed
 from tidegate.wire.names import wire_id, wire_name
+from tidegate.wire.pictures import IMAGE, Album
 from tidegate.wire.reading import object_text
 
 ANCHOR = "(conversation continues)"
@@ -32,7 +33,6 @@ NO_OUTPUT = "(no output)"
 NO_RESULT = "(no result)"
 SYSTEM = "[system] "
 RESULT = "[result] "
-IMAGE = "(image)"
 
 # What may stand between the texts of one message, in characters: an own text, one under a label, a result.
 SPARE, SPARE_LABELLED, SPARE_RESULT = 10, 1, 5
@@ -78,13 +78,14 @@ class Layout:
         self._spans: list[_Span] = []
         self._used: set[str] = set()
         self._early: list[_Entry] = []
+        self._album = Album(self._rules.bounds)
         self._count = 0
         self._epoch: int | None = None
         self.calls = False
 
     @property
     def firm(self) -> int:
-        """How many leading blocks no append can change: only the last span still grows."""
+        """How many leading blocks no words can change any more: only the last span still grows."""
         return max(0, len(self._spans) - 1)
 
     def update(self, view: Viewed) -> int:
@@ -94,11 +95,13 @@ class Layout:
             self._clear()
             self._epoch = view.epoch
         firm = self.firm
-        old = self.blocks[firm:]
-        known = {block.key: block for block in old}
         for item in items[self._count :] if self._count else items:
             self._take(item.message, item.signed)
         self._count = len(items)
+        if self._album.judge():
+            firm = 0  # pictures that were laid out before are words now
+        old = self.blocks[firm:]
+        known = {block.key: block for block in old}
         del self.blocks[firm:]
         for place in range(firm, len(self._spans)):
             before = self._spans[place - 1].slots if place else ()
@@ -120,6 +123,7 @@ class Layout:
         if message.role != "assistant":
             self._early.clear()
             if message.role == "user" or _says(message, Result):
+                self._album.add(message)
                 self._put("user", _Entry(message, opaque))
             return
         if not _says(message, Call):
@@ -150,7 +154,8 @@ class Layout:
     # --- laying out -----------------------------------------------------------------------------------------------
 
     def _sealed(self, span: _Span, before: tuple[Slot, ...], known: dict[tuple[object, ...], Block]) -> Block:
-        own = tuple((id(entry.message), entry.opaque, entry.slots) for entry in span.entries)
+        out = self._album.left_out
+        own = tuple((id(each.message), each.opaque, each.slots, out.get(id(each.message))) for each in span.entries)
         key = (span.filler, before if span.side == "user" else None, own)
         if key in known:
             return known[key]
@@ -190,7 +195,7 @@ class Layout:
         first answer to an id belongs to the first call with it."""
         answers: list[Answer | None] = [None] * len(before)
         moved: list[list[Part]] = [[] for _ in before]
-        for message in block.sources:
+        for message in map(self._album.worded, block.sources):
             said: list[Part] = []
             for part in message.parts:
                 if isinstance(part, Result):

@@ -50,7 +50,7 @@ class Rendering:
         self._starts: list[int] = []  # where each block begins among the messages
         self._head: Json = {}
         self._head_bytes = b""
-        self._head_of: tuple[bool, bool] | None = None
+        self._head_of: tuple[bool, bool, int] | None = None
         self._check: Checker | None = None
         self._read = 0  # how many messages the validator has read
 
@@ -95,15 +95,24 @@ class Rendering:
         """Make the head again if what it depends on has changed."""
         thinks = bool(self.options.thinking) and self.dialect.may_think(self._messages)
         calls = self._layout.calls
-        if self._head_of == (calls, thinks):
+        made_of = (calls, thinks, self.options.max_tokens)
+        if self._head_of == made_of:
             return
         options = self.options if thinks else msgspec.structs.replace(self.options, thinking=0)
         head, encoded = _encoded(self.dialect.head(self._system, self._tools, options, calls))
-        self._head_of = (calls, thinks)
+        self._head_of = made_of
         if encoded != self._head_bytes:
             self._head, self._head_bytes = head, encoded
             self._check = None
             self.shared = 0
+
+    def lower_output(self, most: int) -> bool:
+        """Ask for at most so many tokens from the next update on. False if no more was asked for."""
+        asked = self.dialect.output(self.options)
+        if most <= 0 or 0 < asked <= most:
+            return False
+        self.options = msgspec.structs.replace(self.options, max_tokens=most)
+        return True
 
     # --- the request ----------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from tests.agent.tools.workshop import make_context
 from tidegate.agent.tools.approval import OPEN
-from tidegate.agent.tools.mcp import AGAIN, FIRST, MAX_DESCRIPTION, McpServer, McpSource
+from tidegate.agent.tools.mcp import FIRST, MAX_DESCRIPTION, McpServer, McpSource
 from tidegate.agent.tools.tool import MAX_RESULT, Context, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox, standard_tools
 from tidegate.core.messages import Call
@@ -29,9 +30,13 @@ def context(tmp_path: Path) -> Context:
     return make_context(tmp_path)
 
 
-def with_server(server: McpServer, act: Callable[[McpSource, Toolbox], Awaitable[None]]) -> None:
+def with_server(
+    server: McpServer,
+    act: Callable[[McpSource, Toolbox], Awaitable[None]],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
     async def whole() -> None:
-        source = McpSource(server)
+        source = McpSource(server, clock)
         try:
             await act(source, Toolbox([*standard_tools(), *await source.start()], approval=OPEN))
         finally:
@@ -78,44 +83,42 @@ def test_tools_of_a_server_over_stdio(context: Context) -> None:
 
 
 def test_a_server_that_dies_is_started_again_by_the_next_call(context: Context) -> None:
-    """The call that was under way is not repeated: nobody knows how far it came."""
+    """The call that was under way is not repeated: nobody knows how far it came. One that died meanwhile is noticed
+    before the call."""
+    sum_of_two = Call("c", "w__add", '{"a": 2, "b": 3}')
 
     async def act(source: McpSource, toolbox: Toolbox) -> None:
         died = await toolbox.run(Call("c", "w__die", "{}"), context)
         assert died.error
         assert "MCP server 'w'" in died.text
         assert "go on without" in died.text
-        assert await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
+        assert await toolbox.run(sum_of_two, context) == ToolResult("5")
         assert not (await toolbox.run(Call("c", "list", "{}"), context)).error
-
-    with_server(McpServer("w", COMMAND, seconds=30), act)
-
-
-def test_one_that_died_meanwhile_is_noticed_before_the_call(context: Context) -> None:
-    async def act(source: McpSource, toolbox: Toolbox) -> None:
-        before = children()
-        for child in before - theirs:
+        server = children() - theirs
+        assert len(server) == 1
+        for child in server:
             os.kill(int(child), 9)
-        while children() & (before - theirs):
+        while children() & server:
             await asyncio.sleep(0.02)
-        assert await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
+        now[0] += 100  # it was not in such a haste
+        assert await toolbox.run(sum_of_two, context) == ToolResult("5")
 
-    theirs = children()
-    with_server(McpServer("w", COMMAND, seconds=30), act)
+    theirs, now = children(), [0.0]
+    with_server(McpServer("w", COMMAND, seconds=30), act, lambda: now[0])
 
 
 def test_a_server_that_dies_again_and_again_is_left_alone(context: Context) -> None:
-    now = [0.0]
+    now, again = [0.0], 2
 
     async def whole() -> None:
-        source = McpSource(McpServer("w", COMMAND, seconds=30), clock=lambda: now[0])
+        source = McpSource(McpServer("w", COMMAND, seconds=30), clock=lambda: now[0], again=again)
         try:
             await source.start()
 
             async def use(name: str) -> ToolResult:
                 return await source.call(name, {"a": 1, "b": 1} if name == "add" else {})
 
-            for life in range(1, AGAIN + 1):
+            for life in range(1, again + 1):
                 await use("die")
                 assert "cannot be used now" in (await use("add")).text if life > 1 else True, (
                     "it was not in such a haste"

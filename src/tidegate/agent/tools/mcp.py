@@ -43,19 +43,20 @@ class McpTool:
 
 
 class McpSource:
-    """A server and its tools. One that dies is started again by the next call, a few times and not in haste.
+    """A server and its tools. One that dies is started again by the next call, `again` times in all and not in haste.
 
     `fault` says why the server is not there, with the end of what it wrote on its error output.
     """
 
-    def __init__(self, server: McpServer, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, server: McpServer, clock: Callable[[], float] = time.monotonic, again: int = AGAIN) -> None:
         self.server = server
         self.tools: list[AgentTool] = []
         self.fault = ""
         self._clock = clock
         self._link: Link | None = None
         self._turn = asyncio.Lock()
-        self._again = 0
+        self._again = again
+        self._times = 0
         self._not_before = 0.0
 
     async def start(self) -> list[AgentTool]:
@@ -93,10 +94,10 @@ class McpSource:
             link = self._link
             if link is None or not self.tools or await link.lives():
                 return link
-            if self._again >= AGAIN or self._clock() < self._not_before:
+            if self._times >= self._again or self._clock() < self._not_before:
                 return None
-            self._again += 1
-            self._not_before = self._clock() + FIRST * 2**self._again
+            self._times += 1
+            self._not_before = self._clock() + FIRST * 2**self._times
             await link.close()
             return await self._connect()
 
