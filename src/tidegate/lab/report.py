@@ -60,7 +60,7 @@ def as_table(order: Order, reports: Sequence[SessionReport]) -> str:
     )
     lines = [about, "", *lines, ""]
     lines += [f"{whole.sessions} sessions, {whole.calls} calls, {whole.requests} requests"]
-    lines += [f"fetched again what had left and could be recalled: {whole.rereads:,} of {whole.tool_calls:,} tool calls"]
+    lines += [f"fetched again what had left and could be recalled: {whole.rereads:,} of {whole.tool_calls:,} calls"]
     lines += _listed("edits by stage", whole.edits)
     lines += _listed("broken rules", whole.rules)
     lines += _listed("exceptions", whole.exceptions)

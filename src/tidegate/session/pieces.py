@@ -36,7 +36,7 @@ class Piece(msgspec.Struct, frozen=True):
     """A message of the view. `turns` and `seconds` are its age; `price` is in dollars for one call, None if not known:
     what the provider had in its cache at the last call costs less than what came behind that.
 
-    `said` is what it weighed when it was said, on the same scale as `tokens`, where less of it is shown now. `why` tells
+    `said` is what it weighed when it was said, on the same scale as `tokens`, where less is shown now. `why` tells
     why it is still there, or what was taken of it.
     """
 

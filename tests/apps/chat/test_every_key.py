@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+import pytest
 from textual import events
 from textual.binding import Binding
 from textual.dom import DOMNode
@@ -272,8 +273,9 @@ GONE: dict[str, tuple[str, Callable[[Stage], bool]]] = {
 """What is said and what has happened then: the answer is of the screen that was."""
 
 
-def test_every_command(tmp_path: Path) -> None:
+def test_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is said once and answered on the screen; what it does to a session is tested beside it."""
+    monkeypatch.chdir(tmp_path)  # /export writes where it is said
     assert sorted((*SAID, *GONE)) == sorted(command.name for command in registry())
 
     async def play() -> None:
