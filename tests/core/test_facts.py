@@ -123,3 +123,14 @@ def test_linear_time_on_hostile_texts(unit: str) -> None:
     rules_in(text, len(text))
     errors_in(text, len(text))
     assert time.process_time() - start < 5
+
+
+def test_what_was_read_before_changes_nothing() -> None:
+    """What runs were found to be is remembered, within bounds: forgetting it must not show."""
+    text = 'at line 4711 of src/a.py:\nport 8443 "in quotes"\nport 9000 and "src/b.py"\nsrc/b.py 0xfeedbeef'
+    before = facts_in(text)
+    for first in range(0, 70_000, 10_000):
+        facts_in(" ".join(f"n{number}" for number in range(first, first + 10_000)), 100_000)
+        assert facts_in(text) == before
+    assert [fact.value for fact in before][:4] == ["4711", "src/a.py", "8443", "in quotes"]
+    assert [fact.context for fact in before if fact.kind == "number"] == ["at line", "port", "port"]

@@ -1,6 +1,7 @@
 """The arithmetic of a sweep: what is read again, what is held, when it pays."""
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -125,6 +126,25 @@ def test_a_large_view_that_a_long_session_fills_slowly_is_swept_before_it_is_ful
     assert 0 < tokens < 0.7 * room, "few tokens a call: what is old costs more than it is worth"
     tokens, room = swept_at(128_000, 600)
     assert tokens > 0.9 * room, "much comes with each of few calls: it is held until the window forces"
+
+
+def test_a_sweep_is_not_due_again_while_there_is_little_that_it_could_take() -> None:
+    """Short messages for long, dear to read: most of the view are the user's words, which no sweep takes."""
+    session = Session("gpt-4o", policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
+    made: list[int] = []
+    calls = 0
+    for turn in range(220):
+        call = Call(f"c{turn}", "read", '{"path": "a.py"}')
+        session.add(user(f"Question {turn}: why is step {turn} slow?"), Message("assistant", (call,)))
+        session.add(Message("tool", (Result(call.id, (Text(f"line of a file {turn}\n" * 12),)),)))
+        before = session.edits.get("sweep", 0)
+        session.fit()
+        calls += 2
+        if session.edits.get("sweep", 0) > before:
+            made.append(calls)
+        session.add(Message("assistant", (Text(f"Step {turn} waits for the disk."),)))
+    assert len(made) > 2
+    assert all(later - earlier >= 8 for earlier, later in pairwise(made)), made
 
 
 def test_a_pause_longer_than_the_cache_lives_is_used_for_a_sweep() -> None:

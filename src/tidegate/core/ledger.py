@@ -34,7 +34,6 @@ from tidegate.core.ledger_lines import (
     write_lines,
 )
 from tidegate.core.messages import (
-    NOTE,
     Call,
     Message,
     Part,
@@ -43,8 +42,8 @@ from tidegate.core.messages import (
     text_of,
     user,
 )
+from tidegate.core.pointers import is_note, with_note
 from tidegate.core.policy import Policy
-from tidegate.core.stages.last_resort import NOTE_END
 from tidegate.core.view import Item, View
 
 __all__ = ["LEDGER", "MOST", "PIN", "Kept", "Tally", "allowance", "beneath", "keep", "share_of"]
@@ -112,7 +111,7 @@ def keep(policy: Policy, view: View, edits: Sequence[Edit], budget: Budget, most
     held = [item for item in view.items if item.message.kind == LEDGER]
     size = sum(item.tokens for item in held)
     if not held and min(most, spare) <= 0:
-        return Kept(tuple(edits))
+        return Kept(with_note(view, edits, budget, spare) if share_of(policy) else tuple(edits))
     whole = share_of(policy) > 0
     edits = _behind(edits, held)
     pointed = _pointed(view, edits, budget, max(0, spare) // 2) if whole else _Pointed(edits)
@@ -127,7 +126,7 @@ def keep(policy: Policy, view: View, edits: Sequence[Edit], budget: Budget, most
 
 
 def _says_what_left(edit: Edit) -> bool:
-    return isinstance(edit, Insert) and edit.message.kind == NOTE and text_of(edit.message).endswith(NOTE_END)
+    return isinstance(edit, Insert) and is_note(edit.message)
 
 
 # --- the edits --------------------------------------------------------------------------------------------------------
@@ -155,7 +154,10 @@ def _written(check: Check, edits: Sequence[Edit], held: list[Item], limit: int, 
     if gone and size and limit - size < _cost(new, budget, held=True):
         return _rewritten(check, held, limit, budget)
     if gone or held or _lays_down(new):
-        return _extended(check.lines, new, held, limit, budget)
+        grown = _extended(check.lines, new, held, limit, budget)
+        if gone and not check.reaches(grown.lines):  # it must lead back to all of it
+            return _rewritten(check, held, limit, budget)
+        return grown
     return _NOTHING
 
 

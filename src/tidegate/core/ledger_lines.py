@@ -35,7 +35,7 @@ _LIST: Final = re.compile(r"- (changed|read|named): (.+)")
 _IDENT: Final = re.compile(r"[me]\d+(?:\.\d+)?")
 _LEFT: Final = "- left "
 _RANGE: Final = re.compile(r"m(\d+)\.\.m(\d+)")
-_RANGES: Final = 8  # of a rewritten ledger: the oldest are joined
+_TURN: Final = 6  # the most old names before each new one: what came lately is not to be starved
 _MISSES: Final = 40  # so many names in a row that do not fit: the shorter ones that might are worth little
 
 
@@ -131,14 +131,11 @@ class Reach:
         return any(first <= place <= last for first, last in self._ranges)
 
 
-def joined(lines: Sequence[Line], most: int = _RANGES) -> list[Line]:
-    """The same lines with few ranges: the oldest become one."""
-    ranges = [line for line in lines if line.what == "left"]
-    if len(ranges) <= most:
-        return list(lines)
-    ends = [int(end) for line in ranges[: len(ranges) - most + 1] for end in _RANGE.findall(line.ident)[0]]
-    some = [left(min(ends), max(ends)), *ranges[len(ranges) - most + 1 :]]
-    return [*(line for line in lines if line.what != "left"), *some]
+def joined(lines: Sequence[Line]) -> list[Line]:
+    """The same lines with one range: all that was said up to the last message that left. So it also leads to what there
+    was no room to name before."""
+    last = _last(lines)
+    return [*(line for line in lines if line.what != "left"), *([left(1, last)] if last else [])]
 
 
 def merged(old: Sequence[Line], new: Sequence[Line]) -> list[Line]:
@@ -149,34 +146,33 @@ def merged(old: Sequence[Line], new: Sequence[Line]) -> list[Line]:
     told = [line for line in (*new, *old) if not line.listed and not line.lays_down and line.what != "left"]
     done = [line for line in (*old, *new) if line.lays_down or line.what == "left"]
     done += told
-    turn = max(1, round(_span(old) / max(1, _span(new))))
+    before = _last(old)
+    turn = min(_TURN, max(1, round(before / max(1, _last(new) - before))))
     for step in range(max(len(later), -(-len(names) // turn))):
         done += [*names[step * turn : (step + 1) * turn], *later[step : step + 1]]
     return list(dict.fromkeys(done))
 
 
-def _span(lines: Sequence[Line]) -> int:
-    """How many messages these lines say that left."""
-    return sum(last - first + 1 for first, last in spans(lines))
+def _last(lines: Sequence[Line]) -> int:
+    """Up to which message these lines tell what left."""
+    return max((last for _, last in spans(lines)), default=0)
 
 
 def chosen(lines: Sequence[Line], tokens: int, budget: Budget, *, headed: bool, rules: int, told: int) -> list[Line]:
-    """The lines that fit into so many tokens: pins, rules from the newest back, what left, then facts as they come.
+    """The lines that fit into so many tokens: what left, pins, rules from the newest back, then facts as they come.
 
     Rules get at most `rules` of the tokens, what is told of single messages at most `told`.
     """
     purse = _Purse(tokens, budget, headed)
     names = [line for line in lines if line.what in LISTS]
     others = [line for line in lines if line.what not in LISTS]
-    for line in others:
-        if line.what == "pin":
-            purse.buy(line, purse.left)
+    for what in ("left", "pin"):  # a range costs a few tokens, and without it nothing leads back
+        for line in others:
+            if line.what == what:
+                purse.buy(line, purse.left)
     for line in reversed(others):
         if line.what == "rule":
             rules -= purse.buy(line, min(rules, purse.left))
-    for line in others:
-        if line.what == "left":
-            purse.buy(line, purse.left)
     for line in others:
         if not line.lays_down and line.what != "left":
             told -= purse.buy(line, min(told, purse.left))

@@ -215,8 +215,6 @@ def _checked(edits: tuple[Edit, ...], spare: int, at: Situation) -> Kept:
     """Hold a transaction against the facts it takes away. Keeping them takes at most `spare` of what it frees."""
     most = allowance(at.policy, at.view, at.budget)
     held = at.view.tokens - beneath(at.view).tokens
-    if not most and not held:
-        return Kept(edits)
     kept = keep(at.policy, at.view, edits, at.budget, most, spare)
     return kept._replace(lost=kept.lost and held + spare < most)
 

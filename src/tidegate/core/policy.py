@@ -117,6 +117,16 @@ def market(o: Occasion) -> Market:
     return Market(Pace.of(o.view.said_tokens, o.view.calls), o.budget.prices, worth)
 
 
+def firm(view: View) -> int:
+    """What a sweep cannot take: what the user said, and the ledger."""
+    return sum(item.tokens for item in view.items if item.message.role == "user")
+
+
+def _due(tokens: int, room: int, market: Market, view: View) -> float:
+    """What cannot leave is summed up only where it matters: while a token pays, the window alone decides."""
+    return due(tokens, room, market, 0 if market.pays(tokens) else firm(view))
+
+
 METRICS: Mapping[str, Callable[[Occasion], float]] = {
     "tokens": lambda o: o.tokens,
     "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
@@ -129,7 +139,7 @@ METRICS: Mapping[str, Callable[[Occasion], float]] = {
     "tool_calls": lambda o: o.view.tool_calls,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
-    "due": lambda o: due(fill(o), o.budget.room, market(o)),
+    "due": lambda o: _due(fill(o), o.budget.room, market(o), o.view),
     "unlimited": lambda o: o.budget.window is None and o.budget.cap is None,
 }
 

@@ -29,6 +29,7 @@ _STEPS: Final = 40
 _FEW: Final = 8  # calls that are expected of the shortest session
 _ENOUGH: Final = 0.5  # of the room: what must be there for a sweep that nothing forces
 _LEVELS: Final = (0.3, 0.55)  # of the fill, down to which a sweep may go: to find out when it pays
+_ABOVE: Final = 1.25  # times what must stay: a sweep that nothing forces would free too little below that
 _FULLEST: Final = 0.85  # of the room: a sweep that leaves more would soon be followed by the next
 
 
@@ -135,33 +136,34 @@ def best(least: int, full: int, market: Market, kept: int = 0, lost: int = 0) ->
     return min((reckon(level, full, market, kept, lost) for level in levels), key=lambda each: each.rate)
 
 
-def full_at(room: int, market: Market) -> int:
-    """How full a view may be before a sweep pays: the fill for which the sum is least."""
-    if market.pays(room):
+def full_at(room: int, market: Market, least: int = 0) -> int:
+    """How full a view may be before a sweep pays: the fill for which the sum is least. So much of it must stay."""
+    lowest = max(room // 8, int(least * _ABOVE))
+    if market.pays(room) or lowest >= room:
         return room
-    fills = range(room, room // 8, -max(1, room // 12))
-    sums = (reckon(int(fill * share), fill, market) for fill in fills for share in _LEVELS)
+    fills = range(room, lowest, -max(1, room // 12))
+    sums = (reckon(max(least, int(fill * share)), fill, market) for fill in fills for share in _LEVELS)
     return min(sums, key=lambda each: each.rate).full
 
 
-def _gains(tokens: int, room: int, market: Market) -> bool:
+def _gains(tokens: int, room: int, market: Market, least: int) -> bool:
     """Is a sweep now better, over the calls that are expected, than none at all?"""
     held = min(room, tokens + market.pace.calls * market.pace.growth / 2)
     rate = market.prices.read * held - market.worth(held)
-    return any(reckon(int(tokens * share), room, market).rate < rate for share in _LEVELS)
+    return any(reckon(max(least, int(tokens * share)), room, market).rate < rate for share in _LEVELS)
 
 
-def due(tokens: int, room: int, market: Market) -> float:
-    """How near a sweep is: from 1 on it is time.
+def due(tokens: int, room: int, market: Market, least: int = 0) -> float:
+    """How near a sweep is: from 1 on it is time. `least` is what a sweep cannot take.
 
     With a cold cache it is time as soon as a sweep frees enough, if it would be made within so few calls that what is
     held until then is worth less than writing it once more.
     """
     warm = market._replace(prices=market.prices._replace(cold=False))
-    full = room if market.pays(tokens) else full_at(room, warm)  # while one more token pays, no sweep does
-    if full <= tokens < room and not _gains(tokens, room, warm):
+    full = room if market.pays(tokens) else full_at(room, warm, least)  # while one more token pays, no sweep does
+    if full <= tokens < room and not _gains(tokens, room, warm, least):
         full = room
-    if market.prices.cold and tokens > room * _ENOUGH:
+    if market.prices.cold and tokens > max(room * _ENOUGH, least * _ABOVE):
         calls = max(0.0, (full - tokens) / market.pace.growth)
         gain = market.first / (1 + tokens / UNIT) - market.prices.read
         if calls * max(0.0, gain) < market.prices.write:

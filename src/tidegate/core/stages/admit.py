@@ -16,8 +16,8 @@ Mode = Literal["head", "head_tail"]
 
 GUIDANCE = (
     "RESULT TRUNCATED: showing {shown} of {total} {unit} from {tool}. The full result was too large for the context.\n"
-    "To see more: use a narrower pattern or filter, search for one name or keyword instead of listing everything,"
-    " or ask the user to narrow the request.\n"
+    "To see more: recall {ident}, use a narrower pattern or filter, search for one name or keyword instead of listing"
+    " everything, or ask the user to narrow the request.\n"
     "Do NOT guess or invent results that are not shown above."
 )
 
@@ -77,14 +77,15 @@ def _limited(
     if json_arrays and limits.tokens and budget.counter.text(text) > limits.tokens:
         cut = cut_json_array(text, lambda some: budget.counter.text(some) <= limits.tokens)
         if cut is not None:
-            notice = GUIDANCE.format(shown=cut.shown, total=cut.total, unit="results", tool=tool)
+            notice = GUIDANCE.format(shown=cut.shown, total=cut.total, unit="results", tool=tool, ident=item.message.id)
             return (Text(cut.text), Text(notice), *images)
     done, was = _clip(text, limits, budget)
     if not was:
         return None
     if json_arrays:
         total = text.count("\n") + 1
-        notice = GUIDANCE.format(shown=done.count("\n") + 1, total=total, unit="lines", tool=tool)
+        shown = done.count("\n") + 1
+        notice = GUIDANCE.format(shown=shown, total=total, unit="lines", tool=tool, ident=item.message.id)
     else:
         notice = (
             f"[truncated by {' and '.join(was)}: {text.count(chr(10)) + 1:,} lines, {len(text):,} characters;"

@@ -19,10 +19,9 @@ from tidegate.core.messages import (
     Thinking,
     calls_of,
     result_of,
-    text_of,
-    user,
 )
 from tidegate.core.outcome import NOTHING, Outcome
+from tidegate.core.pointers import is_note, note_cost, with_note
 from tidegate.core.shrink import shrink_json
 from tidegate.core.stages.draft import Draft
 from tidegate.core.turns import Group, groups
@@ -31,8 +30,6 @@ from tidegate.core.view import Item, View
 SLACK = 0.8
 ARGUMENTS = 200
 LEAST_RESULT = 24
-NOTE_COST = 48
-NOTE_END = "; they are kept: recall by id]"
 NO_IMAGE = "[image left out]"
 
 
@@ -57,12 +54,12 @@ def guard(view: View, budget: Budget, *, target: int, whole_request: bool = Fals
     _shrink(draft, old, aim)
     _drop(draft, old, aim)
     if draft.tokens > target and newest not in last.ids:
-        squeeze(draft, last, target, budget)
+        squeeze(draft, last, target - note_cost(budget), budget)
     if draft.tokens > target:
         _drop_rest(draft, units, newest, target)
-    _note(draft, old, target)
     why = f"{view.tokens:,} tokens of history, {target:,} fit"
-    return Outcome(draft.edits(), why=why) if draft.touched else NOTHING
+    edits = with_note(view, draft.edits(), budget, target - draft.tokens)
+    return Outcome(edits, why=why) if draft.touched else NOTHING
 
 
 def stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:
@@ -111,21 +108,10 @@ def _drop(draft: Draft, old: list[Group], aim: int) -> None:
     if draft.tokens <= aim:
         return
     for unit in old:
-        if draft.tokens <= aim - NOTE_COST:
+        if draft.tokens <= aim:
             break
         if unit.items[0].message.kind not in (SUMMARY, NOTE, REMINDER):
             draft.drop(unit)
-
-
-def _note(draft: Draft, old: list[Group], target: int) -> None:
-    """Say what is missing, if there is room for saying it. One note is enough: it replaces the one before."""
-    left = draft.dropped
-    if not left or draft.tokens + NOTE_COST > target:
-        return
-    for unit in old:
-        if text_of(unit.items[0].message).endswith(NOTE_END):
-            draft.drop(unit)
-    draft.insert(user(f"[{len(left)} earlier messages are not shown, {left[0]} to {left[-1]}{NOTE_END}", NOTE))
 
 
 def squeeze(draft: Draft, last: Group, target: int, budget: Budget) -> None:
@@ -141,19 +127,23 @@ def squeeze(draft: Draft, last: Group, target: int, budget: Budget) -> None:
     for place, item in enumerate(results):
         share = room // (len(results) - place)
         if draft.cost(item.message.id) > share >= LEAST_RESULT:
-            draft.replace(item, _clipped(item.message.parts, share, budget))
+            draft.replace(item, _clipped(item.message.parts, share, budget, item.message.id))
         room -= draft.cost(item.message.id)
+    caller = last.items[0]
+    if results and draft.tokens > target:
+        draft.replace(caller, tuple(part for part in draft.parts(caller) if not isinstance(part, Text)))
     if not results and last.items[0].message.role == "assistant":
         room = target - (draft.tokens - draft.group_cost(last))
         if room >= LEAST_RESULT:
             item = last.items[0]
-            draft.replace(item, _clipped(draft.parts(item), room, budget))
+            draft.replace(item, _clipped(draft.parts(item), room, budget, item.message.id))
 
 
-def _clipped(parts: tuple[Part, ...], tokens: int, budget: Budget) -> tuple[Part, ...]:
+def _clipped(parts: tuple[Part, ...], tokens: int, budget: Budget, ident: str) -> tuple[Part, ...]:
     """All text of these parts in at most about `tokens`, images as a word. The overhead of a message is kept free."""
     texts = [text for part in parts for text in _texts(part)]
-    whole = clip_tokens("\n".join(texts), max(1, tokens - 10), budget.counter).text
+    notice = f"\n[... {{chars}} characters left out; recall {ident} ...]\n"
+    whole = clip_tokens("\n".join(texts), max(1, tokens - 10), budget.counter, notice=notice).text
     for part in parts:
         if isinstance(part, Result):
             return (Result(part.call_id, (Text(whole),), part.error),)
@@ -171,7 +161,8 @@ def _texts(part: Part) -> list[str]:
 
 
 def _drop_rest(draft: Draft, units: list[Group], newest: str, target: int) -> None:
-    for unit in units:
+    """Whatever it is, the way back last."""
+    for unit in sorted(units, key=lambda unit: is_note(unit.items[0].message)):
         if draft.tokens <= target:
             return
         if newest not in unit.ids:
@@ -185,4 +176,4 @@ def _clip_request(draft: Draft, view: View, target: int, budget: Budget) -> None
     """
     for item in view.items:
         if item.message.id == view.newest_request and item.tokens > target:
-            draft.replace(item, _clipped(item.message.parts, max(target // 2, LEAST_RESULT), budget))
+            draft.replace(item, _clipped(item.message.parts, max(target // 2, LEAST_RESULT), budget, item.message.id))

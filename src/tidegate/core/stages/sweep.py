@@ -11,7 +11,7 @@ from tidegate.core.keylines import KeyLine
 from tidegate.core.lean import Slot, clipped, lean_caller, lean_result
 from tidegate.core.messages import NOTE, Part, Thinking, is_request, result_of, text_of
 from tidegate.core.outcome import NOTHING, Outcome
-from tidegate.core.price import FIDELITY, Market, Pace, best
+from tidegate.core.price import FIDELITY, Market, Pace, best, full_at
 from tidegate.core.stages.draft import Draft
 from tidegate.core.stages.hint import HINT
 from tidegate.core.stages.last_resort import call_names, squeeze
@@ -51,7 +51,8 @@ def sweep(
     reserved = int(room * min(ledger, 0.5))
     stay = reserved + draft.tokens - sum(old[number].tokens for number in workers)
     market = Market(Pace.of(view.said_tokens, view.calls), budget.prices, fidelity)
-    total = best(min(stay, room), room, market, lost=_signed(units[first:]))
+    full = room if market.pays(view.tokens) else full_at(room, market, stay)
+    total = best(min(stay, full), full, market, lost=_signed(units[first:]))
     level = min(total.level, int(room * most))
     _make_lean(draft, old, workers, chosen(appraise(units, first, view), old, level - stay))
     _fit(draft, units, view, int(room * _FULLEST) - reserved, budget)
