@@ -126,11 +126,11 @@ def test_every_policy_at_equal_cost(looked: Looked, made: Json) -> None:
         row = rows[each["against"]]
         assert float(row[1]) == pytest.approx(each["their_cost"], abs=5e-4)
         assert row[2] == "0.5*" if each["dearer"] else "0.5"
-        for cell, difference in zip(row[3:6], each["differences"], strict=True):
+        for cell, difference in zip(row[4:7], each["differences"], strict=True):
             unit = MEASURES[difference["measure"]]
             assert number(cell.split()[0], unit) == near(difference["mean"], unit)
             assert ("▲" in cell) == (difference["verdict"] == "better")
-        assert row[6] == words[each["verdict"]]
+        assert row[3] == words[each["verdict"]]
     points = looked.cells("#equal table.points")
     assert [row[0] for row in points] == ["0.5", "1", "4 ×"]
     for row, point in zip(points, made["windows"][0]["points"], strict=True):

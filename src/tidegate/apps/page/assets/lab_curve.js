@@ -112,6 +112,7 @@ function equalTable(lab, equal, keys) {
       el('td', {}, el('span', { class: 'swatch ' + tone(lab.place[each.against]) }), ' ', each.against),
       el('td', { class: 'n' }, each.their_cost.toFixed(3)),
       el('td', { class: 'n' }, each.value + (each.dearer ? '*' : '')),
+      el('td', { class: color }, equalWords(each)),
       keys.map((key) => {
         const one = by[key],
           unit = lab.measure[key]?.unit,
@@ -125,11 +126,10 @@ function equalTable(lab, equal, keys) {
           el('small', {}, ' ' + interval(one, unit)),
         );
       }),
-      el('td', { class: color }, equalWords(each)),
     );
   });
   const names = keys.map((key) => lab.measure[key]?.name || key);
-  return headed('against measures', ['against', 'its cost', lab.data.curve.setting, ...names, 'verdict'], rows);
+  return headed('against measures', ['against', 'its cost', lab.data.curve.setting, 'verdict', ...names], rows);
 }
 function pointRows(data) {
   const rows = [['window', data.curve.setting, 'beaten', 'dearer', 'measure', 'mean', 'low', 'high', 'n']];
