@@ -11,6 +11,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, Noted, decode, encode
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy_file import parse_policy
+from tidegate.core.snapshot import freeze
 from tidegate.core.stages import STAGES
 from tidegate.core.view import View, project
 from tidegate.keep.snapshots import EVERY, Snapshots, keeper
@@ -179,7 +180,12 @@ def test_a_store_that_is_closed_before_its_session_is_no_harm(tmp_path: Path) ->
     talk(session, 0, 10)
     store.close()
     session.close()
-    assert snapshots.reaches(KEY) == 0
+    assert snapshots.reaches(KEY) == session.view.head, "its last event was in mind"
+    again = SqliteStore(tmp_path)
+    loaded = snapshots.load(KEY, KeptLog(again, "s"), "")
+    assert loaded is not None
+    assert freeze(loaded) == freeze(session.view)
+    again.close()
 
 
 def test_an_undo_is_saved_at_once(tmp_path: Path) -> None:

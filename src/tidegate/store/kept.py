@@ -99,6 +99,10 @@ class KeptLog:
         head = self._head
         if start > head:
             return
+        seq, record = self._seen
+        if start == head == seq:  # the newest one is in mind
+            yield self._event(seq, record)
+            return
         for event in self._events(max(1, start)):
             yield event
             if event.seq >= head:
