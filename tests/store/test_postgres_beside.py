@@ -124,8 +124,7 @@ def test_what_was_acknowledged_survives(
 def test_a_connection_lost_at_rest_costs_nothing(store: PostgresStore, postgres_url: str) -> None:
     store.append("s", 0, [b"1"])
     for head in range(1, 4):
-        terminate(postgres_url)
-        assert wait_until(lambda: run_sql(postgres_url, f"select 1 from pg_stat_activity where {OTHERS}") == [])
+        terminate(postgres_url, wait=10_000)  # the pool may be about to open another by itself: that one stays
         assert store.append("s", head, [b"next"]) == head + 1
 
 
