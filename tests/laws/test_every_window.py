@@ -1,4 +1,4 @@
-"""For one rich history: every small window and every cut, not samples. Off-by-ones hide at single values."""
+"""For one rich history: every window and every cut, not samples. Off-by-ones hide at single values."""
 
 from collections.abc import Callable
 from functools import cache
@@ -6,7 +6,6 @@ from functools import cache
 import msgspec
 import pytest
 
-from tests.laws.conversations import FACTOR
 from tests.laws.rich import NEWEST, RICH
 from tests.laws.sessions import WIRES, a_session, chat_texts, check_renderings, fresh_rendering, strings, words
 from tests.laws.tape import Tape, check_view, shown
@@ -24,7 +23,6 @@ from tidegate.core.view import View
 from tidegate.store.log import MemoryLog
 
 SMALLEST = 1
-TIGHT = 800
 LARGEST = 3_000
 HUGE = (3_500, 4_000, 5_000, 6_000, 8_000, 16_000, 200_000)
 
@@ -86,9 +84,7 @@ def said_places() -> tuple[int, ...]:
 
 
 def test_every_window_for_the_default_policy() -> None:
-    """Every integer as long as hardly anything fits; above that every third, or all if more examples are asked for."""
-    windows = (*range(SMALLEST, TIGHT), *range(TIGHT, LARGEST + 1, 3 if FACTOR == 1 else 1), *HUGE)
-    fitted = [check_window("default", window) for window in windows]
+    fitted = [check_window("default", window) for window in (*range(SMALLEST, LARGEST + 1), *HUGE)]
     first = fitted.index(True)
     assert first > 100, "nothing was refused"
     assert all(fitted[first:]), "a larger window was refused"

@@ -8,7 +8,8 @@ from tests.session.figures import own_policy, said, step
 from tidegate import Session
 from tidegate.core.events import Edited
 from tidegate.core.messages import user
-from tidegate.core.price import Pace
+from tidegate.core.policy import METRICS, Occasion, fill, market
+from tidegate.core.price import Pace, due
 from tidegate.keep.commands import Place, Registry
 from tidegate.keep.commands_kept import KEPT
 from tidegate.session.explain import outlook, priced_now, told_of
@@ -121,3 +122,20 @@ def test_the_cache_is_cold_once_its_lifetime_is_over() -> None:
     turn(session, clock, 0)
     for later, cold in ((300, False), (301, True)):
         assert priced_now(session.view, session.budget(), session.view.called_at + later).prices.cold is cold
+
+
+def test_what_is_told_of_the_next_sweep_is_what_decides_it() -> None:
+    """Also where most of the view is the words of the user, which no sweep can take."""
+    clock = Clock()
+    session = Session("gpt-4o", policy="default", window=16_000, count="chars/4", clock=clock)
+    for number in range(110):
+        session.add(user(f"Question {number}: " + "why is it slow? " * 14), said("It waits."))
+        session.fit()
+    at = Occasion(session.view, session.budget(), session.policy, session.size())
+    tokens = fill(at)
+    assert due(tokens, at.budget.room, market(at)) > 1, "if all of it could leave, it would be time"
+    coming = outlook(session.policy, session.view, session.budget(), clock())
+    assert coming is not None
+    assert METRICS["due"](at) < 1
+    assert not coming.due
+    assert coming.full > coming.tokens

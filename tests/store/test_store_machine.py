@@ -156,7 +156,7 @@ def check_lives(make: Callable[[int], Callable[[], Kept]], examples: int) -> Non
 
 def test_on_disk_and_in_memory_are_the_same() -> None:
     with workplace() as folder:
-        check_lives(lambda life: lambda: SqliteStore(folder / str(life)), 30)
+        check_lives(lambda life: lambda: SqliteStore(folder / str(life)), 40)
 
 
 def test_on_a_server_and_in_memory_are_the_same(postgres_url: str) -> None:

@@ -122,7 +122,7 @@ def firm(view: View) -> int:
     return sum(item.tokens for item in view.items if item.message.role == "user")
 
 
-def _due(tokens: int, room: int, market: Market, view: View) -> float:
+def due_in(view: View, tokens: int, room: int, market: Market) -> float:
     """What cannot leave is summed up only where it matters: while a token pays, the window alone decides."""
     return due(tokens, room, market, 0 if market.pays(tokens) else firm(view))
 
@@ -139,7 +139,7 @@ METRICS: Mapping[str, Callable[[Occasion], float]] = {
     "tool_calls": lambda o: o.view.tool_calls,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
-    "due": lambda o: _due(fill(o), o.budget.room, market(o), o.view),
+    "due": lambda o: due_in(o.view, fill(o), o.budget.room, market(o)),
     "unlimited": lambda o: o.budget.window is None and o.budget.cap is None,
 }
 

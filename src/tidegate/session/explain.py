@@ -10,8 +10,8 @@ import msgspec
 from tidegate.core.budget import Budget, measure
 from tidegate.core.events import Edited
 from tidegate.core.plan import Decision
-from tidegate.core.policy import Occasion, Policy, fill, market, size_for
-from tidegate.core.price import Market, due
+from tidegate.core.policy import Occasion, Policy, due_in, fill, market, size_for
+from tidegate.core.price import Market
 from tidegate.core.view import View
 from tidegate.store.log import Reading
 
@@ -132,9 +132,9 @@ def outlook(policy: Policy, view: View, budget: Budget, now: float | None = None
     occasion = Occasion(view, budget, policy, size_for(policy, view, budget))
     tokens, goes_by = fill(occasion), market(occasion)
     warm = goes_by._replace(prices=goes_by.prices._replace(cold=False))
-    full = math.ceil(max(tokens, 1) / due(max(tokens, 1), budget.room, warm) * priced[0])
+    full = math.ceil(max(tokens, 1) / due_in(view, max(tokens, 1), budget.room, warm) * priced[0])
     since = now - view.called_at if now is not None and view.calls else None
-    return Outlook(tokens, full, due(tokens, budget.room, goes_by) > priced[0], goes_by, since)
+    return Outlook(tokens, full, due_in(view, tokens, budget.room, goes_by) > priced[0], goes_by, since)
 
 
 class Told(Protocol):
