@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 from tidegate.apps.choices import FAILED, INTERRUPTED, OK, WIRES
-from tidegate.apps.explaining import explained
 from tidegate.apps.progress import progress
 from tidegate.core.errors import BadInput
 from tidegate.lab import traces
@@ -35,9 +34,8 @@ def replay_command(options: argparse.Namespace) -> int:
     reports = [each.report for each in outcomes if each.report is not None]
     unread = [each.unread for each in outcomes if each.unread is not None]
     print(as_json(order, reports, unread, interrupted=interrupted) if options.json else as_table(order, reports))
-    for path in paths if options.explain and not interrupted else ():
-        if done[str(path)].report is not None:
-            print("\n".join(explained(path, order)))
+    for report in reports if options.explain else ():
+        print("\n  ".join([f"\n{report.name}", *report.told]))
     sys.stdout.flush()
     for skipped in unread:
         print(f"tidegate: skipped: {skipped.cause}\nremedy: {skipped.remedy}", file=sys.stderr)
@@ -60,6 +58,7 @@ def _order(options: argparse.Namespace, paths: Sequence[Path]) -> Order:
         wires=WIRES if "all" in asked else tuple(dict.fromkeys(asked)),
         settings=tuple(options.set),
         requests=options.requests,
+        explain=options.explain,
     )
     if order.requests:
         _check_names(paths)

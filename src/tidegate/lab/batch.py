@@ -31,6 +31,7 @@ class Order(msgspec.Struct, frozen=True):
     wires: tuple[str, ...] = (MAIN,)
     settings: tuple[tuple[str, str], ...] = ()
     requests: str = ""
+    explain: bool = False
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -50,7 +51,8 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def replay_path(path: Path, order: Order, stopped: Stopped = never) -> Done:
-    setup = Setup(policy_of(order.policy, order.settings), order.window, order.count, order.wires)
+    policy = policy_of(order.policy, order.settings)
+    setup = Setup(policy, order.window, order.count, order.wires, explain=order.explain)
     try:
         with _request_file(order.requests, path) as sink:
             return Done(str(path), replay(traces.stem_of(path), traces.read(path), setup, sink=sink, stopped=stopped))

@@ -29,6 +29,7 @@ from tidegate.lab.asked import Asked, Spent
 from tidegate.lab.sizes import Scale
 from tidegate.lab.tally import SessionReport
 from tidegate.lab.traces import Line
+from tidegate.session.explain import told_of
 from tidegate.session.recall import recall_text
 from tidegate.session.recalls import recalls_of
 from tidegate.session.session import Session
@@ -48,7 +49,7 @@ class Setup(msgspec.Struct, frozen=True):
     """What a session is replayed under. `wires` are the dialects each request is validated in.
 
     Requests are rendered and validated incrementally. With `afresh` every so many calls they are made and judged from
-    nothing as well, and must come out the same.
+    nothing as well, and must come out the same. With `explain` the report tells every edit with its arithmetic.
     """
 
     policy: Policy
@@ -56,6 +57,7 @@ class Setup(msgspec.Struct, frozen=True):
     count: str = "exact"
     wires: tuple[str, ...] = (MAIN,)
     afresh: int = 0
+    explain: bool = False
 
 
 def replay(
@@ -207,6 +209,8 @@ class _Run:
         self._report.edits.update(self._session.edits)
         seen = recalls_of(self._session.log)
         self._report.tool_calls, self._report.rereads = seen.calls, seen.rereads
+        if self._setup.explain:
+            self._report.told = [*told_of(self._session), str(seen)]
         return self._report
 
 

@@ -14,7 +14,8 @@ class SessionReport(msgspec.Struct):
     `invalid` counts requests by dialect, `rules` the broken rules in them; `refused` are the calls of sessions whose
     fixed part leaves no room, and `refusal` says so with the numbers. The newest user message is `whole`, `clipped`
     with a notice because it alone is larger than the room, or `lost`, which must not happen. `rereads` are tool calls
-    that fetched again what had left and could have been recalled.
+    that fetched again what had left and could have been recalled. `told` are the edits of one session in words, where
+    they were asked for.
     """
 
     name: str
@@ -33,6 +34,7 @@ class SessionReport(msgspec.Struct):
     newest_lost: int = 0
     tool_calls: int = 0
     rereads: int = 0
+    told: list[str] = msgspec.field(default_factory=list)
     edits: Tally[str] = msgspec.field(default_factory=Tally)
     invalid: Tally[str] = msgspec.field(default_factory=Tally)
     rules: Tally[str] = msgspec.field(default_factory=Tally)
