@@ -132,5 +132,5 @@ def test_what_was_read_before_changes_nothing() -> None:
     for first in range(0, 70_000, 10_000):
         facts_in(" ".join(f"n{number}" for number in range(first, first + 10_000)), 100_000)
         assert facts_in(text) == before
-    assert [fact.value for fact in before][:4] == ["4711", "src/a.py", "8443", "in quotes"]
+    assert [fact.value for fact in before][:4] == ["4711", "src/a.py", "8443", "9000"]
     assert [fact.context for fact in before if fact.kind == "number"] == ["at line", "port", "port"]

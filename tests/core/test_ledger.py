@@ -1,12 +1,14 @@
 """What is kept when messages leave: rules of the user word for word, facts, and the way back to the rest."""
 
+import json
 import re
 
 import pytest
 
 from tidegate import Session, presets
-from tidegate.core.events import Edited
+from tidegate.core.events import Edited, Said
 from tidegate.core.ledger import PIN, share_of
+from tidegate.core.ledger_check import readable
 from tidegate.core.ledger_lines import LEDGER, Line, Reach, joined, left, merged, read_lines, write_lines
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user
 from tidegate.core.outcome import SummaryRequest
@@ -180,6 +182,22 @@ def test_a_result_that_is_cut_says_where_the_rest_is() -> None:
     shown = next(text_of(item.message) for item in session.view.items if item.message.id == ident)
     assert len(shown) < len(lines)
     assert f"recall {ident}" in shown
+
+
+def test_whatever_is_shortened_says_where_the_rest_is() -> None:
+    """Also if no name was lost: plain words are looked for, too."""
+    session = a_session()
+    session.add(user("Go on."))
+    for turn in range(30):
+        plain = [f"plain words and {'ever ' * number}more of {'those ' * turn}others" for number in range(12)]
+        session.add(Message("assistant", (Call(f"c{turn}", "note", json.dumps({"many": plain})),)))
+        lines = "\n".join(f"the {'very ' * turn}first of {'so ' * number}many lines that differ" for number in range(9))
+        session.add(Message("tool", (Result(f"c{turn}", (Text(lines),)),)))
+        session.prepare()
+    said = {event.what.message.id: event.what.message for event in session.log.read() if isinstance(event.what, Said)}
+    cut = [item.message for item in session.view.items if item.message != said.get(item.message.id, item.message)]
+    assert sum(message.role == "assistant" for message in cut) > 1
+    assert [message.id for message in cut if f"recall {message.id}" not in readable(message)] == []
 
 
 def test_the_check_is_in_the_log() -> None:

@@ -273,6 +273,13 @@ def test_recoverable_only_if_the_request_prints_the_call_and_it_gives_the_name_b
     assert lost("m1 was said before") == [False], "an id alone is no call"
 
 
+def test_a_call_may_be_printed_in_arguments_beside_which_nothing_was_said() -> None:
+    said = [*old_name()[:3], call("c1", "write", content="old words"), old_name()[4]]
+    short = call("c1", "write", content="[9 chars; recall m1]")
+    figures = gauged(said, [asked(4, [short], recall=lambda _: "old_name.py")], 400)
+    assert (figures.recoverable.of, figures.recoverable.kept) == (1, 1)
+
+
 def test_what_the_recording_itself_says_is_no_printed_call() -> None:
     said = [*old_name()[:3], user("recall m1 if you like"), old_name()[4]]
     figures = gauged(said, [asked(4, said[3:4], recall=lambda _: "old_name.py")], 400)

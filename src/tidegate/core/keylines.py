@@ -6,6 +6,7 @@ language: it goes by blank lines, indentation and the words that open a declarat
 """
 
 import re
+from collections.abc import Container
 from typing import Final, NamedTuple
 
 GAP: Final = "…"
@@ -36,28 +37,37 @@ class KeyLine(NamedTuple):
     worth: float
 
 
-def key_lines(text: str) -> list[KeyLine]:
-    """Every line that has any worth, in its order."""
+def key_lines(text: str, without: Container[str] = ()) -> list[KeyLine]:
+    """Every line that has any worth, in its order; none that is, bare, among those it is to be `without`."""
     found: list[KeyLine] = []
-    blank, before = True, ""
+    behind = _BLANK
     for place, line in enumerate(text.split("\n")):
-        bare, kind, few, depth = _KNOWN[line]
-        if not kind:
-            blank, before = True, "" if bare else before
-            continue
-        if few:
-            worth = few * _worth(kind, before, blank) * depth
-            if worth > 0.05:
-                found.append(KeyLine(place, line if len(line) <= _LONG else line[:_LONG], bare[:_LONG], worth))
-        blank, before = False, kind
+        bare, scale, worths, leaves = _KNOWN[line]
+        worth = scale * worths[behind]
+        if worth > 0.05 and bare not in without:
+            found.append(KeyLine(place, line if len(line) <= _LONG else line[:_LONG], bare, worth))
+        behind = leaves
     return found
 
 
-_Seen = tuple[str, str, float, float]
-"""What a line is by itself, wherever it stands: bare, its kind, what its length and its depth are worth.
+# What a line stands behind.
+_BLANK, _COMMENT, _IMPORT, _OTHER = range(4)
+# How much likelier than any line of the same file it is to be quoted, as counted over recorded edits: by its kind, and
+# by what it stands behind.
+_WORTH: Final = {
+    "comment": (2.4, 0.15, 0.8, 0.8),
+    "import": (5.0, 5.0, 2.0, 5.0),
+    "declares": (3.0, 0.8, 0.8, 0.8),
+    "heading": (1.8, 1.8, 1.8, 1.8),
+    "other": (1.8, 0.5, 0.5, 0.5),
+}
+_NO_WORTH: Final = (0.0, 0.0, 0.0, 0.0)
+_LEAVES: Final = {"comment": _COMMENT, "import": _IMPORT}
 
-One without a kind says nothing of its own.
-"""
+
+_Seen = tuple[str, float, tuple[float, ...], int]
+"""What a line is by itself, wherever it stands: bare, how much its worth counts, its worth by what it stands behind,
+and what the next line stands behind then. One that says nothing of its own counts for nothing."""
 
 
 class _Known(dict[str, _Seen]):
@@ -81,23 +91,11 @@ def _seen(line: str) -> _Seen:
     start, end = match.span(1) if match else (0, 0)
     bare = line[end:].strip()
     if not bare or bare == GAP or bare.endswith("has all of it]"):
-        return bare, "", 0.0, 0.0
+        return bare, 0.0, _NO_WORTH, _BLANK
     size = len(bare)
     few = 1.0 if size >= _SHORT else 0.15 if size >= 10 else 0.0
     # Two blanks are a step for some, four for others: the first is taken for half a step.
     tabs = line.count("\t", start, end)
     depth = _DEPTH[min(tabs + (end - start - tabs) // 4, len(_DEPTH) - 1)]
-    return bare, (match and match.lastgroup) or "other", few, depth
-
-
-def _worth(kind: str, before: str, blank: bool) -> float:
-    """How much likelier than any line of the same file it is to be quoted, as counted over recorded edits."""
-    if kind == "comment":
-        return 0.15 if before == "comment" and not blank else 2.4 if blank else 0.8
-    if kind == "import":
-        return 5.0 if before != "import" or blank else 2.0
-    if kind == "declares":
-        return 3.0 if blank else 0.8
-    if kind == "heading":
-        return 1.8
-    return 1.8 if blank else 0.5
+    kind = (match and match.lastgroup) or "other"
+    return bare[:_LONG], few * depth, _WORTH[kind], _LEAVES.get(kind, _OTHER)

@@ -19,7 +19,6 @@ import msgspec
 
 from tidegate.core.budget import UNLIMITED, Budget
 from tidegate.core.edits import Drop, Edit, Insert, Replace
-from tidegate.core.facts import facts_in
 from tidegate.core.ledger_check import PIN, Check, Tally, readable
 from tidegate.core.ledger_lines import (
     HEAD,
@@ -224,7 +223,7 @@ class _Pointed(NamedTuple):
 
 
 def _pointed(view: View, edits: Sequence[Edit], budget: Budget, spare: int) -> _Pointed:
-    """A message that is shown shortened says where the rest is, if anything hard was lost and nothing says it yet."""
+    """A message that is shown shortened says where the rest is, if nothing says it yet."""
     messages = {item.message.id: item.message for item in view.items}
     done: list[Edit] = []
     cost = named = 0
@@ -233,7 +232,7 @@ def _pointed(view: View, edits: Sequence[Edit], budget: Budget, spare: int) -> _
         if isinstance(edit, Replace) and old is not None:
             after = readable(Message(old.role, edit.parts))
             says = f"recall {edit.id}" in after
-            if not says and _loses(old, after):
+            if not says and _signs(after) < _signs(readable(old)):
                 parts = _with_way(edit.parts, f"[recall {edit.id} has all of it]")
                 tokens = budget.count(Message(old.role, parts))
                 says = cost + tokens - edit.tokens <= spare
@@ -245,8 +244,9 @@ def _pointed(view: View, edits: Sequence[Edit], budget: Budget, spare: int) -> _
     return _Pointed(tuple(done), cost, named)
 
 
-def _loses(old: Message, after: str) -> bool:
-    return any(fact.value not in after for fact in facts_in(readable(old)))
+def _signs(text: str) -> int:
+    """White space is none: arguments may be written closer."""
+    return len("".join(text.split()))
 
 
 def _with_way(parts: tuple[Part, ...], way: str) -> tuple[Part, ...]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.edits import Changes, Edit
+from tidegate.core.facts import runs_of
 from tidegate.core.ledger_lines import LEDGER, Line, Reach, left
 from tidegate.core.messages import (
     REMINDER,
@@ -28,9 +29,8 @@ CLEARED: Final = "[cleared: "
 """How a stub begins: what it says is about the result, not of it."""
 
 _NAMES: Final = 4_000
-_RECALL: Final = re.compile(r"\brecall ([me]\d+(?:\.\d+)?)")
-_WORD: Final = re.compile(r"[^\s\"'`<>()\[\]{},;|*!^]+")
-_INNER: Final = re.compile(r"[^=:/\\\n]+")
+_RECALL: Final = re.compile(r"recall(?<!\wrecall) ([me]\d+(?:\.\d+)?)")  # begins with its letters: found at once
+_INNER: Final = bytes.maketrans(b"=:/\\", b"    ")
 
 
 class Tally(NamedTuple):
@@ -57,8 +57,9 @@ def readable(message: Message) -> str:
 
 def words(text: str) -> set[str]:
     """What is said in a text, as facts are told apart: whole runs, and what stands between their = and : and /."""
-    found = {run.strip(".,:;!?=-…。、&") for run in set(_WORD.findall(text))}
-    found.update(_INNER.findall("\n".join([word for word in found if not word.isalnum()])))
+    found = {run.strip(".,:;!?=-…。、&") for run in set(runs_of(text))}
+    joined = "\n".join([word for word in found if not word.isalnum()])
+    found.update(joined.encode("utf-8", "surrogatepass").translate(_INNER).decode("utf-8", "surrogatepass").split())
     return found
 
 

@@ -7,10 +7,11 @@ ledger's size on sessions they were not fitted to, so these are round.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tidegate.core.facts import Fact, Kind, facts_in
+from tidegate.core.facts import Fact, Kind, both_ends, fact_of, in_context, quotes_in, runs_of
 from tidegate.core.messages import Call, Message, calls_of, is_request, result_of, text_of
 from tidegate.core.targets import arguments_of, strings
 
@@ -31,6 +32,7 @@ _TARGET: Final = 300
 _READ: Final = 12_000
 _LINE: Final = re.compile(r":\d+.*$")
 _PATHS: Final = ("path", "file")
+_QUOTED: Final = Fact("quoted", "")
 _IN_CODE: Final = re.compile(r"[{}$\\]|//nolint|^recall ")
 
 
@@ -43,54 +45,146 @@ class Name(NamedTuple):
     weight: float
 
 
-class _Tally:
-    __slots__ = ("fact", "ident", "last", "sum", "value", "what")
+class _Form(NamedTuple):
+    """A fact as a name: its text, what its kind is worth, whether it is a path, a number, or says little without the
+    words before it."""
 
-    def __init__(self, fact: Fact, value: str) -> None:
-        self.fact, self.value = fact, value
+    text: str
+    weight: float
+    is_path: bool
+    is_number: bool
+    labelled: bool
+    fact: Fact
+
+
+class _Forms(dict[str, _Form | None]):
+    """The same runs come again at every sweep, so what they are as names is remembered, within bounds."""
+
+    def __missing__(self, run: str) -> _Form | None:
+        fact = fact_of(run)
+        form = _form(fact) if fact else None
+        if len(run) <= _LONGEST:
+            if len(self) >= _MOST_KNOWN:
+                self.clear()
+            self[run] = form
+        return form
+
+
+def _form(fact: Fact) -> _Form | None:
+    kind, text, _ = fact
+    is_path = kind in _PATHS
+    if is_path and ":" in text[2:]:  # without the line it was found at
+        text = text[:2] + _LINE.sub("", text[2:]).rstrip(":")
+    elif kind == "number" and len(text) < 4:  # mostly those of lines, and no names
+        return None
+    weight = _DOTTED if kind == "name" and "." in text else _KIND[kind]
+    return _Form(text, weight, is_path, kind == "number", kind in ("number", "id"), fact)
+
+
+_LONGEST: Final = 320
+_MOST_KNOWN: Final = 1 << 16
+_FORMS: Final = _Forms()
+
+
+class _Counts:
+    """In how many texts of each source a run or a quotation stood, and in which one last.
+
+    Nothing here is done for each of them one by one: a sweep reads all that leaves, most of it plain words.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[float, Counter[str]] = {source: Counter() for source in (_CALL, _USER, _AGENT, _TOOL)}
+        self.last: dict[str, int] = {}
+
+    def take(self, found: Iterable[str], source: float, text: int) -> None:
+        distinct = dict.fromkeys(found, text)
+        self.last.update(distinct)
+        self._times[source].update(distinct.keys())
+
+    def sums(self) -> dict[str, float]:
+        sums: dict[str, float] = dict.fromkeys(self.last, 0.0)
+        for source, times in self._times.items():
+            for run, count in times.items():
+                sums[run] += source * count
+        return sums
+
+    def in_tools(self, run: str) -> float:
+        return _TOOL * self._times[_TOOL].get(run, 0)
+
+
+class _Tally:
+    __slots__ = ("context", "form", "ident", "last", "sum", "what")
+
+    def __init__(self, form: _Form) -> None:
+        self.form = form
         self.sum = 0.0
         self.last = 0
-        self.ident = ""
+        self.context = self.ident = ""
         self.what = "named"
 
 
 class _Names:
-    def __init__(self) -> None:
-        self.found: dict[str, _Tally] = {}
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        self._texts: list[list[str]] = []  # of each its runs
+        self._orders: list[int] = []  # and of which message it is
+        self._runs, self._quotes = _Counts(), _Counts()
+        self._calls: dict[str, int] = {}  # runs of short arguments: in which message last
+        self._changed: set[str] = set()
+        self._found: dict[str, _Tally] = {}
 
-    def take(self, facts: Iterable[Fact], source: float, order: int, ident: str, what: str = "named") -> None:
-        for fact in facts:
-            kind, value, context = fact
-            is_path = kind in _PATHS
-            if is_path and ":" in value[2:]:  # without the line it was found at
-                value = value[:2] + _LINE.sub("", value[2:]).rstrip(":")
-            elif kind == "number" and (len(value) < 4 or (source == _TOOL and not context)):
-                continue  # short numbers are mostly those of lines, and no names
-            elif kind == "quoted" and _IN_CODE.search(value):
-                continue
-            tally = self.found.get(value)
-            if tally is None:
-                tally = self.found[value] = _Tally(fact, value)
-            tally.sum += source
-            tally.last = order
-            if is_path and what != "named":
-                tally.ident = ident
-                tally.what = "changed" if tally.what == "changed" else what
+    def take(self, text: str, source: float, order: int, what: str = "") -> None:
+        number, runs = len(self._texts), runs_of(text)
+        self._texts.append(runs)
+        self._orders.append(order)
+        self._runs.take(filter(_FORMS.__getitem__, runs), source, number)
+        self._quotes.take(quotes_in(text), source, number)
+        if what:
+            self._calls.update(dict.fromkeys(runs, order))
+        if what == "changed":
+            self._changed.update(runs)
+
+    def found(self) -> Iterable[_Tally]:
+        for run, total in self._runs.sums().items():
+            form = _FORMS[run]
+            if form is not None:
+                self._add(run, form, total, self._runs.last[run])
+        for value, total in self._quotes.sums().items():
+            if not _IN_CODE.search(value):
+                self._add(
+                    "", _Form(value, _KIND["quoted"], False, False, False, _QUOTED), total, self._quotes.last[value]
+                )
+        return self._found.values()
+
+    def _add(self, run: str, form: _Form, total: float, text: int) -> None:
+        context = in_context(form.fact, self._texts[text]).context if form.labelled else ""
+        if form.is_number and not context:  # says something only to who used it
+            total -= self._runs.in_tools(run)
+            if not total:
+                return
+        tally = self._found.get(form.text)
+        if tally is None:
+            tally = self._found[form.text] = _Tally(form)
+        tally.sum += total
+        tally.context = context
+        tally.last = max(tally.last, self._orders[text])
+        if form.is_path and run in self._calls:
+            tally.ident = self._messages[self._calls[run]].id
+            tally.what = "changed" if run in self._changed or tally.what == "changed" else "read"
 
 
 def names_in(messages: Sequence[Message]) -> list[Name]:
     """Each name of these messages once, the best first."""
-    names = _Names()
+    names = _Names(messages)
     for order, message in enumerate(messages):
         source = _TOOL if result_of(message) is not None else _USER if is_request(message) else _AGENT
-        names.take(facts_in(text_of(message), _READ), source, order, message.id)
+        names.take(both_ends(text_of(message), _READ), source, order)
         for call in calls_of(message):
             what = "changed" if _CHANGE.search(call.name) else "read"
             for value in _values(call):
-                about = what if len(value) < _TARGET else "named"
-                names.take(facts_in(value[:_ARGUMENT]), _CALL, order, message.id, about)
+                names.take(value[:_ARGUMENT], _CALL, order, what if len(value) < _TARGET else "")
     total = max(1, len(messages))
-    found = [_name(tally, total) for tally in names.found.values()]
+    found = [_name(tally, total) for tally in names.found()]
     return sorted(found, key=lambda name: (-name.weight, name.text))
 
 
@@ -99,10 +193,8 @@ def _values(call: Call) -> Iterator[str]:
 
 
 def _name(tally: _Tally, total: int) -> Name:
-    kind, _, context = tally.fact
-    text = tally.value
-    weight = _DOTTED if kind == "name" and "." in text else _KIND[kind]
-    worth = weight * math.log2(1 + tally.sum) * (1 - _AGE + _AGE * tally.last / total)
-    if context and kind in ("number", "id"):
-        text = f"{context} {text}"
+    text = tally.form.text
+    worth = tally.form.weight * math.log2(1 + tally.sum) * (1 - _AGE + _AGE * tally.last / total)
+    if tally.context:
+        text = f"{tally.context} {text}"
     return Name(tally.what, text, tally.ident, worth / (len(text) / 4 + (2.5 if tally.ident else 1.0)))

@@ -18,6 +18,7 @@ MANY: Final = 64
 """Entries of one object or list that are looked at."""
 DEEP: Final = 6
 _PARSED: Final = 400_000
+_REMEMBERED: Final = 16_000
 _HEAD: Final = 1_000
 _READ_OF: Final = 4_000  # characters of a text in which files are looked for
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^(?:\+\+\+|---) [ab]/(.+)$", re.M)
@@ -66,16 +67,33 @@ def _files_in(text: str) -> frozenset[str]:
 
 
 def arguments_of(call: Call) -> Any:
+    """The arguments as they were parsed, or their text. Not to be changed: others are given the same."""
     if len(call.arguments) > _PARSED:
         return call.arguments
+    return _parsed(call.arguments) if len(call.arguments) <= _REMEMBERED else _parsed.__wrapped__(call.arguments)
+
+
+@lru_cache(maxsize=1_024)
+def _parsed(text: str) -> Any:
+    """A sweep asks for the same arguments several times, and the next one again for those that stayed."""
     try:
-        return json.loads(call.arguments, parse_constant=str)
+        return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
-        return call.arguments
+        return text
 
 
 def target_of(call: Call) -> Target:
-    arguments = arguments_of(call)
+    if len(call.arguments) > _REMEMBERED:
+        return _target(call.name, arguments_of(call))
+    return _remembered(call.name, call.arguments)
+
+
+@lru_cache(maxsize=1_024)
+def _remembered(name: str, arguments: str) -> Target:
+    return _target(name, _parsed(arguments))
+
+
+def _target(name: str, arguments: Any) -> Target:
     files: set[str] = set()
     texts: list[Written] = []
     partial = False
@@ -89,8 +107,8 @@ def target_of(call: Call) -> Target:
             files |= files_in(value[:_HEAD])
     if isinstance(arguments, dict):
         partial = any(key in arguments for key in ("offset", "limit", "start_line", "view_range", "start", "end"))
-    changes = _CHANGE.search(call.name) is not None or any("*** " in text.text[:40] for text in texts)
-    whole = not partial and (bool(texts) and not any(text.old for text in texts) if changes else _reads(call.name))
+    changes = _CHANGE.search(name) is not None or any("*** " in text.text[:40] for text in texts)
+    whole = not partial and (bool(texts) and not any(text.old for text in texts) if changes else _reads(name))
     return Target(frozenset(files), changes, whole, tuple(texts))
 
 

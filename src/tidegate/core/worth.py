@@ -162,12 +162,14 @@ class _Look:
             return []
         weight = max((self._weight(name) for name in files), default=_NO_FILE)
         taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
-        found = []
-        for line in key_lines(passage.text):
-            if line.bare not in self._seen and line.bare not in taken:
-                self._seen.add(line.bare)
-                cost = len(line.text) / self._per_token + 1.0
-                found.append(Choice(number, passage.slot, line, line.worth * weight, cost))
+        found: list[Choice] = []
+        seen, slot, per_token = self._seen, passage.slot, self._per_token
+        for line in key_lines(passage.text, taken):
+            _, text, bare, worth = line
+            if bare not in seen:
+                seen.add(bare)
+                if number >= 0:
+                    found.append(Choice(number, slot, line, worth * weight, len(text) / per_token + 1.0))
         return found
 
     def _weight(self, name: str) -> float:

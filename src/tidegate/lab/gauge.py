@@ -77,7 +77,7 @@ class Gauge:
         self._limit = task.ruler.per * task.window
         self._half = task.window / 2
         by_agent = {text_of(message) for message in task.messages if message["role"] in ("assistant", "tool")}
-        self._said = {text_of(message) for message in task.messages}
+        self._said = {shown(message) for message in task.messages}
         self._by_agent = by_agent - {text_of(message) for message in task.messages if message["role"] == "user"}
         self._known: dict[object, _Seen] = {}
         self._before: list[Json] = []
@@ -179,7 +179,7 @@ class Gauge:
         pieces: frozenset[int] = frozenset()
         if text and text not in self._by_agent:
             pieces = frozenset(number for number, piece in enumerate(self._signals.pieces) if piece in text)
-        seen = _Seen(self._ruler.units(message), page, pieces, () if text in self._said else printed(page))
+        seen = _Seen(self._ruler.units(message), page, pieces, () if page in self._said else printed(page))
         if key is not None:
             self._known[key] = seen
         return seen
