@@ -56,19 +56,18 @@ def nothing(*_: object, **__: object) -> None:
     return None
 
 
-def alike(*_: object) -> float:
-    return 1.0
-
-
 CORE = "tidegate.core."
+ALIKE = dict.fromkeys(("comment", "import", "declares", "heading", "other"), (1.0, 1.0, 1.0, 1.0))
 VARIANTS = (
     Variant("the default"),
     Variant("no ledger", {"ledger": 0.0}),
     Variant("no lines of old work: groups leave whole", instead=((CORE + "stages.sweep", "chosen", lambda *_: {}),)),
-    Variant("all lines worth the same", instead=((CORE + "keylines", "_worth", alike),)),
+    Variant("all lines worth the same", instead=((CORE + "keylines", "_WORTH", ALIKE),)),
     Variant("all files worth the same", instead=((CORE + "worth", "_AGEING", 0.0),)),
     Variant("superseded content is worth as much", instead=((CORE + "worth", "_Look._remember", nothing),)),
     Variant("names in the order they came", instead=((CORE + "ledger_check", "names_in", None),)),
+    Variant("names within 3,000 characters of a message", instead=((CORE + "names", "_READ", 3_000),)),
+    Variant("names in calls only", instead=((CORE + "names", "_READ", 0),)),
     Variant("nothing told of runs, decisions, open work", instead=((CORE + "ledger", "_TOLD", 0.0),)),
     Variant("the user's words cut to 125 characters", {"words": 125}),
     Variant("nothing whole but what is new", {"tail": 0.0}),
@@ -81,9 +80,9 @@ VARIANTS = (
 
 
 def in_order(messages: Sequence[Any]) -> list[Any]:
-    names = importlib.import_module(CORE + "names")
+    names, facts = importlib.import_module(CORE + "names"), importlib.import_module(CORE + "facts")
     found = names.names_in(messages)
-    at = {fact.value: n for n, fact in enumerate(f for m in messages for f in names.facts_in(names.text_of(m)))}
+    at = {fact.value: n for n, fact in enumerate(f for m in messages for f in facts.facts_in(names.text_of(m)))}
     return sorted(found, key=lambda name: at.get(name.text, 1 << 30))
 
 

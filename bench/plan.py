@@ -1,66 +1,75 @@
 """What planning costs under the default policy, against one that only clears old results and summarises.
 
-    python bench/plan.py RECORDING... [--windows 32000,128000] [--repeat 3]
+    python bench/plan.py RECORDING... [--windows 32000,128000] [--repeat 3] [--first REVISION]
 
-CPU time of `Session.fit` over a whole recording: measuring, deciding, sweeping, checking against the ledger; rendering
-is not in it. Each figure is the least of several runs, each in a process of its own, so that none finds the caches of
-another. The other policy is timed as it is, and with a ledger as large as the default's.
+CPU time of `Session.fit` over whole recordings: measuring, deciding, sweeping, checking against the ledger; rendering
+is not in it. Each call's figure is the least of several runs, each in a process of its own, so that none finds the
+caches of another. The other policy is timed as it is, and with a ledger as large as the default's; and with --first
+the default of an earlier revision of this repository, under its own code.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-from collections.abc import Callable, Sequence
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from time import process_time
 from typing import Any, NamedTuple
 
-from tidegate import Session, presets
 from tidegate.lab.sources import recordings
 
-OTHER = Path(__file__).resolve().parent / "clear_and_summarise.yaml"
-POLICIES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("default", {}),
-    (str(OTHER), {}),
-    (str(OTHER), {"ledger": 0.12}),
+BENCH = Path(__file__).resolve().parent
+OTHER = str(BENCH / "clear_and_summarise.yaml")
+ONE = str(BENCH / "plan_one.py")
+
+
+class Row(NamedTuple):
+    """`source` is where the code is taken from; "" for the code that is installed."""
+
+    name: str
+    policy: str
+    settings: dict[str, Any]
+    source: str = ""
+
+
+ROWS = (
+    Row("default", "default", {}),
+    Row("clear and summarise", OTHER, {}),
+    Row("the same with a ledger", OTHER, {"ledger": 0.12}),
 )
-SECONDS_PER_CALL = 30.0
 
 
-class Spent(NamedTuple):
-    """CPU seconds of all calls and of the longest one."""
-
-    all: float
-    longest: float
-    calls: int
-
-
-def planned(number: int, messages: Sequence[dict[str, Any]], window: int, answer: Callable[[Spent], None]) -> None:
-    name, settings = POLICIES[number]
-    now = 0.0
-    session = Session(policy=presets.load(name, settings), window=window, count="chars/4", clock=lambda: now)
-    spent: list[float] = []
-    for message in messages:
-        if message["role"] == "assistant":
-            now += SECONDS_PER_CALL
-            begun = process_time()
-            session.fit()
-            spent.append(process_time() - begun)
-        session.add(message)
-    answer(Spent(sum(spent), max(spent, default=0.0), len(spent)))
+@contextmanager
+def rows(first: str) -> Iterator[tuple[Row, ...]]:
+    if not first:
+        yield ROWS
+        return
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+        git = ["git", "-C", str(BENCH.parent), "worktree"]
+        subprocess.run([*git, "add", "--detach", folder, first], check=True, capture_output=True)
+        try:
+            yield (*ROWS, Row(f"default at {first}", "default", {}, str(Path(folder) / "src")))
+        finally:
+            subprocess.run([*git, "remove", "--force", folder], check=True)
 
 
-def least(number: int, messages: Sequence[dict[str, Any]], window: int, repeat: int) -> Spent:
-    runs: list[Spent] = []
+def timed(row: Row, messages: Sequence[dict[str, Any]], window: int, repeat: int) -> list[float]:
+    """Seconds of each call."""
+    task = {"policy": row.policy, "settings": row.settings, "window": window, "messages": messages}
+    around = os.environ | ({"PYTHONPATH": row.source} if row.source else {})
+    runs: list[list[float]] = []
     for _ in range(repeat):
-        take, send = multiprocessing.Pipe(duplex=False)
-        work = (number, messages, window, send.send)
-        process = multiprocessing.get_context("fork").Process(target=planned, args=work)
-        process.start()
-        runs.append(take.recv())
-        process.join()
-    return Spent(min(run.all for run in runs), min(run.longest for run in runs), runs[0].calls)
+        done = subprocess.run(
+            [sys.executable, ONE], input=json.dumps(task), env=around, capture_output=True, text=True, check=True
+        )
+        runs.append(json.loads(done.stdout))
+    return [min(each) for each in zip(*runs, strict=True)]
 
 
 def main() -> int:
@@ -68,28 +77,30 @@ def main() -> int:
     parser.add_argument("paths", nargs="+", metavar="RECORDING")
     parser.add_argument("--windows", default="32000,128000")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--first", default="", metavar="REVISION", help="also the default of this revision")
     given = parser.parse_args()
     windows = [int(window) for window in given.windows.split(",")]
-    print("| recording | window | calls | default | longest call | other | times | other with a ledger | times |")
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
-    sums = {window: [0.0] * len(POLICIES) for window in windows}
-    for path in given.paths:
-        for recording in recordings(Path(path)):
+    with rows(given.first) as every:
+        spent: dict[tuple[int, str], list[float]] = {(window, row.name): [] for window in windows for row in every}
+        for recording in (each for path in given.paths for each in recordings(Path(path))):
             for window in windows:
-                every = [least(number, recording.messages, window, given.repeat) for number in range(len(POLICIES))]
-                sums[window] = [total + each.all for total, each in zip(sums[window], every, strict=True)]
-                print(row(recording.name, window, every), flush=True)
-    for window, totals in sums.items():
-        print(row("all", window, [Spent(total, 0.0, 0) for total in totals]))
+                for row in every:
+                    spent[window, row.name] += timed(row, recording.messages, window, given.repeat)
+            print(recording.name, file=sys.stderr, flush=True)
+    print("| window | calls | policy | median call, ms | nine in ten | longest | all | default / this one |")
+    print("|---|---|---|---|---|---|---|---|")
+    for window in windows:
+        ours = sum(spent[window, "default"])
+        for row in every:
+            print(shown(window, row.name, spent[window, row.name], ours))
     return 0
 
 
-def row(name: str, window: int, every: Sequence[Spent]) -> str:
-    ours, *others = every
-    cells = [name, f"{window:,}", f"{ours.calls or ''}", f"{ours.all * 1e3:,.0f} ms", f"{ours.longest * 1e3:,.0f} ms"]
-    for other in others:
-        cells += [f"{other.all * 1e3:,.0f} ms", f"{ours.all / other.all:.1f}"]
-    return f"| {' | '.join(cells)} |"
+def shown(window: int, name: str, calls: list[float], ours: float) -> str:
+    ms = [1e3 * each for each in sorted(calls)]
+    tenth = ms[len(ms) * 9 // 10]
+    cells = f"{window:,} | {len(ms):,} | {name} | {statistics.median(ms):.3f} | {tenth:.3f} | {ms[-1]:.1f}"
+    return f"| {cells} | {sum(ms):,.0f} | {ours / sum(calls):.2f} |"
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ _VERSION: Final = re.compile(r"v?\d+(\.\d+){1,3}([-+]?(rc|alpha|beta|dev|post|a|
 _NUMBER: Final = re.compile(r"[-+]?[$€£]?\d[\d_,]*(\.\d+)?(%|[A-Za-z]{1,3}|[$€£])?")
 _ID: Final = re.compile(r"[#@]?[\w:.-]*\w")
 _SAYS: Final = re.compile(r"[^\W_]")
+_DIGIT: Final = re.compile(r"\d")
+_LETTER: Final = re.compile(r"[^\W\d_]")
 _WINDOWS: Final = re.compile(r"[A-Za-z]:\\|\\\\\w")
 _SEPARATORS: Final = re.compile(r"[/\\]")
 _EXTENSIONS: Final = frozenset(
@@ -169,35 +171,35 @@ def _label(run: str) -> str:
 def _kind(word: str) -> Kind | None:
     if "@" in word and _EMAIL.fullmatch(word):
         return "email"
-    if _SEPARATORS.search(word):
+    if "/" in word or "\\" in word:
         return "path" if _is_path(word) else None
     if word.isdigit():
         return "number" if len(word) >= 3 else None
-    if not any(map(str.isdigit, word)):
-        return _without_digits(word)
-    return _with_digits(word)
+    return _with_digits(word) if _DIGIT.search(word) else _without_digits(word)
 
 
 def _is_path(word: str) -> bool:
-    if _WINDOWS.match(word):
-        return True
+    if "\\" in word:
+        if _WINDOWS.match(word):
+            return True
+        if "/" not in word:  # escapes of source text, as in \n\t
+            return False
+    if word[0] in "/~.":
+        return len(word) >= 4 and _LETTER.search(word) is not None
     parts = [part for part in _SEPARATORS.split(word) if part]
-    if "\\" in word and "/" not in word:  # escapes of source text, as in \n\t
-        return False
-    if word[0] in "/~." and parts:
-        return len(word) >= 4 and any(map(str.isalpha, word))
-    return len(parts) >= 2 and not all(part.isdigit() for part in parts) and len(word) >= 5
+    return len(parts) >= 2 and not all(map(str.isdigit, parts)) and len(word) >= 5
 
 
 def _without_digits(word: str) -> Kind | None:
-    file = _FILE.fullmatch(word)
-    if file and file[1].lower() in _EXTENSIONS:
-        return "file"
-    if _DOTTED.fullmatch(word) and len(word) >= 6:
-        return "name"
+    if word.isalpha():
+        return "name" if len(word) >= _WORD and word.isascii() and _humps(word) else None
+    if "." in word:
+        file = _FILE.fullmatch(word)
+        if file and file[1].lower() in _EXTENSIONS:
+            return "file"
+        if _DOTTED.fullmatch(word) and len(word) >= 6:
+            return "name"
     if "_" in word.strip("_") and len(word) >= 5 and word.replace("_", "").isalpha():
-        return "name"
-    if len(word) >= _WORD and word.isascii() and word.isalpha() and _humps(word):
         return "name"
     return None
 

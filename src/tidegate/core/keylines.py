@@ -25,6 +25,7 @@ _LINE: Final = re.compile(
 )
 _DEPTH: Final = (1.0, 0.95, 0.6, 0.45, 0.35, 0.25)
 _SHORT: Final = 25  # a shorter line seldom tells one place from another
+_SHORTEST: Final = 10
 _LONG: Final = 400
 
 
@@ -92,10 +93,14 @@ def _seen(line: str) -> _Seen:
     bare = line[end:].strip()
     if not bare or bare == GAP or bare.endswith("has all of it]"):
         return bare, 0.0, _NO_WORTH, _BLANK
-    size = len(bare)
-    few = 1.0 if size >= _SHORT else 0.15 if size >= 10 else 0.0
+    kind = (match and match.lastgroup) or "other"
+    return bare[:_LONG], _scale(line, start, end, len(bare)), _WORTH[kind], _LEAVES.get(kind, _OTHER)
+
+
+def _scale(line: str, start: int, end: int, size: int) -> float:
+    if size < _SHORTEST:
+        return 0.0
     # Two blanks are a step for some, four for others: the first is taken for half a step.
     tabs = line.count("\t", start, end)
     depth = _DEPTH[min(tabs + (end - start - tabs) // 4, len(_DEPTH) - 1)]
-    kind = (match and match.lastgroup) or "other"
-    return bare[:_LONG], few * depth, _WORTH[kind], _LEAVES.get(kind, _OTHER)
+    return depth if size >= _SHORT else 0.15 * depth
