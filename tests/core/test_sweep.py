@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from tidegate import Session
 from tidegate.core.events import Edited
 from tidegate.core.keylines import key_lines
@@ -83,6 +85,29 @@ def test_names_of_the_agents_calls_come_before_what_tools_printed() -> None:
     names = names_in([Message("assistant", (call,), id="m2"), result])
     assert [name.text for name in names[:2]] == ["src/billing/invoice.py", "docs/old/notes.md"]
     assert (names[0].what, names[0].ident) == ("read", "m2")
+
+
+WRITTEN = {"path": "src/a.py", "content": "one\ntwo\nthree"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "whole"),
+    [
+        ("write", WRITTEN, True),
+        ("create_file", WRITTEN, True),
+        ("insert_at_line", WRITTEN, False),
+        ("append_to_file", WRITTEN, False),
+        ("edit", {**WRITTEN, "old_string": "one\nzero"}, False),
+        ("write", {"path": "src/a.py", "content": "*** Begin Patch\n*** Update File: src/a.py\n-a\n+b"}, False),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Update File: src/a.py\n-a\n+b"}, False),
+        ("read_file", {"path": "src/a.py"}, True),
+        ("read_file", {"path": "src/a.py", "limit": 20}, False),
+        ("grep", {"path": "src/a.py", "pattern": "one"}, False),
+    ],
+)
+def test_what_leaves_nothing_of_an_older_look_at_a_file(name: str, arguments: dict[str, object], whole: bool) -> None:
+    target = target_of(Call("c", name, json.dumps(arguments)))
+    assert (target.files, target.whole) == (frozenset({"a.py"}), whole)
 
 
 # --- in a session -----------------------------------------------------------------------------------------------------
@@ -167,6 +192,19 @@ def test_a_file_that_was_written_anew_leaves_no_old_lines() -> None:
     assert sweeps(session)
     first = next(turn for turn in range(24) if f"planned_{turn} " in seen(session))
     assert first >= 12
+
+
+def test_a_patch_takes_nothing_from_what_was_read_before_but_the_lines_it_removed() -> None:
+    session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user("Go."))
+    one_turn(session, 0)
+    patch = "*** Begin Patch\n*** Update File: src/part_0.go\n@@\n-\tgone := 1\n+\tcame := 2\n*** End Patch"
+    call = Call("p", "apply_patch", json.dumps({"input": patch}))
+    session.add(Message("assistant", (call,)), Message("tool", (Result("p", (Text("done"),)),)))
+    session.add(Message("assistant", (Text("word " * 6_000),)), user("On."))
+    session.prepare()
+    assert sweeps(session)
+    assert "// Run0 pushes every planned_0 reference to the target" in seen(session)
 
 
 def test_an_old_message_of_the_user_that_is_very_long_keeps_its_beginning() -> None:

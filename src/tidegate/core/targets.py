@@ -10,6 +10,7 @@ from tidegate.core.facts import both_ends, facts_in
 from tidegate.core.messages import Call
 
 _CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append", re.I)
+_WRITE: Final = re.compile(r"writ|creat|save", re.I)
 _READ: Final = re.compile(r"^(?:read|view|open|cat)|read_?file|file_?read", re.I)
 _PATH: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url", re.I)
 _OLD: Final = re.compile(r"^old|^search|^find|^before", re.I)
@@ -107,13 +108,11 @@ def _target(name: str, arguments: Any) -> Target:
             files |= files_in(value[:_HEAD])
     if isinstance(arguments, dict):
         partial = any(key in arguments for key in ("offset", "limit", "start_line", "view_range", "start", "end"))
-    changes = _CHANGE.search(name) is not None or any("*** " in text.text[:40] for text in texts)
-    whole = not partial and (bool(texts) and not any(text.old for text in texts) if changes else _reads(name))
+    patches = any("*** " in text.text[:40] for text in texts)
+    changes = patches or _CHANGE.search(name) is not None
+    anew = bool(texts) and not patches and not any(text.old for text in texts) and _WRITE.search(name) is not None
+    whole = not partial and (anew if changes else _READ.search(name) is not None)
     return Target(frozenset(files), changes, whole, tuple(texts))
-
-
-def _reads(name: str) -> bool:
-    return _READ.search(name) is not None
 
 
 def strings(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:

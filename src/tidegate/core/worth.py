@@ -1,8 +1,8 @@
 """What an old group is worth, line by line: how likely it is that the work to come needs it word for word.
 
 A line is worth what its place in the text says (`keylines`) times the weight of its file: how lately it was named, by
-anybody. Worth nothing: what is shown again further on, what an edit took away, what a later look at the whole file
-replaced, a run that was made again.
+anybody. Worth nothing: what is shown again further on, what an edit took away, what was written anew, a run that was
+made again. Worth less: what a later look at the whole file showed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ from tidegate.core.view import Item, View
 
 _NO_FILE: Final = 0.3
 _AGEING: Final = 1.0  # how much less a file is worth that was not named for as long as all of the view
+_SEEN_AGAIN: Final = 0.5  # of a file that was looked at whole further on: of that look, too, only some lines are there
 _CALL: Final = 24  # what a group costs that is kept for some of its lines: framing, the name of the tool, the stub
 _ARGUMENTS: Final = 200  # characters of the arguments that stay with it
 
@@ -136,7 +137,8 @@ class _Look:
         self._per_token = max(1.0, chars / max(1, view.tokens))
         self._seen: set[str] = set()
         self._taken: dict[str, set[str]] = {}
-        self._replaced: set[str] = set()
+        self._written: set[str] = set()
+        self._seen_again: set[str] = set()
         self._made: set[tuple[str, str]] = set()
 
     def lines(self, unit: Group, number: int) -> list[Choice]:
@@ -158,9 +160,11 @@ class _Look:
 
     def _choices(self, number: int, passage: _Passage) -> list[Choice]:
         files = passage.target.files if passage.target else frozenset()
-        if files and files <= self._replaced:
+        if files and files <= self._written:
             return []
         weight = max((self._weight(name) for name in files), default=_NO_FILE)
+        if files and files <= self._seen_again:
+            weight *= _SEEN_AGAIN
         taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
         found: list[Choice] = []
         seen, slot, per_token = self._seen, passage.slot, self._per_token
@@ -182,4 +186,7 @@ class _Look:
                 for name in target.files:
                     self._taken.setdefault(name, set()).update(lines)
         if target.whole and len(target.files) == 1:
-            self._replaced |= target.files
+            if target.changes:
+                self._written |= target.files
+            else:
+                self._seen_again |= target.files
