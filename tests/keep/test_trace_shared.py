@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.keep.traced import full_disk, made_again, seqs, session_on, traced, turn
-from tidegate import KeptLog, MemoryLog, open_store
+from tidegate import KeptLog, MemoryLog, Session, open_store
 from tidegate.core.errors import NotKept
 from tidegate.core.events import Event, Noted
 from tidegate.keep.trace import Trace, read_trace
@@ -39,6 +39,34 @@ def test_two_that_have_it_open_write_each_event_once(path: Path) -> None:
     assert [trace.failure for trace in traces] == ["", ""]
     names = {line.name for line in read_trace(path) if line.event == "tool_result"}
     assert names == {"read"}
+
+
+def test_a_result_has_the_name_of_its_newest_call_whoever_wrote_it(path: Path) -> None:
+    """An id may come again, for another tool; and who opens the trace last has seen no call at all."""
+    store = MemoryStore()
+
+    def opened() -> Session:
+        log = KeptLog(store, "s")
+        session, trace = session_on(log), Trace(path, "s")
+        trace.follow(log)
+        session.watch = trace
+        return session
+
+    def call(session: Session, name: str) -> None:
+        calls = [{"id": "c", "type": "function", "function": {"name": name, "arguments": "{}"}}]
+        session.add({"role": "assistant", "content": None, "tool_calls": calls})
+
+    def answer(session: Session) -> None:
+        session.add({"role": "tool", "tool_call_id": "c", "content": "done"})
+
+    first, second = opened(), opened()
+    call(first, "read")
+    answer(second)
+    call(second, "write")
+    answer(first)
+    call(first, "list")
+    answer(opened())
+    assert [line.name for line in read_trace(path) if line.event == "tool_result"] == ["read", "write", "list"]
 
 
 WRITER = """

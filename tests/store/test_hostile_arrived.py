@@ -10,6 +10,7 @@ import pytest
 
 from tests.keep.kept import folder, opened
 from tests.store.test_hostile import faults, goes_on, texts
+from tests.store.test_sqlite_arrived import spoil
 from tidegate.keep.rescue import needs_rescue, rescue
 
 NAMES = ("one", "two", "three", "four", "five")
@@ -41,10 +42,7 @@ def at_rest(made: Path, tmp_path: Path) -> Path:
 
 
 def test_a_damaged_record_is_mended_and_costs_its_session_alone(at_rest: Path) -> None:
-    with closing(sqlite3.connect(at_rest / "tidegate.db")) as db:
-        changed = db.execute("UPDATE arrived SET data = x'00' WHERE id = (2 << 36) + 9")
-        assert changed.rowcount == 1, "or nothing came together"
-        db.commit()
+    spoil(at_rest, 2, 9, "data")
     data = folder(at_rest)
     assert {finding.session for finding in faults(data, repair=True)} == {"two"}
     assert faults(data) == []
@@ -56,18 +54,25 @@ def test_a_damaged_record_is_mended_and_costs_its_session_alone(at_rest: Path) -
     data.close()
 
 
-def test_a_damaged_index_costs_nothing(at_rest: Path) -> None:
+@pytest.mark.parametrize("table", ["members", "batches"])
+def test_a_damaged_page_costs_at_most_what_is_on_it(table: str, at_rest: Path) -> None:
     path = at_rest / "tidegate.db"
     with closing(sqlite3.connect(path)) as db:
-        index = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_arrived_1'"
-        place = (db.execute(index).fetchone()[0] - 1) * 4096
+        root = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        place = (db.execute(root, (table,)).fetchone()[0] - 1) * 4096
     whole = path.read_bytes()
     path.write_bytes(whole[:place] + b"\xff" * 200 + whole[place + 200 :])
     assert needs_rescue(at_rest)
-    assert [finding.severity for finding in rescue(at_rest)] == ["mended"]
+    found = rescue(at_rest)
     assert not needs_rescue(at_rest)
     data = folder(at_rest)
-    assert {name: texts(data, name) for name in NAMES} == WORDS
+    if table == "members":
+        assert [finding.severity for finding in found] == ["mended"]
+        assert {name: texts(data, name) for name in NAMES} == WORDS
+    else:
+        assert {finding.session for finding in found} == {"", *NAMES}
+        assert all(set(texts(data, name)) <= set(WORDS[name]) for name in NAMES)
+    faults(data, repair=True)
     assert faults(data) == []
     goes_on(data, "three")
     data.close()

@@ -38,6 +38,21 @@ def test_a_folder_may_have_an_odd_name(tmp_path: Path, monkeypatch: pytest.Monke
     }
 
 
+@pytest.mark.parametrize("name", ["q?mode=memory&x", "a#b", "100%41", "Übung 日本", "back\\slash", "..."])
+def test_signs_that_mean_something_in_an_address_are_part_of_the_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in (tmp_path / name, f"./{name}"):
+        store = open_store(url)
+        store.append("s", store.head("s"), [b"x"])
+        store.close()
+    store = SqliteStore(name)
+    assert store.head("s") == 2
+    store.close()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 @pytest.mark.parametrize("url", ["memory:", "memory://"])
 def test_memory(url: str) -> None:
     assert isinstance(open_store(url), MemoryStore)

@@ -53,7 +53,8 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     model_note: str
 
 
-_FIELDS = tuple(name for name in _Frozen.__struct_fields__ if name not in ("version", "skip"))
+_AFTER = 2  # the version and what is skipped
+_FIELDS = _Frozen.__struct_fields__[_AFTER:]
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Frozen)
 
@@ -64,7 +65,7 @@ def freeze(view: View) -> bytes:
     return _encoder.encode(_Frozen(version=VERSION, skip=tuple(sorted(view._skip)), **fields))
 
 
-def thaw(data: bytes, meter: Meter | None) -> View:
+def thaw(data: bytes | memoryview, meter: Meter | None) -> View:
     """The view that was frozen. BadInput if these bytes are no view, or one of another version."""
     try:
         frozen = _decoder.decode(data)
@@ -73,8 +74,8 @@ def thaw(data: bytes, meter: Meter | None) -> View:
     if frozen.version != VERSION:
         raise _void(f"it is of version {frozen.version}, not {VERSION}")
     view = View(meter, frozenset(frozen.skip))
-    for name in _FIELDS:
-        setattr(view, name, getattr(frozen, name))
+    for name, value in zip(_FIELDS, msgspec.structs.astuple(frozen)[_AFTER:], strict=True):
+        setattr(view, name, value)
     return view
 
 

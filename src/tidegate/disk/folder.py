@@ -70,7 +70,7 @@ class Folder:
 
     def __init__(self, root: Path | str, *, max_file: int, ending: str = "") -> None:
         """Files whose names do not end so are not seen and not made."""
-        self.root = Path(root)
+        self.root = root if isinstance(root, Path) else Path(root)
         self.ending = ending
         self.max_file = max_file
 

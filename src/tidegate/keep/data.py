@@ -46,6 +46,7 @@ from tidegate.store.open import open_store
 from tidegate.store.store import Broken, Store
 from tidegate.wire.tools import dialect_for
 
+_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_FILE = 64 * 1024 * 1024
 _KEYS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
 
@@ -149,10 +150,10 @@ class DataFolder:
 
     def files(self, name: str) -> Folder:
         """Plain files of a session. What the view says of a file is its name in here."""
-        return Folder(self.folder / "sessions" / key_of(name), max_file=MAX_FILE)
+        return Folder(self.folder / f"sessions/{key_of(name)}", max_file=MAX_FILE)
 
     def trace(self, name: str) -> Path:
-        return self.folder / "traces" / f"{key_of(name)}.jsonl"
+        return self.folder / f"traces/{key_of(name)}.jsonl"
 
     def fork(self, name: str, at: int, new: str) -> None:
         """A new session that begins as another was at `at`, with all that its view may name."""
@@ -195,10 +196,13 @@ class DataFolder:
         return lock is None
 
     def _lock(self, name: str, kind: int) -> int | None:
-        folder = self.folder / "locks"
-        make_folder(folder)
+        path = f"{self.folder}/locks/{key_of(name)}"
         try:
-            lock = os.open(folder / key_of(name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                lock = os.open(path, _LOCK, 0o600)
+            except FileNotFoundError:
+                make_folder(self.folder / "locks")
+                lock = os.open(path, _LOCK, 0o600)
         except OSError as failure:
             raise not_kept("The lock of the session", failure) from failure
         try:

@@ -26,7 +26,7 @@ from tidegate.keep.finding import Finding
 from tidegate.keep.retention import Step, no_step
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_file import FILE
-from tidegate.store.sqlite_raw import structure
+from tidegate.store.sqlite_raw import sessions_of_rows, structure
 from tidegate.store.store import Broken, SessionInfo, Store
 
 AT_ONCE = 64
@@ -110,11 +110,12 @@ def _ordered(path: Path) -> None:
     """What SQLite can put in order by itself, and an entry for rows that have none: it is made from them when read."""
     with closing(sqlite3.connect(path)) as db:
         _try(db, "REINDEX")
-        _try(
-            db,
-            "INSERT INTO sessions SELECT DISTINCT id >> 36, 'recovered-' || (id >> 36), 0, 0, 0, 0, 0, 0, 0 FROM chunks"
-            " WHERE id >> 36 NOT IN (SELECT id FROM sessions NOT INDEXED)",
-        )
+        for session in sessions_of_rows(db):
+            _try(
+                db,
+                f"INSERT INTO sessions SELECT {session}, 'recovered-{session}', 0, 0, 0, 0, 0, 0, 0"
+                f" WHERE {session} NOT IN (SELECT id FROM sessions NOT INDEXED)",
+            )
         db.commit()
 
 

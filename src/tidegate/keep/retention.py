@@ -111,7 +111,7 @@ def _file(name: str) -> str:
 
 def _read(data: "DataFolder", file: str) -> Mark | None:
     """A mark that cannot be read is none: what it is about is kept."""
-    if not os.path.lexists(data.retention.root / file):  # as nearly always: no need to look where links lead
+    if not os.path.lexists(f"{data.retention.root}/{file}"):  # as nearly always: no need to look where links lead
         return None
     try:
         text = data.retention.read(file)
@@ -131,7 +131,7 @@ def _write(data: "DataFolder", new: Mark) -> None:
 
 def due(data: "DataFolder") -> bool:
     """Whether nobody has looked for a day. A folder without marks is never due, and costs one look."""
-    if not data.retention.root.is_dir():
+    if not os.path.isdir(data.retention.root):
         return False
     try:
         ago = data.clock() - float(data.retention.read(_STAMP) or "-inf")

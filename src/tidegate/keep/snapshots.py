@@ -45,7 +45,7 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
     meter: str
     seq: int
     event: bytes
-    view: bytes
+    view: memoryview
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -63,7 +63,7 @@ class Snapshots:
         """Keep this view, which ends with this event. Gives its bytes; 0 if the disk refused, which harms nobody."""
         if event.seq != view.head:
             raise BadInput(f"The view ends with event {view.head}, not {event.seq}.", "Give the event it ends with.")
-        body = _encoder.encode(_Kept(key, meter, view.head, _hash(encode(event)), freeze(view)))
+        body = _encoder.encode(_Kept(key, meter, view.head, _hash(encode(event)), memoryview(freeze(view))))
         try:
             write_whole(self._folder / key, _MAGIC + _seal(body) + body, durable=False)
         except NotKept:
@@ -105,7 +105,7 @@ class Snapshots:
 
     def _read(self, key: str) -> _Kept | None:
         try:
-            file = os.open(self._folder / key, _READ)
+            file = os.open(f"{self._folder}/{key}", _READ)
         except OSError:
             return None
         try:
@@ -118,10 +118,11 @@ class Snapshots:
         finally:
             os.close(file)
         start = len(_MAGIC) + _SEAL.size
-        if data[: len(_MAGIC)] != _MAGIC or _seal(memoryview(data)[start:]) != data[len(_MAGIC) : start]:
+        body = memoryview(data)[start:]
+        if data[: len(_MAGIC)] != _MAGIC or _seal(body) != data[len(_MAGIC) : start]:
             return None
         try:
-            return _decoder.decode(memoryview(data)[start:])
+            return _decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
 

@@ -37,11 +37,12 @@ _NAMES = 1_000
 
 
 class _Tail(NamedTuple):
-    """The last whole event of a file: up to where the file is good."""
+    """The last whole event of a file: up to where the file is good, and from where on it was read for that."""
 
     seq: int = 0
     time: float = 0.0
     end: int = 0
+    start: int = 0
 
 
 class Trace:
@@ -53,7 +54,7 @@ class Trace:
 
     def __init__(self, path: Path | str, session: str = "", mask: Masking = as_is, *, patience: float = 2.0) -> None:
         """`patience`: how many seconds a session waits for another process that is writing."""
-        self.path = Path(path)
+        self.path = path if isinstance(path, Path) else Path(path)
         self.failure = ""
         self._session = session.encode("utf-8", "replace").decode()  # a name may be what JSON cannot hold
         self._mask, self._patience = mask, patience
@@ -62,6 +63,7 @@ class Trace:
         self._size = -1
         self._tail = _Tail()
         self._names: dict[str, str] = {}
+        self._unread = _Tail()  # what is before it may tell of names that we do not know
 
     def follow(self, log: Log) -> None:
         """Write what the trace lacks of this log. A trace of another log that had this name is begun anew."""
@@ -130,8 +132,11 @@ class Trace:
     def _open(self) -> int:
         if self._file is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            make_folder(self.path.parent)
-            self._file = os.open(self.path, flags, 0o600)
+            try:
+                self._file = os.open(self.path, flags, 0o600)
+            except FileNotFoundError:
+                make_folder(self.path.parent)
+                self._file = os.open(self.path, flags, 0o600)
         return self._file
 
     def _lock(self, file: int) -> None:
@@ -150,7 +155,11 @@ class Trace:
     def _look(self, file: int, size: int) -> None:
         """Others wrote, or this is the first look: find the last whole event, and cut off what comes behind it."""
         self._size = -1
-        self._tail = _last_event(file, size, self._names)
+        self._tail = _last_event(file, size)
+        self._unread = self._tail
+        if self._names:  # what others wrote is newer
+            self._names |= _names_in(file, self._unread)
+            self._unread = _Tail()
         if self._tail.end < size:
             os.ftruncate(file, self._tail.end)
         self._size = self._tail.end
@@ -166,7 +175,7 @@ class Trace:
     def _empty(self, file: int) -> None:
         self._size = -1
         os.ftruncate(file, 0)
-        self._size, self._tail = 0, _Tail()
+        self._size, self._tail, self._unread = 0, _Tail(), _Tail()
         self._names.clear()
 
     def _write(self, file: int, events: Iterable[Event]) -> None:
@@ -194,33 +203,44 @@ class Trace:
             if line.call is None:
                 continue
             if line.name is None:
-                line.name = self._names.get(line.call)
+                line.name = self._names.get(line.call) or self._read_names().get(line.call)
             else:
                 self._names[line.call] = line.name
         while len(self._names) > _NAMES:
             del self._names[next(iter(self._names))]
         return b"".join(write_line(line) for line in lines)
 
+    def _read_names(self) -> dict[str, str]:
+        """Of calls that were written before we came. Most sessions are opened without one that waits for its result."""
+        if self._unread.end and self._file is not None:
+            self._names = _names_in(self._file, self._unread) | self._names
+            self._unread = _Tail()
+        return self._names
 
-def _last_event(file: int, size: int, names: dict[str, str]) -> _Tail:
+
+def _names_in(file: int, tail: _Tail) -> dict[str, str]:
+    """The tools of the newest calls."""
+    data = os.pread(file, tail.end - tail.start, tail.start)
+    lines = [read_line(line) for line in data.split(b"\n")]
+    return {line.call: line.name for line in lines if line and line.event == "tool_call" and line.call and line.name}
+
+
+def _last_event(file: int, size: int) -> _Tail:
     """From the end of the file, in as large a piece as it takes: the time for this does not grow with the file."""
     block = _BLOCK
     while True:
         start = max(0, size - block)
         data = os.pread(file, size - start, start)
-        place = data.find(b"\n") + 1 if start else 0
-        found = None
-        while (end := data.find(b"\n", place) + 1) > 0:
-            line = read_line(data[place:end])
-            place = end
-            if line is None:
-                continue
-            if line.event == "tool_call" and line.call and line.name:
-                names[line.call] = line.name
-            if not line.more:
-                found = _Tail(line.seq, line.time, start + end)
-        if found or not start:
-            return found or _Tail()
+        first = data.find(b"\n") + 1 if start else 0
+        end = data.rfind(b"\n") + 1
+        while end > first:
+            begin = data.rfind(b"\n", 0, end - 1) + 1
+            line = read_line(data[begin:end])
+            if line is not None and not line.more:
+                return _Tail(line.seq, line.time, start + end, start)
+            end = begin
+        if not start:
+            return _Tail()
         block *= 8
 
 

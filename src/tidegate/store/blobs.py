@@ -55,7 +55,7 @@ class Blobs:
         patience: float = PATIENCE,
     ) -> None:
         """`patience` is how many seconds a call waits for others that are at work on the same folder."""
-        self.folder = Path(folder)
+        self.folder = folder if isinstance(folder, Path) else Path(folder)
         self.max_blob, self.max_session, self.max_all = max_blob, max_session, max_all
         self._patience = patience
         self._claims = Claims(self.folder / "claims", patience)

@@ -12,6 +12,8 @@ from tidegate.store.blobs import Blobs
 from tidegate.store.memory import stale
 from tidegate.store.store import Broken, Missing, SharesCommits, Store
 
+_Appending = Callable[[str, int, Sequence[bytes]], Awaitable[int]]
+_Ending = Callable[[str], tuple[int, bytes | None]]
 INLINE = 256 * 1024
 _MARK = 0xC1  # no MessagePack value begins with it, so no event does
 _REFERENCE = struct.Struct(">B32sQ")
@@ -36,7 +38,7 @@ def stored(record: bytes, session: str, blobs: Blobs | None) -> bytes:
     return reference(blobs.put(session, record), len(record))
 
 
-def _append_async(store: Store) -> Callable[[str, int, Sequence[bytes]], Awaitable[int]]:
+def _append_async(store: Store) -> _Appending:
     if isinstance(store, SharesCommits):
         return store.append_async
 
@@ -58,42 +60,57 @@ class KeptLog:
         self._store = store
         self._blobs = blobs
         self.session = session
-        self._head = store.head(session)
-        self._append_async = _append_async(store)
         self._seen = (0, b"")  # a record we know, to notice another log in this one's place
+        end: _Ending | None = getattr(store, "end", None)  # some give the last record with its number, in one look
+        if end is None:
+            self._head = store.head(session)
+        else:
+            self._head, record = end(session)
+            if record is not None:
+                self._seen = (self._head, record)
+        self._append_async: _Appending | None = None  # the store's own, once someone asks for it
 
     @property
     def head(self) -> int:
         return self._head
 
     def append(self, event: Event) -> None:
-        record = self._record(event)
-        self._head = head = self._store.append(self.session, self._head, [record])
+        head = self._head
+        if event.seq != head + 1:
+            raise self._misplaced(event)
+        record = encode(event)
+        if len(record) > INLINE:
+            record = self._shelved(record)
+        self._head = head = self._store.append(self.session, head, (record,))
         self._seen = (head, record)
 
     async def append_async(self, event: Event) -> bool:
         """The same, while the event loop goes on. False if `catch_up` took it in before this was told of it."""
-        record = self._record(event)
-        head = await self._append_async(self.session, self._head, [record])
+        if event.seq != self._head + 1:
+            raise self._misplaced(event)
+        record = encode(event)
+        if len(record) > INLINE:
+            record = self._shelved(record)
+        append = self._append_async = self._append_async or _append_async(self._store)
+        head = await append(self.session, self._head, [record])
         if head <= self._head:
             return False
         self._head = head
         self._seen = (head, record)
         return True
 
-    def _record(self, event: Event) -> bytes:
-        if event.seq != self._head + 1:
-            raise BadInput(
-                f"Event {event.seq} does not follow event {self._head}.", "Reload the session and try again."
-            )
-        record = encode(event)
-        if len(record) > INLINE and self._blobs is not None:
-            # A blob is not taken back, so one that would not get its record is not made: look first.
-            there = self._store.head(self.session)
-            if there != self._head:
-                raise stale(self.session, self._head, there)
-            record = stored(record, self.session, self._blobs)
-        return record
+    def _misplaced(self, event: Event) -> BadInput:
+        return BadInput(f"Event {event.seq} does not follow event {self._head}.", "Reload the session and try again.")
+
+    def _shelved(self, record: bytes) -> bytes:
+        """What stands in the log for a large one. A blob is not taken back, so one that would not get its record is not
+        made: look first."""
+        if self._blobs is None:
+            return record
+        there = self._store.head(self.session)
+        if there != self._head:
+            raise stale(self.session, self._head, there)
+        return stored(record, self.session, self._blobs)
 
     def read(self, start: int = 1) -> Iterator[Event]:
         head = self._head

@@ -23,6 +23,8 @@ def open_store(url: str | os.PathLike[str], clock: Callable[[], float] = time.ti
     No error of this function repeats the URL: there may be a password in it.
     """
     text = os.fspath(url)
+    if text[:1] in ("/", "."):  # no URL begins so, and no list of settings
+        return _sqlite(text, clock)
     match = _SCHEME.match(text)
     scheme = match["scheme"].lower() if match else ""
     if not text or (not match and _MISTYPED.match(text)):

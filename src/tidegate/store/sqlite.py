@@ -8,8 +8,8 @@ entry how far it goes; where a log ends is found by the entry and the rows behin
 - WAL with synchronous=FULL: one fsync before an append returns, so it survives a power cut. Threads and tasks share it.
 - An append that is alone is one statement, which also sees whether the log still ends where we know it to.
 - A row's session and its first number are its id. Rows are in the order of their ids, so that the end of a log is found
-  at once; but what many sessions append in one commit is kept as it comes, with an index, until it is packed: each at
-  its place would split a page, and cost four.
+  at once; but what many sessions append in one commit is one row for all of them, until it is packed: each at its
+  place would split a page, and cost four.
 - zlib's format, written by ISA-L: a fifth of the JSON, for a quarter of the time that zlib takes.
 - secure_delete: what was deleted is overwritten, not merely forgotten.
 """
@@ -20,15 +20,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from os import getpid
 from pathlib import Path
 from typing import NoReturn
-from weakref import WeakKeyDictionary
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
 from tidegate.store.memory import check_name
+from tidegate.store.sqlite_end import End, Ends
 from tidegate.store.sqlite_file import (
     FILE,
     MIGRATIONS,
@@ -44,11 +43,12 @@ from tidegate.store.sqlite_file import (
     transaction,
     truncate_log,
 )
-from tidegate.store.sqlite_line import Fate, Line, Outcome, Pending
+from tidegate.store.sqlite_line import Fate, Line, Pending
 from tidegate.store.sqlite_read import Batch, Rows
+from tidegate.store.sqlite_rewrite import Rewriting
 from tidegate.store.sqlite_rows import Damaged, Entry, opened
 from tidegate.store.sqlite_statements import INSERT_BEHIND
-from tidegate.store.sqlite_tasks import Tasks
+from tidegate.store.sqlite_tasks import Loops
 from tidegate.store.sqlite_write import Changes
 from tidegate.store.store import SessionInfo
 
@@ -76,7 +76,7 @@ class SqliteStore:
         step: Step = _no_step,
     ) -> None:
         self.path = Path(folder) / FILE
-        if self.path.parent.exists() and not self.path.parent.is_dir():
+        if not os.path.isdir(folder) and os.path.exists(folder):
             raise BadInput(f"{self.path.parent} is not a folder.", "Give the folder that is to hold the data.")
         self._timeout = timeout
         self._step = step
@@ -88,11 +88,11 @@ class SqliteStore:
             page = self._db.execute("PRAGMA page_size").fetchone()[0]
             self._db.execute(f"PRAGMA max_page_count={max(1, limit // page)}").close()
         self._rows = Rows(self._db, step)
+        self._ends = Ends(self._db, self._rows, step)
         self._changes = Changes(self._db, self._rows, clock, step)
+        self._rewriting = Rewriting(self._db, self._rows, self._changes, clock, step)
         self._line = Line(self._commit)
-        self._tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, Tasks] = WeakKeyDictionary()
-        self._latest: Tasks | None = None  # of them: mostly there is one loop
-        self._pool: ThreadPoolExecutor | None = None
+        self._loops = Loops(self._commit)
         self._insert = self._db.cursor().execute  # one cursor for all: making one takes longer than using it
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -104,7 +104,9 @@ class SqliteStore:
             head = self._append_alone(session, after, bytes(records[0]))
             if head:
                 return head
-        mine = self._pending(session, after, records)
+        if session not in self._changes.known:
+            check_name(session)
+        mine = Pending(session, after, list(map(bytes, records)), float(self._clock()))
         self._line.through(mine)
         return self._told(mine)
 
@@ -112,29 +114,15 @@ class SqliteStore:
         """The same for the tasks of an event loop: the loop goes on, and those who wait share a commit."""
         if self._process != getpid():
             self._check_process()
-        mine = self._pending(session, after, records)
+        if session not in self._changes.known:
+            check_name(session)
+        mine = Pending(session, after, list(map(bytes, records)), float(self._clock()))
         loop = asyncio.get_running_loop()
-        tasks = self._latest
-        if tasks is None or tasks.loop() is not loop:
-            tasks = self._latest = self._tasks_of(loop)
         try:
-            await tasks.through(mine, loop)
+            head = await self._loops.of(loop).through(mine, loop)
         finally:
             mine.gone = True
-        return self._told(mine)
-
-    def _tasks_of(self, loop: asyncio.AbstractEventLoop) -> Tasks:
-        tasks = self._tasks.get(loop)
-        if tasks is None:
-            with self._lock:
-                self._pool = self._pool or ThreadPoolExecutor(1, "tidegate-store")
-            tasks = self._tasks[loop] = Tasks(loop, self._commit, self._pool)
-        return tasks
-
-    def _pending(self, session: str, after: int, records: Sequence[bytes]) -> Pending:
-        if not self._changes.knows(session):
-            check_name(session)
-        return Pending(session, after, [bytes(record) for record in records], float(self._clock()))
+        return self._told(mine) if head is None else head
 
     def _told(self, mine: Pending) -> int:
         fault = mine.outcome
@@ -198,6 +186,9 @@ class SqliteStore:
     def _commit_together(self, batch: Sequence[Pending]) -> None:
         """Signals are seen between calls. Behind the commit there is none until the fate is known."""
         check_free(self._db)
+        if self._rows.batches.unsure:  # not amid the transaction: who meets damage there can write no more
+            with snapshot(self._db):
+                self._rows.batches.look()
         fate = Fate([], known=False)
         ready = failed = False
         try:
@@ -205,9 +196,7 @@ class SqliteStore:
             self._db.execute("BEGIN IMMEDIATE")
             self._step("begun")
             self._changes.begun(len(batch))
-            for place, each in enumerate(batch):
-                fate.outcomes.append(self._outcome(each))
-                each.share(fate, place)
+            self._changes.append_all(batch, fate)
             self._changes.insert_waiting()
             ready = True
             self._db.execute("COMMIT")
@@ -218,27 +207,21 @@ class SqliteStore:
             self._db.changing = False
             if ready and not failed and not self._db.in_transaction:
                 fate.known = True
-                self._changes.doubtful = False
+                self._changes.committed()
             else:
                 roll_back(self._db)
         self._step("committed")
 
-    def _outcome(self, each: Pending) -> Outcome:
-        try:
-            return self._changes.append(each)
-        except TidegateError as refusal:
-            return refusal
-
     def fork(self, session: str, at: int, new: str) -> None:
         check_name(new)
         with self._writing(session):
-            self._changes.fork(session, at, new)
+            self._rewriting.fork(session, at, new)
         self._step("committed")
 
     def delete(self, session: str, head: int | None = None) -> None:
         try:
             with self._writing(session):
-                self._changes.delete(session, head)
+                self._rewriting.delete(session, head)
             self._step("committed")
         finally:
             # Also if there is no such session: who was killed here before comes back for this. If it fails, a later
@@ -251,7 +234,7 @@ class SqliteStore:
         long, what was removed stays in the write-ahead log until a later checkpoint."""
         copies = {number: bytes(record) for number, record in changes.items()}
         with self._writing(session):
-            self._changes.rewrite(session, copies)
+            self._rewriting.rewrite(session, copies)
         self._step("committed")
         try:
             self._leave_the_disk(session, FORGET_WAIT)
@@ -273,7 +256,7 @@ class SqliteStore:
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
         number = max(1, start)
-        with self._reading(session), snapshot(self._db):
+        with self._looking(session):
             entry = self._rows.known(session)
             batch = self._rows.batch(entry, number)
         return self._records(entry, number, batch)
@@ -282,7 +265,7 @@ class SqliteStore:
         """Some rows at a time, with nothing held open between them: the file may be written and packed meanwhile."""
         while True:
             if batch is None:
-                with self._reading(entry.name), snapshot(self._db):
+                with self._looking(entry.name):
                     batch = self._rows.batch(self._rows.again(entry), number)
             if number > batch.head:
                 return
@@ -303,22 +286,29 @@ class SqliteStore:
             batch = None
 
     def _raise_damage(self, entry: Entry, first: int, why: str) -> NoReturn:
-        with self._reading(entry.name):
+        with self._looking(entry.name):
             raise self._rows.damage(entry, first, why)
 
     def head(self, session: str) -> int:
-        with self._reading(session), snapshot(self._db):
-            entry = self._rows.find(session)
-        return entry.head if entry else 0
+        return self.end(session).head
+
+    def end(self, session: str) -> End:
+        """The head, and the record there if it was at hand: a log that is opened need not be read for it."""
+        with self._reading(session):
+            end = self._ends.seen(session)
+            if end is None:
+                with self._look():
+                    end = self._ends.look(session)
+            return end
 
     def sessions(self) -> list[SessionInfo]:
-        with self._reading("the list of sessions"), snapshot(self._db):
+        with self._looking("the list of sessions"):
             entries = self._rows.entries()
         return [SessionInfo(entry.name, entry.head, entry.created, entry.used, entry.size) for entry in entries]
 
     def close(self) -> None:
-        if self._process == os.getpid() and self._pool is not None:
-            self._pool.shutdown()
+        if self._process == os.getpid():
+            self._loops.close()
         with self._lock:
             if self._process == os.getpid():
                 if self._changes.ahead:
@@ -347,6 +337,17 @@ class SqliteStore:
     def _reading(self, session: str) -> Iterator[None]:
         self._check_process()
         with self._lock, plain_errors(self._place(session)):
+            yield
+
+    @contextmanager
+    def _looking(self, session: str) -> Iterator[None]:
+        with self._reading(session), self._look():
+            yield
+
+    @contextmanager
+    def _look(self) -> Iterator[None]:
+        with snapshot(self._db):
+            self._rows.batches.look(changing=self._db.changing)
             yield
 
     @contextmanager

@@ -5,8 +5,9 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.store import Broken
@@ -18,10 +19,11 @@ WAL_PAGES = 2500
 SETTINGS = (
     "synchronous=FULL",
     f"wal_autocheckpoint={WAL_PAGES}",
-    f"journal_size_limit={WAL_PAGES * 4096}",
+    f"journal_size_limit={WAL_PAGES * 2 * 4096}",  # more than it comes to: cut off, it must grow again, which is slow
     "secure_delete=ON",
     "cell_size_check=ON",
 )
+_SET_UP = "".join(f"PRAGMA {setting};" for setting in SETTINGS)
 _REFUSALS = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_TOOBIG")
 
 
@@ -73,7 +75,37 @@ def placed_and_arrived(db: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (sessions_and_chunks, marked_chunks, placed_and_arrived)
+def batches_and_members(db: sqlite3.Connection) -> None:
+    """What comes together is one row, see `sqlite_batches`; what has come so far goes to its place.
+
+    A tidegate that knows only `arrived` would not see the batches: one that has the file open now fails by the name.
+    One that knows only `chunks` can read what is at its place. A table that is damaged stays for the doctor.
+    """
+    db.execute("CREATE TABLE batches (turn INTEGER PRIMARY KEY, heads BLOB NOT NULL, data BLOB NOT NULL)")
+    db.execute("CREATE TABLE members (turn INTEGER PRIMARY KEY, ids BLOB NOT NULL)")
+    db.execute("DROP VIEW chunks")
+    rows, whole = _arrived(db.execute("PRAGMA database_list").fetchone()[2])
+    db.executemany("INSERT OR IGNORE INTO placed VALUES (?, ?, ?, ?, ?)", rows)
+    db.execute("DROP TABLE arrived" if whole else "ALTER TABLE arrived RENAME TO arrived_before")
+    db.execute("CREATE VIEW chunks AS SELECT id, count, mark, sum, data FROM placed")
+
+
+def _arrived(path: str) -> tuple[list[tuple[object, ...]], bool]:
+    """All that can be read there, and whether that is all. By another connection: one that meets damage while it writes
+    can write no more."""
+    rows: list[tuple[object, ...]] = []
+    with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as db:
+        with damage_aside():
+            if db.execute("PRAGMA integrity_check(arrived)").fetchone()[0] == "ok":
+                return db.execute("SELECT id, count, mark, sum, data FROM arrived WHERE own = id").fetchall(), True
+        for order in ("", "DESC"):  # from both sides up to the damage
+            ask = f"SELECT id, count, mark, sum, data FROM arrived NOT INDEXED WHERE own = id ORDER BY turn {order}"
+            with damage_aside():
+                rows.extend(db.execute(ask))
+    return rows, False
+
+
+MIGRATIONS: tuple[Migration, ...] = (sessions_and_chunks, marked_chunks, placed_and_arrived, batches_and_members)
 """Only ever added to, at the end: the names stand in every file there is."""
 
 
@@ -129,15 +161,18 @@ def damage_aside() -> Iterator[None]:
 
 def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], step: Step) -> Database:
     with plain_errors(str(path)):
-        if not path.exists():
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
             _create(path, migrations, step)
-        if path.stat().st_size == 0:
+            status = os.stat(path)
+        if status.st_size == 0:
             # We publish a file only when it is whole, so an empty one has lost its content.
             raise Broken(f"{path} is empty.", "Put back a copy of it; or move it away to begin anew.")
         db = _connect(path, timeout)
         try:
             applied = _examine(db, path, migrations)
-            if path.stat().st_mode & 0o077:
+            if status.st_mode & 0o077:
                 path.chmod(0o600)
             if applied < {migration.__name__ for migration in migrations}:
                 _migrate(db, path, migrations, step)
@@ -149,13 +184,19 @@ def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], st
 
 def _connect(path: Path, timeout: float) -> Database:
     # mode=rw: a file that went away meanwhile is an error, not a new empty store.
-    address = f"{path.absolute().as_uri()}?mode=rw"
+    place = path if path.is_absolute() else os.path.join(os.getcwd(), path)
+    address = f"file://{quote(os.fsencode(place))}?mode=rw"
     db = sqlite3.connect(
         address, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True, factory=Database
     )
-    db.text_factory = lambda text: text.decode("utf-8", "replace")  # a damaged name must not hide the other sessions
-    db.executescript("".join(f"PRAGMA {setting};" for setting in SETTINGS)).close()
+    db.text_factory = _text
+    db.executescript(_SET_UP).close()
     return db
+
+
+def _text(data: bytes) -> str:
+    """A damaged name must not hide the other sessions."""
+    return data.decode("utf-8", "replace")
 
 
 def _create(path: Path, migrations: Sequence[Migration], step: Step) -> None:

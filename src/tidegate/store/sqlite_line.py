@@ -34,7 +34,10 @@ class Fate:
 class Pending:
     """An append on its way, with all that can be made ready before its turn. `gone`: nobody waits for it any more."""
 
-    __slots__ = ("_fate", "_place", "after", "chunks", "gone", "now", "records", "session", "thread", "turn")
+    __slots__ = ("after", "chunks", "fate", "gone", "now", "place", "records", "session", "thread", "turn")
+    thread: int
+    turn: Lock
+    """Of one who waits in a `Line`. Let go by whoever settles this, or makes it the next to lead."""
 
     def __init__(self, session: str, after: int, records: list[bytes], now: float) -> None:
         self.session = session
@@ -42,23 +45,20 @@ class Pending:
         self.records = records
         self.chunks = cut(after + 1, records, mark_of(now))
         self.now = now
-        self._fate: Fate | None = None
-        self._place = 0
+        self.fate: Fate | None = None
+        self.place = 0
         self.gone = False
-        self.thread = get_ident()
-        self.turn = Lock()
-        self.turn.acquire()  # let go by whoever settles this, or makes it the next to lead
 
     def share(self, fate: Fate, place: int) -> None:
-        self._fate, self._place = fate, place
+        self.fate, self.place = fate, place
 
     def fail(self, fault: Exception) -> None:
         self.share(Fate([fault], known=True), 0)
 
     @property
     def outcome(self) -> Outcome | None:
-        fate = self._fate
-        return fate.outcomes[self._place] if fate is not None and fate.known else None
+        fate = self.fate
+        return fate.outcomes[self.place] if fate is not None and fate.known else None
 
 
 Commit = Callable[[Sequence[Pending]], None]
@@ -80,6 +80,8 @@ class Line:
 
     def through(self, mine: Pending) -> None:
         """Returns when `mine` has its outcome. Interrupted, it leaves the line, and the others go on."""
+        mine.thread, mine.turn = get_ident(), Lock()
+        mine.turn.acquire()
         try:
             if not self._leads(mine):
                 mine.turn.acquire()

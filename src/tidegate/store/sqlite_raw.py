@@ -6,9 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from tidegate.store.sqlite_batches import Batches
 from tidegate.store.sqlite_file import damage_aside, plain_errors
 from tidegate.store.sqlite_rows import key
-from tidegate.store.sqlite_statements import CHUNK, TABLES
+from tidegate.store.sqlite_statements import CHUNK
 from tidegate.store.store import Broken
 
 
@@ -19,10 +20,23 @@ def raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes]:
         found = db.execute("SELECT id FROM sessions WHERE name = ?", (session,)).fetchone()
         if found is not None:
             span = (key(found[0], first), key(found[0], last))
-            for table in TABLES:
-                with damage_aside():
-                    rows += db.execute(f"{CHUNK} {table} WHERE id BETWEEN ? AND ? ORDER BY id", span)
+            with damage_aside():
+                rows += db.execute(f"{CHUNK} id BETWEEN ? AND ? ORDER BY id", span)
+            batches = Batches(db)
+            batches.look()
+            arrived = batches.of(found[0], first - 1)
+            rows += [(place.id, *batches.chunk(place)[1:]) for place in arrived if place.first <= last]
     return [msgspec.msgpack.encode(row) for row in rows]
+
+
+def sessions_of_rows(db: sqlite3.Connection) -> set[int]:
+    """The sessions of which there is something, whether or not they have an entry."""
+    found: set[int] = set()
+    with damage_aside():
+        found.update(session for (session,) in db.execute("SELECT DISTINCT id >> 36 FROM placed"))
+    batches = Batches(db)
+    batches.look()
+    return found | batches.sessions()
 
 
 def structure(path: Path) -> list[str]:

@@ -9,7 +9,9 @@ import msgspec
 from isal import isal_zlib
 
 PACK_RECORDS = 64
-"""May grow, but never shrink: so far behind what is packed the last row of a session is looked for."""
+"""So many are packed, if there is time."""
+MOST_LOOSE = 128
+"""And so many at the latest. May grow, but never shrink: so far behind what is packed a loose row is looked for."""
 PACK_BYTES = 256 * 1024
 LEVEL = 1
 """ISA-L writes what any zlib reads, smaller than zlib's own level 1 and four times as fast."""
@@ -41,6 +43,9 @@ class Chunk(NamedTuple):
     @property
     def last(self) -> int:
         return self.first + self.held - 1
+
+
+_chunk = tuple.__new__  # Chunk(...) takes four times as long
 
 
 class Entry(NamedTuple):
@@ -77,7 +82,11 @@ def key(session: int, number: int) -> int:
 
 
 def number_of(rowid: int) -> int:
-    return rowid % (NUMBERS + 1)
+    return rowid & NUMBERS
+
+
+def session_of(rowid: int) -> int:
+    return rowid >> 36
 
 
 def chunk_of(row: Sequence[object]) -> Chunk:
@@ -115,7 +124,8 @@ def opened(chunk: Chunk) -> list[bytes]:
 def cut(first: int, records: Sequence[bytes], mark: int) -> list[Chunk]:
     """Full chunks packed, and the rest loose, with this mark. A very large record is full by itself."""
     if len(records) == 1 and len(records[0]) < PACK_BYTES:
-        return [seal(first, records, mark)]
+        data = framed(records)
+        return [_chunk(Chunk, (first, 1, mark, check_of(first, 1, mark, data), data))]
     return list(_cut(first, records, mark))
 
 

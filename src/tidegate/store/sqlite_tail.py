@@ -1,6 +1,6 @@
 """The end of a session as one who writes keeps it in mind."""
 
-from tidegate.store.sqlite_rows import Entry, key, time_of
+from tidegate.store.sqlite_rows import PACK_RECORDS, Entry, key, time_of
 
 
 class Tail:
@@ -10,7 +10,7 @@ class Tail:
     be read to be packed.
     """
 
-    __slots__ = ("base", "entry", "fresh", "head", "last", "loose", "mark")
+    __slots__ = ("base", "entry", "fresh", "head", "last", "loose", "mark", "packed", "room")
 
     def __init__(self, entry: Entry, last: int, fresh: list[bytes] | None) -> None:
         self.entry = entry
@@ -18,6 +18,8 @@ class Tail:
         self.last = last
         self.fresh = fresh
         self.head = entry.head
+        self.packed = entry.packed
+        self.room = entry.packed + PACK_RECORDS  # the number with which it is full
         self.loose = entry.loose
         self.mark = 0
 

@@ -7,30 +7,60 @@ is free all the time.
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from weakref import ref
+from contextlib import suppress
+from threading import Lock
+from weakref import WeakKeyDictionary, ref
 
 from tidegate.core.errors import BadInput
 from tidegate.store.sqlite_line import Pending
 
-Place = tuple[Pending, "asyncio.Future[None]"]
+Place = tuple[Pending, "asyncio.Future[int | None]"]
 """In the line: what is to be written, and who is told."""
+
+
+Commit = Callable[[Sequence[Pending]], None]
+
+
+class Loops:
+    """The tasks of a store, by their event loops, and the one thread that writes for all of them."""
+
+    def __init__(self, commit: Commit) -> None:
+        self._commit = commit
+        self._lock = Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, Tasks] = WeakKeyDictionary()
+        self._latest: Tasks | None = None  # mostly there is one loop
+
+    def of(self, loop: asyncio.AbstractEventLoop) -> "Tasks":
+        tasks = self._latest
+        if tasks is None or tasks.loop() is not loop:
+            with self._lock:
+                self._pool = self._pool or ThreadPoolExecutor(1, "tidegate-store")
+                tasks = self._tasks.get(loop)
+                if tasks is None:
+                    tasks = self._tasks[loop] = Tasks(loop, self._commit, self._pool)
+                self._latest = tasks
+        return tasks
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 class Tasks:
     """Of one event loop. `commit` is called in a thread of the pool, with one batch at a time."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, commit: Callable[[Sequence[Pending]], None], pool: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, commit: Commit, pool: ThreadPoolExecutor) -> None:
         self.loop = ref(loop)
         self._commit = commit
         self._pool = pool
         self._waiting: list[Place] = []
         self._busy = False
 
-    def through(self, mine: Pending, loop: asyncio.AbstractEventLoop) -> "asyncio.Future[None]":
-        """Done when `mine` has its outcome. Cancelled while it is being written, it may be written all the same."""
-        told = loop.create_future()
+    def through(self, mine: Pending, loop: asyncio.AbstractEventLoop) -> "asyncio.Future[int | None]":
+        """Done when `mine` has its outcome, with the new head if that is one. Cancelled while it is being written, it
+        may be written all the same."""
+        told: asyncio.Future[int | None] = loop.create_future()
         self._waiting.append((mine, told))
         if not self._busy:
             self._busy = True
@@ -44,24 +74,34 @@ class Tasks:
             self._busy = False
             return
         try:
-            done = loop.run_in_executor(self._pool, self._commit, [pending for pending, _ in batch])
+            self._pool.submit(self._work, batch, loop)
         except RuntimeError:  # the pool is shut down with the store
             for pending, _ in batch:
                 pending.fail(BadInput(f"The store is closed (session {pending.session!r}).", "Open it again."))
             self._tell(batch, None)
             self._busy = False
-            return
-        done.add_done_callback(lambda done: self._done(batch, done, loop))
 
-    def _done(self, batch: list[Place], done: "asyncio.Future[None]", loop: asyncio.AbstractEventLoop) -> None:
-        self._tell(batch, None if done.cancelled() else done.exception())
+    def _work(self, batch: list[Place], loop: asyncio.AbstractEventLoop) -> None:
+        """In a thread of the pool."""
+        fault: BaseException | None = None
+        try:
+            self._commit([pending for pending, _ in batch])
+        except BaseException as raised:  # noqa: BLE001 - whoever has no outcome is told
+            fault = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(self._done, batch, fault, loop)
+
+    def _done(self, batch: list[Place], fault: BaseException | None, loop: asyncio.AbstractEventLoop) -> None:
+        self._tell(batch, fault)
         self._go(loop)
 
     def _tell(self, batch: list[Place], fault: BaseException | None) -> None:
         for pending, told in batch:
             if told.cancelled():
                 continue
-            if pending.outcome is None:
+            fate = pending.fate
+            if fate is None or not fate.known:
                 told.set_exception(fault or RuntimeError("the commit ended without an outcome"))
             else:
-                told.set_result(None)
+                outcome = fate.outcomes[pending.place]
+                told.set_result(outcome if isinstance(outcome, int) else None)
