@@ -380,7 +380,7 @@ def test_flipped_bytes_never_pass_for_records(tmp_path: Path) -> None:
     store.close()
     rng = random.Random(7)
     lost: list[int] = []
-    for attempt in range(60):
+    for attempt in range(75):
         place, bit = rng.randrange(4096, len(whole)), 1 << rng.randrange(8)
         (tmp_path / f"{attempt}").mkdir()
         (tmp_path / f"{attempt}" / FILE).write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
@@ -393,7 +393,7 @@ def test_flipped_bytes_never_pass_for_records(tmp_path: Path) -> None:
             assert found.items() <= dict(enumerate(wanted(name, 60), 1)).items()
             lost.append(60 - len(found))
         store.close()
-    assert sum(map(bool, lost)) >= 30, "most flips hit records, or the test would show nothing"
+    assert sum(map(bool, lost)) >= 40, "most flips hit records, or the test would show nothing"
     assert sum(number > 4 for number in lost) <= 10, "more is lost only if a page of a tree is hit"
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from tidegate.core.remembered import Remembered
+
 Kind = Literal["url", "email", "uuid", "path", "file", "hash", "id", "version", "name", "number", "quoted"]
 
 # Longest of what we take for one name. Longer runs are data, not names.
@@ -103,22 +105,13 @@ def _nameable(value: str) -> bool:
     return len(value) >= 3 and value.count(" ") <= 5 and _SAYS.search(value) is not None and value not in _PLAIN
 
 
-class _Known(dict[str, Fact | None]):
-    """The same runs come again and again in one session, so what they were found to be is remembered, within bounds."""
-
-    def __missing__(self, run: str) -> Fact | None:
-        # A plain word is no name: nearly all of a text is passed over here.
-        plain = run.isalpha() and (len(run) < _WORD or run.islower())
-        found = None if plain else _classify(run)
-        if len(run) <= 2 * _LONGEST:
-            if len(self) >= _MOST_KNOWN:
-                self.clear()
-            self[run] = found
-        return found
+def _found(run: str) -> Fact | None:
+    # A plain word is no name: nearly all of a text is passed over here.
+    plain = run.isalpha() and (len(run) < _WORD or run.islower())
+    return None if plain else _classify(run)
 
 
-_MOST_KNOWN: Final = 1 << 16
-fact_of: Final[Callable[[str], Fact | None]] = _Known().__getitem__
+fact_of: Final[Callable[[str], Fact | None]] = Remembered(_found, longest=2 * _LONGEST, most=1 << 16).__getitem__
 """The fact in a run of a text, if there is one. Its context may be for `in_context` to find."""
 
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Container
 from typing import Final, NamedTuple
 
+from tidegate.core.remembered import Remembered
+
 GAP: Final = "…"
 """Stands for lines that were left out."""
 
@@ -71,22 +73,6 @@ _Seen = tuple[str, float, tuple[float, ...], int]
 and what the next line stands behind then. One that says nothing of its own counts for nothing."""
 
 
-class _Known(dict[str, _Seen]):
-    """The same lines are looked at whenever a view is swept, so what they are is remembered, within bounds."""
-
-    def __missing__(self, line: str) -> _Seen:
-        seen = _seen(line)
-        if len(line) <= _LONG:
-            if len(self) >= _MOST_KNOWN:
-                self.clear()
-            self[line] = seen
-        return seen
-
-
-_MOST_KNOWN: Final = 1 << 15
-_KNOWN: Final = _Known()
-
-
 def _seen(line: str) -> _Seen:
     match = _LINE.match(line)
     start, end = match.span(1) if match else (0, 0)
@@ -104,3 +90,6 @@ def _scale(line: str, start: int, end: int, size: int) -> float:
     tabs = line.count("\t", start, end)
     depth = _DEPTH[min(tabs + (end - start - tabs) // 4, len(_DEPTH) - 1)]
     return depth if size >= _SHORT else 0.15 * depth
+
+
+_KNOWN: Final = Remembered(_seen, longest=_LONG, most=1 << 15)

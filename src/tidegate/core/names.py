@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from tidegate.core.facts import Fact, Kind, both_ends, fact_of, in_context, quotes_in, runs_of
 from tidegate.core.messages import Call, Message, calls_of, is_request, result_of, text_of
+from tidegate.core.remembered import Remembered
 from tidegate.core.targets import arguments_of, strings
 
 _KIND: Final[dict[Kind, float]] = {
@@ -57,20 +58,10 @@ class _Form(NamedTuple):
     fact: Fact
 
 
-class _Forms(dict[str, _Form | None]):
-    """The same runs come again at every sweep, so what they are as names is remembered, within bounds."""
-
-    def __missing__(self, run: str) -> _Form | None:
-        fact = fact_of(run)
-        form = _form(fact) if fact else None
-        if len(run) <= _LONGEST:
-            if len(self) >= _MOST_KNOWN:
-                self.clear()
-            self[run] = form
-        return form
-
-
-def _form(fact: Fact) -> _Form | None:
+def _form(run: str) -> _Form | None:
+    fact = fact_of(run)
+    if fact is None:
+        return None
     kind, text, _ = fact
     is_path = kind in _PATHS
     if is_path and ":" in text[2:]:  # without the line it was found at
@@ -81,9 +72,7 @@ def _form(fact: Fact) -> _Form | None:
     return _Form(text, weight, is_path, kind == "number", kind in ("number", "id"), fact)
 
 
-_LONGEST: Final = 320
-_MOST_KNOWN: Final = 1 << 16
-_FORMS: Final = _Forms()
+_FORMS: Final = Remembered(_form, longest=320, most=1 << 16)
 
 
 class _Counts:

@@ -1,0 +1,23 @@
+"""What was found of short texts that come again and again: the words and lines of a view, whenever it is swept."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Remembered(dict[str, T]):
+    """Within bounds: only of texts that are not too long, and if there are too many all are forgotten. What was forgotten
+    is found again, so it does not show."""
+
+    def __init__(self, find: Callable[[str], T], *, longest: int, most: int) -> None:
+        super().__init__()
+        self._find, self._longest, self._most = find, longest, most
+
+    def __missing__(self, text: str) -> T:
+        found = self._find(text)
+        if len(text) <= self._longest:
+            if len(self) >= self._most:
+                self.clear()
+            self[text] = found
+        return found
