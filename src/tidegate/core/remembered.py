@@ -7,8 +7,8 @@ T = TypeVar("T")
 
 
 class Remembered(dict[str, T]):
-    """Within bounds: only of texts that are not too long, and if there are too many all are forgotten. What was forgotten
-    is found again, so it does not show."""
+    """Within bounds: only of texts that are not too long, and if there are too many all are forgotten. That does not
+    show: they are found again."""
 
     def __init__(self, find: Callable[[str], T], *, longest: int, most: int) -> None:
         super().__init__()
