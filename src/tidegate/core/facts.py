@@ -7,7 +7,9 @@ is only read at its head and tail, so the time is bounded whatever a tool printe
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 from tidegate.core.remembered import Remembered
 
@@ -34,6 +36,8 @@ _QUOTED: Final = (
     ("“", re.compile(r"“([^”\n]{2,60})”")),
     ("「", re.compile(r"「([^」\n]{2,40})」")),
 )
+_BEFORE: Final = ",:;!?=-…。、&"
+_BEHIND: Final = ".,:;!?=-…。、&\\#"
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 _HEX: Final = re.compile(r"[0-9a-f]{7,64}|[0-9A-F]{7,64}")
 _EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(\.[\w-]{1,32}){1,4}")
@@ -57,7 +61,7 @@ _EXTENSIONS: Final = frozenset(
 _PLAIN: Final = frozenset("e.g i.e and/or n/a N/A w/o I/O TCP/IP CI/CD utf-8 UTF-8 etc ... .. //".split())
 
 
-class Fact(NamedTuple):
+class Fact(msgspec.Struct, frozen=True, gc=False):
     """`context` is up to two words before a number or id: 8443 says nothing, "port 8443" does."""
 
     kind: Kind
@@ -89,7 +93,7 @@ def facts_in(text: str, limit: int = 8_000) -> list[Fact]:
 def runs_of(text: str) -> list[str]:
     """What a text consists of, in its order, with a sign for the end of each line."""
     raw = text.encode("utf-8", "surrogatepass")
-    if _COMMA in raw or len(raw.translate(None, _CJK_BYTES)) < len(raw):
+    if _COMMA in raw or not (text.isascii() or len(raw.translate(None, _CJK_BYTES)) == len(raw)):
         return _RUN.findall(text.replace("\0", " ").replace("\n", _LINE_END))
     raw = _THOUSANDS.sub(_COMMA, raw).translate(_SPLIT).replace(b"\n", b" \0 ")
     return raw.decode().split()
@@ -103,6 +107,11 @@ def quotes_in(text: str) -> Iterable[str]:
 
 def _nameable(value: str) -> bool:
     return len(value) >= 3 and value.count(" ") <= 5 and _SAYS.search(value) is not None and value not in _PLAIN
+
+
+def bare(run: str) -> str:
+    """Without what stands around a name in a sentence. A dot before it is its own: .env"""
+    return run.lstrip(_BEFORE).rstrip(_BEHIND)
 
 
 def _found(run: str) -> Fact | None:
@@ -125,7 +134,7 @@ def in_context(fact: Fact, runs: Sequence[str]) -> Fact:
 
 def _classify(run: str, label: str | None = None) -> Fact | None:
     """The fact in a run. If the words before it belong to it, its context is a line feed and the run itself."""
-    word = run.lstrip(",:;!?=-…。、&").rstrip(".,:;!?=-…。、&\\#")
+    word = bare(run)
     if "/" in word[:-1]:
         word = word.rstrip("/")
     if not 2 <= len(word) <= _LONGEST or word in _PLAIN:

@@ -7,7 +7,9 @@ language: it goes by blank lines, indentation and the words that open a declarat
 
 import re
 from collections.abc import Container
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tidegate.core.remembered import Remembered
 
@@ -31,7 +33,7 @@ _SHORTEST: Final = 10
 _LONG: Final = 400
 
 
-class KeyLine(NamedTuple):
+class KeyLine(msgspec.Struct, frozen=True, gc=False):
     """`bare` is the line without its number and indentation: that is what is quoted, and what tells it from others."""
 
     place: int
@@ -80,16 +82,13 @@ def _seen(line: str) -> _Seen:
     if not bare or bare == GAP or bare.endswith("has all of it]"):
         return bare, 0.0, _NO_WORTH, _BLANK
     kind = (match and match.lastgroup) or "other"
-    return bare[:_LONG], _scale(line, start, end, len(bare)), _WORTH[kind], _LEAVES.get(kind, _OTHER)
-
-
-def _scale(line: str, start: int, end: int, size: int) -> float:
-    if size < _SHORTEST:
-        return 0.0
-    # Two blanks are a step for some, four for others: the first is taken for half a step.
-    tabs = line.count("\t", start, end)
-    depth = _DEPTH[min(tabs + (end - start - tabs) // 4, len(_DEPTH) - 1)]
-    return depth if size >= _SHORT else 0.15 * depth
+    scale, size = 0.0, len(bare)
+    if size >= _SHORTEST:
+        # Two blanks are a step for some, four for others: the first is taken for half a step.
+        tabs = line.count("\t", start, end)
+        depth = _DEPTH[min(tabs + (end - start - tabs) // 4, len(_DEPTH) - 1)]
+        scale = depth if size >= _SHORT else 0.15 * depth
+    return bare[:_LONG], scale, _WORTH[kind], _LEAVES.get(kind, _OTHER)
 
 
 _KNOWN: Final = Remembered(_seen, longest=_LONG, most=1 << 15)

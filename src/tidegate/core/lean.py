@@ -3,7 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from tidegate.core.clip import clip_chars
 from tidegate.core.keylines import GAP, KeyLine
@@ -17,7 +19,7 @@ _HEAD: Final = 40
 _TOLD: Final = re.compile(r"\[\d+ of ([\d,]+) lines; recall ")
 
 
-class Slot(NamedTuple):
+class Slot(msgspec.Struct, frozen=True, gc=False):
     """Where chosen lines stand: in the result of a message, or in the n-th long text of one of its calls."""
 
     ident: str

@@ -6,10 +6,10 @@ afterwards, or *recoverable*: the view names the id of the message that said it,
 *kept* in a note of its own, as far as its share of the room goes; what is *left out* then is counted, and still in the
 log. The counts stand in the reason of the edit.
 
-The note stands at the head of the view, before the summary, and no stage sees it: it grows at its end, by messages of
-its own, and what it says stays word for word; it is rewritten only by a transaction that drops messages behind it, for
-then all of it is read again anyway. A rule counts as present only in the user's own words or in this note: a summary
-may quote anybody.
+The note stands at the head of the view, before the summary, and no stage sees it. It grows at its end, by messages of
+its own, when a transaction drops or shrinks what the model has read (all behind that is read again anyway), and what it
+says stays word for word; it is rewritten only by one that drops messages behind it. A rule counts as present only in
+the user's own words or in this note: a summary may quote anybody.
 """
 
 from collections.abc import Iterable, Sequence
@@ -152,7 +152,7 @@ def _written(check: Check, edits: Sequence[Edit], held: list[Item], limit: int, 
         return _NOTHING
     if gone and size and limit - size < _cost(new, budget, held=True):
         return _rewritten(check, held, limit, budget)
-    if gone or held or _lays_down(new):
+    if check.moves or held or _lays_down(new):
         grown = _extended(check.lines, new, held, limit, budget)
         if gone and not check.reaches(grown.lines):  # it must lead back to all of it
             return _rewritten(check, held, limit, budget)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.edits import Changes, Edit
-from tidegate.core.facts import runs_of
+from tidegate.core.facts import bare, runs_of
 from tidegate.core.ledger_lines import LEDGER, Line, Reach, left
 from tidegate.core.messages import (
     REMINDER,
@@ -57,8 +57,10 @@ def readable(message: Message) -> str:
 
 def words(text: str) -> set[str]:
     """What is said in a text, as facts are told apart: whole runs, and what stands between their = and : and /."""
-    found = {run.strip(".,:;!?=-…。、&") for run in set(runs_of(text))}
-    joined = "\n".join([word for word in found if not word.isalnum()])
+    found = set(runs_of(text))
+    odd = [bare(run) for run in found if not run.isalnum()]
+    found.update(odd)
+    joined = "\n".join(odd)
     found.update(joined.encode("utf-8", "surrogatepass").translate(_INNER).decode("utf-8", "surrogatepass").split())
     return found
 
@@ -78,9 +80,13 @@ class Check:
         messages = [item.message for item in view.items if item.message.kind != LEDGER]
         self._gone = [m for m in messages if m.id in changes.dropped and m.kind != REMINDER]
         cut = [m for m in messages if m.id in changes.replaced]
+        fresh = {item.message.id for item in view.fresh()}
+        self.moves = bool(self._gone) or any(m.id not in fresh for m in cut)
+        """Whether what the model has read changes. A result that is cut as it comes does not: it names its message, and
+        a line at the head of the view for it would cost all that is cached."""
         requests = [m for m in cut if is_request(m)]
-        shown = [_after(m, changes) for m in messages if m.id not in changes.dropped] if self._gone or requests else []
-        if facts and self._gone:
+        shown = [_after(m, changes) for m in messages if m.id not in changes.dropped] if self.moves or requests else []
+        if facts and self.moves:
             touched = [m for m in messages if m.id in changes.dropped or m.id in changes.replaced]
             self._facts = [*told_of(self._gone), *_listed(touched)]
             self._read([*shown, *(insert.message for insert in changes.inserts)])

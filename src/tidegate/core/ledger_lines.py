@@ -13,7 +13,9 @@ lines of their own until they are written: they gather in lists, the likeliest t
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tidegate.core.budget import Budget
 from tidegate.core.messages import user
@@ -39,7 +41,7 @@ _TURN: Final = 6  # the most old names before each new one: what came lately is 
 _MISSES: Final = 40  # so many names in a row that do not fit: the shorter ones that might are worth little
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """`what` is rule, pin, left, a list, or what is told of a message. `ident` is where it was said."""
 
     what: str
@@ -96,9 +98,8 @@ def write_lines(lines: Sequence[Line]) -> str:
     lists: dict[str, list[str]] = {what: [] for what in LISTS}
     others: list[Line] = []
     for line in lines:
-        what, ident, text = line
-        if what in lists:
-            lists[what].append(f"{text} {ident}" if ident else text)
+        if line.what in lists:
+            lists[line.what].append(f"{line.text} {line.ident}" if line.ident else line.text)
         else:
             others.append(line)
     ranges = ", ".join(line.ident for line in others if line.what == "left")

@@ -9,11 +9,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tidegate.core.facts import Fact, Kind, both_ends, fact_of, in_context, quotes_in, runs_of
 from tidegate.core.messages import Call, Message, calls_of, is_request, result_of, text_of
-from tidegate.core.remembered import Remembered
 from tidegate.core.targets import arguments_of, strings
 
 _KIND: Final[dict[Kind, float]] = {
@@ -21,6 +22,9 @@ _KIND: Final[dict[Kind, float]] = {
     "quoted": 0.3, "number": 0.12, "version": 0.1,
 }  # fmt: skip
 _DOTTED: Final = 0.7
+_FOLDER: Final = 0.6
+_TAG: Final = 0.05  # </div> looks like a path, too
+_PHRASE: Final = 0.2  # several words in quotes
 _CALL: Final = 3.0
 _USER: Final = 2.5
 _AGENT: Final = 1.0
@@ -33,11 +37,11 @@ _TARGET: Final = 300
 _READ: Final = 12_000
 _LINE: Final = re.compile(r":\d+.*$")
 _PATHS: Final = ("path", "file")
-_QUOTED: Final = Fact("quoted", "")
+_LABELLED: Final = ("number", "id")
 _IN_CODE: Final = re.compile(r"[{}$\\]|//nolint|^recall ")
 
 
-class Name(NamedTuple):
+class Name(msgspec.Struct, frozen=True, gc=False):
     """`what`: changed, read or named. `ident` is the message in which a file was last changed or read."""
 
     what: str
@@ -46,33 +50,15 @@ class Name(NamedTuple):
     weight: float
 
 
-class _Form(NamedTuple):
-    """A fact as a name: its text, what its kind is worth, whether it is a path, a number, or says little without the
-    words before it."""
+class _Tally(msgspec.Struct, gc=False):
+    """What is known of a name so far. `context`: the words before it, without which a number says little."""
 
-    text: str
-    weight: float
-    is_path: bool
-    is_number: bool
-    labelled: bool
-    fact: Fact
-
-
-def _form(run: str) -> _Form | None:
-    fact = fact_of(run)
-    if fact is None:
-        return None
-    kind, text, _ = fact
-    is_path = kind in _PATHS
-    if is_path and ":" in text[2:]:  # without the line it was found at
-        text = text[:2] + _LINE.sub("", text[2:]).rstrip(":")
-    elif kind == "number" and len(text) < 4:  # mostly those of lines, and no names
-        return None
-    weight = _DOTTED if kind == "name" and "." in text else _KIND[kind]
-    return _Form(text, weight, is_path, kind == "number", kind in ("number", "id"), fact)
-
-
-_FORMS: Final = Remembered(_form, longest=320, most=1 << 16)
+    kind: Kind
+    sum: float = 0.0
+    last: int = 0
+    context: str = ""
+    what: str = "named"
+    ident: str = ""
 
 
 class _Counts:
@@ -101,17 +87,6 @@ class _Counts:
         return _TOOL * self._times[_TOOL].get(run, 0)
 
 
-class _Tally:
-    __slots__ = ("context", "form", "ident", "last", "sum", "what")
-
-    def __init__(self, form: _Form) -> None:
-        self.form = form
-        self.sum = 0.0
-        self.last = 0
-        self.context = self.ident = ""
-        self.what = "named"
-
-
 class _Names:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
@@ -126,40 +101,47 @@ class _Names:
         number, runs = len(self._texts), runs_of(text)
         self._texts.append(runs)
         self._orders.append(order)
-        self._runs.take(filter(_FORMS.__getitem__, runs), source, number)
+        self._runs.take(filter(fact_of, runs), source, number)
         self._quotes.take(quotes_in(text), source, number)
         if what:
             self._calls.update(dict.fromkeys(runs, order))
         if what == "changed":
             self._changed.update(runs)
 
-    def found(self) -> Iterable[_Tally]:
+    def found(self) -> Iterable[tuple[str, _Tally]]:
         for run, total in self._runs.sums().items():
-            form = _FORMS[run]
-            if form is not None:
-                self._add(run, form, total, self._runs.last[run])
+            fact = fact_of(run)
+            if fact is not None:
+                self._add(run, fact, total)
         for value, total in self._quotes.sums().items():
             if not _IN_CODE.search(value):
-                self._add(
-                    "", _Form(value, _KIND["quoted"], False, False, False, _QUOTED), total, self._quotes.last[value]
-                )
-        return self._found.values()
+                self._tally(value, "quoted", total, self._quotes.last[value])
+        return self._found.items()
 
-    def _add(self, run: str, form: _Form, total: float, text: int) -> None:
-        context = in_context(form.fact, self._texts[text]).context if form.labelled else ""
-        if form.is_number and not context:  # says something only to who used it
+    def _add(self, run: str, fact: Fact, total: float) -> None:
+        kind, text, at = fact.kind, fact.value, self._runs.last[run]
+        if kind == "number" and len(text) < 4:  # mostly those of lines, and no names
+            return
+        context = in_context(fact, self._texts[at]).context if kind in _LABELLED else ""
+        if kind == "number" and not context:  # says something only to who used it
             total -= self._runs.in_tools(run)
             if not total:
                 return
-        tally = self._found.get(form.text)
-        if tally is None:
-            tally = self._found[form.text] = _Tally(form)
-        tally.sum += total
-        tally.context = context
-        tally.last = max(tally.last, self._orders[text])
-        if form.is_path and run in self._calls:
+        if kind in _PATHS and ":" in text[2:]:  # without the line it was found at
+            text = text[:2] + _LINE.sub("", text[2:]).rstrip(":")
+        tally = self._tally(text, kind, total, at)
+        tally.context = context or tally.context
+        if kind in _PATHS and run in self._calls:
             tally.ident = self._messages[self._calls[run]].id
             tally.what = "changed" if run in self._changed or tally.what == "changed" else "read"
+
+    def _tally(self, text: str, kind: Kind, total: float, at: int) -> _Tally:
+        tally = self._found.get(text)
+        if tally is None:
+            tally = self._found[text] = _Tally(kind)
+        tally.sum += total
+        tally.last = max(tally.last, self._orders[at])
+        return tally
 
 
 def names_in(messages: Sequence[Message]) -> list[Name]:
@@ -173,7 +155,7 @@ def names_in(messages: Sequence[Message]) -> list[Name]:
             for value in _values(call):
                 names.take(value[:_ARGUMENT], _CALL, order, what if len(value) < _TARGET else "")
     total = max(1, len(messages))
-    found = [_name(tally, total) for tally in names.found()]
+    found = [_name(text, tally, total) for text, tally in names.found()]
     return sorted(found, key=lambda name: (-name.weight, name.text))
 
 
@@ -181,9 +163,16 @@ def _values(call: Call) -> Iterator[str]:
     return (value for key, value in strings(arguments_of(call)) if key not in _QUIET)
 
 
-def _name(tally: _Tally, total: int) -> Name:
-    text = tally.form.text
-    worth = tally.form.weight * math.log2(1 + tally.sum) * (1 - _AGE + _AGE * tally.last / total)
+def _weight(kind: Kind, text: str) -> float:
+    if kind == "name" and "." in text:
+        return _DOTTED
+    if kind == "path" and "." not in text.rpartition("/")[2]:
+        return _TAG if text.rfind("/") == 0 else _FOLDER
+    return _PHRASE if kind == "quoted" and " " in text else _KIND[kind]
+
+
+def _name(text: str, tally: _Tally, total: int) -> Name:
+    worth = _weight(tally.kind, text) * math.log2(1 + tally.sum) * (1 - _AGE + _AGE * tally.last / total)
     if tally.context:
         text = f"{tally.context} {text}"
     return Name(tally.what, text, tally.ident, worth / (len(text) / 4 + (2.5 if tally.ident else 1.0)))

@@ -6,7 +6,9 @@ made again. Worth less: what a later look at the whole file showed.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tidegate.core.keylines import KeyLine, key_lines
 from tidegate.core.lean import Slot
@@ -22,7 +24,7 @@ _CALL: Final = 24  # what a group costs that is kept for some of its lines: fram
 _ARGUMENTS: Final = 200  # characters of the arguments that stay with it
 
 
-class Choice(NamedTuple):
+class Choice(msgspec.Struct, frozen=True, gc=False):
     """A line that may be kept: in which group and where, what it is worth and what it costs."""
 
     group: int
@@ -62,7 +64,7 @@ def chosen(choices: Sequence[Choice], old: Sequence[Group], room: float) -> dict
     return taken
 
 
-class _Offer(NamedTuple):
+class _Offer(msgspec.Struct, frozen=True, gc=False):
     density: float
     group: int
     cost: float
@@ -103,7 +105,7 @@ def _last_named(units: Sequence[Group], targets: Mapping[str, Target]) -> dict[s
     return found
 
 
-class _Passage(NamedTuple):
+class _Passage(msgspec.Struct, frozen=True, gc=False):
     slot: Slot
     text: str
     target: Target | None
@@ -169,11 +171,10 @@ class _Look:
         found: list[Choice] = []
         seen, slot, per_token = self._seen, passage.slot, self._per_token
         for line in key_lines(passage.text, taken):
-            _, text, bare, worth = line
-            if bare not in seen:
-                seen.add(bare)
+            if line.bare not in seen:
+                seen.add(line.bare)
                 if number >= 0:
-                    found.append(Choice(number, slot, line, worth * weight, len(text) / per_token + 1.0))
+                    found.append(Choice(number, slot, line, line.worth * weight, len(line.text) / per_token + 1.0))
         return found
 
     def _weight(self, name: str) -> float:

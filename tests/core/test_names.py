@@ -1,0 +1,51 @@
+"""The names of what leaves: which are listed, with which words before them, in which order."""
+
+from tidegate import Session
+from tidegate.core.edits import Drop
+from tidegate.core.events import Edited
+from tidegate.core.ledger_check import words
+from tidegate.core.ledger_lines import LEDGER
+from tidegate.core.messages import Message, Result, Text, text_of
+from tidegate.core.names import names_in
+
+
+def said(*texts: str) -> list[str]:
+    """The names in what a tool printed, the best first."""
+    results = [Message("tool", (Result("c", (Text(text),)),), id=f"m{place}") for place, text in enumerate(texts)]
+    return [name.text for name in names_in(results)]
+
+
+def test_a_number_keeps_its_label_wherever_else_it_stands() -> None:
+    assert said('The port 48443 is taken.\nSet "48443" there.') == ["The port 48443"]
+
+
+def test_a_name_that_begins_with_a_dot_is_seen_where_it_stands() -> None:
+    for name in (".env.local", ".github/workflows/build.yml", "./src/a.py", "src/a.py"):
+        assert name in words(f"see {name}, it is there")
+        assert name in words(f"see {name}.")
+
+
+def test_files_come_before_folders_and_what_only_looks_like_a_path_last() -> None:
+    found = said("<section>src/planner/relay.go in src/planner/relays</section>")
+    assert found[0] == "src/planner/relay.go"
+    assert found.index("src/planner/relays") < found.index("/section")
+
+
+def test_what_a_sweep_only_shortens_is_listed_too() -> None:
+    """No message leaves whole: each keeps the lines it begins with, and of the rest the names go into the ledger."""
+    session = Session(policy="default", window=16_000, count="chars/4")
+    session.add({"role": "user", "content": "Look at the reports."})
+    for step in range(9):
+        lines = [f"from package_{step} import the_{place}th_of_its_parts\n" for place in range(5)]
+        lines += [f"            total += entry_{step}_{place} * 3\n" for place in range(150)]
+        call = {"id": f"c{step}", "type": "function", "function": {"name": "show", "arguments": f'{{"n": {step}}}'}}
+        session.add({"role": "assistant", "content": "", "tool_calls": [call]})
+        session.add({"role": "tool", "tool_call_id": f"c{step}", "content": "".join(lines)})
+        session.fit()
+    (swept,) = [event.what for event in session.log.read() if isinstance(event.what, Edited)]
+    assert not any(isinstance(edit, Drop) for edit in swept.edits)
+    shown = "\n".join(text_of(item.message) for item in session.view.items if item.message.kind != LEDGER)
+    ledger = "\n".join(text_of(item.message) for item in session.view.items if item.message.kind == LEDGER)
+    assert "entry_7_12" not in shown
+    assert "entry_7_12" in ledger
+    assert "package_7" not in ledger, "it is in the view"
