@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import cycle, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,10 +147,10 @@ def at_least(what: str, value: float, bar: float, note: str = "") -> Line:
 
 
 def rounds(runners: list[Runner], many: int, do: str, **given: object) -> list[list[Figures]]:
-    """For each round the figures of every runner; who begins changes, and the first round only warms up."""
+    """For each round the figures of every runner. Who comes behind whom changes: whoever ran before left its own data
+    in the caches. The first round only warms up."""
     done = []
-    for number in range(many + 1):
-        order = runners[number % len(runners) :] + runners[: number % len(runners)]
+    for _, order in zip(range(many + 1), cycle(permutations(runners)), strict=False):
         told = {id(runner): runner.ask(do, **given) for runner in order}
         done.append([told[id(runner)] for runner in runners])
     return done[1:]
@@ -299,7 +300,7 @@ def shown(line: Line) -> str:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(PARTS), help="some of the parts, with commas between")
-    parser.add_argument("--rounds", type=int, default=12, help="rounds of appends that count")
+    parser.add_argument("--rounds", type=int, default=36, help="rounds of appends that count")
     parser.add_argument(
         "--reopens", type=int, default=3, help="processes that open each session 5 times; the best counts"
     )

@@ -208,4 +208,5 @@ def test_who_has_the_file_open_as_the_first_version_cannot_write_any_more(tmp_pa
         "marked_chunks",
         "placed_and_arrived",
         "batches_and_members",
+        "written_anew",
     ]

@@ -105,7 +105,7 @@ def test_a_damaged_session_does_not_make_the_others_fail(tmp_path: Path) -> None
     crowd.store.append("hurt", 0, [b"1"])
     crowd.steps.clear()
     db = sqlite3.connect(tmp_path / FILE)
-    db.execute("UPDATE sessions SET head = 'x', sum = 'y'")
+    db.execute("UPDATE sessions SET head = 'x', seal = 'y'")
     db.execute("UPDATE placed SET data = x'00'")
     db.commit()
     db.close()

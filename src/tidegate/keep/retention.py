@@ -9,7 +9,7 @@ before anything goes.
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.disk.folder import Folder, key_of
 from tidegate.disk.writing import not_kept, sync_folder
 from tidegate.memory.search import Search
-from tidegate.store.store import Missing, SessionInfo, Stale
+from tidegate.store.store import Missing, SessionInfo, Stale, Store
 
 if TYPE_CHECKING:
     from tidegate.keep.data import DataFolder
@@ -149,15 +149,15 @@ def retain(data: "DataFolder", *, step: Step = no_step) -> list[Removed]:
     known = {info.name: info for info in data.store.sessions()} if marks else {}
     removed: list[Removed] = []
     hindered = False
-    for found in marks:
-        if not _over(data, found, known.get(found.session)):
-            continue
-        try:
-            left = _expire(data, found, known.get(found.session), step)
-            removed += [left] if left else []
-        except TidegateError:
-            hindered = True
+    expired = [found for found in marks if _over(data, found, known.get(found.session))]
     try:
+        with _cleaning_once(data.store) if expired else nullcontext():
+            for found in expired:
+                try:
+                    left = _expire(data, found, known.get(found.session), step)
+                    removed += [left] if left else []
+                except TidegateError:
+                    hindered = True
         _collect(data, [left.session for left in removed], step)
     except TidegateError:
         hindered = True
@@ -165,6 +165,12 @@ def retain(data: "DataFolder", *, step: Step = no_step) -> list[Removed]:
         data.retention.update(_STAMP, lambda _: f"{data.clock()}")
         step("looked")
     return removed
+
+
+def _cleaning_once(store: Store) -> AbstractContextManager[None]:
+    """Some write their whole file anew behind what was removed: that is to be done once for all of them."""
+    once: Callable[[], AbstractContextManager[None]] = getattr(store, "cleaning_once", nullcontext)
+    return once()
 
 
 def _expire(data: "DataFolder", found: Mark, info: SessionInfo | None, step: Step) -> Removed | None:

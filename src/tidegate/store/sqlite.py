@@ -11,7 +11,7 @@ entry how far it goes; where a log ends is found by the entry and the rows behin
   at once; but what many sessions append in one commit is one row for all of them, until it is packed: each at its
   place would split a page, and cost four.
 - zlib's format, written by ISA-L: a fifth of the JSON, for a quarter of the time that zlib takes.
-- secure_delete: what was deleted is overwritten, not merely forgotten.
+- What was forgotten leaves the disk: the file is written anew without it (`sqlite_clean`).
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from typing import NoReturn
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
 from tidegate.store.memory import check_name
+from tidegate.store.sqlite_clean import Cleaning
 from tidegate.store.sqlite_end import End, Ends
 from tidegate.store.sqlite_file import (
     FILE,
@@ -41,7 +42,6 @@ from tidegate.store.sqlite_file import (
     roll_back,
     snapshot,
     transaction,
-    truncate_log,
 )
 from tidegate.store.sqlite_line import Fate, Line, Pending
 from tidegate.store.sqlite_read import Batch, Rows
@@ -50,10 +50,10 @@ from tidegate.store.sqlite_rows import Damaged, Entry, opened
 from tidegate.store.sqlite_statements import INSERT_BEHIND
 from tidegate.store.sqlite_tasks import Loops
 from tidegate.store.sqlite_write import Changes
-from tidegate.store.store import SessionInfo
+from tidegate.store.store import Broken, SessionInfo
 
 FORGET_WAIT = 1.0
-"""Seconds to wait for readers before what was rewritten is taken out of the write-ahead log, too."""
+"""Seconds to wait for others before what was rewritten leaves the disk."""
 
 
 def _no_step(_: str) -> None: ...
@@ -78,7 +78,6 @@ class SqliteStore:
         self.path = Path(folder) / FILE
         if not os.path.isdir(folder) and os.path.exists(folder):
             raise BadInput(f"{self.path.parent} is not a folder.", "Give the folder that is to hold the data.")
-        self._timeout = timeout
         self._step = step
         self._clock = clock
         self._lock = threading.RLock()
@@ -90,6 +89,7 @@ class SqliteStore:
         self._rows = Rows(self._db, step)
         self._ends = Ends(self._db, self._rows, step)
         self._changes = Changes(self._db, self._rows, clock, step)
+        self._cleaning = Cleaning(self._db, timeout, step)
         self._rewriting = Rewriting(self._db, self._rows, self._changes, clock, step)
         self._line = Line(self._commit)
         self._loops = Loops(self._commit)
@@ -141,7 +141,10 @@ class SqliteStore:
         db, changes = self._db, self._changes
         head = 0
         with self._lock:
-            row = None if db.changing or db.in_transaction else changes.next_row(session, after, record)
+            tail = changes.known.get(session)
+            if tail is None or tail.head != after or db.changing or db.in_transaction:
+                return 0
+            row = changes.next_row(tail, record)
             if row is None:
                 return 0
             before = db.total_changes
@@ -153,7 +156,8 @@ class SqliteStore:
             finally:
                 try:
                     if db.total_changes != before:
-                        head = changes.grown(session, row, record)
+                        head = tail.grow(row, record)
+                        changes.ahead.add(session)
                         changes.doubtful = False
                 finally:
                     db.changing = False
@@ -222,12 +226,13 @@ class SqliteStore:
         try:
             with self._writing(session):
                 self._rewriting.delete(session, head)
+                self._cleaning.owe()
             self._step("committed")
         finally:
-            # Also if there is no such session: who was killed here before comes back for this. If it fails, a later
-            # checkpoint does it.
+            # Also if there is no such session: who was killed here before comes back for this. If it fails, who forgets
+            # next does it.
             with suppress(TidegateError):
-                self._leave_the_disk(session, 0)
+                self._clean(session)
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
         """Without changes, it still sees to it that what was rewritten before leaves the disk. If others read for
@@ -235,22 +240,27 @@ class SqliteStore:
         copies = {number: bytes(record) for number, record in changes.items()}
         with self._writing(session):
             self._rewriting.rewrite(session, copies)
+            self._cleaning.owe()
         self._step("committed")
         try:
-            self._leave_the_disk(session, FORGET_WAIT)
-        except NotKept as refusal:
+            self._clean(session)
+        except (Broken, NotKept) as refusal:
             raise NotKept(
-                f"The records are rewritten; what stood there may still be beside the file: {refusal.args[0]}",
+                f"The records are rewritten; what stood there may still be in the file: {refusal.args[0]}",
                 "Rewrite them again when the disk is well.",
             ) from refusal
 
-    def _leave_the_disk(self, session: str, wait: float) -> None:
+    @contextmanager
+    def cleaning_once(self) -> Iterator[None]:
+        """Whatever is deleted in here leaves the disk at the end: that takes as long for many as for one."""
+        with self._cleaning.once():
+            yield
+        self._clean("all sessions")
+
+    def _clean(self, session: str) -> None:
         with self._reading(session):
-            self._db.execute(f"PRAGMA busy_timeout={int(wait * 1000)}").close()
-            try:
-                truncate_log(self._db)
-            finally:
-                self._db.execute(f"PRAGMA busy_timeout={int(self._timeout * 1000)}").close()
+            check_free(self._db)
+            self._cleaning.pay(FORGET_WAIT)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -313,6 +323,9 @@ class SqliteStore:
             if self._process == os.getpid():
                 if self._changes.ahead:
                     self._settle()
+                if self._cleaning.owed:
+                    with suppress(TidegateError), plain_errors(str(self.path)):
+                        self._cleaning.pay(0)
                 self._db.close()
 
     def _settle(self) -> None:

@@ -1,6 +1,6 @@
 """The statements of the SQLite store."""
 
-ENTRY = "SELECT id, name, head, packed, loose, size, created, used, sum FROM sessions"
+ENTRY = "SELECT id, name, head, packed, loose, size, created, used, seal FROM sessions"
 CHUNK = "SELECT id, count, mark, sum, data FROM placed WHERE"
 INSERT = "INSERT INTO placed VALUES (?, ?, ?, ?, ?)"
 INSERT_IF_ABSENT = "INSERT OR IGNORE INTO placed VALUES (?, ?, ?, ?, ?)"
@@ -15,4 +15,4 @@ Else it is a row without a count, which is refused and ignored. INSERT ... SELEC
 a table of its own first.
 """
 REMOVE = "DELETE FROM placed WHERE id BETWEEN ? AND ?"
-SAVE = "UPDATE sessions SET head = ?, packed = ?, loose = ?, size = ?, created = ?, used = ?, sum = ? WHERE id = ?"
+SAVE = "UPDATE sessions SET head = ?, packed = ?, loose = ?, size = ?, created = ?, used = ?, seal = ? WHERE id = ?"

@@ -12,7 +12,6 @@ from tidegate.store.sqlite_living import Living
 from tidegate.store.sqlite_read import Rows
 from tidegate.store.sqlite_rows import (
     MOST_LOOSE,
-    NUMBERS,
     PACK_BYTES,
     PACK_RECORDS,
     PACKED,
@@ -27,7 +26,7 @@ from tidegate.store.sqlite_rows import (
     seal,
 )
 from tidegate.store.sqlite_statements import INSERT, REMOVE, SAVE
-from tidegate.store.sqlite_tail import Tail
+from tidegate.store.sqlite_tail import NextRow, Tail
 
 KNOWN = 4096
 """Entries of sessions that are kept in mind."""
@@ -38,7 +37,6 @@ TOGETHER = 4
 page, and cost four of them."""
 LARGE = 16 * 1024
 """Bytes of a row that is at its place in any case."""
-NextRow = tuple[int, int, bytes, bytes, int, int, int]
 
 
 class Changes:
@@ -52,10 +50,12 @@ class Changes:
     def __init__(self, db: sqlite3.Connection, rows: Rows, clock: Callable[[], float], step: Step) -> None:
         self._db = db
         self._rows = rows
+        self._batches = rows.batches
         self._clock = clock
         self._step = step
         self.known: dict[str, Tail] = {}
-        self._ahead: set[str] = set()  # of their entries in the file
+        self.ahead: set[str] = set()
+        """Sessions that are, of their entries in the file."""
         self._held = 0  # of those known, who may have fresh records
         self._waiting: list[Row] = []  # to be inserted all at once
         self._arriving: list[Row] = []
@@ -84,38 +84,22 @@ class Changes:
     def committed(self) -> None:
         self.doubtful = self._rows.batches.unsure = False
 
-    @property
-    def ahead(self) -> bool:
-        return bool(self._ahead)
-
     def forget(self) -> None:
         self.known.clear()
         self.living.packed.clear()
-        self._ahead.clear()
+        self.ahead.clear()
         self._held = 0
 
-    def next_row(self, session: str, after: int, record: bytes) -> NextRow | None:
+    def next_row(self, tail: Tail, record: bytes) -> NextRow | None:
         """What `INSERT_BEHIND` wants, for an append that writes a loose row and nothing else. None for any other."""
-        tail = self.known.get(session)
-        rows, batches = self._rows, self._rows.batches
-        if tail is None or tail.head != after or not tail.last or self.doubtful or rows.mended or batches.unsure:
+        batches = self._batches
+        if not tail.last or self.doubtful or batches.unsure or not batches.whole or self._rows.mended:
             return None
-        first, data = after + 1, framed((record,))
-        if first >= tail.room or tail.loose + len(data) >= PACK_BYTES or not batches.whole:
+        first, data = tail.head + 1, framed((record,))
+        if first >= tail.room or tail.loose + len(data) >= PACK_BYTES:
             return None
         base, mark = tail.base, mark_of(self._clock())
-        return (base + first, mark, check_of(first, 1, mark, data), data, base + NUMBERS + 1, tail.last, batches.last)
-
-    def grown(self, session: str, row: NextRow, record: bytes) -> int:
-        """The row is written. Gives the new head."""
-        tail = self.known[session]
-        tail.last, tail.mark, _, data, _, _, _ = row
-        tail.loose += len(data)
-        if tail.fresh is not None:
-            tail.fresh.append(record)
-        tail.head = head = tail.head + 1
-        self._ahead.add(session)
-        return head
+        return (base + first, mark, check_of(first, 1, mark, data), data, tail.beyond, tail.last, batches.last)
 
     def append_all(self, batch: Sequence[Pending], fate: Fate) -> None:
         """Each gets its outcome as part of this fate."""
@@ -144,7 +128,7 @@ class Changes:
         tail.mark, tail.loose, tail.head = mark, loose, first
         if tail.fresh is not None:
             tail.fresh.append(each.records[0])
-        self._ahead.add(each.session)
+        self.ahead.add(each.session)
         return first
 
     def _put(self, row: Row) -> int:
@@ -172,7 +156,7 @@ class Changes:
             entry, fresh = self.save(self._added(self._pack(entry, fresh), each)), []
         else:
             entry = self._added(entry, each)
-            self._ahead.add(session)
+            self.ahead.add(session)
             if entry.id in self._rows.mended:
                 self.save(entry)
         last = self._add(entry, each)
@@ -287,12 +271,12 @@ class Changes:
     def settle(self) -> None:
         """Entries as they are now: a row that is lost from the end of a log is missed from here on."""
         self.begun(0)
-        for session in list(self._ahead):
+        for session in list(self.ahead):
             self.save(self.known[session].now())
 
     def save(self, entry: Entry) -> Entry:
         self._db.execute(SAVE, (*entry[2:], entry.check(), entry.id))
-        self._ahead.discard(entry.name)
+        self.ahead.discard(entry.name)
         self._rows.mended.discard(entry.id)
         self._step("session updated")
         return entry
