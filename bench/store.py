@@ -214,7 +214,7 @@ def _crowd(bench: Bench, where: str, sync_ms: float) -> Iterator[Line]:
     with bench.running(OURS, AGENTS, sync_ms=sync_ms) as runners:
         for runner in runners:
             runner.ask("open", folder=bench.place())
-        many = bench.given.rounds if not sync_ms else max(1, bench.given.rounds // 4)
+        many = max(1, bench.given.rounds // (12 if sync_ms else 3))  # each takes a second or more
         done = rounds(runners, many, "crowd", sessions=CROWD, first=0, count=each, size=SIZE)
         threads = rounds(runners[:1], many, "threads", sessions=CROWD, first=0, count=each, size=SIZE)
     appends = CROWD * each

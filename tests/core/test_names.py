@@ -1,9 +1,11 @@
 """The names of what leaves: which are listed, with which words before them, in which order."""
 
+import pytest
+
 from tidegate import Session
-from tidegate.core.edits import Drop
+from tidegate.core.edits import Drop, Replace
 from tidegate.core.events import Edited
-from tidegate.core.ledger_check import words
+from tidegate.core.ledger_check import Check, words
 from tidegate.core.ledger_lines import LEDGER
 from tidegate.core.messages import Message, Result, Text, text_of
 from tidegate.core.names import names_in
@@ -49,3 +51,21 @@ def test_what_a_sweep_only_shortens_is_listed_too() -> None:
     assert "entry_7_12" not in shown
     assert "entry_7_12" in ledger
     assert "package_7" not in ledger, "it is in the view"
+
+
+@pytest.mark.parametrize(("place", "moves"), [(2, True), (16, False), (20, False)], ids=["first", "midst", "new"])
+def test_what_is_cut_further_on_leaves_the_head_of_the_view_as_it_is(place: int, moves: bool) -> None:
+    """A line there would cost all that is cached, and the message says where the rest is."""
+    session = Session(policy="default", window=64_000, count="chars/4")
+    session.add({"role": "user", "content": "Look at the reports."})
+    for step in range(10):
+        call = {"id": f"c{step}", "type": "function", "function": {"name": "show", "arguments": "{}"}}
+        session.add({"role": "assistant", "content": "", "tool_calls": [call]})
+        session.add({"role": "tool", "tool_call_id": f"c{step}", "content": f"report_of_step_{step} " * 50})
+    item = session.view.items[place]
+    assert item.message.role == "tool"
+    check = Check(session.view, [Replace(item.message.id, (Result("c", (Text("cleared"),)),))], [])
+    assert check.moves is moves
+    assert [line.text for line in check.wanted() if line.listed] == (
+        [f"report_of_step_{place // 2 - 1}"] if moves else []
+    )

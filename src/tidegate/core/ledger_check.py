@@ -29,6 +29,7 @@ CLEARED: Final = "[cleared: "
 """How a stub begins: what it says is about the result, not of it."""
 
 _NAMES: Final = 4_000
+_HEAD: Final = 0.25  # of the view
 _RECALL: Final = re.compile(r"recall(?<!\wrecall) ([me]\d+(?:\.\d+)?)")  # begins with its letters: found at once
 _INNER: Final = bytes.maketrans(b"=:/\\", b"    ")
 
@@ -80,10 +81,8 @@ class Check:
         messages = [item.message for item in view.items if item.message.kind != LEDGER]
         self._gone = [m for m in messages if m.id in changes.dropped and m.kind != REMINDER]
         cut = [m for m in messages if m.id in changes.replaced]
-        fresh = {item.message.id for item in view.fresh()}
-        self.moves = bool(self._gone) or any(m.id not in fresh for m in cut)
-        """Whether what the model has read changes. A result that is cut as it comes does not: it names its message, and
-        a line at the head of the view for it would cost all that is cached."""
+        self.moves = bool(self._gone) or _is_read_again(view, changes)
+        """Whether a line at the head of the view costs little more than the edits do."""
         requests = [m for m in cut if is_request(m)]
         shown = [_after(m, changes) for m in messages if m.id not in changes.dropped] if self.moves or requests else []
         if facts and self.moves:
@@ -137,6 +136,18 @@ class Check:
         checked = len(self._facts) + len(self._rules)
         missing = len(self._missing) + len(self._laid_down)
         return Tally(checked, checked - missing, reached, missing - len(rest), len(rest) - reached, shortened)
+
+
+def _is_read_again(view: View, changes: Changes) -> bool:
+    """Whether most of the view is, for something at its head was shortened. Not for a result that is cut as it comes,
+    or cleared in the midst: it names its message, and all before it stays cached."""
+    fresh = {item.message.id for item in view.fresh()}
+    before = 0
+    for item in view.items:
+        if item.message.id in changes.replaced and item.message.id not in fresh:
+            return before <= view.tokens * _HEAD
+        before += item.tokens if item.message.kind != LEDGER else 0
+    return False
 
 
 def _after(message: Message, changes: Changes) -> Message:
