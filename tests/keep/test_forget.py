@@ -1,5 +1,7 @@
 """What is forgotten is nowhere in the data folder, and the session goes on as if nothing had happened to the rest."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from tests.keep.forgetting import SECRET, WORDS, alive, lived, mark_of, opened, 
 from tests.keep.test_retention import Killed, killing
 from tidegate import load
 from tidegate.core.edits import Insert
-from tidegate.core.errors import BadInput
+from tidegate.core.errors import BadInput, NotKept
 from tidegate.core.events import Edited, Event, Noted, Said
 from tidegate.core.messages import Call, Message, Result, Text, text_of
 from tidegate.keep.data import DataFolder
@@ -167,6 +169,24 @@ def test_a_whole_session_leaves_only_that_it_was_there(tmp_path: Path) -> None:
 
 
 SHARED = {"tidegate.db", "tidegate.db-wal", "search.db", "search.db-wal", "blobs"}
+
+
+def test_a_session_that_could_not_leave_the_disk_is_not_called_forgotten(tmp_path: Path) -> None:
+    """Its records are gone from the log, but pages of the file may still hold them: it is said, and done again."""
+    data = DataFolder(tmp_path, secrets=[])
+    lived(data)
+    with closing(sqlite3.connect(tmp_path / "tidegate.db", isolation_level=None)) as other:
+
+        def step(name: str) -> None:
+            if name == "log removed":
+                other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(NotKept):
+            forget_session(data, "s", step=step)
+        other.execute("ROLLBACK")
+    assert "tidegate.db" in rooms(tmp_path, *map(mark_of, ("ask", "call", "result")))
+    forget_session(data, "s")
+    assert not rooms(tmp_path, *map(mark_of, ("ask", "call", "result")))
 
 
 def test_a_request_that_named_a_note_is_forgotten_there(tmp_path: Path) -> None:

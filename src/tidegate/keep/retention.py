@@ -202,7 +202,8 @@ def remove(data: "DataFolder", name: str, why: str = FORGOTTEN, *, step: Step = 
     with data.alone(name):
         info = next((each for each in data.store.sessions() if each.name == name), None)
         found = _read(data, _file(name)) or Mark(name, 0)
-        left = _remove(data, found, info, why, step)
+        with _cleaning_once(data.store):  # says so if what was removed could not leave the disk
+            left = _remove(data, found, info, why, step)
         if left is None:
             raise Stale(f"Session {name!r} was used meanwhile; it is whole.", "Try again.")
         _collect(data, [name], step)
