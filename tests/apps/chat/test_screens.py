@@ -66,10 +66,22 @@ def check(stage: Stage, name: str, *, whole: bool = False, still: str = "") -> N
     assert shown == path.read_text("utf-8")
 
 
+async def settled(stage: Stage, still: str) -> None:
+    """A question takes room from what was said, which is scrolled to its end a moment later."""
+    before: list[str] = []
+    for _ in range(50):
+        await stage.pilot.pause(0.05)
+        lines = [line for line in stage.lines() if still not in line]
+        if lines == before:
+            return
+        before = lines
+
+
 async def question_and_compaction(stage: Stage, at: str) -> None:
     await stage.press("escape")
     await stage.say("Is it committed?")
     await stage.sees("May shell run?")
+    await settled(stage, "working")
     check(stage, f"question-{at}", still="working")
     await stage.press("escape")
     await stage.sees("Clean.")
