@@ -1,7 +1,7 @@
 """How what was forgotten leaves the disk: the whole file is written anew, without it.
 
 Copies of a row stay behind wherever it was. Packing leaves them on free pages: to overwrite these (`secure_delete=ON`)
-would be a fifth of all that a lone writer writes, and the next appends write there anyway. And SQLite itself leaves
+would be an eighth of what a lone writer writes, and the next appends write there anyway. And SQLite itself leaves
 them in the unused middle of pages that it splits or joins, whatever `secure_delete` says. As long as the record exists
 they tell nobody more than the record does. When it is forgotten, all of them must go, and only VACUUM finds them all.
 
