@@ -7,7 +7,7 @@ from tidegate.core.edits import Drop, Replace
 from tidegate.core.events import Edited
 from tidegate.core.ledger_check import Check, words
 from tidegate.core.ledger_lines import LEDGER
-from tidegate.core.messages import Message, Result, Text, text_of
+from tidegate.core.messages import Call, Message, Result, Text, text_of
 from tidegate.core.names import names_in
 
 
@@ -31,6 +31,29 @@ def test_files_come_before_folders_and_what_only_looks_like_a_path_last() -> Non
     found = said("<section>src/planner/relay.go in src/planner/relays</section>")
     assert found[0] == "src/planner/relay.go"
     assert found.index("src/planner/relays") < found.index("/section")
+
+
+def test_the_number_of_a_line_is_no_part_of_the_name_behind_it() -> None:
+    assert said("    14→RelayPlanner\n    15→    src/planner/relay.go") == ["src/planner/relay.go", "RelayPlanner"]
+
+
+def test_of_a_message_that_is_shortened_only_the_lines_that_leave_are_read() -> None:
+    told = Message("tool", (Result("c", (Text("see src/first.py\nsee src/second.py\nsee src/third.py"),)),), id="m1")
+    assert [line.text for line in names_in([told], {"m1": "[1 of 3 lines]\nsee src/second.py"})] == [
+        "src/first.py",
+        "src/third.py",
+    ]
+
+
+def test_a_sweep_reads_so_much_from_the_oldest_on_and_every_call() -> None:
+    """However large the window is, it takes no longer."""
+    plain = "word " * 2_000
+    results = [
+        Message("tool", (Result("c", (Text(f"src/part_{place}.py\n{plain}"),)),), id=f"m{place}") for place in range(9)
+    ]
+    call = Message("assistant", (Call("c9", "read", '{"path": "src/called.py"}'),), id="m9")
+    found = {line.text for line in names_in([*results, call])}
+    assert found == {*(f"src/part_{place}.py" for place in range(5)), "src/called.py"}
 
 
 def test_what_a_sweep_only_shortens_is_listed_too() -> None:

@@ -36,7 +36,7 @@ func Run(ctx context.Context, plan Plan) error {
 
 
 def test_what_begins_something_is_worth_more_than_what_goes_on() -> None:
-    worth = {line.bare: line.worth for line in key_lines(GO)}
+    worth = {line.bare: line.worth for line in key_lines(GO, set())}
     starts = '"github.com/example/sync/plumbing"', "// Run pushes every planned reference to the target and reports"
     best = min(value for bare, value in worth.items() if bare.startswith(starts))
     assert best > 4 * worth['return fmt.Errorf("push %s: %w", each.Name, err)']
@@ -45,12 +45,12 @@ def test_what_begins_something_is_worth_more_than_what_goes_on() -> None:
 
 def test_numbers_in_front_of_lines_change_nothing() -> None:
     numbered = "\n".join(f"{place:6}→{line}" for place, line in enumerate(GO.split("\n"), 1))
-    assert [(k.bare, k.worth) for k in key_lines(numbered)] == [(k.bare, k.worth) for k in key_lines(GO)]
+    assert [(k.bare, k.worth) for k in key_lines(numbered, set())] == [(k.bare, k.worth) for k in key_lines(GO, set())]
 
 
 def test_arguments_stay_valid_and_say_where_the_rest_is() -> None:
     call = Call("c1", "write", json.dumps({"path": "a.go", "content": GO * 8, "mode": 7}))
-    lines = [line for line in key_lines(GO) if line.bare.startswith("// Run")]
+    lines = [line for line in key_lines(GO, set()) if line.bare.startswith("// Run")]
     parts = lean_caller(Message("assistant", (call,), id="m4"), {Slot("m4", "c1", 0): lines})
     (lean,) = calls_of(Message("assistant", parts))
     done = json.loads(lean.arguments)

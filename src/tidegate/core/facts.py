@@ -20,12 +20,14 @@ _LONGEST: Final = 160
 _WORD: Final = 6  # letters of the shortest name that is told by its capitals alone
 _CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uff00-\uff60\u3000-\u303f"
 _LINE_END: Final = "\0"
-# A run of what names are made of, or the end of a line. CJK has no spaces, so it ends a name.
-_SIGN: Final = rf"[^\s\"'`<>()\[\]{{}},;|*!^\x00-\x1f{_CJK}]"
+# A run of what names are made of, or the end of a line. CJK has no spaces, so it ends a name; an arrow ends the number
+# of a line.
+_SIGN: Final = rf"[^\s\"'`<>()\[\]{{}},;|*!^→\x00-\x1f{_CJK}]"
 _RUN: Final = re.compile(rf"{_LINE_END}|{_SIGN}++(?:(?<=\d),(?=\d\d\d){_SIGN}++)*+")
 # The same for bytes without CJK, by a table: several times as fast.
 _THOUSANDS: Final = re.compile(rb",(?=\d\d\d)(?<=\d,)")
 _COMMA: Final = b"\1"
+_ARROW: Final = "→".encode()
 _ENDS: Final = bytes(sorted({*range(32), *b" \"'`<>()[]{},;|*!^"} - {*b"\n"}))
 _SPLIT: Final = bytes.maketrans(_ENDS, bytes(ord(",") if end in _COMMA else ord(" ") for end in _ENDS))
 _CJK_BYTES: Final = bytes([*range(0xE3, 0xEE), 0xEF])
@@ -93,6 +95,8 @@ def facts_in(text: str, limit: int = 8_000) -> list[Fact]:
 def runs_of(text: str) -> list[str]:
     """What a text consists of, in its order, with a sign for the end of each line."""
     raw = text.encode("utf-8", "surrogatepass")
+    if not text.isascii():
+        raw = raw.replace(_ARROW, b" ")
     if _COMMA in raw or not (text.isascii() or len(raw.translate(None, _CJK_BYTES)) == len(raw)):
         return _RUN.findall(text.replace("\0", " ").replace("\n", _LINE_END))
     raw = _THOUSANDS.sub(_COMMA, raw).translate(_SPLIT).replace(b"\n", b" \0 ")
@@ -115,9 +119,14 @@ def bare(run: str) -> str:
 
 
 def _found(run: str) -> Fact | None:
-    # A plain word is no name: nearly all of a text is passed over here.
-    plain = run.isalpha() and (len(run) < _WORD or run.islower())
-    return None if plain else _classify(run)
+    return _word(run) if run.isalpha() else _classify(run)
+
+
+def _word(word: str) -> Fact | None:
+    """Letters only. A plain word is no name: nearly all of a text is passed over here."""
+    if word.islower() or not _WORD <= len(word) <= _LONGEST:
+        return None
+    return Fact("name", word) if word.isascii() and _humps(word) else None
 
 
 fact_of: Final[Callable[[str], Fact | None]] = Remembered(_found, longest=2 * _LONGEST, most=1 << 16).__getitem__
@@ -135,6 +144,8 @@ def in_context(fact: Fact, runs: Sequence[str]) -> Fact:
 def _classify(run: str, label: str | None = None) -> Fact | None:
     """The fact in a run. If the words before it belong to it, its context is a line feed and the run itself."""
     word = bare(run)
+    if word.isalpha():
+        return _word(word)
     if "/" in word[:-1]:
         word = word.rstrip("/")
     if not 2 <= len(word) <= _LONGEST or word in _PLAIN:
@@ -193,8 +204,6 @@ def _is_path(word: str) -> bool:
 
 
 def _without_digits(word: str) -> Kind | None:
-    if word.isalpha():
-        return "name" if len(word) >= _WORD and word.isascii() and _humps(word) else None
     if "." in word:
         file = _FILE.fullmatch(word)
         if file and file[1].lower() in _EXTENSIONS:
@@ -208,7 +217,7 @@ def _without_digits(word: str) -> Kind | None:
 
 def _humps(word: str) -> bool:
     """camelCase or PascalCase, and not a word at the start of a sentence or all capitals."""
-    return not word.isupper() and not word[1:].islower() and not word.islower()
+    return not word.isupper() and not word[1:].islower()
 
 
 def _with_digits(word: str) -> Kind | None:

@@ -28,6 +28,7 @@ _LINE: Final = re.compile(
     r"|CREATE|create)\b))?"
 )
 _DEPTH: Final = (1.0, 0.95, 0.6, 0.45, 0.35, 0.25)
+_DEEPEST: Final = 4 * len(_DEPTH)
 _SHORT: Final = 25  # a shorter line seldom tells one place from another
 _SHORTEST: Final = 10
 _LONG: Final = 400
@@ -42,15 +43,18 @@ class KeyLine(msgspec.Struct, frozen=True, gc=False):
     worth: float
 
 
-def key_lines(text: str, without: Container[str] = ()) -> list[KeyLine]:
-    """Every line that has any worth, in its order; none that is, bare, among those it is to be `without`."""
+def key_lines(text: str, seen: set[str], without: Container[str] = ()) -> list[KeyLine]:
+    """Every line that has any worth, in its order, and was not `seen`; what is found here is then. None that is, bare,
+    among those it is to be `without`."""
     found: list[KeyLine] = []
     behind = _BLANK
     for place, line in enumerate(text.split("\n")):
         bare, scale, worths, leaves = _KNOWN[line]
-        worth = scale * worths[behind]
-        if worth > 0.05 and bare not in without:
-            found.append(KeyLine(place, line if len(line) <= _LONG else line[:_LONG], bare, worth))
+        if scale and bare not in seen:
+            worth = scale * worths[behind]
+            if worth > 0.05 and bare not in without:
+                seen.add(bare)
+                found.append(KeyLine(place, line if len(line) <= _LONG else line[:_LONG], bare, worth))
         behind = leaves
     return found
 
@@ -79,16 +83,17 @@ def _seen(line: str) -> _Seen:
     match = _LINE.match(line)
     start, end = match.span(1) if match else (0, 0)
     bare = line[end:].strip()
-    if not bare or bare == GAP or bare.endswith("has all of it]"):
+    if not bare or bare == GAP or (bare[-1] == "]" and bare.endswith("has all of it]")):
         return bare, 0.0, _NO_WORTH, _BLANK
     kind = (match and match.lastgroup) or "other"
     scale, size = 0.0, len(bare)
     if size >= _SHORTEST:
         # Two blanks are a step for some, four for others: the first is taken for half a step.
-        tabs = line.count("\t", start, end)
-        depth = _DEPTH[min(tabs + (end - start - tabs) // 4, len(_DEPTH) - 1)]
-        scale = depth if size >= _SHORT else 0.15 * depth
-    return bare[:_LONG], scale, _WORTH[kind], _LEAVES.get(kind, _OTHER)
+        steps = line.count("\t", start, end) * 3 + end - start if end > start else 0
+        scale = _DEPTH[steps // 4] if steps < _DEEPEST else _DEPTH[-1]
+        if size < _SHORT:
+            scale *= 0.15
+    return bare if size <= _LONG else bare[:_LONG], scale, _WORTH[kind], _LEAVES.get(kind, _OTHER)
 
 
 _KNOWN: Final = Remembered(_seen, longest=_LONG, most=1 << 15)

@@ -1,7 +1,7 @@
 """One transaction on the view, held against the hard facts of what it takes away. The ledger acts on what is found."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -28,7 +28,6 @@ PIN: Final = "pin"
 CLEARED: Final = "[cleared: "
 """How a stub begins: what it says is about the result, not of it."""
 
-_NAMES: Final = 4_000
 _HEAD: Final = 0.25  # of the view
 _RECALL: Final = re.compile(r"recall(?<!\wrecall) ([me]\d+(?:\.\d+)?)")  # begins with its letters: found at once
 _INNER: Final = bytes.maketrans(b"=:/\\", b"    ")
@@ -87,7 +86,8 @@ class Check:
         shown = [_after(m, changes) for m in messages if m.id not in changes.dropped] if self.moves or requests else []
         if facts and self.moves:
             touched = [m for m in messages if m.id in changes.dropped or m.id in changes.replaced]
-            self._facts = [*told_of(self._gone), *_listed(touched)]
+            after = {m.id: text_of(m) for m in shown if m.id in changes.replaced}
+            self._facts = [*told_of(self._gone), *_listed(touched, after)]
             self._read([*shown, *(insert.message for insert in changes.inserts)])
         every = [line for m in (*self._gone, *requests) for line in _rules(m) if facts or line.what == "pin"]
         self._rules = list({line.text: line for line in every}.values())
@@ -105,8 +105,10 @@ class Check:
         self._pointed |= set(_RECALL.findall(text))
 
     def _present(self, line: Line) -> bool:
-        key = line.text.rpartition(" ")[2] if line.listed else line.text
-        return key in self._known or (" " in line.text and line.text in self._told)
+        text = line.text
+        if " " not in text:
+            return text in self._known
+        return (text.rpartition(" ")[2] if line.listed else text) in self._known or text in self._told
 
     def wanted(self, *, again: bool = False) -> list[Line]:
         """What should go into the ledger: rules, what leaves, facts that are nowhere else, the best first.
@@ -161,8 +163,7 @@ def _rules(message: Message) -> list[Line]:
     return [Line("rule", message.id, rule) for rule in rules_said(text_of(message))] if is_request(message) else []
 
 
-def _listed(messages: Sequence[Message]) -> list[Line]:
-    """The names in these messages, the best first."""
+def _listed(messages: Sequence[Message], stay: Mapping[str, str]) -> list[Line]:
+    """The names in what leaves of these messages, the best first."""
     told = [message for message in messages if message.role != "tool" or not text_of(message).startswith(CLEARED)]
-    names = names_in(told)[:_NAMES]
-    return list({name.text: Line(name.what, name.ident, name.text) for name in names}.values())
+    return names_in(told, stay)

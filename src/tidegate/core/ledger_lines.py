@@ -177,7 +177,7 @@ def chosen(lines: Sequence[Line], tokens: int, budget: Budget, *, headed: bool, 
     for line in others:
         if not line.lays_down and line.what != "left":
             told -= purse.buy(line, min(told, purse.left))
-    purse.buy_all(names)
+    purse.buy_names(names)
     laid = [line for line in others if line.lays_down and line in purse.taken]
     return [*laid, *(line for line in purse.taken if not line.lays_down)]
 
@@ -189,18 +189,22 @@ class _Purse:
         self.taken: dict[Line, None] = {}
 
     def buy(self, line: Line, room: int) -> int:
-        short = line.listed or line.what == "left"
-        cost = self._budget.counter.text(f", {line if line.listed else line.ident}" if short else f"{line}\n")
+        cost = self._budget.counter.text(f", {line.ident}" if line.what == "left" else f"{line}\n")
         if cost > room or line in self.taken:
             return 0
         self.left -= cost
         self.taken[line] = None
         return cost
 
-    def buy_all(self, lines: Iterable[Line]) -> None:
-        missed = 0
+    def buy_names(self, lines: Iterable[Line]) -> None:
+        """As `buy` would one by one, but there are thousands."""
+        missed, left, count = 0, self.left, self._budget.counter.text
         for line in lines:
-            if self.buy(line, self.left):
+            cost = count(f", {line.text} {line.ident}" if line.ident else f", {line.text}")
+            if cost <= left:
                 missed = 0
+                left -= cost
+                self.taken[line] = None
             elif (missed := missed + 1) > _MISSES:
-                return
+                break
+        self.left = left

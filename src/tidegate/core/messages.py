@@ -94,6 +94,8 @@ def user(text: str, kind: str = "") -> Message:
 
 
 def calls_of(message: Message) -> list[Call]:
+    if message.role != "assistant":
+        return []
     return [part for part in message.parts if isinstance(part, Call)]
 
 
@@ -119,4 +121,10 @@ def texts(message: Message) -> Iterator[str]:
 
 
 def text_of(message: Message) -> str:
+    if len(message.parts) == 1:  # nearly all are
+        only = message.parts[0]
+        if isinstance(only, Result) and len(only.parts) == 1:
+            only = only.parts[0]
+        if isinstance(only, Text):
+            return only.text
     return "\n".join(texts(message))

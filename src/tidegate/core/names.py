@@ -8,12 +8,13 @@ ledger's size on sessions they were not fitted to, so these are round.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from tidegate.core.facts import Fact, Kind, both_ends, fact_of, in_context, quotes_in, runs_of
+from tidegate.core.ledger_lines import Line
 from tidegate.core.messages import Call, Message, calls_of, is_request, result_of, text_of
 from tidegate.core.targets import arguments_of, strings
 
@@ -34,28 +35,21 @@ _CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|app
 _QUIET: Final = frozenset({"workdir", "cwd", "description", "timeout", "explanation"})
 _ARGUMENT: Final = 1_000  # read of each argument: names stand in front, the rest is content
 _TARGET: Final = 300
-_READ: Final = 12_000
+_READ: Final = 12_000  # of each message, at its ends
+_SWEEP: Final = 50_000  # of all of them, from the oldest on: what leaves last is mostly still spoken of
+_MOST: Final = 4_000  # names of one sweep: more than any ledger holds
 _LINE: Final = re.compile(r":\d+.*$")
 _PATHS: Final = ("path", "file")
 _LABELLED: Final = ("number", "id")
 _IN_CODE: Final = re.compile(r"[{}$\\]|//nolint|^recall ")
 
 
-class Name(msgspec.Struct, frozen=True, gc=False):
-    """`what`: changed, read or named. `ident` is the message in which a file was last changed or read."""
-
-    what: str
-    text: str
-    ident: str
-    weight: float
-
-
 class _Tally(msgspec.Struct, gc=False):
     """What is known of a name so far. `context`: the words before it, without which a number says little."""
 
     kind: Kind
-    sum: float = 0.0
-    last: int = 0
+    sum: float
+    last: int
     context: str = ""
     what: str = "named"
     ident: str = ""
@@ -108,7 +102,7 @@ class _Names:
         if what == "changed":
             self._changed.update(runs)
 
-    def found(self) -> Iterable[tuple[str, _Tally]]:
+    def found(self) -> dict[str, _Tally]:
         for run, total in self._runs.sums().items():
             fact = fact_of(run)
             if fact is not None:
@@ -116,7 +110,7 @@ class _Names:
         for value, total in self._quotes.sums().items():
             if not _IN_CODE.search(value):
                 self._tally(value, "quoted", total, self._quotes.last[value])
-        return self._found.items()
+        return self._found
 
     def _add(self, run: str, fact: Fact, total: float) -> None:
         kind, text, at = fact.kind, fact.value, self._runs.last[run]
@@ -127,43 +121,64 @@ class _Names:
             total -= self._runs.in_tools(run)
             if not total:
                 return
-        if kind in _PATHS and ":" in text[2:]:  # without the line it was found at
+        path = kind in _PATHS
+        if path and ":" in text[2:]:  # without the line it was found at
             text = text[:2] + _LINE.sub("", text[2:]).rstrip(":")
         tally = self._tally(text, kind, total, at)
-        tally.context = context or tally.context
-        if kind in _PATHS and run in self._calls:
+        if context:
+            tally.context = context
+        if path and run in self._calls:
             tally.ident = self._messages[self._calls[run]].id
             tally.what = "changed" if run in self._changed or tally.what == "changed" else "read"
 
     def _tally(self, text: str, kind: Kind, total: float, at: int) -> _Tally:
-        tally = self._found.get(text)
+        tally, order = self._found.get(text), self._orders[at]
         if tally is None:
-            tally = self._found[text] = _Tally(kind)
-        tally.sum += total
-        tally.last = max(tally.last, self._orders[at])
+            tally = self._found[text] = _Tally(kind, total, order)
+        else:
+            tally.sum += total
+            tally.last = max(tally.last, order)
         return tally
 
 
-def names_in(messages: Sequence[Message]) -> list[Name]:
-    """Each name of these messages once, the best first."""
-    names = _Names(messages)
+def names_in(messages: Sequence[Message], stay: Mapping[str, str] = {}) -> list[Line]:
+    """Each name of these messages once, the best first.
+
+    `stay`: of a message that is only shortened, by its id, the text it has then. Its lines are not read: what they name
+    is still there.
+    """
+    names, left = _Names(messages), _SWEEP
     for order, message in enumerate(messages):
         source = _TOOL if result_of(message) is not None else _USER if is_request(message) else _AGENT
-        names.take(both_ends(text_of(message), _READ), source, order)
+        if left > 0:
+            text = both_ends(_leaving(text_of(message), stay.get(message.id, "")), min(_READ, left))
+            left -= len(text)
+            names.take(text, source, order)
         for call in calls_of(message):
             what = "changed" if _CHANGE.search(call.name) else "read"
             for value in _values(call):
                 names.take(value[:_ARGUMENT], _CALL, order, what if len(value) < _TARGET else "")
     total = max(1, len(messages))
-    found = [_name(text, tally, total) for text, tally in names.found()]
-    return sorted(found, key=lambda name: (-name.weight, name.text))
+    weighed = sorted([(-_weight(text, tally, total), text, tally) for text, tally in names.found().items()])
+    lines: dict[str, Line] = {}
+    for _, text, tally in weighed[:_MOST]:
+        text = f"{tally.context} {text}" if tally.context else text
+        lines.setdefault(text, Line(tally.what, tally.ident, text))
+    return list(lines.values())
+
+
+def _leaving(text: str, stays: str) -> str:
+    if not stays:
+        return text
+    there = set(stays.split("\n"))
+    return "\n".join([line for line in text.split("\n") if line not in there])
 
 
 def _values(call: Call) -> Iterator[str]:
     return (value for key, value in strings(arguments_of(call)) if key not in _QUIET)
 
 
-def _weight(kind: Kind, text: str) -> float:
+def _kind_weight(kind: Kind, text: str) -> float:
     if kind == "name" and "." in text:
         return _DOTTED
     if kind == "path" and "." not in text.rpartition("/")[2]:
@@ -171,8 +186,7 @@ def _weight(kind: Kind, text: str) -> float:
     return _PHRASE if kind == "quoted" and " " in text else _KIND[kind]
 
 
-def _name(text: str, tally: _Tally, total: int) -> Name:
-    worth = _weight(tally.kind, text) * math.log2(1 + tally.sum) * (1 - _AGE + _AGE * tally.last / total)
-    if tally.context:
-        text = f"{tally.context} {text}"
-    return Name(tally.what, text, tally.ident, worth / (len(text) / 4 + (2.5 if tally.ident else 1.0)))
+def _weight(text: str, tally: _Tally, total: int) -> float:
+    worth = _kind_weight(tally.kind, text) * math.log2(1 + tally.sum) * (1 - _AGE + _AGE * tally.last / total)
+    size = len(text) + (len(tally.context) + 1 if tally.context else 0)
+    return worth / (size / 4 + (2.5 if tally.ident else 1.0))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from tidegate.core.facts import both_ends, facts_in
+from tidegate.core.facts import both_ends, fact_of, runs_of
 from tidegate.core.messages import Call
 
 _CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append", re.I)
@@ -60,11 +60,9 @@ def files_in(text: str) -> frozenset[str]:
 @lru_cache(maxsize=1_024)
 def _files_in(text: str) -> frozenset[str]:
     """What was said stays in a view for long, and is asked again at every sweep."""
-    return frozenset(
-        name
-        for fact in facts_in(text, _READ_OF + 1)
-        if fact.kind in ("path", "file") and "." in (name := last_name(fact.value))
-    )
+    facts = [fact_of(run) for run in set(runs_of(text)) if "." in run]
+    found = (last_name(fact.value) for fact in facts if fact is not None and fact.kind in ("path", "file"))
+    return frozenset(name for name in found if "." in name)
 
 
 def arguments_of(call: Call) -> Any:

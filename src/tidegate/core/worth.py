@@ -6,6 +6,7 @@ made again. Worth less: what a later look at the whole file showed.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -25,13 +26,17 @@ _ARGUMENTS: Final = 200  # characters of the arguments that stay with it
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
-    """A line that may be kept: in which group and where, what it is worth and what it costs."""
+    """A line that may be kept: in which group and where, what it is worth, what it costs, and the one by the other."""
 
     group: int
     slot: Slot
     line: KeyLine
     worth: float
     cost: float
+    density: float
+
+
+_DENSITY: Final = attrgetter("density")
 
 
 def appraise(units: Sequence[Group], first: int, view: View) -> list[Choice]:
@@ -43,9 +48,10 @@ def appraise(units: Sequence[Group], first: int, view: View) -> list[Choice]:
 
 
 def chosen(choices: Sequence[Choice], old: Sequence[Group], room: float) -> dict[int, list[Choice]]:
-    """The choices that are worth most for what they cost, by group. The first line of a group pays for its call.
+    """The choices that are worth most for what they cost, by group; of two alike the one that was given first.
 
-    So the best lines of a group are taken together, as many as make the most of that; others may follow one by one.
+    The first line of a group pays for its call. So the best lines of a group are taken together, as many as make the
+    most of that; others may follow one by one.
     """
     by_group: dict[int, list[Choice]] = {}
     for choice in choices:
@@ -53,9 +59,9 @@ def chosen(choices: Sequence[Choice], old: Sequence[Group], room: float) -> dict
             by_group.setdefault(choice.group, []).append(choice)
     offers: list[_Offer] = []
     for number, mine in by_group.items():
-        mine.sort(key=lambda choice: (-choice.worth / choice.cost, choice.line.place))
+        mine.sort(key=_DENSITY, reverse=True)
         offers += _offers(number, mine, _overhead(old[number]))
-    offers.sort(key=lambda offer: (-offer.density, -offer.group))
+    offers.sort(key=_DENSITY, reverse=True)
     taken: dict[int, list[Choice]] = {}
     for offer in offers:
         if offer.cost <= room and (offer.opens or offer.group in taken):
@@ -80,7 +86,7 @@ def _offers(number: int, mine: Sequence[Choice], overhead: float) -> list[_Offer
             break
         best, count = worth / cost, count + 1
     spent = overhead + sum(choice.cost for choice in mine[:count])
-    rest = [_Offer(each.worth / each.cost, number, each.cost, False, (each,)) for each in mine[count:]]
+    rest = [_Offer(each.density, number, each.cost, False, (each,)) for each in mine[count:]]
     return [_Offer(best, number, spent, True, mine[:count]), *rest]
 
 
@@ -168,13 +174,13 @@ class _Look:
         if files and files <= self._seen_again:
             weight *= _SEEN_AGAIN
         taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
+        lines, slot, per_token = key_lines(passage.text, self._seen, taken), passage.slot, self._per_token
+        if number < 0:
+            return []
         found: list[Choice] = []
-        seen, slot, per_token = self._seen, passage.slot, self._per_token
-        for line in key_lines(passage.text, taken):
-            if line.bare not in seen:
-                seen.add(line.bare)
-                if number >= 0:
-                    found.append(Choice(number, slot, line, line.worth * weight, len(line.text) / per_token + 1.0))
+        for line in lines:
+            worth, cost = line.worth * weight, len(line.text) / per_token + 1.0
+            found.append(Choice(number, slot, line, worth, cost, worth / cost))
         return found
 
     def _weight(self, name: str) -> float:
