@@ -1,11 +1,12 @@
 """What planning costs under the default policy, against one that only clears old results and summarises.
 
-    python bench/plan.py RECORDING... [--windows 32000,128000] [--repeat 3] [--first REVISION]
+    python bench/plan.py RECORDING... [--windows 32000,128000] [--longer 1.5] [--repeat 3] [--first REVISION]
 
 CPU time of `Session.fit` over whole recordings: measuring, deciding, sweeping, checking against the ledger; rendering
 is not in it. Each call's figure is the least of several runs, each in a process of its own, so that none finds the
-caches of another. The default is timed without its ledger, too, and the other policy with one as large. With --first
-also the default of an earlier revision of this repository, under its own code.
+caches of another. At each window the recordings are taken that are longer than 1.5 of it, as the lab takes them. The
+default is timed without its ledger, too, and the other policy with one as large. With --first instead of that other one
+the default of an earlier revision of this repository, under its own code.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidegate.lab.sources import recordings
+from tidegate.lab.comparing import LONGER
+from tidegate.lab.sources import recordings, ruler_of
 
 BENCH = Path(__file__).resolve().parent
 OTHER = str(BENCH / "clear_and_summarise.yaml")
@@ -38,24 +40,20 @@ class Row(NamedTuple):
     source: str = ""
 
 
-ROWS = (
-    Row("default", "default", {}),
-    Row("default without a ledger", "default", {"ledger": 0.0}),
-    Row("clear and summarise", OTHER, {}),
-    Row("the same with a ledger", OTHER, {"ledger": 0.12}),
-)
+OURS = (Row("default", "default", {}), Row("default without a ledger", "default", {"ledger": 0.0}))
+OTHERS = (Row("clear and summarise", OTHER, {}), Row("the same with a ledger", OTHER, {"ledger": 0.12}))
 
 
 @contextmanager
 def rows(first: str) -> Iterator[tuple[Row, ...]]:
     if not first:
-        yield ROWS
+        yield (*OURS, *OTHERS)
         return
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         git = ["git", "-C", str(BENCH.parent), "worktree"]
         subprocess.run([*git, "add", "--detach", folder, first], check=True, capture_output=True)
         try:
-            yield (*ROWS, Row(f"default at {first}", "default", {}, str(Path(folder) / "src")))
+            yield (*OURS, Row(f"default at {first}", "default", {}, str(Path(folder) / "src")))
         finally:
             subprocess.run([*git, "remove", "--force", folder], check=True)
 
@@ -77,15 +75,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("paths", nargs="+", metavar="RECORDING")
     parser.add_argument("--windows", default="32000,128000")
+    parser.add_argument("--longer", type=float, default=LONGER, metavar="WINDOWS", help="leave out shorter recordings")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--first", default="", metavar="REVISION", help="also the default of this revision")
     given = parser.parse_args()
-    windows = [int(window) for window in given.windows.split(",")]
+    windows, ruler = [int(window) for window in given.windows.split(",")], ruler_of("chars/4")
     with rows(given.first) as every:
         spent: dict[tuple[int, str], list[float]] = {(window, row.name): [] for window in windows for row in every}
         for recording in (each for path in given.paths for each in recordings(Path(path))):
+            tokens = sum(map(ruler.units, recording.messages)) / ruler.per
             for window in windows:
-                for row in every:
+                for row in every if tokens > given.longer * window else ():
                     spent[window, row.name] += timed(row, recording.messages, window, given.repeat)
             print(recording.name, file=sys.stderr, flush=True)
     print("| window | calls | policy | median call, ms | nine in ten | longest | all | default / this one |")

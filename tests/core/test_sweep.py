@@ -48,6 +48,17 @@ def test_numbers_in_front_of_lines_change_nothing() -> None:
     assert [(k.bare, k.worth) for k in key_lines(numbered, set())] == [(k.bare, k.worth) for k in key_lines(GO, set())]
 
 
+def test_in_what_a_command_printed_the_failure_is_worth_most_and_in_source_text_it_is_not() -> None:
+    told = "checked the first part of it and went on\nchecked the next part of it and went on\n"
+    text = f"{told}E   AssertionError: 3 invoices were expected\nchecked the last part of it and went on"
+    worth = {line.bare[:12]: line.worth for line in key_lines(text, set(), report=True)}
+    assert max(worth, key=worth.__getitem__) == "E   Assertio"
+    plain = {line.bare[:12]: line.worth for line in key_lines(text, set())}
+    assert plain["E   Assertio"] == plain["checked the "] < worth["E   Assertio"]
+    assert target_of(Call("c", "bash", '{"command": "make test"}')).runs
+    assert not target_of(Call("c", "read", '{"path": "src/errors.py"}')).runs
+
+
 def test_arguments_stay_valid_and_say_where_the_rest_is() -> None:
     call = Call("c1", "write", json.dumps({"path": "a.go", "content": GO * 8, "mode": 7}))
     lines = [line for line in key_lines(GO, set()) if line.bare.startswith("// Run")]

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.facts import errors_in
 from tidegate.core.remembered import Remembered
 
 GAP: Final = "…"
@@ -43,14 +44,16 @@ class KeyLine(msgspec.Struct, frozen=True, gc=False):
     worth: float
 
 
-def key_lines(text: str, seen: set[str], without: Container[str] = ()) -> list[KeyLine]:
+def key_lines(text: str, seen: set[str], without: Container[str] = (), *, report: bool = False) -> list[KeyLine]:
     """Every line that has any worth, in its order, and was not `seen`; what is found here is then. None that is, bare,
-    among those it is to be `without`."""
+    among those it is to be `without`. Only in a `report`, what a command printed, does a failure tell of one."""
     found: list[KeyLine] = []
     behind = _BLANK
     for place, line in enumerate(text.split("\n")):
         bare, scale, worths, leaves = _KNOWN[line]
         if scale and bare not in seen:
+            if worths is _FAILED and not report:
+                worths = _OTHERS
             worth = scale * worths[behind]
             if worth > 0.05 and bare not in without:
                 seen.add(bare)
@@ -71,6 +74,9 @@ _WORTH: Final = {
     "other": (1.8, 0.5, 0.5, 0.5),
 }
 _NO_WORTH: Final = (0.0, 0.0, 0.0, 0.0)
+_OTHERS: Final = _WORTH["other"]
+# Edits do not quote it, but it says what is to be done.
+_FAILED: Final = (3.0, 3.0, 3.0, 3.0)
 _LEAVES: Final = {"comment": _COMMENT, "import": _IMPORT}
 
 
@@ -86,6 +92,7 @@ def _seen(line: str) -> _Seen:
     if not bare or bare == GAP or (bare[-1] == "]" and bare.endswith("has all of it]")):
         return bare, 0.0, _NO_WORTH, _BLANK
     kind = (match and match.lastgroup) or "other"
+    worths = _FAILED if kind == "other" and _may_fail(bare) and errors_in(bare) else _WORTH[kind]
     scale, size = 0.0, len(bare)
     if size >= _SHORTEST:
         # Two blanks are a step for some, four for others: the first is taken for half a step.
@@ -93,7 +100,12 @@ def _seen(line: str) -> _Seen:
         scale = _DEPTH[steps // 4] if steps < _DEEPEST else _DEPTH[-1]
         if size < _SHORT:
             scale *= 0.15
-    return bare if size <= _LONG else bare[:_LONG], scale, _WORTH[kind], _LEAVES.get(kind, _OTHER)
+    return bare if size <= _LONG else bare[:_LONG], scale, worths, _LEAVES.get(kind, _OTHER)
+
+
+def _may_fail(line: str) -> bool:
+    """Whether it is worth a closer look: nearly no line is."""
+    return "rror" in line or "ail" in line or "FAIL" in line or "xception" in line or "annot" in line or "not f" in line
 
 
 _KNOWN: Final = Remembered(_seen, longest=_LONG, most=1 << 15)

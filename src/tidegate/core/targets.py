@@ -15,6 +15,8 @@ _READ: Final = re.compile(r"^(?:read|view|open|cat)|read_?file|file_?read", re.I
 _PATH: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url", re.I)
 _OLD: Final = re.compile(r"^old|^search|^find|^before", re.I)
 _LONG: Final = 200
+SHELL: Final = ("command", "cmd", "script")
+"""Arguments that hold a command."""
 MANY: Final = 64
 """Entries of one object or list that are looked at."""
 DEEP: Final = 6
@@ -34,11 +36,13 @@ class Written(NamedTuple):
 
 
 class Target(NamedTuple):
-    """`files` by their last name: the same file goes by many paths. `whole`: all of the file was read or written."""
+    """`files` by their last name: the same file goes by many paths. `whole`: all of the file was read or written.
+    `runs`: it was a command."""
 
     files: frozenset[str]
     changes: bool
     whole: bool
+    runs: bool
     texts: tuple[Written, ...]
 
 
@@ -110,7 +114,8 @@ def _target(name: str, arguments: Any) -> Target:
     changes = patches or _CHANGE.search(name) is not None
     anew = bool(texts) and not patches and not any(text.old for text in texts) and _WRITE.search(name) is not None
     whole = not partial and (anew if changes else _READ.search(name) is not None)
-    return Target(frozenset(files), changes, whole, tuple(texts))
+    runs = isinstance(arguments, dict) and any(key in arguments for key in SHELL)
+    return Target(frozenset(files), changes, whole, runs, tuple(texts))
 
 
 def strings(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:

@@ -8,13 +8,12 @@ from tidegate.core.facts import last_line, sentences
 from tidegate.core.harvest import fold
 from tidegate.core.ledger_lines import Line
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, result_of, text_of
-from tidegate.core.targets import arguments_of
+from tidegate.core.targets import SHELL, arguments_of
 
 _DECIDED: Final = re.compile(
     r"\b(decid|chose|conclu|root cause|turns out|instead of|the (fix|bug|problem|issue|reason) (is|was)|will use)"
     r"|决定|原因|決定|原因は|결정|원인|решил|причина"
 )  # of sentences in small letters
-_SHELL: Final = ("command", "cmd", "script")
 _EACH: Final = 6  # of a kind, in one transaction
 _DONE: Final = ("completed", "done", "cancelled")
 
@@ -44,7 +43,7 @@ def told_of(gone: Sequence[Message]) -> list[Line]:
 
 def _run(call: Call, arguments: Any, answer: Message, ran: dict[str, Line]) -> None:
     """A command is told once, with its last outcome."""
-    command = next((v for k in _SHELL if isinstance(v := _get(arguments, k), str)), "")
+    command = next((v for k in SHELL if isinstance(v := _get(arguments, k), str)), "")
     if command and command not in ran:
         ended = last_line(text_of(answer))
         outcome = f" -> {fold(ended, 80)}" if ended and not ended.startswith("[") else ""

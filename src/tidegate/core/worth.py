@@ -174,7 +174,9 @@ class _Look:
         if files and files <= self._seen_again:
             weight *= _SEEN_AGAIN
         taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
-        lines, slot, per_token = key_lines(passage.text, self._seen, taken), passage.slot, self._per_token
+        slot, per_token = passage.slot, self._per_token
+        report = passage.target is not None and passage.target.runs and not slot.call
+        lines = key_lines(passage.text, self._seen, taken, report=report)
         if number < 0:
             return []
         found: list[Choice] = []
