@@ -16,6 +16,7 @@ import multiprocessing
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -81,9 +82,9 @@ VARIANTS = (
 )
 
 
-def in_order(messages: Sequence[Any]) -> list[Any]:
+def in_order(messages: Sequence[Any], stay: Mapping[str, str]) -> list[Any]:
     names, facts = importlib.import_module(CORE + "names"), importlib.import_module(CORE + "facts")
-    found = names.names_in(messages)
+    found = names.names_in(messages, stay)
     at = {fact.value: n for n, fact in enumerate(f for m in messages for f in facts.facts_in(names.text_of(m)))}
     return sorted(found, key=lambda name: at.get(name.text, 1 << 30))
 
@@ -126,7 +127,9 @@ def measured(number: int, all_taken: Sequence[Taken], count: str, answer: Callab
             near.add(asked)
 
         lines = [Line(at, message) for at, message in enumerate(task.messages, 1)]
-        replay(name, lines, Setup(policy, task.window, count), sink=sink)
+        report = replay(name, lines, Setup(policy, task.window, count), sink=sink)
+        if report.exceptions:
+            raise RuntimeError(f"{variant.name}: {name}: {dict(report.exceptions)}")
         figures: Figures = gauge.figures()
         figures.unmanaged = unmanaged(task, Bill((), []))
         rows.append(figures.values() | near.values())
@@ -184,11 +187,14 @@ def main() -> int:
     for number, variant in enumerate(VARIANTS):
         if not re.search(given.only, variant.name):
             continue
+        found = None
         take, send = multiprocessing.Pipe(duplex=False)
         work = (number, everything, given.count, send.send)
         process = multiprocessing.get_context("fork").Process(target=measured, args=work)
         process.start()
-        found = take.recv() if take.poll(3_600) else None
+        send.close()  # so that one that fails ends the waiting
+        with suppress(EOFError):
+            found = take.recv() if take.poll(3_600) else None
         process.join()
         if found is None:
             print(f"{variant.name}: no answer", file=sys.stderr)
