@@ -1,11 +1,17 @@
 """Hypothesis tries the same examples every time, so that a run tells of the change and not of the dice.
 
-`HYPOTHESIS_PROFILE=dice` draws fresh ones.
+`HYPOTHESIS_PROFILE=dice` draws fresh ones. Signals that whoever began the run had ignored (`nohup`, a job in the
+background) are heard again: programs that tests start, and stop by them, would ignore them, too.
 """
 
 import os
+import signal
 
 from hypothesis import settings
+
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("dice", deadline=None)
