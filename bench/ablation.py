@@ -59,11 +59,12 @@ def nothing(*_: object, **__: object) -> None:
 
 CORE = "tidegate.core."
 ALIKE = dict.fromkeys(("comment", "import", "declares", "heading", "other"), (1.0, 1.0, 1.0, 1.0))
+SAME = (("_WORTH", ALIKE), ("_OTHERS", ALIKE["other"]), ("_FAILED", ALIKE["other"]))
 VARIANTS = (
     Variant("the default"),
     Variant("no ledger", {"ledger": 0.0}),
     Variant("no lines of old work: groups leave whole", instead=((CORE + "stages.sweep", "chosen", lambda *_: {}),)),
-    Variant("all lines worth the same", instead=((CORE + "keylines", "_WORTH", ALIKE),)),
+    Variant("all lines worth the same", instead=tuple((CORE + "keylines", *each) for each in SAME)),
     Variant("all files worth the same", instead=((CORE + "worth", "_AGEING", 0.0),)),
     Variant("superseded content is worth as much", instead=((CORE + "worth", "_Look._remember", nothing),)),
     Variant("failures worth what other lines are", instead=((CORE + "keylines", "_FAILED", (1.8, 0.5, 0.5, 0.5)),)),

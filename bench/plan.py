@@ -77,7 +77,7 @@ def main() -> int:
     parser.add_argument("--windows", default="32000,128000")
     parser.add_argument("--longer", type=float, default=LONGER, metavar="WINDOWS", help="leave out shorter recordings")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--first", default="", metavar="REVISION", help="also the default of this revision")
+    parser.add_argument("--first", default="", metavar="REVISION", help="beside the default of this revision")
     given = parser.parse_args()
     windows, ruler = [int(window) for window in given.windows.split(",")], ruler_of("chars/4")
     with rows(given.first) as every:

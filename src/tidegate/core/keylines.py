@@ -46,7 +46,7 @@ class KeyLine(msgspec.Struct, frozen=True, gc=False):
 
 def key_lines(text: str, seen: set[str], without: Container[str] = (), *, report: bool = False) -> list[KeyLine]:
     """Every line that has any worth, in its order, and was not `seen`; what is found here is then. None that is, bare,
-    among those it is to be `without`. Only in a `report`, what a command printed, does a failure tell of one."""
+    among those it is to be `without`. In a `report`, which a command printed, failures are worth more."""
     found: list[KeyLine] = []
     behind = _BLANK
     for place, line in enumerate(text.split("\n")):
@@ -104,7 +104,7 @@ def _seen(line: str) -> _Seen:
 
 
 def _may_fail(line: str) -> bool:
-    """Whether it is worth a closer look: nearly no line is."""
+    """Whether it is worth a closer look: nearly no line is. The most usual words only, for every line is asked."""
     return "rror" in line or "ail" in line or "FAIL" in line or "xception" in line or "annot" in line or "not f" in line
 
 
