@@ -27,7 +27,7 @@ def config_command(options: argparse.Namespace) -> int:
         return OK
     wide = max(len(each.name) for each in settings)
     for each in settings:
-        print(f"{each.name:{wide}}  {each.value}  ({each.source})")
+        print(f"{each.name:{wide}}  {each}")
     return OK
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.agent.chosen import secret_values
-from tidegate.agent.config_file import files_of, read_config
+from tidegate.agent.config_file import config_of, files_of, read_sources
 from tidegate.agent.reach import models_of
 from tidegate.agent.trust import check_trust
 from tidegate.apps.choices import OK
@@ -50,8 +50,9 @@ def _told() -> _Told:
     """A configuration that cannot be used is no reason not to show a session: it is said, and the catalog holds."""
     try:
         files = files_of(Path.cwd(), os.environ)
-        check_trust(files)
-        config = read_config(files, os.environ)
+        sources = read_sources(files)
+        check_trust(files, sources)
+        config = config_of(sources, os.environ)
         return _Told(models_of(config), list(secret_values(config, os.environ)))
     except TidegateError as bad:
         print(f"tidegate: the configuration is left aside: {bad.args[0]}", file=sys.stderr)
