@@ -209,7 +209,7 @@ def test_a_policy_does_not_raise_the_steps(project: Project) -> None:
 def test_config_shows_what_holds_and_what_was_ignored(project: Project) -> None:
     user = "spend: {day: {dollars: 5}}\ncapabilities: {allow_commands: [git status, ls]}\nexecution: {max_turns: 7}\n"
     theirs = "spend: {day: {dollars: 100}}\ncapabilities: {allow_commands: [ls, 'rm *']}\nexecution: {max_turns: 3}\n"
-    project.write(user=AGENT + user, project=theirs, trusted=True)
+    project.write(user=f"{AGENT}{user}window: 9000\n", project=f"{theirs}window: 90000\n", trusted=True)
     shown = project.shown()
     own, other = project.files.user, project.files.project
     assert shown["spend.day.dollars"] == {
@@ -220,6 +220,7 @@ def test_config_shows_what_holds_and_what_was_ignored(project: Project) -> None:
     }
     assert (shown["execution.max_turns"]["value"], shown["execution.max_turns"]["source"]) == ("3", f"{other}:3")
     assert shown["execution.max_turns"]["note"] == ""
+    assert (shown["window"]["value"], shown["window"]["source"]) == ("9000", f"{own}:5")
     assert shown["capabilities.allow_commands.1"]["value"] == "ls"
     assert "capabilities.allow_commands.2" not in shown
     assert shown["capabilities.allow_commands"]["value"] == "ignored"
@@ -243,26 +244,26 @@ PATTERNS = st.sampled_from(["*", "read", "write", "filesystem.write", "shell", "
 PRICE = st.sampled_from([0, 1, 4, 90])
 CAP = _some(dollars=st.none() | PRICE, tokens=st.none() | st.sampled_from([0, 10, 1000]))
 ACTIONS = st.lists(st.sampled_from(sorted(MODULES["filesystem"])), max_size=4)
-MODULE = st.none() | _some(constraints=_some(allowed_actions=st.none() | ACTIONS, denied_actions=ACTIONS))
+MODULE = st.fixed_dictionaries({"constraints": _some(allowed_actions=ACTIONS, denied_actions=ACTIONS)})
 ENTRY = st.sampled_from(["http://a/v1", "http://b/v1"])
-SOURCES = _some(
-    spend=_some(session=CAP, day=CAP),
-    execution=_some(
+KEYS: dict[str, st.SearchStrategy[Any]] = {
+    "spend": _some(session=CAP, day=CAP),
+    "execution": _some(
         max_turns=st.integers(0, 3),
         max_steps=st.integers(1, 3),
         timeout=st.none() | st.integers(0, 3),
         context=_some(max_tokens=st.integers(0, 9000)),
     ),
-    capabilities=_some(
+    "capabilities": _some(
         default_policy=st.sampled_from(["auto", "allow", "ask", "deny"]),
         tools=st.dictionaries(PATTERNS, VERDICTS, max_size=3),
         allow_commands=RULES,
         deny_commands=RULES,
     ),
-    modules=st.none() | _some(filesystem=MODULE, shell=st.none(), hello=st.none()),
-    providers=st.dictionaries(st.sampled_from("ab"), _some(base_url=ENTRY, key_env=st.sampled_from("XY"))),
-    mcp=st.dictionaries(st.sampled_from("ab"), st.fixed_dictionaries({"url": ENTRY})),
-    models=st.dictionaries(
+    "modules": st.fixed_dictionaries({}, optional={"filesystem": MODULE, "shell": st.none(), "hello": st.none()}),
+    "providers": st.dictionaries(st.sampled_from("ab"), _some(base_url=ENTRY, key_env=st.sampled_from("XY"))),
+    "mcp": st.dictionaries(st.sampled_from("ab"), st.fixed_dictionaries({"url": ENTRY})),
+    "models": st.dictionaries(
         st.sampled_from(["gpt-4o", "openai/gpt-4o", "nameless"]),
         _some(window=st.integers(1, 9000), max_output=st.integers(1, 99)).flatmap(
             lambda sizes: (
@@ -274,9 +275,17 @@ SOURCES = _some(
         ),
         max_size=2,
     ),
-    window=st.none() | st.integers(1, 9000),
-    rules=st.lists(st.sampled_from(["one", "two", "three"]), max_size=2),
-    skills=st.lists(st.sampled_from(["one", "two"]), max_size=2),
+    "window": st.none() | st.integers(1, 9000),
+    "rules": st.lists(st.sampled_from(["one", "two", "three"]), max_size=2),
+    "skills": st.lists(st.sampled_from(["one", "two"]), max_size=2),
+}
+TOPICS = (
+    "spend",
+    "execution",
+    "capabilities",
+    "modules",
+    "providers mcp rules skills",
+    "models spend window execution",
 )
 MODEL = "openai/gpt-4o"
 USAGES = (Usage(1000, 10, 0, 0), Usage(1000, 10, 900, 0), Usage(1000, 10, 0, 900))
@@ -304,9 +313,12 @@ def _speaks(user: dict[str, Any], tool: str) -> bool:
     return "default_policy" in given or (tool == "shell" and "allow_commands" in given)
 
 
-@settings(max_examples=300, deadline=None)
-@given(SOURCES, SOURCES)
-def test_limits_are_never_looser_than_the_users(user: dict[str, Any], project: dict[str, Any]) -> None:
+@pytest.mark.parametrize("topic", TOPICS)
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_limits_are_never_looser_than_the_users(topic: str, data: st.DataObject) -> None:
+    said = st.fixed_dictionaries({}, optional={key: KEYS[key] for key in topic.split()})
+    user, project = data.draw(said, "user"), data.draw(said, "project")
     with tempfile.TemporaryDirectory() as folder:
         both = _config(Path(folder), user, project)
         own = _config(Path(folder), user, None)
