@@ -3,6 +3,7 @@ An allow rule must match a command only if the shell would run exactly the argum
 """
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -115,6 +116,16 @@ def test_which_commands_a_rule_allows(rule: str, allowed: list[str], asked: list
         **dict.fromkeys(allowed, "allow"),
         **dict.fromkeys(asked, "ask"),
     }
+
+
+def test_the_examples_of_the_documentation_hold() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "agent.md").read_text("utf-8")
+    table = text.partition("### Command rules")[2].partition("| rule |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"`([^`]+)`", cell) for line in table.splitlines()[2:] for cell in line.strip("| ").split(" | ")]
+    for (rule,), allowed, asked in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
+        verdicts = {command: verdict(rule, command) for command in [*allowed, *asked]}
+        assert verdicts == {**dict.fromkeys(allowed, "allow"), **dict.fromkeys(asked, "ask")}
+    assert len(rows) == 15
 
 
 @pytest.mark.parametrize(
