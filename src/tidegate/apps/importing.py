@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tidegate.apps.choices import FAILED, OK
@@ -22,7 +22,7 @@ UNTRUSTED = "no rule in it holds (--trust, if it is yours)"
 
 def import_command(options: argparse.Namespace) -> int:
     """Status 1 if anything could not be read; the rest is taken in all the same."""
-    mine = [path for agent in options.mine for path in find_mine(agent)]
+    mine = dict.fromkeys(path for agent in options.mine for path in find_mine(agent))
     files = _files(options, mine)
     if options.name and len(files) > 1:
         raise BadInput(f"{len(files)} files cannot all be --as {options.name}.", "Import them one by one.")
@@ -44,7 +44,7 @@ def import_command(options: argparse.Namespace) -> int:
     return FAILED if faults else OK
 
 
-def _files(options: argparse.Namespace, mine: list[Path]) -> list[Path]:
+def _files(options: argparse.Namespace, mine: Iterable[Path]) -> list[Path]:
     files = [*mine, *(files_of([Path(path) for path in options.path]) if options.path else ())]
     if not files:
         raise BadInput("There is nothing to import.", "Name files or folders, or --mine with the name of an agent.")

@@ -27,7 +27,7 @@ class Recording(msgspec.Struct):
     """Messages in OpenAI chat form: every call answered once, straight behind it, in call order, ids unique.
 
     `times` has a Unix time for each message (0.0 where one was not recorded), or is empty if none was. `mended` says
-    in words what had to be changed or left out to make it so. `typed` has for each message whether a person typed it, or
+    in words what had to be changed or left out to make it so. `typed` has for each message whether a person typed it,
     None where the format does not tell; it is empty if that is so of all. An assistant message may have the extra key
     `reasoning_content`, its plain thinking; a content is a list of parts only where there are images.
     """
