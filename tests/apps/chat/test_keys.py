@@ -7,6 +7,7 @@ from textual import events
 
 from tests.apps.chat.stage import CONFIG, on_stage, played
 from tidegate.apps.chat.context_pane import ContextPane
+from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.picker import Picker
 from tidegate.core.messages import Image, Text
 from tidegate.models.scripted import Scripted
@@ -28,7 +29,7 @@ def test_several_lines_pasted_and_typed(tmp_path: Path) -> None:
             assert stage.app.composer.text == "one\nnext\nnext\nnextpasted\nlines red"
             await stage.press("enter")
             await stage.sees("Yes.")
-            assert b"one\\nnext\\nnext\\nnextpasted\\nlines red" in provider.requests[0]
+            assert b"one\\nnext\\nnext\\n\\nnextpasted\\nlines red" in provider.requests[0]
             await stage.type("gone")
             await stage.press("ctrl+c")
             assert stage.app.composer.text == ""
@@ -111,7 +112,7 @@ def test_commands_are_completed_and_answered(tmp_path: Path) -> None:
             await stage.sees("› /pin ")
             await stage.press("enter")  # it does
             assert stage.app.composer.text == "/pin "
-            stage.app.composer.put("/policy ")
+            stage.app.composer.put(Draft("/policy "))
             await stage.sees("› /policy ai")
             await stage.press("down", "enter")  # a word that someone went to is taken, not passed over
             assert stage.app.composer.text == "/policy cowagent "

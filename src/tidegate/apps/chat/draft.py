@@ -11,6 +11,10 @@ BLOCK_CHARS: Final = 200
 """More characters than this that enter at once were not typed."""
 
 
+MOST_PIECES: Final = 6
+"""A request keeps an empty line between so many texts of one message; what is cut up further counts as pasted."""
+
+
 class Span(NamedTuple):
     start: int
     end: int
@@ -56,6 +60,8 @@ class Draft(NamedTuple):
             else:
                 runs.append(([*blank, line], typed))
                 blank = []
+        if len(runs) > MOST_PIECES:
+            runs[MOST_PIECES - 1 :] = [([line for lines, _ in runs[MOST_PIECES - 1 :] for line in lines], False)]
         return [("\n".join(lines), typed) for lines, typed in runs]
 
 
