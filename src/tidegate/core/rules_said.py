@@ -128,10 +128,11 @@ _SENTENCE_FEW: Final = 4
 
 def rules_of(message: Message) -> list[str]:
     """The rules in a message of the user, each once, in their order, word for word."""
-    return _rules_in(rule_text(message)) if is_request(message) else []
+    return find_rules(rule_text(message)) if is_request(message) else []
 
 
-def _rules_in(text: str) -> list[str]:
+def find_rules(text: str) -> list[str]:
+    """The sentences of a text that lay down a rule, whoever wrote them."""
     found: dict[str, None] = {}
     listed = False
     for line in text.split("\n"):

@@ -110,9 +110,15 @@ class Composer(TextArea):
         self.move_cursor(result.end_location)
 
     def edit(self, edit: Edit) -> EditResult:
+        self._draft = self.draft.replaced(self._place(edit.top), self._place(edit.bottom), edit.text)
         result = super().edit(edit)
         self._edited()
         return result
+
+    def _place(self, location: tuple[int, int]) -> int:
+        """Where in the text a row and column are."""
+        row, column = location
+        return sum(len(self.document.get_line(above)) + 1 for above in range(row)) + column
 
     def undo(self) -> None:
         super().undo()

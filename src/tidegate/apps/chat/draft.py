@@ -31,19 +31,22 @@ class Draft(NamedTuple):
         """A text of which nothing was typed."""
         return cls(text, (Span(0, len(text)),))
 
+    def replaced(self, start: int, end: int, entered: str) -> "Draft":
+        """The draft with this text in the place of another; it is pasted if it is a block."""
+        pasted = [Span(left, min(right, start)) for left, right in self.pasted if left < start]
+        if len(entered) > BLOCK_CHARS or ("\n" in entered and entered != "\n"):
+            pasted.append(Span(start, start + len(entered)))
+        moved = start + len(entered) - end
+        pasted += [Span(max(left, end) + moved, right + moved) for left, right in self.pasted if right > end]
+        return Draft(self.text[:start] + entered + self.text[end:], tuple(pasted))
+
     def changed(self, text: str) -> "Draft":
-        """The draft with this text instead: what entered is found, and is pasted if it is a block."""
+        """The draft with this text instead, where nobody says what entered: what it does not share at either end."""
         before = self.text
         start = _common_start(before, text)
         rest = min(len(before), len(text)) - start
         end = _common_start(before[: -rest - 1 : -1], text[: -rest - 1 : -1]) if rest else 0
-        entered = text[start : len(text) - end]
-        pasted = [Span(left, min(right, start)) for left, right in self.pasted if left < start]
-        if len(entered) > BLOCK_CHARS or ("\n" in entered and entered != "\n"):
-            pasted.append(Span(start, start + len(entered)))
-        moved, old_end = len(text) - len(before), len(before) - end
-        pasted += [Span(max(left, old_end) + moved, right + moved) for left, right in self.pasted if right > old_end]
-        return Draft(text, tuple(pasted))
+        return self.replaced(start, len(before) - end, text[start : len(text) - end])
 
     def pieces(self) -> list[tuple[str, bool]]:
         """The lines in runs, each typed or not. A line is not typed if anything in it was pasted."""
