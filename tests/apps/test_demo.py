@@ -146,7 +146,7 @@ def test_on_a_screen_it_plays_to_its_end(place: Place) -> None:
                     break
                 await pilot.pause(0.05)
             assert len(place.seen.answers) == len(TALKED)
-            assert ": Never restart db7" in text_of(app)
+            assert "Never restart db7 before 18:00.  (pinned by you in" in text_of(app)
 
     asyncio.run(watched())
     assert summary(place.seen, place.folder / "data").holds

@@ -9,7 +9,7 @@ from tests.apps.chat.stage import CONFIG, on_stage, played
 from tidegate.apps.chat.context_pane import ContextPane
 from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.picker import Picker
-from tidegate.core.messages import Image, Text
+from tidegate.core.messages import Image, MarkedText
 from tidegate.models.scripted import Scripted
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (3).to_bytes(4) + (2).to_bytes(4) + b"rest"
@@ -77,7 +77,10 @@ def test_a_file_that_is_mentioned_goes_along(tmp_path: Path) -> None:
             await stage.sees("Read.")
             await stage.idle()
             message = stage.agent.session.view.items[0].message
-            assert message.parts == (Text("see @src/ports.py"), Text("[file src/ports.py]\nPORT = 8443\n"))
+            assert message.parts == (
+                MarkedText("see @src/ports.py", typed=True),
+                MarkedText("[file src/ports.py]\nPORT = 8443\n", typed=False),
+            )
             assert "▸ attached  src/ports.py" in stage.text()
             assert "8443" not in stage.text()
             await stage.say("and @picture.png, not @nobody")
