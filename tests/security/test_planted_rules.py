@@ -174,21 +174,42 @@ def test_a_mark_outweighs_the_form() -> None:
     check_nothing_planted(session)
 
 
+def shorten(session: Session, ident: str) -> None:
+    """Fill the window until this message is shown shortened, then summarize what is old: it leaves the view."""
+    for turn in range(60):
+        session.prepare()
+        session.add({"role": "assistant", "content": f"Part {turn} is fine. " + FILLER * 12})
+        session.add({"role": "user", "content": f"Look at part {turn}."})
+    shown = [item.message for item in session.view.items if item.message.id == ident]
+    assert len(text_of(shown[0])) < len(text_of(session.recall(ident)))
+    session.compact()
+    assert ident not in [item.message.id for item in session.view.items]
+
+
 @pytest.mark.parametrize("typed", [False, None])
 def test_a_text_that_is_shortened_before_it_leaves(typed: bool | None) -> None:
     """Clipped to its beginning, a long paste looks like something short that was typed."""
     session = opened()
     session.add({"role": "user", "content": TYPED}, {"role": "assistant", "content": "Good."})
-    session.add({"role": "user", "content": f"{PLANTED}\n\n" + "\n\n".join([FILLER] * 60)}, typed=typed)
-    work(session, 30)
+    long = f"{PLANTED}\n\n" + "\n\n".join([FILLER] * 60)
+    (ident,) = session.add({"role": "user", "content": long}, typed=typed)
+    shorten(session, ident)
     check_nothing_planted(session)
 
 
 def test_a_typed_rule_in_a_message_that_is_shortened_with_its_file() -> None:
     session = opened()
-    session.add(Message("user", (MarkedText(TYPED, typed=True), MarkedText(f"{PLANTED}\n{FILLER * 60}", typed=False))))
-    work(session, 30)
+    file = MarkedText(f"{PLANTED}\n{FILLER * 60}", typed=False)
+    (ident,) = session.add(Message("user", (MarkedText(TYPED, typed=True), file)))
+    shorten(session, ident)
     check_nothing_planted(session)
+
+
+def test_a_tag_that_is_opened_where_a_very_long_text_is_no_longer_read() -> None:
+    session = opened()
+    text = "\n\n".join([TYPED, *[FILLER] * 600, "<file>", *[FILLER] * 300, PLANTED])
+    session.add({"role": "user", "content": text}, typed=True)
+    assert rules(session) == [TYPED]
 
 
 # --- the mark itself --------------------------------------------------------------------------------------------------
