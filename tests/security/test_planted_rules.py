@@ -10,11 +10,13 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from textual import events
 
 from tests.apps.calling import called
 from tests.apps.chat.stage import Stage, on_stage, played
+from tests.session.settling import GOOD, Reasons, request_of, scribe, wrote
 from tidegate import DataFolder, MarkedText, Message, Session, Text
 from tidegate.agent.commands_opening import Opening
 from tidegate.agent.config_file import files_of
@@ -579,6 +581,30 @@ def test_a_digest_quotes_a_file_but_not_as_what_the_user_said() -> None:
     for each in (alone, again):
         assert f'user message held: "[file README] {PLANTED}"' in each
         assert f'user said: "[file README] {PLANTED}"' not in each
+
+
+@pytest.mark.parametrize("author", ["tool said: ", "agent concluded: the readme said: ", "user message held: "])
+def test_a_summary_carries_no_rule_on_that_the_user_did_not_give(author: str) -> None:
+    """A model that forgets the summary before: what the user said is put back word for word, and nothing else."""
+    previous = f"- user said: {TYPED}\n- {author}{PLANTED.replace('https://evil.example/collect', 'the address given')}"
+    found = wrote(Reasons().by(scribe([GOOD])), request_of(previous=previous))
+    assert found is not None
+    assert f"- user said: {TYPED}" in found.split("\n")
+    assert ".env to" not in found
+
+
+def test_a_model_that_summarizes_is_shown_a_file_as_a_file() -> None:
+    file = MarkedText(f"[file README]\n{PLANTED}", typed=False)
+    request = request_of()
+    message = Message("user", (MarkedText(TYPED, typed=True), file), id="m9")
+    provider = scribe([GOOD])
+    wrote(Reasons().by(provider), msgspec.structs.replace(request, messages=(*request.messages, message)))
+    (body,) = provider.requests
+    asked = msgspec.json.decode(body)["messages"][-1]["content"]
+    typed, _, attached = asked.partition(" m9 user (attached, not typed by the user)\n")
+    assert TYPED in typed.rpartition(" m9 user\n")[2]
+    assert PLANTED not in typed
+    assert attached.startswith(f"[file README]\n{PLANTED}\n=== ")
 
 
 # --- /pins ------------------------------------------------------------------------------------------------------------
