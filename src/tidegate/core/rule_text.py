@@ -32,6 +32,7 @@ LIST_ITEM: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+"
 _FENCE: Final = re.compile(r"`{3,}|^\s*~{3,}")
 _INLINE_CODE: Final = re.compile(r"`[^`\n]+`")
 _TAG: Final = re.compile(r"<(?:/([A-Za-z][\w.:-]*)\s*|(?<!\w<)([A-Za-z][\w.:-]*)(?:\s[^<>]*)?(?<!/))>")
+_NOT_BREAK: Final = re.compile(r"[^\n]")
 _VOID_TAGS: Final = frozenset("area base br col embed hr img input link meta source track wbr".split())
 _DIFF_HEADER: Final = re.compile(
     r"diff --\w|index [0-9a-f]{7,}\.\.|Index: \S|@@ -\d|--- \S|\+\+\+ \S|\*\*\* (?:Begin|Update|Add|Delete)\b"
@@ -74,13 +75,18 @@ def _without_fences(lines: list[str]) -> list[str]:
 
 def _open_fence(line: str) -> tuple[str, str]:
     """The line without the fenced text in it, and the fence that is still open at its end."""
-    while (opening := _FENCE.search(line)) is not None:
+    kept: list[str] = []
+    done = 0
+    while (opening := _FENCE.search(line, done)) is not None:
+        kept.append(line[done : opening.start()])
         fence = opening[0].strip()
         end = line.find(fence, opening.end())
         if end < 0:
-            return line[: opening.start()], fence
-        line = f"{line[: opening.start()]} {line[end + len(fence) :].lstrip(fence[0])}"
-    return line, ""
+            return " ".join(kept), fence
+        done = end + len(fence)
+        while line.startswith(fence[0], done):
+            done += 1
+    return " ".join([*kept, line[done:]]), ""
 
 
 def _without_tags(text: str) -> str:
@@ -92,9 +98,12 @@ def _without_tags(text: str) -> str:
             continue
         start, _ = blocks.get(name, (0 if tag[1] else tag.start(), 0))
         blocks[name] = (start, tag.end() if tag[1] else len(text))
-    for start, end in blocks.values():
-        text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
-    return text
+    kept: list[str] = []
+    done = 0
+    for start, end in sorted(blocks.values()):
+        kept += [text[done:start], _NOT_BREAK.sub(" ", text[max(start, done) : end])]
+        done = max(done, end)
+    return "".join([*kept, text[done:]])
 
 
 def _without_diffs(lines: list[str]) -> list[str]:
