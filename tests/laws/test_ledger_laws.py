@@ -72,7 +72,7 @@ SUMMARISERS = st.sampled_from((None, hostile, forgetful))
 def messages_of(turn: Turn, number: int) -> list[Message]:
     call = Call(f"c{number}", "read", f'{{"path": "src/part_{number}.py"}}')
     return [
-        user(f"See {turn.fact}. {turn.rule}\n{'word ' * turn.words}"),
+        user(f"See {turn.fact}. {turn.rule}\n\n{'word ' * turn.words}"),
         Message("assistant", (Text("I look."), call)),
         Message("tool", (Result(call.id, (Text(f"{turn.found}\nid_{number} {'word ' * turn.output}"),)),)),
         Message("assistant", (Text(f"It is {number}. {'word ' * turn.words}"),)),
