@@ -39,6 +39,7 @@ def place_of(
         busy=agent.busy if busy is None else busy,
         agent=agent,
         opening=opening,
+        rules=agent.config.settings.rules,
     )
 
 

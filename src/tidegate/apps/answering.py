@@ -24,6 +24,7 @@ from tidegate.apps.keeping import STORE
 from tidegate.apps.place import data_folder
 from tidegate.apps.plain_flow import Flow
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.messages import Message, user
 from tidegate.keep.data import DataFolder, keys_of
 from tidegate.models.provider import Delta, Reply
 from tidegate.wire.usage import read_usage
@@ -43,7 +44,8 @@ def run_command(options: argparse.Namespace) -> int:
     store = options.store or os.environ.get(STORE, "")
     data = DataFolder(data_folder(options), store=store, secrets=secrets)
     try:
-        return asyncio.run(unless_told(_answered(found, data, name, task, as_json=options.json)))
+        message = user(task, typed=options.task != "-")
+        return asyncio.run(unless_told(_answered(found, data, name, message, as_json=options.json)))
     except TidegateError as failure:
         if options.json:
             _line({"type": "error", "error": failure.args[0], "remedy": failure.remedy})
@@ -81,7 +83,7 @@ async def unless_told(work: Coroutine[Any, Any, int]) -> int:
     return 128 + told[0]
 
 
-async def _answered(found: Read, data: DataFolder, name: str, task: str, *, as_json: bool) -> int:
+async def _answered(found: Read, data: DataFolder, name: str, task: Message, *, as_json: bool) -> int:
     show = lines(name) if as_json else plain(name, Shown(data.mask))
     why = ""
     async with open_agent(

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tidegate.apps.choices import FAILED, OK
@@ -17,17 +17,20 @@ from tidegate.lab.importers.recording import Recording
 from tidegate.lab.importers.source import Source
 from tidegate.lab.importers.taking_in import take_in
 
+UNTRUSTED = "no rule in it holds (--trust, if it is yours)"
+
 
 def import_command(options: argparse.Namespace) -> int:
     """Status 1 if anything could not be read; the rest is taken in all the same."""
-    files = _files(options)
+    mine = dict.fromkeys(path for agent in options.mine for path in find_mine(agent))
+    files = _files(options, mine)
     if options.name and len(files) > 1:
         raise BadInput(f"{len(files)} files cannot all be --as {options.name}.", "Import them one by one.")
     faults = taken = 0
     with opened(options, make=True) as data:
         for path in files:
             try:
-                for line in _taken(data, path, options.name):
+                for line in _taken(data, path, options.name, trust=options.trust or path in mine):
                     print(line)
                     taken += 1
             except TidegateError as fault:
@@ -41,31 +44,30 @@ def import_command(options: argparse.Namespace) -> int:
     return FAILED if faults else OK
 
 
-def _files(options: argparse.Namespace) -> list[Path]:
-    files = [path for agent in options.mine for path in find_mine(agent)]
-    if options.path:
-        files += files_of([Path(path) for path in options.path])
+def _files(options: argparse.Namespace, mine: Iterable[Path]) -> list[Path]:
+    files = [*mine, *(files_of([Path(path) for path in options.path]) if options.path else ())]
     if not files:
         raise BadInput("There is nothing to import.", "Name files or folders, or --mine with the name of an agent.")
     return list(dict.fromkeys(files))
 
 
-def _taken(data: DataFolder, path: Path, name: str) -> Iterator[str]:
+def _taken(data: DataFolder, path: Path, name: str, *, trust: bool) -> Iterator[str]:
     """A line for each session of a file. Our own exports keep all their records, edits and files."""
+    told = "" if trust else f"; {UNTRUSTED}"
     if path.is_file() and _is_export(path):
-        kept = import_session(data, path, name)
-        yield f"{kept}: {data.log(kept).head:,} records"
+        kept = import_session(data, path, name, trust=trust)
+        yield f"{kept}: {data.log(kept).head:,} records{told}"
         return
     recordings = _recordings(next(read_each([path])))
     if name and len(recordings) > 1:
         raise BadInput(f"{path} holds {len(recordings)} sessions.", "Import it without --as: each has its own name.")
     for recording in recordings:
-        done = take_in(data, recording, name)
+        done = take_in(data, recording, name, trust=trust)
         whose = recording.meta.agent or recording.meta.format
         if done.known:
             yield f"{done.name}: there already"
         else:
-            yield "; ".join([f"{done.name}: {done.messages:,} messages of {whose}", *recording.mended])
+            yield "; ".join([f"{done.name}: {done.messages:,} messages of {whose}", *recording.mended]) + told
 
 
 def _is_export(path: Path) -> bool:

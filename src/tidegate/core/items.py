@@ -7,6 +7,7 @@ import msgspec
 
 from tidegate.core.edits import Changes
 from tidegate.core.messages import ARCHIVED, Message, Result, Text, result_of
+from tidegate.core.rules_said import rules_of
 
 Meter = Callable[[Message], int]
 
@@ -14,7 +15,8 @@ Meter = Callable[[Message], int]
 class Item(msgspec.Struct, gc=False, array_like=True):
     """A message in the view, with what it costs. `metered` is the policy's own estimate, for its triggers.
 
-    `edited`: an edit changed what is shown of it, so that no stage admits the same result twice.
+    `edited`: an edit changed what is shown of it, so that no stage admits the same result twice. `rules` are then those
+    the user gave in the message as it was said: where a text is cut, it can no longer be told what was typed.
     """
 
     message: Message
@@ -22,6 +24,12 @@ class Item(msgspec.Struct, gc=False, array_like=True):
     metered: int = 0
     signed: bool = True
     edited: bool = False
+    rules: tuple[str, ...] = ()
+
+
+def rules_given(item: Item) -> Sequence[str]:
+    """The rules that the user gave in this message, also where it is no longer shown whole."""
+    return item.rules if item.edited else rules_of(item.message)
 
 
 def weighed(message: Message, tokens: int, meter: Meter | None) -> Item:
@@ -67,8 +75,9 @@ def applied(changed: Changes, before: Sequence[Item], meter: Meter | None) -> Ap
             first = min(first, len(items))
         if new is not None and ident not in changed.dropped:
             kind = item.message.kind if new.kind is None else new.kind
+            given = tuple(rules_given(item))
             item = weighed(msgspec.structs.replace(item.message, parts=new.parts, kind=kind), new.tokens, meter)
-            item.edited = True
+            item.edited, item.rules = True, given
         if ident not in changed.dropped:
             items.append(item)
         if behind:

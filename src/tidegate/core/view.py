@@ -79,6 +79,8 @@ class View:
         # Rules that gained nothing, and where the view stood then: as long as it stands there they would gain nothing.
         self.tried: dict[str, int] = {}
         self.model_note = ""
+        # Rules that the user took back, by their text, and when: only what was said later lays them down again.
+        self.removed_rules: dict[str, int] = {}
 
     # --- the fold -------------------------------------------------------------------------------------------------
 
@@ -160,6 +162,7 @@ class View:
         if edited.rule:
             self.fired[edited.rule] = Fired(self.turn_count, event.time)
         changed = Changes(edited.edits)
+        self.removed_rules.update(dict.fromkeys(changed.removed_rules, event.seq))
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
         result = applied(changed, self.items, self._meter)

@@ -46,9 +46,10 @@ class Answer(NamedTuple):
 class Place(NamedTuple):
     """Where a command is given.
 
-    `summarise` writes summaries, `parts` are the tokens of the parts of the system prompt by name, `prices` are what
-    the user says of models. While the agent is `busy`, nothing may change what it reads. `agent` is the open agent and
-    `opening` how it was opened, where there is one: the commands of the agent know their types.
+    `summarise` writes summaries, `parts` are the tokens of the parts of the system prompt by name, `rules` are those of
+    the configuration, `prices` are what the user says of models. While the agent is `busy`, nothing may change what it
+    reads. `agent` is the open agent and `opening` how it was opened, where there is one: the commands of the agent know
+    their types.
     """
 
     session: Session
@@ -60,6 +61,7 @@ class Place(NamedTuple):
     busy: bool = False
     agent: object = None
     opening: object = None
+    rules: tuple[str, ...] = ()
 
     @property
     def kept(self) -> DataFolder:

@@ -3,7 +3,8 @@
 Both ways it is a stream: a session need not fit into memory, only its largest message. Large records are taken out of
 their blobs; trace, snapshot and index stay behind, for they can be made again.
 
-Secrets are masked on the way out. Where there are none, the imported log is the exported one, byte for byte.
+Secrets are masked on the way out. Where there are none and the file is trusted, the imported log is the exported one,
+byte for byte. What a file lays down that is not trusted does not hold: see `keep/distrust.py`.
 """
 
 import gzip
@@ -24,6 +25,7 @@ from tidegate.core.view import View
 from tidegate.disk.folder import safe_join
 from tidegate.disk.writing import ENDING, not_kept, sync_folder
 from tidegate.keep.data import DataFolder
+from tidegate.keep.distrust import without_rules
 from tidegate.keep.masked import Masking
 from tidegate.keep.portable_file import FORMAT, VERSION, File, Header, Item, Limits, Writer, bad, items
 from tidegate.keep.retention import FORGOTTEN, LEAVING, mark, remove, settle
@@ -122,15 +124,20 @@ def _replaced(target: Path) -> Iterator[IO[bytes]]:
 # --- in ---------------------------------------------------------------------------------------------------------------
 
 
-def import_session(data: DataFolder, path: str | os.PathLike[str], name: str = "", *, limits: Limits = LIMITS) -> str:
-    """Take a session in, under its own name or another, and give the name. All of it is checked before any is kept."""
+def import_session(
+    data: DataFolder, path: str | os.PathLike[str], name: str = "", *, limits: Limits = LIMITS, trust: bool = False
+) -> str:
+    """Take a session in, under its own name or another, and give the name. All of it is checked before any is kept.
+
+    The file may come from a stranger: unless the caller says to `trust` it, no rule or pin in it holds here.
+    """
     with _opened(Path(path)) as file:
         name = _examined(data, file, name, limits)
         settle(data, name)  # an older session of this name may be half removed: the new one must not go with it
         with data.alone(name):
             if data.store.head(name):
                 raise BadInput(f"There is a session {name!r} already.", "Give the import another name.")
-            _take_in(data, name, items(file, limits))
+            _take_in(data, name, items(file, limits), trust)
     return name
 
 
@@ -218,7 +225,7 @@ def _fold(view: View, event: Event) -> None:
         raise bad(f"event {event.seq} does not follow from those before it ({type(failure).__name__})") from failure
 
 
-def _take_in(data: DataFolder, name: str, found: Iterable[Item]) -> None:
+def _take_in(data: DataFolder, name: str, found: Iterable[Item], trust: bool) -> None:
     """Into a log of another name first, which is marked to be removed should we die; a fork then makes all of it be.
 
     The files are written before that: without the log nobody sees them.
@@ -230,7 +237,8 @@ def _take_in(data: DataFolder, name: str, found: Iterable[Item]) -> None:
         mark(data, staging, LEAVING)
         head = 0
         for batch in _batches(found, data, name, files):
-            head = data.store.append(staging, head, [_record(data, staging, event) for event in batch])
+            events = batch if trust else map(without_rules, batch)
+            head = data.store.append(staging, head, [_record(data, staging, event) for event in events])
         if data.blobs is not None:
             data.blobs.claim(name, data.blobs.claims(staging))
         data.store.fork(staging, head, name)

@@ -129,7 +129,7 @@ def _source(path: Path, place: int, recording: Recording, count: str) -> Source:
 
 
 def _hash(recording: Recording) -> str:
-    return hashlib.sha256(msgspec.json.encode([recording.messages, recording.times])).hexdigest()
+    return hashlib.sha256(msgspec.json.encode([recording.messages, recording.times, recording.typed])).hexdigest()
 
 
 def project_of(recording: Recording) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, Noted, Said, Used, What
 from tidegate.core.ledger import PIN
-from tidegate.core.messages import Message, Tool, user
+from tidegate.core.messages import Message, Tool, mark_texts, user
 from tidegate.core.tokens import REQUEST, Counter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, Undone, View, project, shown
 from tidegate.session.recall import newest_to, recall
@@ -32,11 +32,11 @@ def _always_late() -> GiveUp:
     return GiveUp(f"Others were faster {TRIES} times in a row in appending to this session.", "Try again in a moment.")
 
 
-def _read(messages: Sequence[Mapping[str, object] | Message]) -> list[Message]:
+def _read(messages: Sequence[Mapping[str, object] | Message], typed: bool | None) -> list[Message]:
     parsed: list[Message] = []
     for message in messages:
         parsed.extend([mended(message)] if isinstance(message, Message) else parse_any(message))
-    return parsed
+    return parsed if typed is None else [mark_texts(message, typed) for message in parsed]
 
 
 class Live:
@@ -85,16 +85,20 @@ class Live:
     ) -> None:
         self.close()
 
-    def add(self, *messages: Mapping[str, object] | Message) -> list[str]:
-        """Append messages, in the form of any provider. All are read before the first is kept."""
-        return [self._say(message) for message in _read(messages)]
+    def add(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
+        """Append messages, in the form of any provider. All are read before the first is kept.
 
-    async def add_async(self, *messages: Mapping[str, object] | Message) -> list[str]:
+        `typed` says whether a person typed the texts of the user in them: False for files, tool output and anything
+        else that must not lay down rules. Without it, rules are read with care (docs/policies.md).
+        """
+        return [self._say(message) for message in _read(messages, typed)]
+
+    async def add_async(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
         """The same while the event loop goes on: many sessions of one store share what it takes to be safe on disk.
 
         Cancelled, the message may be in the log all the same; the session sees that by itself.
         """
-        return [await self._say_async(message) for message in _read(messages)]
+        return [await self._say_async(message) for message in _read(messages, typed)]
 
     def _say(self, message: Message) -> str:
         try:

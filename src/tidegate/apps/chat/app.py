@@ -20,6 +20,7 @@ from tidegate.apps.chat.completing import Completing
 from tidegate.apps.chat.composer import Composer
 from tidegate.apps.chat.context_pane import ContextPane
 from tidegate.apps.chat.conversation import Conversation
+from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.history import History
 from tidegate.apps.chat.keys import BINDINGS, HERE, KEYS, WELCOME
 from tidegate.apps.chat.mentions import written
@@ -187,11 +188,11 @@ class ChatApp(App[int]):
     # --- sending --------------------------------------------------------------------------------------------------
 
     def on_composer_sent(self, event: Composer.Sent) -> None:
-        text = event.text
-        if text.startswith("/"):
-            self._command(text)
-        elif text.strip():
-            self.talk.queue.append(text)
+        draft = event.draft
+        if draft.text.startswith("/"):
+            self._command(draft.text)
+        elif draft.text.strip():
+            self.talk.queue.append(draft)
             self.conversation.show_end()
             if not self.talk.busy:
                 self._send_next()
@@ -208,9 +209,9 @@ class ChatApp(App[int]):
             self._waits()
 
     @work(group="out")
-    async def _out(self, text: str, *, steer: bool) -> None:
+    async def _out(self, draft: Draft, *, steer: bool) -> None:
         """The files it names are read elsewhere: they may be large, or on a slow disk."""
-        message, problems = await asyncio.to_thread(written, text, self.workspace)
+        message, problems = await asyncio.to_thread(written, draft, self.workspace)
         for problem in problems:
             self.talk.remark(problem, problem=True)
         self._flow()
@@ -297,7 +298,7 @@ class ChatApp(App[int]):
         elif self.talk.busy:
             self.backstage.interrupt()
         elif self.composer.text:
-            self.composer.put("")
+            self.composer.put(Draft())
         elif self._leaving:
             self.exit(0)
         else:
