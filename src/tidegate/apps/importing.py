@@ -7,7 +7,9 @@ from pathlib import Path
 
 from tidegate.apps.choices import FAILED, OK
 from tidegate.apps.place import opened
+from tidegate.apps.terminal import print_error
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.terminal_text import clean_line
 from tidegate.keep.data import DataFolder
 from tidegate.keep.portable import import_session
 from tidegate.lab.importers import Found, find_mine, read_each
@@ -28,13 +30,13 @@ def import_command(options: argparse.Namespace) -> int:
         for path in files:
             try:
                 for line in _taken(data, path, options.name):
-                    print(line)
+                    print(clean_line(line))
                     taken += 1
             except TidegateError as fault:
                 if len(files) == 1:
                     raise
                 faults += 1
-                print(f"tidegate: {fault.args[0]}\nremedy: {fault.remedy}", file=sys.stderr)
+                print_error(fault.args[0], fault.remedy)
             sys.stdout.flush()
     if len(files) > 1:
         print(f"{taken} sessions from {len(files) - faults} of {len(files)} files")

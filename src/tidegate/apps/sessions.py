@@ -8,8 +8,10 @@ import msgspec
 
 from tidegate.apps.choices import OK
 from tidegate.apps.place import opened
+from tidegate.apps.terminal import name_on_screen, print_json
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Edited, Noted
+from tidegate.core.terminal_text import clean_line
 from tidegate.core.view import project
 from tidegate.keep.data import DataFolder
 from tidegate.keep.trace import Trace, read_trace, usage_of
@@ -26,18 +28,17 @@ def sessions_command(options: argparse.Namespace) -> int:
         used = {info.name: data.in_use(info.name) for info in found}
     if options.json:
         rows = [{**msgspec.to_builtins(info), "in_use": used[info.name]} for info in found]
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        print_json(msgspec.json.encode(rows))
         return OK
     if not found:
         print("No sessions are kept here yet.")
         return OK
-    width = max(len("session"), *(len(info.name) for info in found))
+    names = [name_on_screen(info.name) for info in found]
+    width = max(len("session"), *map(len, names))
     print(f"{'session':{width}}  {'records':>8}  {'on disk':>9}  {'last used':16}  {'begun':16}")
-    for info in found:
+    for info, name in zip(found, names, strict=True):
         mark = "  open" if used[info.name] else ""
-        print(
-            f"{info.name:{width}}  {info.head:>8,}  {size(info.size):>9}  {when(info.used)}  {when(info.created)}{mark}"
-        )
+        print(f"{name:{width}}  {info.head:>8,}  {size(info.size):>9}  {when(info.used)}  {when(info.created)}{mark}")
     return OK
 
 
@@ -49,7 +50,7 @@ def show_command(options: argparse.Namespace) -> int:
         if not 1 <= options.at <= log.head:
             raise BadInput(f"The session has records 1 to {log.head}, not {options.at}.", "Give one of these.")
         request = request_at(log, options.at, wire=options.wire)
-        sys.stdout.buffer.write(msgspec.json.format(request.to_bytes()) + b"\n")
+        print_json(request.to_bytes())
     return OK
 
 
@@ -59,13 +60,14 @@ def _outline(log: KeptLog) -> int:
     noted = sent_as(view.model_note)
     print(f"{log.head:,} records; the view now: {view.messages} messages, {view.tokens:,} tokens, {view.turns} turns")
     if noted.model:
-        print(f"model {noted.model}, wire {noted.wire}")
+        print(f"model {clean_line(noted.model)}, wire {clean_line(noted.wire)}")
     for event in log.read():
         what = event.what
         if isinstance(what, Edited):
-            print(f"{event.seq:>7}  {what.stage}: {what.before:,} -> {what.after:,} tokens; {what.why}")
+            stage, why = clean_line(what.stage), clean_line(what.why)
+            print(f"{event.seq:>7}  {stage}: {what.before:,} -> {what.after:,} tokens; {why}")
         elif isinstance(what, Noted) and what.topic in _TOLD:
-            print(f"{event.seq:>7}  {what.topic} {what.text}".rstrip())
+            print(f"{event.seq:>7}  {what.topic} {clean_line(what.text)}".rstrip())
     heads = [sent.head for sent in requests_of(log)]
     if heads:
         print(f"{len(heads)} requests were answered, at {_some(heads)}: show one with --at")
@@ -85,7 +87,7 @@ def trace_command(options: argparse.Namespace) -> int:
         Trace(path, options.session, data.mask).follow(log)
         lines = read_trace(path)
         if options.usage:
-            sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(usage_of(lines))) + b"\n")
+            print_json(msgspec.json.encode(usage_of(lines)))
             return OK
         for line in lines:
             sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")

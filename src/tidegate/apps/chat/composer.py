@@ -7,7 +7,8 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from tidegate.apps.chat.history import History
-from tidegate.apps.chat.safe import safe
+from tidegate.apps.terminal import TAB
+from tidegate.core.terminal_text import clean_text
 
 NEW_LINE: Final = ("ctrl+j", "alt+enter", "shift+enter", "ctrl+enter")
 """Not bound: a binding has its turn when a key has been everywhere, and a fast writer's next letters would pass it."""
@@ -97,7 +98,7 @@ class Composer(TextArea):
         event.stop()
         event.prevent_default()
         start, end = self.selection
-        result = self.replace(safe(event.text), start, end)
+        result = self.replace(clean_text(event.text).expandtabs(TAB), start, end)
         self.move_cursor(result.end_location)
 
     # --- what was typed before ------------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ class Composer(TextArea):
 
     def put(self, text: str, *, walking: bool = False) -> None:
         self._walking = walking
-        self.load_text(safe(text))
+        self.load_text(clean_text(text).expandtabs(TAB))
         self.move_cursor(self.document.end)
 
     def on_text_area_changed(self) -> None:

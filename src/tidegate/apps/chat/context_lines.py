@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.status import shade, short
+from tidegate.apps.terminal import Shown
 from tidegate.session.filling import Filling, Share
 from tidegate.session.pieces import Piece
 from tidegate.session.timeline import Entry
