@@ -177,5 +177,5 @@ def _form(command: Command) -> str:
 
 
 def safe(text: str, place: Place) -> str:
-    """As it may be shown: cleaned before it is masked, since hidden characters hide a secret, and masked before it is cut."""
+    """As it may be shown: cleaned, since hidden characters hide a secret, then masked, and cut last."""
     return clip_chars(place.mask(clean_text(text)), MOST).text
