@@ -12,10 +12,9 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.terminal_text import clean_line
 from tidegate.keep.data import DataFolder
 from tidegate.keep.portable import import_session
-from tidegate.lab.importers import Found, find_mine, read_each
+from tidegate.lab.importers import find_mine, read_each
 from tidegate.lab.importers.own import recognises
 from tidegate.lab.importers.reading import files_of
-from tidegate.lab.importers.recording import Recording
 from tidegate.lab.importers.source import Source
 from tidegate.lab.importers.taking_in import take_in
 
@@ -25,13 +24,17 @@ def import_command(options: argparse.Namespace) -> int:
     files = _files(options)
     if options.name and len(files) > 1:
         raise BadInput(f"{len(files)} files cannot all be --as {options.name}.", "Import them one by one.")
-    faults = taken = 0
+    faults = taken = left_out = 0
     with opened(options, make=True) as data:
         for path in files:
             try:
-                for line in _taken(data, path, options.name):
-                    print(clean_line(line))
-                    taken += 1
+                for each in _taken(data, path, options.name):
+                    if isinstance(each, BadInput):
+                        left_out += 1
+                        print_error(each.args[0], each.remedy)
+                    else:
+                        print(clean_line(each))
+                        taken += 1
             except TidegateError as fault:
                 if len(files) == 1:
                     raise
@@ -40,7 +43,7 @@ def import_command(options: argparse.Namespace) -> int:
             sys.stdout.flush()
     if len(files) > 1:
         print(f"{taken} sessions from {len(files) - faults} of {len(files)} files")
-    return FAILED if faults else OK
+    return FAILED if faults or left_out else OK
 
 
 def _files(options: argparse.Namespace) -> list[Path]:
@@ -52,13 +55,17 @@ def _files(options: argparse.Namespace) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def _taken(data: DataFolder, path: Path, name: str) -> Iterator[str]:
-    """A line for each session of a file. Our own exports keep all their records, edits and files."""
+def _taken(data: DataFolder, path: Path, name: str) -> Iterator[str | BadInput]:
+    """A line for each session of a file, or why it cannot be read. Our own exports keep all their records and files."""
     if path.is_file() and _is_export(path):
         kept = import_session(data, path, name)
         yield f"{kept}: {data.log(kept).head:,} records"
         return
-    recordings = _recordings(next(read_each([path])))
+    found = next(read_each([path]))
+    if found.fault is not None:
+        raise found.fault
+    recordings = found.recordings
+    yield from found.left_out
     if name and len(recordings) > 1:
         raise BadInput(f"{path} holds {len(recordings)} sessions.", "Import it without --as: each has its own name.")
     for recording in recordings:
@@ -77,9 +84,3 @@ def _is_export(path: Path) -> bool:
     except BadInput:
         return path.name.endswith(".tidegate")
     return not source.database and recognises(source)
-
-
-def _recordings(found: Found) -> list[Recording]:
-    if found.fault is not None:
-        raise found.fault
-    return found.recordings

@@ -2,18 +2,18 @@
 
 import argparse
 import sys
-from datetime import datetime
 
 import msgspec
 
 from tidegate.apps.choices import OK
 from tidegate.apps.place import opened
-from tidegate.apps.terminal import name_on_screen, print_json
+from tidegate.apps.terminal import name_on_screen, print_error, print_json
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Edited, Noted
 from tidegate.core.terminal_text import clean_line
 from tidegate.core.view import project
 from tidegate.keep.data import DataFolder
+from tidegate.keep.times import UNKNOWN, format_time
 from tidegate.keep.trace import Trace, read_trace, usage_of
 from tidegate.session.past import request_at, requests_of, sent_as
 from tidegate.store.kept import KeptLog
@@ -38,7 +38,11 @@ def sessions_command(options: argparse.Namespace) -> int:
     print(f"{'session':{width}}  {'records':>8}  {'on disk':>9}  {'last used':16}  {'begun':16}")
     for info, name in zip(found, names, strict=True):
         mark = "  open" if used[info.name] else ""
-        print(f"{name:{width}}  {info.head:>8,}  {size(info.size):>9}  {when(info.used)}  {when(info.created)}{mark}")
+        used_at, begun = format_time(info.used), format_time(info.created)
+        print(f"{name:{width}}  {info.head:>8,}  {size(info.size):>9}  {used_at:16}  {begun:16}{mark}".rstrip())
+    unknown = sum(format_time(each) == UNKNOWN or not each for info in found for each in (info.used, info.created))
+    if unknown:
+        print_error("Some times are not known.", "`tidegate doctor` looks through the sessions and says what is wrong.")
     return OK
 
 
@@ -108,7 +112,3 @@ def size(count: int) -> str:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
         number /= 1000
     return f"{number:.1f} GB"
-
-
-def when(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M}"

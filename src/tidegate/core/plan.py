@@ -116,7 +116,7 @@ def run(moment: Moment, at: Situation) -> Steps:
 def _priced_now(at: Situation) -> Situation:
     """The same with what the cache knows by now: after its lifetime it has forgotten all."""
     prices = at.budget.prices
-    if not at.view.calls or at.now - at.view.called_at <= prices.lifetime:
+    if not at.view.calls or 0 <= at.now - at.view.called_at <= prices.lifetime:
         return at
     return at._replace(budget=at.budget._replace(prices=prices._replace(cold=True)))
 

@@ -12,7 +12,7 @@ from tidegate.core.items import Item, Meter
 from tidegate.core.messages import Tool
 from tidegate.core.view import Fired, View
 
-VERSION = 2
+VERSION = 3
 """Goes up with every change of what is frozen, or of what the fold makes of a log: an older snapshot is then void."""
 
 

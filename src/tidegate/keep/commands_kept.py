@@ -7,7 +7,6 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from tidegate.keep.commands import Answer, Command, Place
 from tidegate.keep.commands_view import VIEW
 from tidegate.keep.masked import Masking
 from tidegate.keep.portable import export
+from tidegate.keep.times import format_time
 from tidegate.keep.trace_lines import TraceLine, read_line
 from tidegate.memory.logs import lines_of
 from tidegate.memory.search import Hit
@@ -108,8 +108,9 @@ def _listed(place: Place, words: str = "") -> str:
 
 
 def _session(info: SessionInfo, *, here: bool) -> str:
-    when = f"{datetime.fromtimestamp(info.used):%Y-%m-%d %H:%M}"
-    return f"{when}  {info.head:>7,} records  {clean_line(info.name)}{'  (this one)' if here else ''}"
+    return (
+        f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{'  (this one)' if here else ''}"
+    )
 
 
 async def resume(place: Place, rest: str) -> Answer:
@@ -194,7 +195,7 @@ async def trace(place: Place, rest: str) -> Answer:
 
 def _line(line: TraceLine) -> str:
     shown = {name: getattr(line, name) for name in _SHOWN if getattr(line, name) not in (None, "")}
-    when = f"{datetime.fromtimestamp(line.time):%H:%M:%S}"
+    when = format_time(line.time, "%H:%M:%S")
     said = clean_line(" ".join(f"{key}={value}" for key, value in shown.items()))
     return f"{line.seq:>6} {when} {line.event} {said}".rstrip()
 

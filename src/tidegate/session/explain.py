@@ -111,7 +111,7 @@ class Outlook(msgspec.Struct, frozen=True):
 def priced_now(view: View, budget: Budget, now: float) -> Budget:
     """The budget with what the provider's cache knows by now: after its lifetime it has forgotten all."""
     prices = budget.prices
-    if not view.calls or now - view.called_at <= prices.lifetime:
+    if not view.calls or 0 <= now - view.called_at <= prices.lifetime:
         return budget
     return budget._replace(prices=prices._replace(cold=True))
 
