@@ -33,7 +33,7 @@ def doctor_command(options: argparse.Namespace) -> int:
     findings: list[Finding] = []
     for finding in _examined(options):
         if not options.json:
-            print(clean_line(str(finding)))
+            print(finding)
             sys.stdout.flush()
         findings.append(finding)
     if options.json:

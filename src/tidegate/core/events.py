@@ -66,6 +66,11 @@ class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted",
     text: str = ""
     tokens: int = 0
 
+    @property
+    def edit(self) -> int:
+        """The seq of the edit that an `undo` or `redo` names; 0 if it names none."""
+        return int(self.text) if self.text.isdecimal() and len(self.text) < 20 else 0
+
 
 What = Said | Edited | Used | Noted
 

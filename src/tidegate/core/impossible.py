@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidegate.core.edits import Insert, Replace
-from tidegate.core.events import Edited, Event, Noted, Said, Used
-from tidegate.core.messages import Image, Part, Result
+from tidegate.core.events import Edited, Event, Noted, Said, Used, What
+from tidegate.core.messages import Image, Message, Part, Result
 
 LATEST: Final = 253_370_764_800.0
 """The year 9999 begins. Calendars of most systems end there."""
@@ -33,6 +33,8 @@ def find_impossible(event: Event) -> str:
     if not is_time(event.time):
         return f"its time is {event.time:.6g}, not seconds since 1970"
     what = event.what
+    if [each.id for each in _messages_of(what)] != ids_at(event):
+        return "its messages do not have the ids of that place"
     if isinstance(what, Used):
         return _in_report(event.seq, what)
     if isinstance(what, Edited):
@@ -43,6 +45,22 @@ def find_impossible(event: Event) -> str:
     if isinstance(what, Said):
         return _in_pictures(what.message.parts)
     return _in_note(event.seq, what)
+
+
+def ids_at(event: Event) -> list[str]:
+    """The ids of the messages that an event brings: they say where in the log each is, and recall believes them."""
+    what = event.what
+    if isinstance(what, Said):
+        return [f"m{event.seq}"]
+    if isinstance(what, Edited):
+        return [f"e{event.seq}.{place}" for place, edit in enumerate(what.edits) if isinstance(edit, Insert)]
+    return []
+
+
+def _messages_of(what: What) -> list[Message]:
+    if isinstance(what, Said):
+        return [what.message]
+    return [edit.message for edit in what.edits if isinstance(edit, Insert)] if isinstance(what, Edited) else []
 
 
 def _in_report(seq: int, used: Used) -> str:

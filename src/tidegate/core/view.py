@@ -368,9 +368,9 @@ def _does_not_follow(seq: int, why: str) -> BadLog:
 
 
 def _undone_by(seq: int, noted: Noted) -> int:
-    if not (noted.text.isdecimal() and len(noted.text) < 20):
+    if not noted.edit:
         raise _does_not_follow(seq, f"there is no edit {noted.text[:20]!r} to {noted.topic}")
-    return int(noted.text)
+    return noted.edit
 
 
 def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:

@@ -172,13 +172,18 @@ def _corrected(event: Event, time: float) -> Event:
     what = event.what
     if not is_time(event.time):
         event = msgspec.structs.replace(event, time=time)
+    if isinstance(what, Said):
+        what = msgspec.structs.replace(what, message=msgspec.structs.replace(what.message, id=f"m{event.seq}"))
+        event = msgspec.structs.replace(event, what=what)
     if not find_impossible(event):
         return event
     if isinstance(what, Used):
         head = what.head if 0 <= what.head < event.seq else 0
         return msgspec.structs.replace(event, what=Used(what.model, head, 0, 0))
     if isinstance(what, Edited):
-        return msgspec.structs.replace(event, what=msgspec.structs.replace(what, before=0, after=0))
+        event = msgspec.structs.replace(event, what=msgspec.structs.replace(what, before=0, after=0))
+        if not find_impossible(event):
+            return event
     return msgspec.structs.replace(event, what=Noted(LOST, "its numbers cannot be"))
 
 

@@ -19,9 +19,8 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.events import Edited, Event, Noted, Said, encode
+from tidegate.core.events import Event, Noted, encode
 from tidegate.core.impossible import is_count
 from tidegate.core.view import View
 from tidegate.disk.folder import safe_join
@@ -209,18 +208,7 @@ def _check_file(data: DataFolder, name: str, item: File, names: set[str]) -> Non
 
 
 def _check_event(event: Event) -> None:
-    """An id says where in the log a message stands; recall believes it."""
     what = event.what
-    ids: list[str] = []
-    wanted: list[str] = []
-    if isinstance(what, Said):
-        ids, wanted = [what.message.id], [f"m{event.seq}"]
-    elif isinstance(what, Edited):
-        inserts = {place: edit for place, edit in enumerate(what.edits) if isinstance(edit, Insert)}
-        ids = [edit.message.id for edit in inserts.values()]
-        wanted = [f"e{event.seq}.{place}" for place in inserts]
-    if ids != wanted:
-        raise bad(f"the messages of record {event.seq} do not have the ids of that place")
     if isinstance(what, Noted) and (wrong := _wrong_in_note(what)):
         raise bad(f"record {event.seq}: {wrong}")
     try:
@@ -242,7 +230,7 @@ def _wrong_in_note(noted: Noted) -> str:
 
 
 def _note_undo(seq: int, what: Noted, undone: set[int]) -> None:
-    number = int(what.text) if what.text.isdecimal() and len(what.text) < 12 else 0
+    number = what.edit
     if not 0 < number < seq:
         raise bad(f"record {seq} undoes what is not there")
     if what.topic == "undo":
