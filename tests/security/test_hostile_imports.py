@@ -317,6 +317,7 @@ EDITS: dict[str, Callable[[DataFolder], None]] = {
     "a refused request of words": lambda data: rewritten(data, "bad", 4, Noted("weighed", "words")),
     "a report of 2^63": lambda data: rewritten(data, "bad", 4, Used("m", 3, 2**63, 2**63, 2**63)),
     "a negative report": lambda data: rewritten(data, "bad", 4, Used("m", 3, -5, -5, -5)),
+    "a report at 1e300": lambda data: rewritten(data, "bad", 4, Used("m", 3, 50, 50, 5), 1e300),
     "a message of 2^63 tokens": lambda data: rewritten(data, "bad", 4, Said(Message("user", (), "m4"), 2**63)),
     "a message of -3e9 tokens": lambda data: rewritten(data, "bad", 4, Said(Message("user", (), "m4"), -(3 * 10**9))),
     "an id that is none": lambda data: rewritten(data, "bad", 4, Said(Message("user", (Text("x"),), "mm"), 5)),
