@@ -17,8 +17,8 @@ from typing import NamedTuple
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.events import Noted, encode
 from tidegate.core.snapshot import freeze
-from tidegate.core.tokens import document_meter
-from tidegate.core.view import project
+from tidegate.core.tokens import Estimate, document_meter
+from tidegate.core.view import View, project
 from tidegate.disk.folder import key_of
 from tidegate.disk.writing import write_whole
 from tidegate.keep import doctor_files as files
@@ -278,7 +278,8 @@ class _Patient:
         if view is None:
             return False
         meter = document_meter(kept.meter) if kept.meter else None
-        return freeze(view) == freeze(project(lambda: islice(log.read(), view.head), meter))
+        folded = project(lambda: islice(log.read(), view.head), meter)
+        return freeze(view) == freeze(folded) or _uncounted(view) == _uncounted(folded)
 
     def _trace(self, log: KeptLog) -> None:
         path = self._data.trace(self._name)
@@ -294,6 +295,14 @@ class _Patient:
             trace.follow(log) if 0 <= told < log.head else trace.remake(log)
             trace.close()
         self._mended("Its trace does not tell all of its log, or is damaged.")
+
+
+def _uncounted(view: View) -> bytes:
+    """A view without what depends on the counter: a session counts again what another model had counted."""
+    view.recount(Estimate(), thinking=False, since=0)
+    view.usage = None
+    view.later = view.later_metered = 0
+    return freeze(view)
 
 
 def _told(path: Path) -> int:
