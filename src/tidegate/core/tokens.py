@@ -194,22 +194,21 @@ def _extent(parts: Iterable[Part]) -> tuple[int, int]:
     """Bytes of text that are sent for certain, and how many pictures."""
     size = pictures = 0
     for part in parts:
-        if isinstance(part, Image):
-            pictures += 1
+        if isinstance(part, Text):
+            text = part.text if not part.opaque else part.text + part.opaque
         elif isinstance(part, Result):
             inner = _extent(part.parts)
             size, pictures = size + inner[0], pictures + inner[1]
+            continue
         elif isinstance(part, Call):
-            size += _bytes_of(part.name) + _bytes_of(part.arguments) + _bytes_of(part.opaque)
+            text = f"{part.name}{part.arguments}{part.opaque}"
         elif isinstance(part, Thinking):
-            size += _bytes_of(part.block)
+            text = part.block
         else:
-            size += _bytes_of(part.text) + _bytes_of(part.opaque)
+            pictures += 1
+            continue
+        size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return size, pictures
-
-
-def _bytes_of(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def calibrate(ratio: float, counted: int, reported: int) -> float:

@@ -300,17 +300,19 @@ class View:
         """
         edited = since is not None and self.edited_at > since  # also where the fixed part changed
 
-        def counted(item: Item) -> Item:
-            message = item.message
+        def believed(item: Item) -> bool:
             if since is None:
-                believed = fits_its_length(item.tokens, message)
-            else:
-                believed = not (edited or said_after(message.id, since))
-            tokens = item.tokens if believed else count_message(message, counter, thinking=thinking)
+                return fits_its_length(item.tokens, item.message)
+            return not (edited or said_after(item.message.id, since))
+
+        def counted(item: Item) -> Item:
+            if believed(item):
+                return item
+            tokens = count_message(item.message, counter, thinking=thinking)
             return item if tokens == item.tokens else weighed_again(item, tokens, self._meter)
 
-        items = list(map(counted, self.items))
-        if any(new is not old for new, old in zip(items, self.items, strict=True)):
+        items = [counted(item) for item in self.items]
+        if items != self.items:
             self.items = items
             self.tokens = sum(item.tokens for item in items)
             self.metered = sum(item.metered for item in items)
@@ -367,12 +369,6 @@ def _does_not_follow(seq: int, why: str) -> BadLog:
     )
 
 
-def _undone_by(seq: int, noted: Noted) -> int:
-    if not noted.edit:
-        raise _does_not_follow(seq, f"there is no edit {noted.text[:20]!r} to {noted.topic}")
-    return noted.edit
-
-
 def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
     """Fold a whole log. Undone edits are only known once their undo is read; the fold then starts over without them.
 
@@ -390,7 +386,9 @@ def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> 
                     view._moved()
                     view._rebuild(view.items, 0)
                     if event.seq > seen and what.topic != "forgotten":
-                        seen, seq = event.seq, _undone_by(event.seq, what)
+                        seen, seq = event.seq, what.edit
+                        if not seq:
+                            raise _does_not_follow(seen, "it names no edit")
                         skip = skip | {seq} if what.topic == "undo" else skip - {seq}
                         raise Undone
                 else:
