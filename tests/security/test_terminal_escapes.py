@@ -23,7 +23,7 @@ from tests.apps.calling import called
 from tests.apps.chat.stage import on_stage, played
 from tests.security.archives import recorded, write_archive
 from tidegate.apps.choices import COMMANDS
-from tidegate.apps.terminal import make_console
+from tidegate.apps.terminal import guarded_streams, make_console
 from tidegate.core.edits import Replace
 from tidegate.core.events import Edited, Event, Noted, Used
 from tidegate.core.messages import Text, user
@@ -324,3 +324,17 @@ def test_a_field_cannot_swallow_what_stands_behind_it() -> None:
     """A sequence that a name begins must not take our own words with it."""
     for opened in ("\x1b]0;", "\x1bP", "\x1b[", "\x9b", "\x9d"):
         assert strip_controls(f"a{opened} 12 records").endswith(" 12 records")
+
+
+def test_a_command_that_cleans_nothing_prints_nothing_harmful(capfd: pytest.CaptureFixture[str]) -> None:
+    """A new command needs to know nothing of all this."""
+    with guarded_streams():
+        print(HOSTILE)
+        sys.stderr.writelines([HOSTILE, "\tnext\n"])
+        sys.stdout.flush()
+        sys.stdout.buffer.write(json.dumps(HOSTILE, ensure_ascii=False).encode())
+        sys.stdout.flush()
+    written = capfd.readouterr()
+    assert controls_in(written.out) == controls_in(written.err) == []
+    assert written.err.endswith("\tnext\n")
+    assert json.loads(written.out.splitlines()[-1]) == HOSTILE
