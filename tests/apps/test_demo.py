@@ -17,13 +17,13 @@ from tests.apps.chat.tmux import Terminal
 from tidegate import DataFolder
 from tidegate.agent.commands_opening import Opening
 from tidegate.apps.chat.draft import Draft
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.demo import NAME, WINDOW, opening_in
 from tidegate.apps.demo_guided import LEAVE, GuidedApp
 from tidegate.apps.demo_kept import Seen, summary
 from tidegate.apps.demo_script import SCRIPT, YOURS, Played
 from tidegate.apps.plain import Plain
 from tidegate.apps.plain_out import Out
+from tidegate.apps.terminal import Shown
 from tidegate.models.provider import Provider
 from tidegate.models.scripted import Scripted, Step
 from tidegate.models.weights import SMOLLM2

@@ -17,14 +17,15 @@ from tidegate.agent.commands_opening import Read
 from tidegate.agent.hooks import Done
 from tidegate.agent.loop import Asked, Began, Ended, Happening, Refused, Steered, Stopped
 from tidegate.agent.open import Notice, open_agent
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.choices import FAILED, OK
 from tidegate.apps.configuring import chosen
 from tidegate.apps.keeping import STORE
 from tidegate.apps.place import data_folder
 from tidegate.apps.plain_flow import Flow
+from tidegate.apps.terminal import Shown, print_error
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.messages import Message, user
+from tidegate.core.terminal_text import clean_line
 from tidegate.keep.data import DataFolder, keys_of
 from tidegate.models.provider import Delta, Reply
 from tidegate.wire.usage import read_usage
@@ -98,7 +99,7 @@ async def _answered(found: Read, data: DataFolder, name: str, task: Message, *, 
     if why in ("end", "unknown"):
         return OK
     if not as_json:
-        print(f"tidegate: not finished: {why}\nremedy: go on with --session {name}.", file=sys.stderr)
+        print_error(f"not finished: {why}", f"go on with --session {name}.")
     return FAILED
 
 
@@ -113,7 +114,7 @@ def greet(text: str, *, as_json: bool) -> None:
 def plain(name: str, shown: Shown) -> Show:
     """The model's words on standard output, as they come; what else there is to know on the other."""
     if sys.stderr.isatty():
-        print(f"session {name}", file=sys.stderr)
+        print(f"session {clean_line(name)}", file=sys.stderr)
     flow, last = Flow(shown), "\n"
 
     def show(each: Happening | Notice) -> None:

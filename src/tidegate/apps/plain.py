@@ -38,12 +38,12 @@ from tidegate.apps.chat.calls import pretty, subject_of
 from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.grants import Grants
 from tidegate.apps.chat.mentions import written
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.talk import Talk
 from tidegate.apps.choices import FAILED, INTERRUPTED, OK
 from tidegate.apps.plain_flow import Flow
 from tidegate.apps.plain_lines import Lines
 from tidegate.apps.plain_out import Out, Said, Typed, ended
+from tidegate.apps.terminal import Shown
 from tidegate.core.events import Event
 from tidegate.keep.commands import Answer
 from tidegate.keep.data import DataFolder

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.edits import Changes
+from tidegate.core.impossible import MOST_TOKENS
 from tidegate.core.messages import ARCHIVED, Message, Result, Text, result_of
 from tidegate.core.rules_said import rules_of
 
@@ -33,7 +34,14 @@ def rules_given(item: Item) -> Sequence[str]:
 
 
 def weighed(message: Message, tokens: int, meter: Meter | None) -> Item:
+    """An item with the count its event has, brought into the range of the possible; `View.recount` does the rest."""
+    tokens = min(max(tokens, 0), MOST_TOKENS)
     return Item(message, tokens, meter(message) if meter else tokens)
+
+
+def weighed_again(item: Item, tokens: int, meter: Meter | None) -> Item:
+    """The same item with another count."""
+    return msgspec.structs.replace(item, tokens=tokens, metered=item.metered if meter else tokens)
 
 
 def shown(message: Message) -> Message | None:
@@ -48,7 +56,8 @@ def shown(message: Message) -> Message | None:
 
 
 def said_after(ident: str, seq: int) -> bool:
-    return ident[:1] == "m" and int(ident[1:]) > seq
+    number = ident[1:]
+    return ident[:1] == "m" and number.isdecimal() and len(number) < 20 and int(number) > seq
 
 
 class Applied(NamedTuple):

@@ -8,7 +8,7 @@ from tests.apps.chat.stage import on_stage, played
 from tidegate.agent.tools.approval import Question
 from tidegate.apps.chat.approving import MOST_LINES, Line, Prompt, asked
 from tidegate.apps.chat.grants import Grants
-from tidegate.apps.chat.safe import Shown
+from tidegate.apps.terminal import Shown
 from tidegate.core.messages import Call
 from tidegate.models.scripted import Scripted, Spoken, Step
 

@@ -23,19 +23,19 @@ from tidegate.apps.chat.conversation import Conversation
 from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.history import History
 from tidegate.apps.chat.keys import BINDINGS, HERE, KEYS, WELCOME
+from tidegate.apps.chat.line_filter import ControlFilter
 from tidegate.apps.chat.mentions import written
 from tidegate.apps.chat.menu import Menu
 from tidegate.apps.chat.paging import Paging
 from tidegate.apps.chat.palette import DARK, LIGHT
 from tidegate.apps.chat.pasting import driver
 from tidegate.apps.chat.picker import Picker
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.sources import NEW, models, new_name, sessions
 from tidegate.apps.chat.standing import Standing
 from tidegate.apps.chat.status import StatusBar
 from tidegate.apps.chat.talk import Talk
 from tidegate.apps.chat.waiting import WaitingLine
-from tidegate.apps.chat.wall import Wall
+from tidegate.apps.terminal import Shown
 from tidegate.keep.commands import Answer
 from tidegate.keep.data import DataFolder
 
@@ -68,7 +68,7 @@ class ChatApp(App[int]):
         self._opening = opening
         self._news: deque[News] = deque()
         self._leaving = False
-        self._wall = Wall()
+        self._control_filter = ControlFilter()
         self.backstage = Backstage(data, workspace, self._tell, provider_for=provider_for)
         self.register_theme(DARK)
         self.register_theme(LIGHT)
@@ -83,7 +83,7 @@ class ChatApp(App[int]):
         return self._exception
 
     def get_line_filters(self) -> list[LineFilter]:
-        return [*super().get_line_filters(), self._wall]
+        return [*super().get_line_filters(), self._control_filter]
 
     # --- the screen -----------------------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ from tidegate.apps.chat.backstage import Asking
 from tidegate.apps.chat.calls import pretty
 from tidegate.apps.chat.composer import Composer
 from tidegate.apps.chat.grants import Grants, rule_of
-from tidegate.apps.chat.safe import HARMFUL, Shown
+from tidegate.apps.terminal import Shown
+from tidegate.core.terminal_text import HARMFUL
 
 MOST_LINES: Final = 8
 HEAD: Final = 5

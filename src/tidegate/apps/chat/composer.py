@@ -9,7 +9,8 @@ from textual.widgets.text_area import Edit, EditResult
 
 from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.history import History
-from tidegate.apps.chat.safe import safe
+from tidegate.apps.terminal import TAB
+from tidegate.core.terminal_text import clean_text
 
 NEW_LINE: Final = ("ctrl+j", "alt+enter", "shift+enter", "ctrl+enter")
 """Not bound: a binding has its turn when a key has been everywhere, and a fast writer's next letters would pass it."""
@@ -106,7 +107,7 @@ class Composer(TextArea):
         event.stop()
         event.prevent_default()
         start, end = self.selection
-        result = self.replace(safe(event.text), start, end)
+        result = self.replace(clean_text(event.text).expandtabs(TAB), start, end)
         self.move_cursor(result.end_location)
 
     def edit(self, edit: Edit) -> EditResult:
@@ -151,7 +152,7 @@ class Composer(TextArea):
     def put(self, draft: Draft, *, walking: bool = False) -> None:
         self._walking = walking
         self._own = self._own if walking else None
-        self.load_text(safe(draft.text))
+        self.load_text(clean_text(draft.text).expandtabs(TAB))
         self._draft = draft if draft.text == self.text else Draft.of_block(self.text)
         self.move_cursor(self.document.end)
 

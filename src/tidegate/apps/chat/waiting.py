@@ -5,8 +5,8 @@ from typing import Final
 from rich.text import Text
 from textual.widgets import Static
 
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.talk import Talk
+from tidegate.apps.terminal import Shown
 
 SPIN: Final = "◐◓◑◒"
 MOST: Final = 3

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tidegate.core.rule_text import UNMARKED_CHARS
+from tidegate.core.terminal_text import clean_line
 from tidegate.lab.importers.fields import json_text
 from tidegate.lab.importers.mending import mend
 from tidegate.lab.importers.recording import Compaction, Json, Meta, Recording
@@ -109,7 +110,7 @@ class Talk:
         typed = [self.typed[at] if self.messages[at]["role"] == "user" else None for at in done.origin]
         places = sorted(done.origin)
         return Recording(
-            name=clean(name),
+            name=clean_line(name) or clean_line(source.stem) or "recording",
             messages=done.messages,
             meta=meta,
             mended=([source.damage] if source.damage else []) + moved + done.said + left,
