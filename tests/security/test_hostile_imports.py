@@ -207,7 +207,7 @@ def test_counts_of_an_archive_are_made_again(archive: Path, tmp_path: Path, coun
 
 def test_an_honest_archive_comes_back_as_it_was(archive: Path, tmp_path: Path) -> None:
     data = DataFolder(tmp_path / "data", secrets=[])
-    assert called("import", archive, "--data", tmp_path / "data").returncode == 0
+    assert called("import", archive, "--trust", "--data", tmp_path / "data").returncode == 0
     lines = [json.loads(msgspec.json.encode(event)) for event in data.log("long").read()]
     assert lines[:-1] == read_lines(archive)[1:]
     assert lines[-1][2][:3] == ["noted", "foreign", "long"]

@@ -28,7 +28,7 @@ def config_command(options: argparse.Namespace) -> int:
         return OK
     wide = max(len(each.name) for each in settings)
     for each in settings:
-        print(clean_line(each.name).ljust(wide), "", clean_line(str(each)))
+        print(clean_line(each.name).ljust(wide), "", "  (".join(map(clean_line, str(each).split("  (", 1))))
     return OK
 
 
