@@ -212,6 +212,9 @@ async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each 
 
     Without `data` nothing is kept. A session that is there goes on, whatever model it had before; without `restore`
     just as it was, for one whose model or policy is changed under way.
+
+    Commands of the `shell` tool can read the environment of this process through `/proc`: call
+    `tidegate.agent.environment.hide_environment` at the start of the program.
     """
     async with AsyncExitStack() as stack:
         parts = Parts(data, workspace, os.environ if environment is None else environment, stack)

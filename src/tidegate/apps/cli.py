@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from tidegate.apps.choices import COMMANDS, FAILED, INTERRUPTED, OK, USAGE
+from tidegate.agent.environment import hide_environment
+from tidegate.apps.choices import AGENT_COMMANDS, COMMANDS, FAILED, INTERRUPTED, OK, USAGE
 from tidegate.apps.parser import make_parser
 from tidegate.core.errors import BadInput, BadPolicy, TidegateError
 
@@ -53,6 +54,8 @@ def _say(what: str, remedy: str = "", status: int = FAILED) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.command in AGENT_COMMANDS:
+        hide_environment()
     module, function = COMMANDS[options.command]
     command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tidegate.apps.{module}"), function)
     return command(options)
