@@ -3,6 +3,9 @@
 async with open_agent(config, data=data, name="build-fix", workspace=Path(".")) as agent:
     async for each in agent.turn("Why is the build slow?"):
         show(each)
+
+Commands of the `shell` tool can read the environment of this process through `/proc`. The command line prevents that; a
+program that calls `open_agent` itself should call `tidegate.agent.environment.hide_environment` at its start.
 """
 
 import asyncio
@@ -212,9 +215,6 @@ async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each 
 
     Without `data` nothing is kept. A session that is there goes on, whatever model it had before; without `restore`
     just as it was, for one whose model or policy is changed under way.
-
-    Commands of the `shell` tool can read the environment of this process through `/proc`: call
-    `tidegate.agent.environment.hide_environment` at the start of the program.
     """
     async with AsyncExitStack() as stack:
         parts = Parts(data, workspace, os.environ if environment is None else environment, stack)
