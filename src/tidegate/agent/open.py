@@ -3,6 +3,9 @@
 async with open_agent(config, data=data, name="build-fix", workspace=Path(".")) as agent:
     async for each in agent.turn("Why is the build slow?"):
         show(each)
+
+Commands of the `shell` tool can read the environment of this process through `/proc`. The command line prevents that; a
+program that calls `open_agent` itself should call `tidegate.agent.environment.hide_environment` at its start.
 """
 
 import asyncio

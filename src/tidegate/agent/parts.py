@@ -26,6 +26,7 @@ from tidegate.session.background import Ahead
 from tidegate.session.drive import SummariseAsync
 from tidegate.session.session import Session
 from tidegate.session.settle import summariser
+from tidegate.wire.limits import MAX_TOOLS
 
 SMALL: Final = 4_096
 """Below this window the rules are the short ones."""
@@ -108,6 +109,11 @@ class Parts(NamedTuple):
         built: list[AgentTool] = [*standard_tools(skills, memory=self.data is not None), HELLO]
         tools = [each for each in built if each.tool.name in offered]
         served = await self._served(config)
+        room = MAX_TOOLS - len(tools) - 1  # one for `task`
+        if len(served.tools) > room:
+            left_out = len(served.tools) - room
+            remark = f"{left_out:,} tools of MCP servers are left out: a model is offered at most {MAX_TOOLS} tools."
+            served = Found(served.tools[:room], [*served.faults, f"{remark} Use fewer servers (mcp) in one agent."])
         return Found([*tools, *served.tools], served.faults)
 
     async def _served(self, config: Config) -> "Found":

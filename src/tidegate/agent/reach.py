@@ -15,7 +15,7 @@ from tidegate.core.tokens import Counter
 from tidegate.disk.writing import write_whole
 from tidegate.models.catalog import Model, entry_of, model_of
 from tidegate.models.faults import Fault
-from tidegate.models.http import HttpProvider, Limits
+from tidegate.models.http import HttpProvider
 from tidegate.models.local import Embedded
 from tidegate.models.marks import Marks
 from tidegate.models.prices import Rates, take_dearer
@@ -23,6 +23,7 @@ from tidegate.models.probes import is_service
 from tidegate.models.provider import Provider
 from tidegate.models.tokenizers import counter_for
 from tidegate.models.window import LearnedWindow, LearnedWindows, Window, WindowTruth
+from tidegate.wire.limits import ProviderLimits
 
 WINDOWS: Final = "windows.json"
 WEIGHTS: Final = "models"
@@ -84,7 +85,7 @@ async def reach(
     if provider is None:
         _check_key(target)
         _check_price(config, brain, target, prices)
-        limits = Limits(total=target.timeout) if target.timeout else None
+        limits = ProviderLimits(total=target.timeout) if target.timeout else None
         provider = HttpProvider(
             target.wire,
             target.model,

@@ -11,7 +11,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from tidegate.apps.choices import COMMANDS, FAILED, INTERRUPTED, OK, USAGE
+from tidegate.agent.environment import hide_environment
+from tidegate.apps.choices import AGENT_COMMANDS, COMMANDS, FAILED, INTERRUPTED, OK, USAGE
 from tidegate.apps.parser import make_parser
 from tidegate.apps.terminal import guarded_streams, print_error
 from tidegate.core.errors import BadInput, BadPolicy, TidegateError
@@ -59,6 +60,8 @@ def _say(what: str, remedy: str = "", status: int = FAILED) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.command in AGENT_COMMANDS:
+        hide_environment()
     module, function = COMMANDS[options.command]
     command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tidegate.apps.{module}"), function)
     return command(options)
