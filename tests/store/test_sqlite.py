@@ -228,7 +228,7 @@ def test_a_fifty_megabyte_record(tmp_path: Path) -> None:
     for place, record in enumerate((b"before", large, b"after")):
         store.append("s", place, [record])
     assert list(store.read("s")) == [b"before", large, b"after"]
-    assert store.sessions()[0].size < 1_000_000
+    assert store.sessions()[0].size < len(large) // 10
     store.close()
 
 
