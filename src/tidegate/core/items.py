@@ -14,14 +14,14 @@ Meter = Callable[[Message], int]
 class Item(msgspec.Struct, gc=False, array_like=True):
     """A message in the view, with what it costs. `metered` is the policy's own estimate, for its triggers.
 
-    `edited`: an edit changed what is shown of it, so that no stage admits the same result twice.
+    `edited` is the seq of the edit that last changed what is shown of it, or 0. No stage admits a result twice.
     """
 
     message: Message
     tokens: int
     metered: int = 0
     signed: bool = True
-    edited: bool = False
+    edited: int = 0
 
 
 def weighed(message: Message, tokens: int, meter: Meter | None) -> Item:
@@ -50,8 +50,8 @@ class Applied(NamedTuple):
     first: int
 
 
-def applied(changed: Changes, before: Sequence[Item], meter: Meter | None) -> Applied:
-    """What a transaction makes of these items.
+def applied(changed: Changes, before: Sequence[Item], meter: Meter | None, seq: int) -> Applied:
+    """What a transaction, the event `seq`, makes of these items.
 
     An insert goes to the head if asked to, or if the message it names has gone (an earlier edit was undone).
     """
@@ -68,7 +68,7 @@ def applied(changed: Changes, before: Sequence[Item], meter: Meter | None) -> Ap
         if new is not None and ident not in changed.dropped:
             kind = item.message.kind if new.kind is None else new.kind
             item = weighed(msgspec.structs.replace(item.message, parts=new.parts, kind=kind), new.tokens, meter)
-            item.edited = True
+            item.edited = seq
         if ident not in changed.dropped:
             items.append(item)
         if behind:

@@ -154,11 +154,11 @@ class Mask:
         return run if done == decoded else quote(done, safe=_IN_URL)
 
     def _base64_mark(self, match: re.Match[str]) -> str:
-        run, rest = _whole_lines(match[0])
-        decoded = _decoded(run)
-        if decoded and self._mask_plain(decoded, decoded) != decoded:
-            self._learn(run)
-            return MASKED + rest
+        for run in _base64_runs(match[0]):
+            decoded = _decoded(run)
+            if decoded and self._mask_plain(decoded, decoded) != decoded:
+                self._learn(run)
+                return MASKED + match[0][len(run) :]
         return match[0]
 
     # --- cut ------------------------------------------------------------------------------------------------------
@@ -287,25 +287,18 @@ def _wrapped_word(text: str, at: int) -> _Wrapped | None:
 # --- base64 ---------------------------------------------------------------------------------------------------------
 
 
-class _Run(NamedTuple):
-    run: str
-    rest: str
-
-
-def _whole_lines(text: str) -> _Run:
-    """Lines of base64 have the same length but for the last; what follows a shorter one is something else."""
-    lines = [*_WRAP.finditer(text)]
-    if not lines:
-        return _Run(text, "")
-    width, at = lines[0].start(), 0
-    for place, line in enumerate(lines):
-        if line.start() - at != width:
-            return _Run(text[: line.start()], text[line.start() :])
-        at = line.end()
-        following = lines[place + 1].start() if place + 1 < len(lines) else len(text)
-        if following - at > width:
-            return _Run(text[: line.start()], text[line.start() :])
-    return _Run(text, "")
+def _base64_runs(text: str) -> Iterator[str]:
+    """What of these lines may be one text in base64. Its lines have the same length, but the last may be shorter; and
+    the line that seems to be the last may be a word that only follows."""
+    wraps = [*_WRAP.finditer(text)]
+    starts = [0, *(wrap.end() for wrap in wraps)]
+    ends = [*(wrap.start() for wrap in wraps), len(text)]
+    lines = 1
+    while lines < len(ends) and ends[lines - 1] - starts[lines - 1] == ends[0] >= ends[lines] - starts[lines]:
+        lines += 1
+    yield text[: ends[lines - 1]]
+    if lines > 1:
+        yield text[: ends[lines - 2]]
 
 
 def _decoded(run: str) -> str:

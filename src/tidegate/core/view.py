@@ -26,7 +26,7 @@ from tidegate.core.items import Item, Meter, applied, said_after, shown, weighed
 from tidegate.core.messages import INTERRUPTED, TOOL_RESULT, Call, Message, Tool, calls_of, is_request, result_of
 from tidegate.core.tokens import calibrate, plausible
 
-__all__ = ["REFOLDING", "Fired", "Item", "Meter", "Undone", "View", "project", "shown"]
+__all__ = ["REFOLDING", "Fired", "Item", "Meter", "Undone", "View", "project", "shown", "tools_of"]
 
 
 REFOLDING = frozenset({"undo", "redo", "forgotten"})
@@ -57,9 +57,9 @@ class View:
         self.items: list[Item] = []
         self.orphans: list[Item] = []
         self.unanswered: dict[str, list[str]] = {}
-        self.system, self.system_tokens = "", 0
+        self.system, self.system_tokens, self.system_at = "", 0, 0
         self.tools: tuple[Tool, ...] = ()
-        self.tools_tokens = 0
+        self.tools_tokens = self.tools_at = 0
         self.tokens = self.metered = 0
         self.turns = self.tool_results = self.tool_calls = 0
         self.turn_count = self.turn_begun = 0
@@ -162,7 +162,7 @@ class View:
         changed = Changes(edited.edits)
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
-        result = applied(changed, self.items, self._meter)
+        result = applied(changed, self.items, self._meter, event.seq)
         self._rebuild(result.items, result.first)
 
     def _moved(self) -> None:
@@ -185,11 +185,11 @@ class View:
 
     def _note(self, noted: Noted) -> None:
         if noted.topic == "system":
-            self.system, self.system_tokens = noted.text, noted.tokens
+            self.system, self.system_tokens, self.system_at = noted.text, noted.tokens, self.head
             self._fixed_changed()
         elif noted.topic == "tools":
-            self.tools = msgspec.json.decode(noted.text, type=tuple[Tool, ...])
-            self.tools_tokens = noted.tokens
+            self.tools = tools_of(noted)
+            self.tools_tokens, self.tools_at = noted.tokens, self.head
             self._fixed_changed()
         elif noted.topic == "unsigned":
             self._fixed_changed()
@@ -294,6 +294,10 @@ class View:
         while start and self.items[start - 1].message.role != "assistant":
             start -= 1
         return self.items[start:end]
+
+
+def tools_of(noted: Noted) -> tuple[Tool, ...]:
+    return msgspec.json.decode(noted.text, type=tuple[Tool, ...])
 
 
 def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:

@@ -60,7 +60,7 @@ def keys_of(environment: Mapping[str, str]) -> list[str]:
 class DataFolder:
     """`store` is another place for the logs (a URL); large records then stay in them, for other hosts to read.
 
-    `secrets` are values never to be written into traces, exports and files; without them those of the environment.
+    `secrets` are values that are masked in everything but the logs; without them those of the environment.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class DataFolder:
         self.clock = clock
         self.store: Store = open_store(store or self.folder, clock) if isinstance(store, str) else store
         self.blobs = None if store else Blobs(self.folder / "blobs")
-        self.notes = Notes(self.folder / "memory", clock=clock)
         self.mask = Mask(keys_of(os.environ) if secrets is None else secrets)
-        self.snapshots = Snapshots(self.folder / "views")
+        self.notes = Notes(self.folder / "memory", mask=self.mask, clock=clock)
+        self.snapshots = Snapshots(self.folder / "views", self.mask)
         self.retention = Folder(self.folder / "retention", max_file=10_000)
         self.removed: list[Removed] = []
         """What retention removed since this folder was opened."""
@@ -217,7 +217,7 @@ class DataFolder:
     def search(self) -> Search:
         """Search over the notes and over all logs, as they are when it is asked."""
         if self._search is None:
-            self._search = Search(self.notes, self._lines, path=self.folder / "search.db")
+            self._search = Search(self.notes, self._lines, path=self.folder / "search.db", mask=self.mask)
         return self._search
 
     def _lines(self, read_to: Callable[[str], int]) -> Iterator[Line]:
