@@ -67,12 +67,22 @@ class Mask:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._configured = tuple(dict.fromkeys(value for value in values if len(value) >= SHORTEST))
-        forms = {form for value in self._configured for form in _forms(value)}
-        self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
-        self._own = {line: samples for form in self._forms for line, samples in _samples_of_lines(form)}
+        self._configured: tuple[str, ...] = ()
+        self._forms: tuple[str, ...] = ()
+        self._own: dict[str, tuple[_Sample, ...]] = {}
         self._known: dict[str, tuple[_Sample, ...]] = {}
         self._clean = (0, hash(""))  # length and hash of what was given last
+        self.add(values)
+
+    def add(self, values: Iterable[str]) -> None:
+        """Hide these values, too, from now on."""
+        new = [value for value in values if len(value) >= SHORTEST and value not in self._configured]
+        if new:
+            self._configured = (*self._configured, *dict.fromkeys(new))
+            forms = {form for value in self._configured for form in _forms(value)}
+            self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
+            self._own = {line: samples for form in self._forms for line, samples in _samples_of_lines(form)}
+            self._clean = (0, hash(""))
 
     def fresh(self) -> "Mask":
         """A mask of the same values that remembers nothing: its results depend on what it is given only."""

@@ -10,7 +10,7 @@ record stands in a system text.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidegate.core.clip import clip_tokens
@@ -80,9 +80,13 @@ class Shown(NamedTuple):
     epoch: int = 0
 
 
-def entries_of(messages: Sequence[Message]) -> list[Entry]:
+def entries_of(messages: Sequence[Message], mask: Callable[[str], str] = str) -> list[Entry]:
+    """The messages as a record, with secrets hidden by `mask`."""
     names = {call.id: call.name for message in messages for call in calls_of(message)}
-    return [Entry(f"{message.id or '-'} {_who(message, names)}", _told(message), message) for message in messages]
+    return [
+        Entry(mask(f"{message.id or '-'} {_who(message, names)}"), mask(_told(message)), message)
+        for message in messages
+    ]
 
 
 def _who(message: Message, names: dict[str, str]) -> str:
@@ -134,12 +138,15 @@ class Reading(NamedTuple):
     previous: str
 
 
-def reading(request: SummaryRequest, room: int, counter: Counter, tokens: int) -> Reading:
-    chunks = chunked(entries_of(request.messages), room, counter)
+def reading(
+    request: SummaryRequest, room: int, counter: Counter, tokens: int, mask: Callable[[str], str] = str
+) -> Reading:
+    chunks = chunked(entries_of(request.messages, mask), room, counter)
     oldest = [message for chunk in chunks[:-CHUNKS] for message in chunk.messages]
     if not oldest:
-        return Reading(chunks, request.previous)
-    return Reading(chunks[-CHUNKS:], digest(oldest, max_tokens=tokens, counter=counter, previous=request.previous))
+        return Reading(chunks, mask(request.previous))
+    previous = digest(oldest, max_tokens=tokens, counter=counter, previous=request.previous)
+    return Reading(chunks[-CHUNKS:], mask(previous))
 
 
 # --- the fence ----------------------------------------------------------------------------------------------------
