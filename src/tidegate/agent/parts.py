@@ -19,9 +19,9 @@ from tidegate.agent.subagents import PATIENCE, Kind, Opened
 from tidegate.agent.tools.tool import AgentTool, Context
 from tidegate.agent.tools.toolbox import compacted, standard_tools
 from tidegate.core.messages import Tool
-from tidegate.core.secrets import Mask
+from tidegate.core.secrets import Mask, keys_of
 from tidegate.core.tokens import Counter, count_tools
-from tidegate.keep.data import DataFolder, keys_of
+from tidegate.keep.data import DataFolder
 from tidegate.models.provider import Provider
 from tidegate.session.background import Ahead
 from tidegate.session.drive import SummariseAsync

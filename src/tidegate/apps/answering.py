@@ -24,7 +24,8 @@ from tidegate.apps.keeping import STORE
 from tidegate.apps.place import data_folder
 from tidegate.apps.plain_flow import Flow
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.keep.data import DataFolder, keys_of
+from tidegate.core.secrets import keys_of
+from tidegate.keep.data import DataFolder
 from tidegate.models.provider import Delta, Reply
 from tidegate.wire.usage import read_usage
 

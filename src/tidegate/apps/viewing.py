@@ -16,10 +16,9 @@ from tidegate.apps.page.session_page import session_page
 from tidegate.apps.place import opened
 from tidegate.apps.sessions import known, size
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.secrets import Mask
+from tidegate.core.secrets import Mask, keys_of
 from tidegate.disk.folder import key_of
 from tidegate.disk.writing import write_whole
-from tidegate.keep.data import keys_of
 from tidegate.models.catalog import Model
 
 

@@ -29,7 +29,7 @@ from tidegate.core.secret_shapes import (
     token_shapes,
 )
 
-__all__ = ["MASKED", "Mask", "masked"]
+__all__ = ["MASKED", "Mask", "keys_of", "masked"]
 
 SHORTEST = 8
 """A configured value shorter than this is not looked for: it would be found in ordinary words."""
@@ -239,6 +239,14 @@ def _mark(kept: str) -> str:
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
+
+
+_KEYS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
+
+
+def keys_of(environment: Mapping[str, str]) -> list[str]:
+    """The values of variables that hold keys, by their names."""
+    return [value for name, value in environment.items() if name.upper().endswith(_KEYS) and len(value) >= SHORTEST]
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ Only the logs, the blobs, the notes and the files are truth. Trace, snapshots an
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tidegate.core.errors import BadInput, NotKept
 from tidegate.core.estimate import Estimate
 from tidegate.core.events import Event
 from tidegate.core.policy import Policy
-from tidegate.core.secrets import Mask
+from tidegate.core.secrets import Mask, keys_of
 from tidegate.core.view import project
 from tidegate.disk.folder import Folder, key_of
 from tidegate.disk.writing import make_folder, not_kept
@@ -48,13 +48,6 @@ from tidegate.wire.tools import dialect_for
 
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_FILE = 64 * 1024 * 1024
-_KEYS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
-
-
-def keys_of(environment: Mapping[str, str]) -> list[str]:
-    """The values of variables that hold keys, by their names: what must not be seen in anything we write."""
-    names = [name for name in environment if name.upper().endswith(_KEYS)]
-    return [environment[name] for name in names if len(environment[name]) >= 8]
 
 
 class DataFolder:

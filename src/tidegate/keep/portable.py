@@ -81,7 +81,7 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _write(data: DataFolder, name: str, file: IO[bytes]) -> Exported:
-    log, masking = data.log(name), Masking(data.mask)
+    log, masking = data.log(name), Masking(data.mask.fresh())
     created = next((info.created for info in data.store.sessions() if info.name == name), 0.0)
     files = 0
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
