@@ -48,7 +48,7 @@ _IN_URL = "/?&=:@+,;~!*()#$[]"
 _WRAP = re.compile(r"\\?\r?\n[ \t]*|(?:\\++r)?\\++n[ \t]*")
 _WORD = re.compile(r"[\w.+/=-]++", re.ASCII)
 _WRAPPED = r"(?:\s|\\(?=[\r\n])|\\+[nr])*+"
-_LINES = re.compile(r"\s|\\+[nrt]|[\"']")
+_LINES = re.compile(r"\s|\\+[nrt]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}+(?:\\?\r?\n[ \t]*+[A-Za-z0-9+/_-]{4,}+|\\++n[A-Za-z0-9+/_-]{4,}+)*+={0,2}")
 _BASE64_WORD = re.compile(r"[A-Za-z0-9+/_-]{24,}+={0,2}")
 _ENCODED = 24
