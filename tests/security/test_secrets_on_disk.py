@@ -7,7 +7,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -21,7 +21,7 @@ from tests.apps.test_run_command import CONFIG, Desk
 from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import refusal
 from tests.security.planted import CONFIGURED, PLAIN_CONFIGURED, PLANTED, in_log, leaks, seen_in
-from tidegate import DataFolder, Session
+from tidegate import BadInput, DataFolder, Session
 from tidegate.agent.config_file import parse_config
 from tidegate.agent.open import open_agent
 from tidegate.core.events import Said
@@ -304,3 +304,72 @@ def test_a_signed_thought_with_a_secret_is_exported_without_its_signature(tmp_pa
     data.close()
     assert leaks(tmp_path / "data", in_log) == {}
     assert seen_in(gzip.decompress((tmp_path / "s.tidegate").read_bytes())) == set()
+
+
+def test_a_secret_is_no_name_for_a_session(tmp_path: Path) -> None:
+    """Files are named for sessions. One that is imported under such a name gets another."""
+    data, name = DataFolder(tmp_path / "data", secrets=SECRETS), f"ghp_{PLANTED['github'].hidden[0]}"
+    with data.open("s", "gpt-4o") as session:
+        session.add({"role": "user", "content": "hello"})
+    for act in (
+        lambda: data.open(name, "gpt-4o"),
+        lambda: data.fork("s", 2, name),
+        lambda: import_session(data, tmp_path / "s.tidegate", name),
+    ):
+        export(data, "s", tmp_path / "s.tidegate")
+        with pytest.raises(BadInput, match="holds a secret") as refused:
+            act()
+        assert name not in str(refused.value)
+    recording = tmp_path / f"{name}.jsonl"
+    recording.write_text("\n".join(json.dumps(message) for message in turns("nothing", 1)))
+    assert called("import", recording, "--data", data.folder).returncode == 0
+    data.close()
+    assert leaks(tmp_path / "data", in_log) == {}
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+def kept_view(data: DataFolder, name: str = "s") -> bytes:
+    return (data.folder / "views" / name).read_bytes()
+
+
+def test_a_secret_that_came_after_the_last_snapshot_is_left_out_of_the_next(tmp_path: Path) -> None:
+    """A process that was killed has saved no snapshot: the next one finds the secret in the log."""
+    secret = PLANTED["anthropic"].text
+    data = DataFolder(tmp_path, secrets=[])
+    with data.open("s", "gpt-4o", window=WINDOW, count="estimate") as session:
+        session.add({"role": "user", "content": "hello"})
+    killed = data.open("s", "gpt-4o", window=WINDOW, count="estimate")
+    killed.add({"role": "assistant", "content": secret})
+    killed.add({"role": "user", "content": "go on"})
+    again = DataFolder(tmp_path, secrets=[])
+    with again.open("s", "gpt-4o", window=WINDOW, count="estimate") as session:
+        expected = session.prepare().to_bytes()
+        assert secret.encode() in expected
+    assert seen_in(kept_view(again)) == set()
+    with DataFolder(tmp_path, secrets=[]).open("s", "gpt-4o", window=WINDOW, count="estimate") as session:
+        assert session.request().to_bytes() == expected
+
+
+@pytest.mark.parametrize("where", ["system", "tools", "message", "cut result"])
+def test_what_a_snapshot_leaves_out_comes_from_the_log(tmp_path: Path, where: str) -> None:
+    secret = PLANTED["aws secret"].text
+    data = DataFolder(tmp_path, secrets=[])
+    options: dict[str, Any] = {"window": WINDOW, "count": "estimate", "policy": "ai"}
+    with data.open("s", "gpt-4o", system=f"Use {secret}" if where == "system" else "Be careful.", **options) as session:
+        session.set_tools([_tool(secret if where == "tools" else "reads a file")])
+        session.add({"role": "user", "content": secret if where == "message" else "hello"})
+        session.add(Message("assistant", (Call("c1", "read", "{}"),)))
+        lines = f"{secret}\n" + "line of output\n" * 6_000 if where == "cut result" else "nothing"
+        session.add({"role": "tool", "tool_call_id": "c1", "content": lines})
+        expected = session.prepare().to_bytes()
+    assert secret[-20:].encode() in expected
+    assert seen_in(kept_view(data)) == set()
+    with data.open("s", "gpt-4o", restore=False, **options) as session:
+        assert data.snapshots.reaches("s") == session.log.head, "it was opened from its snapshot"
+        assert session.request().to_bytes() == expected
+
+
+def _tool(description: str) -> dict[str, object]:
+    return {"type": "function", "function": {"name": "read", "description": description}}

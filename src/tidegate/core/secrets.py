@@ -229,8 +229,10 @@ def _mask_fragment(text: str, secret: str, sample: _Sample) -> str:
 
 def _long_words(text: str) -> str:
     """The words that are long enough for a token, and the last of each line: a token may go on in the next."""
-    ends = [line[line.rfind(" ") + 1 :] for line in text.split("\n")]
-    return " ".join([*(word for word in text.split() if len(word) >= SHORTEST_TOKEN), *ends])
+    words = [word for word in text.split() if len(word) >= SHORTEST_TOKEN]
+    if "\n" in text:
+        words += [line[line.rfind(" ") + 1 :] for line in text.split("\n")]
+    return " ".join(words)
 
 
 def _mark(kept: str) -> str:

@@ -87,6 +87,7 @@ class DataFolder:
         `Session`.
         """
         policy = load(policy) if isinstance(policy, str) else policy
+        self.check_new(name)
         settle(self, name)
         closing = self.hold(name)
         try:
@@ -138,6 +139,11 @@ class DataFolder:
             view=view,
         )
 
+    def check_new(self, name: str) -> None:
+        """BadInput if a new session may not have this name: files are named for it."""
+        if self.mask(name) != name and not self.store.head(name):
+            raise BadInput("The name of this session holds a secret.", "Give it another name: files are named for it.")
+
     def log(self, name: str) -> KeptLog:
         return KeptLog(self.store, name, self.blobs)
 
@@ -150,6 +156,7 @@ class DataFolder:
 
     def fork(self, name: str, at: int, new: str) -> None:
         """A new session that begins as another was at `at`, with all that its view may name."""
+        self.check_new(new)
         settle(self, new)
         with self.alone(new):
             check_fork(name, at, self.log(name).head, new, taken=self.store.head(new) > 0)

@@ -153,8 +153,9 @@ def _examined(data: DataFolder, file: IO[bytes], name: str, limits: Limits) -> s
     names: set[str] = set()
     for item in items(file, limits):
         if isinstance(item, Header):
-            name = name or item.name
+            name = name or data.mask(item.name)
             check_name(name)
+            data.check_new(name)
         elif isinstance(item, File):
             _check_file(data, name, item, names)
         elif isinstance(item, Event):

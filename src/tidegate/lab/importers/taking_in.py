@@ -65,7 +65,7 @@ class _Clock:
 def take_in(data: DataFolder, recording: Recording, name: str = "") -> Taken:
     """Keep a recording as a session, under its own name or another. A name that is taken gets a number behind it."""
     sha = hashlib.sha256(json_text(recording.messages).encode()).hexdigest()
-    place = _place(lambda each: _state(data, each, sha), name or recording.name[:_LONGEST])
+    place = _place(lambda each: _state(data, each, sha), name or data.mask(recording.name)[:_LONGEST])
     if not place.known:
         log = _log(recording, sha, data.clock)
         with tempfile.TemporaryDirectory() as folder:
