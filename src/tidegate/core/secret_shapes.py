@@ -155,9 +155,10 @@ def mask_key_ends(text: str, learn: Callable[[str], None]) -> str:
     """Mask the lines before an `-----END ... PRIVATE KEY-----` that has no beginning, as `tail` prints them."""
     if "-----END " not in text:
         return text
-    pieces, at = [], 0
+    pieces, at, last = [], 0, 0
     for match in _PEM_END.finditer(text):
-        before = text[max(at, match.start() - _PEM_LONGEST) : match.start()]
+        before = text[max(last, match.start() - _PEM_LONGEST) : match.start()]
+        last = match.end()
         found = _PEM_BACKWARDS.match(before[::-1])
         lines = before[len(before) - len(found[0]) :] if found else ""
         first = _PEM_LINE.search(lines)

@@ -40,6 +40,8 @@ SAMPLE, SAMPLES = 8, 64
 """It is found by samples of so many characters, at most so many for each line of a secret."""
 LONGEST_WRAPPED = 512
 """Characters of a key that is split over lines, at most."""
+LONGEST_KNOWN = 8_192
+"""Characters of a secret that are remembered, at most."""
 REMEMBERED = 256
 """Secrets of which fragments are looked for; the oldest are given up first."""
 
@@ -49,7 +51,7 @@ _WRAP = re.compile(r"\\?\r?\n[ \t]*|(?:\\++r)?\\++n[ \t]*")
 _WORD = re.compile(r"[\w.+/=-]++", re.ASCII)
 _WRAPPED = r"(?:\s|\\(?=[\r\n])|\\+[nr])*+"
 _LINES = re.compile(r"\s|\\+[nrt]")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}+(?:\\?\r?\n[ \t]*+[A-Za-z0-9+/_-]{4,}+|\\++n[A-Za-z0-9+/_-]{4,}+)*+={0,2}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}+(?:\\?\r?\n[ \t]*+[A-Za-z0-9+/_-]{2,}+|\\++n[A-Za-z0-9+/_-]{2,}+)*+={0,2}")
 _BASE64_WORD = re.compile(r"[A-Za-z0-9+/_-]{24,}+={0,2}")
 _ENCODED = 24
 _TO_BASE64 = str.maketrans("-_", "+/")
@@ -197,7 +199,7 @@ def _samples_of_lines(secret: str) -> "Iterator[tuple[str, tuple[_Sample, ...]]]
     """Each line of a secret: a cut may leave any of them."""
     for line in _LINES.split(secret):
         if len(line) >= FRAGMENT and MASKED not in line:
-            yield line, tuple(_samples(line))
+            yield line[:LONGEST_KNOWN], tuple(_samples(line[:LONGEST_KNOWN]))
 
 
 def _samples(secret: str) -> Iterator[_Sample]:
@@ -301,6 +303,8 @@ def _wrapped_word(text: str, at: int) -> _Wrapped | None:
             break
         pieces.append(piece[0])
         end = piece.end()
+        if len(piece[0]) < SHORTEST_TOKEN:  # nobody wraps lines as short as that: it was the last
+            break
     return _Wrapped("".join(pieces), end) if len(pieces) > 1 else None
 
 
