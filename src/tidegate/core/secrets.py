@@ -6,12 +6,10 @@ the session's own requests are not masked: a message is kept as it was sent, and
 """
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
-from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -56,7 +54,7 @@ _BASE64_WORD = re.compile(r"[A-Za-z0-9+/_-]{24,}+={0,2}")
 _ENCODED = 24
 _TO_BASE64 = str.maketrans("-_", "+/")
 _TEXT_BYTES = frozenset((9, 10, 13, *range(32, 127)))
-_PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})++")
 _URL_RUN = re.compile(r"[^\s\"'<>\\]++")
 
 
@@ -161,9 +159,9 @@ class Mask:
         run = match[0]
         if "%" not in run or not _PERCENT.search(run):
             return run
-        decoded = unquote(run)
+        decoded = _unquoted(run)
         done = self._mask_plain(decoded, decoded)
-        return run if done == decoded else quote(done, safe=_IN_URL)
+        return run if done == decoded else _quoted(done)
 
     def _base64_mark(self, match: re.Match[str]) -> str:
         for run in _base64_runs(match[0]):
@@ -268,6 +266,14 @@ def _forms(value: str) -> Iterator[str]:
     yield "".join(part if part in _UNQUOTED else part.lower() for part in quoted)
 
 
+def _quoted(text: str) -> str:
+    return "".join([char if char in _UNQUOTED or char in _IN_URL else _percent(char) for char in text])
+
+
+def _unquoted(text: str) -> str:
+    return _PERCENT.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
+
+
 def _percent(char: str) -> str:
     return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
@@ -341,7 +347,7 @@ def _bytes(run: str) -> bytes:
     plain = run.rstrip("=").translate(_TO_BASE64)
     try:
         return base64.b64decode(plain[: len(plain) - (len(plain) % 4 == 1)] + "=" * (-len(plain) % 4 % 3))
-    except (binascii.Error, ValueError):
+    except ValueError:
         return b""
 
 
