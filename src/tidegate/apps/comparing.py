@@ -15,7 +15,9 @@ import msgspec
 from tidegate.apps.choices import FAILED, INTERRUPTED, OK
 from tidegate.apps.progress import progress
 from tidegate.apps.replay import cores
+from tidegate.apps.terminal import print_error
 from tidegate.core.errors import BadInput
+from tidegate.core.terminal_text import clean_line
 from tidegate.disk.writing import write_private
 from tidegate.lab.cells import Terms, keep_common
 from tidegate.lab.comparing import LONGER, Plan, Results, compare, known
@@ -88,12 +90,10 @@ def lab_command(options: argparse.Namespace) -> int:
     report = findings(results, told)
     _write(options, report)
     for skipped in found.skipped:
-        print(f"tidegate: skipped: {skipped.name}: {skipped.why}", file=sys.stderr)
-        if skipped.remedy:
-            print(f"remedy: {skipped.remedy}", file=sys.stderr)
+        print_error(f"skipped: {skipped.name}: {skipped.why}", skipped.remedy)
     for failed in results.failed():
         cell = failed.cell
-        print(f"tidegate: failed: {cell.contender.key} on {cell.source.name}: {failed.error}", file=sys.stderr)
+        print_error(f"failed: {cell.contender.key} on {cell.source.name}: {failed.error}")
     if interrupted:
         print("tidegate: stopped; what is done is kept, the same command goes on", file=sys.stderr)
         return INTERRUPTED
@@ -267,7 +267,7 @@ def _gated(gated: Gated) -> bool:
     if gated.unmatched:
         print(f"gate: {gated.unmatched} sessions are in one result only and are not compared", file=sys.stderr)
     for worse in gated.worse:
-        print(f"gate: worse: {worse}", file=sys.stderr)
+        print(f"gate: worse: {clean_line(str(worse))}", file=sys.stderr)
     if not gated.worse:
         print(f"gate: {gated.compared} policies are no worse than stored", file=sys.stderr)
     return bool(gated.worse)

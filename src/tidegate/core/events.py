@@ -56,6 +56,7 @@ class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted",
     - `turn`: the rules for the start of this turn were run
     - `overflow`: a provider refused a request
     - `weighed`: a provider refused a request and said its length; text is the head, our count and the model
+    - `foreign`: all before it was written elsewhere and imported; what reports, cooldowns and caches said is forgotten
     - `unsigned`: a provider no longer takes back what it signed: nothing signed so far is sent
     - `tried`: text is a rule that gained nothing, though a summary was asked for; it rests until something changes
     - `model`: text is JSON with `model` and `wire`, who is asked from here on and how, to render past requests
@@ -64,6 +65,11 @@ class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted",
     topic: str
     text: str = ""
     tokens: int = 0
+
+    @property
+    def edit(self) -> int:
+        """The seq of the edit that an `undo` or `redo` names; 0 if it names none."""
+        return int(self.text) if self.text.isdecimal() and len(self.text) < 20 else 0
 
 
 What = Said | Edited | Used | Noted

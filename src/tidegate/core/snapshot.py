@@ -14,7 +14,7 @@ from tidegate.core.items import Item, Meter
 from tidegate.core.messages import Tool
 from tidegate.core.view import Fired, View
 
-VERSION = 3
+VERSION = 4
 """Goes up with every change of what is frozen, or of what the fold makes of a log: an older snapshot is then void."""
 
 
@@ -55,6 +55,7 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     ratios: dict[str, float]
     tried: dict[str, int]
     model_note: str
+    removed_rules: dict[str, int]
 
 
 _AFTER = 2  # the version and what is skipped

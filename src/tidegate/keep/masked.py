@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from tidegate.core.edits import Drop, Edit, Replace
+from tidegate.core.edits import Drop, Edit, RemoveRule, Replace
 from tidegate.core.events import Edited, Event, Noted, Said, Used, What
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 
@@ -79,6 +79,8 @@ class Masking:
         before = self.count
         if isinstance(edit, Drop):
             return edit
+        if isinstance(edit, RemoveRule):
+            return RemoveRule(self.text(edit.text), edit.id)
         if isinstance(edit, Replace):
             parts = tuple(self._part(part) for part in edit.parts)
             return msgspec.structs.replace(edit, parts=parts, tokens=self._tokens(edit.tokens, before))
@@ -109,7 +111,7 @@ class Masking:
 
     def _shown(self, part: Text | Image) -> Text | Image:
         if isinstance(part, Text):
-            return Text(self.text(part.text), part.opaque)
+            return msgspec.structs.replace(part, text=self.text(part.text))
         return msgspec.structs.replace(part, url=self.text(part.url)) if part.url else part
 
 

@@ -15,12 +15,13 @@ from tidegate.core.edits import Changes
 from tidegate.core.events import Edited, Event, Noted, Said
 from tidegate.core.items import Item, shown
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.core.rules_said import rules_of
 from tidegate.core.view import View, tools_of
 
 LARGE = 1024 * 1024
 """Characters. A longer text is not searched: it is left out of snapshots as if it held a secret."""
 
-Where = Literal["items", "orphans", "system", "tools"]
+Where = Literal["items", "orphans", "system", "tools", "removed_rules"]
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -57,9 +58,11 @@ class Searched:
             found.append(Gap("system", 0, _hash(view.system)))
         if any(self._mask(text) != text for tool in view.tools for text in (tool.description, tool.parameters)):
             found.append(Gap("tools", 0, _hash(view.tools)))
+        if any(self.suspect or self._mask(text) != text for text in view.removed_rules):
+            found.append(Gap("removed_rules", 0, _hash(view.removed_rules)))
         if self.suspect:
-            found += [Gap("items", place, _hash(item.message.parts)) for place, item in self._unclean(view.items)]
-            found += [Gap("orphans", place, _hash(item.message.parts)) for place, item in self._unclean(view.orphans)]
+            found += [Gap("items", place, _hash_of(item)) for place, item in self._unclean(view.items)]
+            found += [Gap("orphans", place, _hash_of(item)) for place, item in self._unclean(view.orphans)]
         known = {item.message.id for item in (*view.items, *view.orphans)}
         self._clean = {ident: clean for ident, clean in self._clean.items() if ident in known}
         return found
@@ -82,10 +85,13 @@ def without(view: View, gaps: list[Gap]) -> dict[str, Any]:
             fields["system"] = ""
         elif gap.where == "tools":
             fields["tools"] = ()
+        elif gap.where == "removed_rules":
+            fields["removed_rules"] = {str(seq): seq for seq in view.removed_rules.values()}
         else:
             items = fields.setdefault(gap.where, list(getattr(view, gap.where)))
             item = items[gap.place]
-            items[gap.place] = msgspec.structs.replace(item, message=msgspec.structs.replace(item.message, parts=()))
+            bare = msgspec.structs.replace(item.message, parts=())
+            items[gap.place] = msgspec.structs.replace(item, message=bare, rules=())
     return fields
 
 
@@ -102,39 +108,58 @@ def fill(view: View, gaps: list[Gap], read: Callable[[int], Event | None]) -> bo
 
 
 def _fill(view: View, gap: Gap, read: Callable[[int], Event | None]) -> bool:
-    found: object
     if gap.where in ("system", "tools"):
         event = read(view.system_at if gap.where == "system" else view.tools_at)
         noted = event.what if event is not None else None
         if not isinstance(noted, Noted) or noted.topic != gap.where:
             return False
-        found = noted.text if gap.where == "system" else tools_of(noted)
-        setattr(view, gap.where, found)
-        return _hash(found) == gap.sha256
+        setattr(view, gap.where, noted.text if gap.where == "system" else tools_of(noted))
+        return _hash(getattr(view, gap.where)) == gap.sha256
+    if gap.where == "removed_rules":
+        view.removed_rules = _removed_rules(sorted(set(view.removed_rules.values())), read)
+        return _hash(view.removed_rules) == gap.sha256
     items: list[Item] = getattr(view, gap.where)
-    if gap.place >= len(items):
-        return False
-    item = items[gap.place]
-    found = _parts(item, read)
-    if found is None:
-        return False
-    item.message = msgspec.structs.replace(item.message, parts=found)
-    return _hash(found) == gap.sha256
+    return gap.place < len(items) and _fill_item(items[gap.place], read) and _hash_of(items[gap.place]) == gap.sha256
 
 
-def _parts(item: Item, read: Callable[[int], Event | None]) -> tuple[Part, ...] | None:
-    """What is shown of a message: by the last edit of it, by the edit that inserted it, or as it was said."""
-    ident = item.message.id
+def _removed_rules(seqs: list[int], read: Callable[[int], Event | None]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for seq in seqs:
+        event = read(seq)
+        if event is not None and isinstance(event.what, Edited):
+            found.update(dict.fromkeys(Changes(event.what.edits).removed_rules, seq))
+    return found
+
+
+def _fill_item(item: Item, read: Callable[[int], Event | None]) -> bool:
+    """Show of a message what its last edit made of it; without one, what it was when it came into the view."""
+    first = _first_shown(item.message.id, read)
+    if first is None:
+        return False
+    parts = first.parts
+    if item.edited:
+        event = read(item.edited)
+        edits = event.what.edits if event is not None and isinstance(event.what, Edited) else ()
+        replaced = Changes(edits).replaced.get(item.message.id)
+        if replaced is None:
+            return False
+        parts, item.rules = replaced.parts, tuple(rules_of(first))
+    item.message = msgspec.structs.replace(item.message, parts=parts)
+    return True
+
+
+def _first_shown(ident: str, read: Callable[[int], Event | None]) -> Message | None:
+    """A message as it was said, or as an edit inserted it."""
     number = ident[1:].partition(".")[0]
-    event = read(item.edited or (int(number) if number.isdecimal() else 0))
+    event = read(int(number) if number.isdecimal() else 0)
     what = event.what if event is not None else None
     if isinstance(what, Edited):
-        changes = Changes(what.edits)
-        replaced = changes.replaced.get(ident)
-        inserted = (insert.message.parts for insert in changes.inserts if insert.message.id == ident)
-        return replaced.parts if replaced is not None else next(inserted, None)
-    said = shown(what.message) if isinstance(what, Said) and what.message.id == ident else None
-    return said.parts if said is not None else None
+        return next((made.message for made in Changes(what.edits).inserts if made.message.id == ident), None)
+    return shown(what.message) if isinstance(what, Said) and what.message.id == ident else None
+
+
+def _hash_of(item: Item) -> bytes:
+    return _hash((item.message.parts, item.rules))
 
 
 def _hash(value: object) -> bytes:

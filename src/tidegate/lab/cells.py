@@ -150,7 +150,8 @@ def _play(cell: Cell, recording: Recording, sink: Callable[[Asked], None], stopp
         rival(contender.peer).play(recording.messages, cell.window, sink, stopped)
         return 0
     policy = policy_of(contender)
-    lines = [Line(number, message) for number, message in enumerate(recording.messages, 1)]
+    typed = recording.typed or [None] * len(recording.messages)
+    lines = [Line(number, *each) for number, each in enumerate(zip(recording.messages, typed, strict=True), 1)]
     setup = Setup(policy, cell.window, cell.terms.count, WIRES)
     report = replay(cell.source.name, lines, setup, sink=sink, stopped=stopped)
     return report.invalid.total()

@@ -12,7 +12,8 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.secrets import Mask, keys_of
 from tidegate.lab.cache import READERS, Cache, code_of, digest_of
-from tidegate.lab.importers import read_any
+from tidegate.lab.importers import Found as Read
+from tidegate.lab.importers import read_each
 from tidegate.lab.importers.recording import Recording
 from tidegate.lab.signals import names_in
 from tidegate.lab.sizes import Ruler
@@ -107,7 +108,11 @@ def _found(path: Path, cache: Cache, count: str) -> Found:
     key = digest_of("sources", content, str(path), count, code_of(READERS), code_of("tidegate.lab.signals"))
     known = cache.get(key, Found) if content else None
     if known is None:
-        known = Found([_source(path, place, each, count) for place, each in enumerate(recordings(path))])
+        read = read_recordings(path)
+        known = Found(
+            [_source(path, place, each, count) for place, each in enumerate(read.recordings)],
+            [Skipped(str(path), str(fault.args[0]), fault.remedy) for fault in read.left_out],
+        )
         cache.put(key, known)
     return known
 
@@ -143,7 +148,7 @@ def _source(path: Path, place: int, recording: Recording, count: str) -> Source:
 
 
 def _hash(recording: Recording) -> str:
-    return hashlib.sha256(msgspec.json.encode([recording.messages, recording.times])).hexdigest()
+    return hashlib.sha256(msgspec.json.encode([recording.messages, recording.times, recording.typed])).hexdigest()
 
 
 def project_of(recording: Recording) -> str:
@@ -152,9 +157,15 @@ def project_of(recording: Recording) -> str:
 
 
 def recordings(path: Path) -> list[Recording]:
+    return read_recordings(path).recordings
+
+
+def read_recordings(path: Path) -> Read:
     """Half a surrogate pair, which no provider could be sent, is mended here."""
-    found = read_any(path)
-    for recording in found:
+    found = next(read_each([path]))
+    if found.fault is not None:
+        raise found.fault
+    for recording in found.recordings:
         try:
             msgspec.json.encode(recording.messages)
         except UnicodeEncodeError:

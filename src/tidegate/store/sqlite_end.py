@@ -64,7 +64,7 @@ class Ends:
                 return End(0)
             entry = Entry(*row[:-1])
             self._step("entry read")
-            if entry.check() == row[-1] and not self._rows.batches.torn:
+            if entry.is_sealed_by(row[-1]) and not self._rows.batches.torn:
                 last = self._last(entry)
                 records = opened(last) if last else []
                 if last and records and (last.first > entry.head or last.last == entry.head):

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tidegate.core.impossible import is_time
 from tidegate.store.memory import missing
 from tidegate.store.sqlite_batches import Batches, Place
 from tidegate.store.sqlite_file import Step, damage_aside, is_damage
@@ -75,9 +76,10 @@ class Rows:
         return sorted(entries, key=lambda entry: (entry.used, entry.id), reverse=True)
 
     def _entry(self, row: Sequence[object], *, surely: bool = False) -> Entry:
-        """As it would be if every append had written it. One that fails its checksum is made anew from the rows."""
+        """As it would be if every append had written it. One that fails its checksum, or holds what cannot be, is made
+        anew from the rows."""
         entry = Entry(*row[:-1])  # type: ignore[arg-type] # the columns, in order
-        if entry.check() == row[-1]:
+        if entry.is_sealed_by(row[-1]):
             return self._grown(entry, surely)
         self.mended.add(entry.id)
         packed = self.packed(entry.id)
@@ -87,7 +89,7 @@ class Rows:
         if not arrived:
             packed = head
         sums = self.sums(entry.id, packed)
-        return Entry(entry.id, entry.name, head, packed, sums.loose, sums.size, *map(_time, entry[6:]))
+        return Entry(entry.id, _name(entry.name), head, packed, sums.loose, sums.size, *map(_time, entry[6:]))
 
     def packed(self, session: int) -> int:
         """Up to where a session is packed, by its rows: all that it has in batches before that is dead."""
@@ -270,5 +272,9 @@ def _held(said: object) -> int:
     return said if isinstance(said, int) and 1 <= said <= 2 * MOST_LOOSE else 1
 
 
+def _name(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
 def _time(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    return float(value) if isinstance(value, int | float) and is_time(value) else 0.0

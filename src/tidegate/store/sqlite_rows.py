@@ -8,6 +8,8 @@ from zlib import crc32
 import msgspec
 from isal import isal_zlib
 
+from tidegate.core.impossible import is_count, is_time
+
 PACK_RECORDS = 64
 """So many are packed, if there is time."""
 MOST_LOOSE = 128
@@ -21,6 +23,8 @@ NUMBERS = (1 << 36) - 1
 PACKED = 1
 LOOSE = 0
 _TICKS = 1 << 22
+_LARGEST = 1 << 53
+"""Bytes of a session, at most."""
 
 _KINDS = (int, int, int, bytes, bytes)  # of a chunk: a flipped bit can change the type of a column too
 framed = msgspec.msgpack.Encoder().encode
@@ -66,6 +70,17 @@ class Entry(NamedTuple):
 
     def check(self) -> int:
         return crc32(repr(tuple(self)).encode())
+
+    def is_sealed_by(self, seal: object) -> bool:
+        """Is it what was written? A checksum alone proves nothing against somebody who can compute one."""
+        return (
+            self.check() == seal
+            and isinstance(self.name, str)
+            and all(is_count(value, NUMBERS) for value in (self.head, self.packed))
+            and all(is_count(value, _LARGEST) for value in (self.loose, self.size))
+            and is_time(self.created)
+            and is_time(self.used)
+        )
 
 
 def mark_of(time: float) -> int:
