@@ -26,6 +26,8 @@ from tidegate.agent.config_file import parse_config
 from tidegate.agent.open import open_agent
 from tidegate.core.events import Said
 from tidegate.core.messages import Call, Message, Text, Thinking, calls_of
+from tidegate.core.policy_file import parse_policy
+from tidegate.core.stages import STAGES
 from tidegate.keep.portable import export, import_session
 from tidegate.keep.spans import spans
 from tidegate.keep.trace_lines import read_trace
@@ -35,6 +37,11 @@ from tidegate.session.recall import recall
 
 SECRETS = [CONFIGURED, PLAIN_CONFIGURED]
 ALL = set(PLANTED)
+CUTS = """
+moments:
+  before_call:
+    - {stage: cap_texts, chars: 400, roles: [user]}
+"""
 WINDOW = 16_000
 
 
@@ -372,3 +379,32 @@ def test_what_a_snapshot_leaves_out_comes_from_the_log(tmp_path: Path, where: st
 
 def _tool(description: str) -> dict[str, object]:
     return {"type": "function", "function": {"name": "read", "description": description}}
+
+
+def test_rules_with_a_secret_in_them_hold_after_a_snapshot_without_it(tmp_path: Path) -> None:
+    """One rule was taken back; the message of the other was cut, so that the view has its rule from elsewhere."""
+    rule, removed = (f"Never change {PLANTED[kind].text.strip()} without asking me." for kind in ("github", "openai"))
+    options: dict[str, Any] = {
+        "window": WINDOW,
+        "count": "estimate",
+        "policy": parse_policy(CUTS, source="cuts", stages=STAGES),
+    }
+    data = DataFolder(tmp_path, secrets=[])
+    with data.open("s", "gpt-4o", **options) as session:
+        session.add({"role": "user", "content": f"{rule}\n\n" + "Here is some talk of mine. " * 300}, typed=True)
+        session.add({"role": "assistant", "content": "Yes."})
+        session.add({"role": "user", "content": removed}, typed=True)
+        session.add({"role": "assistant", "content": "Yes."})
+        session.add({"role": "user", "content": "Go on."})
+        session.prepare()
+        assert session.remove_rule(removed)
+        expected = [line.text for line in session.rules()]
+        assert any(item.rules for item in session.view.items)
+        items, gone = session.view.items, session.view.removed_rules
+    assert expected == [rule]
+    assert gone
+    assert seen_in(kept_view(data)) == set()
+    with data.open("s", "gpt-4o", restore=False, **options) as session:
+        assert data.snapshots.reaches("s") == session.log.head, "it was opened from its snapshot"
+        assert (session.view.items, session.view.removed_rules) == (items, gone)
+        assert [line.text for line in session.rules()] == expected
