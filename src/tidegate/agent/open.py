@@ -215,7 +215,6 @@ async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each 
     """
     async with AsyncExitStack() as stack:
         parts = Parts(data, workspace, os.environ if environment is None else environment, stack)
-        parts.hide(config, *specialists)
         reached = await parts.reach(config, provider)
         skills = Skills(workspace / each for each in config.settings.skills or SKILLS)
         prompt = parts.prompt(config, reached, skills)

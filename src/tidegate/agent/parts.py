@@ -48,12 +48,10 @@ class Parts(NamedTuple):
     environment: Mapping[str, str]
     stack: AsyncExitStack
 
-    def hide(self, *configs: Config) -> Mask:
-        """The mask for what this agent writes, with the keys of these configurations and of the environment."""
+    def hide(self, config: Config) -> Mask:
+        """The mask for what this agent writes, with the keys of the configuration and of the environment."""
         mask = Mask() if self.data is None else self.data.mask
-        mask.add(keys_of(self.environment))
-        for config in configs:
-            mask.add(secret_values(config, self.environment))
+        mask.add([*keys_of(self.environment), *secret_values(config, self.environment)])
         return mask
 
     @property
@@ -61,6 +59,7 @@ class Parts(NamedTuple):
         return time.time if self.data is None else self.data.clock
 
     async def reach(self, config: Config, provider: Provider | None = None) -> Reached:
+        self.hide(config)
         folder = self.data.folder if self.data is not None else None
         brain = config.agent.brain
         return await reach(

@@ -22,7 +22,7 @@ import msgspec
 
 from tidegate.core.edits import Changes
 from tidegate.core.errors import BadLog
-from tidegate.core.events import Edited, Event, Noted, Said, Used
+from tidegate.core.events import Edited, Event, Noted, Said, Used, read_tools
 from tidegate.core.impossible import MOST_TOKENS
 from tidegate.core.items import Item, Meter, applied, said_after, shown, weighed, weighed_again
 from tidegate.core.messages import INTERRUPTED, TOOL_RESULT, Call, Message, Text, Tool, calls_of, is_request, result_of
@@ -37,11 +37,10 @@ from tidegate.core.tokens import (
     plausible,
 )
 
-__all__ = ["REFOLDING", "Fired", "Item", "Meter", "Undone", "View", "project", "shown", "tools_of"]
+__all__ = ["REFOLDING", "Fired", "Item", "Meter", "Undone", "View", "project", "shown"]
 
 
 REFOLDING = frozenset({"undo", "redo", "forgotten"})
-
 
 FIRST = 500
 """Tokens that are taken to be counted rightly when the first report comes."""
@@ -206,13 +205,12 @@ class View:
             self.later_metered = sum(item.metered for item in later)
 
     def _note(self, noted: Noted) -> None:
+        tokens = min(max(noted.tokens, 0), MOST_TOKENS)
         if noted.topic == "system":
-            self.system, self.system_at = noted.text, self.head
-            self.system_tokens = min(max(noted.tokens, 0), MOST_TOKENS)
+            self.system, self.system_tokens, self.system_at = noted.text, tokens, self.head
             self._fixed_changed()
         elif noted.topic == "tools":
-            self.tools, self.tools_at = tools_of(noted), self.head
-            self.tools_tokens = min(max(noted.tokens, 0), MOST_TOKENS)
+            self.tools, self.tools_tokens, self.tools_at = read_tools(noted), tokens, self.head
             self._fixed_changed()
         elif noted.topic == "unsigned":
             self._fixed_changed()
@@ -364,10 +362,6 @@ class View:
         while start and self.items[start - 1].message.role != "assistant":
             start -= 1
         return self.items[start:end]
-
-
-def tools_of(noted: Noted) -> tuple[Tool, ...]:
-    return msgspec.json.decode(noted.text, type=tuple[Tool, ...])
 
 
 def _does_not_follow(seq: int, why: str) -> BadLog:

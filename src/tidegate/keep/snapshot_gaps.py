@@ -12,11 +12,11 @@ from typing import Any, Literal
 import msgspec
 
 from tidegate.core.edits import Changes
-from tidegate.core.events import Edited, Event, Noted, Said
+from tidegate.core.events import Edited, Event, Noted, Said, read_tools
 from tidegate.core.items import Item, shown
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 from tidegate.core.rules_said import rules_of
-from tidegate.core.view import View, tools_of
+from tidegate.core.view import View
 
 LARGE = 1024 * 1024
 """Characters. A longer text is not searched: it is left out of snapshots as if it held a secret."""
@@ -113,7 +113,7 @@ def _fill(view: View, gap: Gap, read: Callable[[int], Event | None]) -> bool:
         noted = event.what if event is not None else None
         if not isinstance(noted, Noted) or noted.topic != gap.where:
             return False
-        setattr(view, gap.where, noted.text if gap.where == "system" else tools_of(noted))
+        setattr(view, gap.where, noted.text if gap.where == "system" else read_tools(noted))
         return _hash(getattr(view, gap.where)) == gap.sha256
     if gap.where == "removed_rules":
         view.removed_rules = _removed_rules(sorted(set(view.removed_rules.values())), read)
