@@ -25,8 +25,9 @@ from tidegate.apps.plain_flow import Flow
 from tidegate.apps.terminal import Shown, print_error
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.messages import Message, user
+from tidegate.core.secrets import keys_of
 from tidegate.core.terminal_text import clean_line
-from tidegate.keep.data import DataFolder, keys_of
+from tidegate.keep.data import DataFolder
 from tidegate.models.provider import Delta, Reply
 from tidegate.wire.usage import read_usage
 

@@ -12,7 +12,8 @@ from tidegate.apps.choices import OK
 from tidegate.apps.keeping import STORE
 from tidegate.apps.place import data_folder
 from tidegate.apps.plain_out import ended, has_screen
-from tidegate.keep.data import DataFolder, keys_of
+from tidegate.core.secrets import keys_of
+from tidegate.keep.data import DataFolder
 
 
 def chat_command(options: argparse.Namespace) -> int:

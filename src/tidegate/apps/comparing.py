@@ -18,6 +18,7 @@ from tidegate.apps.replay import cores
 from tidegate.apps.terminal import print_error
 from tidegate.core.errors import BadInput
 from tidegate.core.terminal_text import clean_line
+from tidegate.disk.writing import write_private
 from tidegate.lab.cells import Terms, keep_common
 from tidegate.lab.comparing import LONGER, Plan, Results, compare, known
 from tidegate.lab.contenders import Contender, policy_contender
@@ -245,18 +246,18 @@ def _write(options: argparse.Namespace, report: Json) -> None:
         print(as_text(report))
     sys.stdout.flush()
     if options.json and options.json != "-":
-        Path(options.json).write_bytes(whole)
+        write_private(Path(options.json), whole)
     if options.csv:
-        Path(options.csv).write_text(as_csv(report), "utf-8")
+        write_private(Path(options.csv), as_csv(report).encode())
         if report["curve"]:
-            Path(options.csv).with_suffix(".equal-cost.csv").write_text(equal_csv(report), "utf-8")
+            write_private(Path(options.csv).with_suffix(".equal-cost.csv"), equal_csv(report).encode())
     if options.html:
         from tidegate.apps.page.lab_page import lab_page
 
-        Path(options.html).write_text(lab_page(whole), "utf-8")
+        write_private(Path(options.html), lab_page(whole).encode())
     if options.save:
         small = [{key: each[key] for key in each if key not in ("curves", "lost")} for each in report["windows"]]
-        Path(options.save).write_bytes(_encode({**report, "windows": small}))
+        write_private(Path(options.save), _encode({**report, "windows": small}))
 
 
 def _gated(gated: Gated) -> bool:

@@ -16,11 +16,10 @@ from tidegate.apps.place import opened
 from tidegate.apps.sessions import known, size
 from tidegate.apps.terminal import print_error
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.secrets import Mask
+from tidegate.core.secrets import Mask, keys_of
 from tidegate.core.terminal_text import clean_line
 from tidegate.disk.folder import key_of
 from tidegate.disk.writing import write_whole
-from tidegate.keep.data import keys_of
 from tidegate.models.catalog import Model
 
 

@@ -8,7 +8,7 @@ added at the end of a struct, with a default, and old logs still read.
 import msgspec
 
 from tidegate.core.edits import Edit
-from tidegate.core.messages import Message
+from tidegate.core.messages import Message, Tool
 
 
 class Said(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="said"):
@@ -83,6 +83,11 @@ class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Event)
+
+
+def read_tools(noted: Noted) -> tuple[Tool, ...]:
+    """The tools that a note of the topic `tools` lists."""
+    return msgspec.json.decode(noted.text, type=tuple[Tool, ...])
 
 
 def encode(event: Event) -> bytes:

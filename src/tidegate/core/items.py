@@ -16,15 +16,15 @@ Meter = Callable[[Message], int]
 class Item(msgspec.Struct, gc=False, array_like=True):
     """A message in the view, with what it costs. `metered` is the policy's own estimate, for its triggers.
 
-    `edited`: an edit changed what is shown of it, so that no stage admits the same result twice. `rules` are then those
-    the user gave in the message as it was said: where a text is cut, it can no longer be told what was typed.
+    `edited` is the seq of the edit that last changed what is shown of it, or 0: no stage admits a result twice. `rules`
+    are then those the user gave in the message as it was said: of a text that was cut nobody can tell what was typed.
     """
 
     message: Message
     tokens: int
     metered: int = 0
     signed: bool = True
-    edited: bool = False
+    edited: int = 0
     rules: tuple[str, ...] = ()
 
 
@@ -67,8 +67,8 @@ class Applied(NamedTuple):
     first: int
 
 
-def applied(changed: Changes, before: Sequence[Item], meter: Meter | None) -> Applied:
-    """What a transaction makes of these items.
+def applied(changed: Changes, before: Sequence[Item], meter: Meter | None, seq: int) -> Applied:
+    """What a transaction, the event `seq`, makes of these items.
 
     An insert goes to the head if asked to, or if the message it names has gone (an earlier edit was undone).
     """
@@ -86,7 +86,7 @@ def applied(changed: Changes, before: Sequence[Item], meter: Meter | None) -> Ap
             kind = item.message.kind if new.kind is None else new.kind
             given = tuple(rules_given(item))
             item = weighed(msgspec.structs.replace(item.message, parts=new.parts, kind=kind), new.tokens, meter)
-            item.edited, item.rules = True, given
+            item.edited, item.rules = seq, given
         if ident not in changed.dropped:
             items.append(item)
         if behind:

@@ -22,7 +22,7 @@ import msgspec
 
 from tidegate.core.edits import Changes
 from tidegate.core.errors import BadLog
-from tidegate.core.events import Edited, Event, Noted, Said, Used
+from tidegate.core.events import Edited, Event, Noted, Said, Used, read_tools
 from tidegate.core.impossible import MOST_TOKENS
 from tidegate.core.items import Item, Meter, applied, said_after, shown, weighed, weighed_again
 from tidegate.core.messages import INTERRUPTED, TOOL_RESULT, Call, Message, Text, Tool, calls_of, is_request, result_of
@@ -41,7 +41,6 @@ __all__ = ["REFOLDING", "Fired", "Item", "Meter", "Undone", "View", "project", "
 
 
 REFOLDING = frozenset({"undo", "redo", "forgotten"})
-
 
 FIRST = 500
 """Tokens that are taken to be counted rightly when the first report comes."""
@@ -68,9 +67,9 @@ class View:
         self.items: list[Item] = []
         self.orphans: list[Item] = []
         self.unanswered: dict[str, list[str]] = {}
-        self.system, self.system_tokens = "", 0
+        self.system, self.system_tokens, self.system_at = "", 0, 0
         self.tools: tuple[Tool, ...] = ()
-        self.tools_tokens = 0
+        self.tools_tokens = self.tools_at = 0
         self.tokens = self.metered = 0
         self.turns = self.tool_results = self.tool_calls = 0
         self.turn_count = self.turn_begun = 0
@@ -184,7 +183,7 @@ class View:
         self.removed_rules.update(dict.fromkeys(changed.removed_rules, event.seq))
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
-        result = applied(changed, self.items, self._meter)
+        result = applied(changed, self.items, self._meter, event.seq)
         self._rebuild(result.items, result.first)
 
     def _moved(self) -> None:
@@ -206,12 +205,12 @@ class View:
             self.later_metered = sum(item.metered for item in later)
 
     def _note(self, noted: Noted) -> None:
+        tokens = min(max(noted.tokens, 0), MOST_TOKENS)
         if noted.topic == "system":
-            self.system, self.system_tokens = noted.text, min(max(noted.tokens, 0), MOST_TOKENS)
+            self.system, self.system_tokens, self.system_at = noted.text, tokens, self.head
             self._fixed_changed()
         elif noted.topic == "tools":
-            self.tools = msgspec.json.decode(noted.text, type=tuple[Tool, ...])
-            self.tools_tokens = min(max(noted.tokens, 0), MOST_TOKENS)
+            self.tools, self.tools_tokens, self.tools_at = read_tools(noted), tokens, self.head
             self._fixed_changed()
         elif noted.topic == "unsigned":
             self._fixed_changed()

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from tidegate.core.clip import clip_chars
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.secrets import Mask
+from tidegate.core.secrets import Mask, keys_of
 from tidegate.core.terminal_text import clean_text
-from tidegate.keep.data import DataFolder, keys_of
+from tidegate.keep.data import DataFolder
 from tidegate.models.catalog import Model
 from tidegate.session.drive import SummariseAsync
 from tidegate.session.session import Session

@@ -88,7 +88,7 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _write(data: DataFolder, name: str, file: IO[bytes]) -> Exported:
-    log, masking = data.log(name), Masking(data.mask)
+    log, masking = data.log(name), Masking(data.mask.fresh())
     created = next((info.created for info in data.store.sessions() if info.name == name), 0.0)
     files = 0
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
@@ -186,8 +186,9 @@ def _examined(data: DataFolder, file: IO[bytes], name: str, limits: Limits) -> _
     for item in items(file, limits):
         if isinstance(item, Header):
             exported, head = item.name, item.head
-            name = name or item.name
+            name = name or data.mask(item.name)
             check_name(name)
+            data.check_new(name)
         elif isinstance(item, File):
             _check_file(data, name, item, names)
         elif isinstance(item, Event):

@@ -1,6 +1,7 @@
 """The recordings a comparison is made over: where each stands, how long it is, which names it uses."""
 
 import hashlib
+import os
 from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final
 import msgspec
 
 from tidegate.core.errors import BadInput
+from tidegate.core.secrets import Mask, keys_of
 from tidegate.lab.cache import READERS, Cache, code_of, digest_of
 from tidegate.lab.importers import Found as Read
 from tidegate.lab.importers import read_each
@@ -17,7 +19,7 @@ from tidegate.lab.signals import names_in
 from tidegate.lab.sizes import Ruler
 from tidegate.lab.workers import Stopped, spread
 from tidegate.models.tokenizers import counter_for
-from tidegate.wire.reading import a_dict, cleaned
+from tidegate.wire.reading import a_dict, cleaned, json_text
 
 PROJECTS: Final = 4
 """A name that the calls of so many projects use says nothing of memory: README.md, package.json, console.log."""
@@ -115,6 +117,18 @@ def _found(path: Path, cache: Cache, count: str) -> Found:
     return known
 
 
+def mask_of(recording: Recording) -> Mask:
+    """A mask that has seen the whole recording: a name taken from it may be a secret that shows by its context only."""
+    mask = Mask(keys_of(os.environ))
+    mask(json_text(recording.messages))
+    return mask
+
+
+def _without_secrets(names: Sequence[str], recording: Recording) -> tuple[str, ...]:
+    mask, text = mask_of(recording), "\n".join(names)
+    return tuple(names) if mask(text) == text else tuple(name for name in names if mask(name) == name)
+
+
 def _source(path: Path, place: int, recording: Recording, count: str) -> Source:
     ruler = ruler_of(count)
     units = sum(ruler.units(message) for message in recording.messages)
@@ -129,7 +143,7 @@ def _source(path: Path, place: int, recording: Recording, count: str) -> Source:
         calls=sum(message["role"] == "assistant" for message in recording.messages),
         timed=any(recording.times),
         mended=tuple(recording.mended),
-        names=tuple(names_in(recording.messages)),
+        names=_without_secrets(names_in(recording.messages), recording),
     )
 
 

@@ -10,7 +10,7 @@ record stands in a system text.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -86,10 +86,11 @@ class Shown(NamedTuple):
     epoch: int = 0
 
 
-def entries_of(messages: Sequence[Message]) -> list[Entry]:
+def entries_of(messages: Sequence[Message], mask: Callable[[str], str] = str) -> list[Entry]:
+    """The messages as a record, with secrets hidden by `mask`."""
     names = {call.id: call.name for message in messages for call in calls_of(message)}
     pieces = [piece for message in messages for piece in _by_source(message)]
-    return [Entry(f"{piece.id or '-'} {_who(piece, names)}", _told(piece), piece) for piece in pieces]
+    return [Entry(mask(f"{piece.id or '-'} {_who(piece, names)}"), mask(_told(piece)), piece) for piece in pieces]
 
 
 def _by_source(message: Message) -> list[Message]:
@@ -150,12 +151,15 @@ class Reading(NamedTuple):
     previous: str
 
 
-def reading(request: SummaryRequest, room: int, counter: Counter, tokens: int) -> Reading:
-    chunks = chunked(entries_of(request.messages), room, counter)
+def reading(
+    request: SummaryRequest, room: int, counter: Counter, tokens: int, mask: Callable[[str], str] = str
+) -> Reading:
+    chunks = chunked(entries_of(request.messages, mask), room, counter)
     oldest = [message for chunk in chunks[:-CHUNKS] for message in chunk.messages]
     if not oldest:
-        return Reading(chunks, request.previous)
-    return Reading(chunks[-CHUNKS:], digest(oldest, max_tokens=tokens, counter=counter, previous=request.previous))
+        return Reading(chunks, mask(request.previous))
+    previous = digest(oldest, max_tokens=tokens, counter=counter, previous=request.previous)
+    return Reading(chunks[-CHUNKS:], mask(previous))
 
 
 # --- the fence ----------------------------------------------------------------------------------------------------

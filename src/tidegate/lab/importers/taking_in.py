@@ -68,7 +68,7 @@ def take_in(data: DataFolder, recording: Recording, name: str = "", *, trust: bo
     `trust`: the user's words in it are the user's own, so that what was typed may lay down rules. Else none of it does.
     """
     sha = hashlib.sha256(json_text(recording.messages).encode()).hexdigest()
-    place = _place(lambda each: _state(data, each, sha), name or recording.name[:_LONGEST])
+    place = _place(lambda each: _state(data, each, sha), name or data.mask(recording.name)[:_LONGEST])
     if not place.known:
         log = _log(recording, sha, data.clock, trust)
         with tempfile.TemporaryDirectory() as folder:
