@@ -191,10 +191,11 @@ def test_a_command_leaves_no_secret_in_a_file_or_on_the_screen(tmp_path: Path) -
     desk.environment |= {"HUSH_API_KEY": CONFIGURED, "QUIET_TOKEN": PLAIN_CONFIGURED}
     desk.configure(CONFIG + "capabilities: {default_policy: auto}\nexecution: {max_steps: 500}\n")
     texts = "\n".join(planted.text for planted in PLANTED.values())
-    work = Spoken(text=f"I look.\n{texts}", calls=tuple(planted_files(tmp_path)))
+    calls = planted_files(tmp_path)
+    work = [Spoken(text=f"I look.\n{texts}", calls=tuple(calls[at : at + 100])) for at in range(0, len(calls), 100)]
     task = Spoken(calls=(Call("t", "task", json.dumps({"prompt": f"Use this:\n{texts}"})),))
     steps: list[Step] = [
-        work,
+        *work,
         task,
         f"It is\n{texts}",
         f"All done:\n{texts}",
