@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.core.messages import Message, mark_texts, text_of
-from tidegate.core.rules_said import find_rules, rules_of
-from tidegate.lab.importers import read_each
-from tidegate.wire.dialects import parse_any
+from tidegate.core.text.user_rules import find_rules, rules_of
+from tidegate.lab.importers import read_recordings_by_file
+from tidegate.wire.registry import parse_any_message
 
 TYPED_CHARS = 2_000
 SHOWN = 160
@@ -69,7 +69,7 @@ def main() -> int:
 
 def _sessions(folder: Path) -> Iterator[tuple[str, list[Message]]]:
     """The user messages of each session, marked as its format tells."""
-    for found in read_each([folder]):
+    for found in read_recordings_by_file([folder]):
         if found.fault is not None:
             print(f"left out: {found.fault}", file=sys.stderr)
         for recording in found.recordings:
@@ -77,7 +77,7 @@ def _sessions(folder: Path) -> Iterator[tuple[str, list[Message]]]:
             users = [
                 (each, typed) for each, typed in zip(recording.messages, marks, strict=True) if each["role"] == "user"
             ]
-            messages = [(message, typed) for each, typed in users for message in parse_any(each)]
+            messages = [(message, typed) for each, typed in users for message in parse_any_message(each)]
             yield recording.name, [each if typed is None else mark_texts(each, typed) for each, typed in messages]
 
 

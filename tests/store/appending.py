@@ -3,7 +3,7 @@
 import sys
 
 from tidegate.store.open import open_store
-from tidegate.store.store import Stale
+from tidegate.store.store import StaleHead
 
 
 def main(url: str, session: str, writer: str, count: str) -> None:
@@ -15,7 +15,7 @@ def main(url: str, session: str, writer: str, count: str) -> None:
             try:
                 head = store.append(session, head, [record])
                 break
-            except Stale:
+            except StaleHead:
                 head = store.head(session)
         print(head, record.decode(), flush=True)
     store.close()

@@ -18,7 +18,7 @@ from typing import cast
 
 from tidegate.core.errors import NotKept
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Rewrites, Stale, Store
+from tidegate.store.store import RewritableStore, StaleHead, Store
 
 
 def record(number: int) -> bytes:
@@ -30,7 +30,7 @@ def records(first: int, last: int) -> list[bytes]:
 
 
 def rewrite(store: Store, changes: dict[int, bytes]) -> None:
-    cast(Rewrites, store).rewrite("s", changes)
+    cast(RewritableStore, store).rewrite("s", changes)
 
 
 CHANGES: list[Callable[[Store], object]] = [
@@ -117,7 +117,7 @@ def race(folder: Path, name: str) -> None:
         while True:
             try:
                 place = store.append("s", store.head("s"), [f"{name} {number}".encode()])
-            except Stale:
+            except StaleHead:
                 continue
             say(f"{place} {name} {number}")
             break

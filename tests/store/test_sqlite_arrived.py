@@ -17,7 +17,7 @@ from tests.store.test_sqlite_damage import salvage
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_batches import Batches
 from tidegate.store.sqlite_file import MIGRATIONS
-from tidegate.store.store import Broken, Missing, Stale
+from tidegate.store.store import DamagedData, SessionNotFound, StaleHead
 
 ROOMS = ["a", "b", "c", "d", "e"]
 
@@ -172,7 +172,7 @@ def test_another_process_sees_them_and_goes_on_behind_them(store: SqliteStore, t
         together(store, {"a": 3, "b": 0, "c": 0, "d": 0})
         assert child.communicate("\n")[0].split("\n") == ["Stale", "4 5 6", ""]
     assert list(store.read("a")) == wanted("a", 6)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         store.append("a", 4, [b"late"])
 
 
@@ -181,10 +181,10 @@ def test_nobody_writes_behind_the_back_of_those_who_came_together(store: SqliteS
     alone(store, "a", 1, 3)
     other = SqliteStore(tmp_path)
     together(other, {"a": 3, "b": 0, "c": 0, "d": 0})
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         store.append("a", 3, [b"instead"])
     alone(store, "a", 5, 6)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         together(other, {"a": 4, "b": 1, "c": 1, "d": 1})
     assert list(other.read("a")) == list(store.read("a")) == wanted("a", 6)
     assert list(other.read("b")) == wanted("b", 2)
@@ -223,7 +223,7 @@ def test_they_are_copied_rewritten_and_removed_as_all_others(store: SqliteStore,
         assert list(each.read("fork")) == wanted("a", 70)
         assert list(each.read("fork of b")) == wanted("b", 66)
         assert list(each.read("b")) == wanted("b", 75)
-        with pytest.raises(Missing):
+        with pytest.raises(SessionNotFound):
             each.read("c")
     alone(again, "fork", 71, 71)
     assert again.append("fork of b", 66, [b"on"]) == 67
@@ -285,7 +285,7 @@ def test_a_damaged_record_is_named_and_gets_no_new_seal(part: str, tmp_path: Pat
     store.close()
     spoil(tmp_path, 1, 7, part)
     store = SqliteStore(tmp_path)
-    with pytest.raises(Broken, match="Records 7 to 7 of session 'a'"):
+    with pytest.raises(DamagedData, match="Records 7 to 7 of session 'a'"):
         list(store.read("a"))
     alone(store, "a", 11, 70)
     assert salvage(store, "a") == {number: noise(number, "a") for number in range(1, 71) if number != 7}
@@ -324,7 +324,7 @@ def test_the_number_of_a_damaged_record_is_not_given_again(part: str, tmp_path: 
     store._db.close()
     spoil(tmp_path, 2, 7, part)
     store = SqliteStore(tmp_path)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         store.append("b", 6, [b"instead"])
     head = store.head("b")
     assert head >= 7
@@ -366,7 +366,7 @@ def test_a_damaged_page_of_what_arrived_hides_nothing_else(tables: list[str], se
         assert together(store, {"a": 72, "c": 70, "d": 70, "alone": 70}) == [73, 71, 71, 71]
         assert list(store.read("alone")) == wanted("alone", 71)
     else:
-        with pytest.raises(Broken):
+        with pytest.raises(DamagedData):
             store.append("b", store.head("b"), [b"where would it be?"])
     store.close()
 
@@ -388,7 +388,7 @@ def test_flipped_bytes_never_pass_for_records(tmp_path: Path) -> None:
         for name in ROOMS:
             try:
                 found = salvage(store, name)
-            except (Broken, Missing):
+            except (DamagedData, SessionNotFound):
                 found = {}
             assert found.items() <= dict(enumerate(wanted(name, 60), 1)).items()
             lost.append(60 - len(found))
@@ -405,7 +405,7 @@ def test_what_is_left_of_a_truncated_file_can_be_had(part: float, least: int, tm
     path = tmp_path / FILE
     size = path.stat().st_size
     os.truncate(path, int(part * size))
-    with pytest.raises(Broken):
+    with pytest.raises(DamagedData):
         SqliteStore(tmp_path)
     os.truncate(path, size)  # zeros where something stood
     store = SqliteStore(tmp_path)
@@ -434,7 +434,7 @@ def test_a_file_of_the_second_version_goes_on_and_who_has_it_open_cannot_write(t
     old.close()
     assert list(store.read("s")) == [*(noise(number) for number in range(1, 71)), noise(71, "s")]
     store.close()
-    with pytest.raises(Broken, match="newer tidegate"):
+    with pytest.raises(DamagedData, match="newer tidegate"):
         SqliteStore(tmp_path / "old", migrations=MIGRATIONS[:2])
 
 
@@ -463,7 +463,7 @@ def test_a_file_of_the_third_version_goes_on_and_who_has_it_open_cannot_write(tm
         assert list(store.read(name)) == [noise(number) for number in range(1, 91)]
     assert together(store, dict.fromkeys(ROOMS, 90)) == [91] * 5
     store.close()
-    with pytest.raises(Broken, match="newer tidegate"):
+    with pytest.raises(DamagedData, match="newer tidegate"):
         SqliteStore(tmp_path, migrations=MIGRATIONS[:3])
 
 

@@ -13,7 +13,7 @@ from tests.store.test_sqlite_arrived import ROOMS, alone, arrive, rows, wanted
 from tidegate.store import sqlite_batches
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_rows import MOST_LOOSE
-from tidegate.store.store import Stale
+from tidegate.store.store import StaleHead
 
 
 def batches_of(store: SqliteStore) -> int:
@@ -95,7 +95,7 @@ def test_another_packs_meanwhile_and_all_is_seen(tmp_path: Path) -> None:
     arrive(store, 1, 40)
     alone(other, "a", 41, 70)  # packs what came with others
     arrive(other, 41, 60, ROOMS[1:])
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         together(store, {"a": 40, **dict.fromkeys(ROOMS[1:], 60)})
     heads = {"a": 70, **dict.fromkeys(ROOMS[1:], 61)}
     for each in (store, other):

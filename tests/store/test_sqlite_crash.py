@@ -14,7 +14,7 @@ from tests.store.sqlite_child import CHANGES, record, records
 from tidegate.core.errors import NotKept
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Missing, Store
+from tidegate.store.store import SessionNotFound, Store
 
 CHILD = Path(__file__).with_name("sqlite_child.py")
 State = dict[str, list[bytes]]
@@ -139,7 +139,7 @@ def test_a_reader_beside_a_writer_sees_no_damage(tmp_path: Path) -> None:
     while time.monotonic() < end:
         try:
             found = list(store.read("s", 2))
-        except Missing:
+        except SessionNotFound:
             outcomes["gone"] += 1
         else:
             assert found == records(2, len(found) + 1)

@@ -10,7 +10,7 @@ import pytest
 from tests.store.sqlite_files import FILE, first_version, noise
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_file import MIGRATIONS
-from tidegate.store.store import Broken, SessionInfo, Stale
+from tidegate.store.store import DamagedData, SessionInfo, StaleHead
 
 
 def entry_heads(folder: Path) -> dict[str, int]:
@@ -75,7 +75,7 @@ def test_another_finds_what_the_writer_knows(store: SqliteStore, tmp_path: Path)
         (size,) = other._db.execute("SELECT sum(length(data)) FROM chunks").fetchone()
         assert info == SessionInfo("s", head, 1_700_000_000.123456, 1_700_000_000.123456 + number - 1, size)
         assert store.sessions() == [info]
-        with pytest.raises(Stale):
+        with pytest.raises(StaleHead):
             other.append("s", head - 1, [b"late"])
     assert list(other.read("s")) == [noise(number) for number in range(1, head + 1)]
     other.close()
@@ -110,7 +110,7 @@ def test_a_row_lost_from_the_end_is_missed_once_the_store_was_closed(store: Sqli
     store.close()
     change(tmp_path, "DELETE FROM placed WHERE id % 1024 = 70")
     store = SqliteStore(tmp_path)
-    with pytest.raises(Broken, match="Records 70 to 70"):
+    with pytest.raises(DamagedData, match="Records 70 to 70"):
         list(store.read("s"))
     assert store.append("s", 70, [b"on"]) == 71
     store.close()
@@ -124,10 +124,10 @@ def test_the_last_row_is_damaged_and_its_place_is_not_given_away(
     change(tmp_path, f"UPDATE placed SET {damage} WHERE id % 1024 = 70")
     other = SqliteStore(tmp_path)
     assert other.head("s") == 70
-    with pytest.raises(Broken, match="Records 70 to 70"):
+    with pytest.raises(DamagedData, match="Records 70 to 70"):
         list(other.read("s"))
     for each in (store, other):
-        with pytest.raises(Stale):
+        with pytest.raises(StaleHead):
             each.append("s", 69, [b"instead"])
     assert other.append("s", 70, [b"on"]) == 71
     assert list(store.read("s", 71)) == [b"on"]
@@ -142,7 +142,7 @@ def test_a_row_that_is_too_far_away_is_not_the_end(store: SqliteStore, tmp_path:
     change(tmp_path, "UPDATE placed SET id = id + (1 << 20) WHERE id % 1024 = 70")
     store = SqliteStore(tmp_path)
     assert store.head("s") == 70
-    with pytest.raises(Broken, match="Records 70 to 70"):
+    with pytest.raises(DamagedData, match="Records 70 to 70"):
         list(store.read("s"))
     store.rewrite("s", {70: b"lost"})
     written(store, "s", 71, 71)

@@ -10,17 +10,17 @@ import pytest
 
 from tidegate import KeptLog, Session
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event, Noted
+from tidegate.core.events import Event, NoteAdded
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import SharesCommits, Stale, Store
+from tidegate.store.store import AsyncAppendStore, StaleHead, Store
 
 NAMES = [f"room {number}" for number in range(20)]
 
 
 async def talk(log: KeptLog, count: int) -> None:
     for _ in range(count):
-        assert await log.append_async(Event(log.head + 1, 0.0, Noted("n", log.session)))
+        assert await log.append_async(Event(log.head + 1, 0.0, NoteAdded("n", log.session)))
 
 
 def all_at_once(*work: Coroutine[Any, Any, None]) -> None:
@@ -54,7 +54,7 @@ def test_one_that_is_late_hurts_nobody(tmp_path: Path) -> None:
 
     first, second, *others, unnamed = asyncio.run(act())
     assert (first, others) == (1, [1] * len(NAMES))
-    assert isinstance(second, Stale)
+    assert isinstance(second, StaleHead)
     assert isinstance(unnamed, BadInput)
     assert list(store.read("a")) == [b"1"]
     store.close()
@@ -112,7 +112,7 @@ def test_cancelled_while_it_is_written_the_session_finds_out(tmp_path: Path) -> 
 def test_tasks_of_one_session_and_plain_calls_between_them(kind: str, tmp_path: Path) -> None:
     """Nothing is folded twice, nothing is left out, whoever is told first."""
     store: Store = SqliteStore(tmp_path) if kind == "sqlite" else MemoryStore()
-    assert isinstance(store, SharesCommits) == (kind == "sqlite")
+    assert isinstance(store, AsyncAppendStore) == (kind == "sqlite")
     session = Session("gpt-4o", log=KeptLog(store, "s"))
 
     async def say(who: int) -> None:
@@ -136,7 +136,7 @@ def test_loops_and_threads_in_one_store(tmp_path: Path) -> None:
     def speak(name: str) -> None:
         log = KeptLog(store, name)
         for _ in range(40):
-            log.append(Event(log.head + 1, 0.0, Noted("n", name)))
+            log.append(Event(log.head + 1, 0.0, NoteAdded("n", name)))
 
     def loop(number: int) -> None:
         all_at_once(*(talk(KeptLog(store, f"loop {number} {name}"), 10) for name in NAMES[:5]))

@@ -18,7 +18,7 @@ from tests.store.sqlite_files import FILE
 from tidegate.core.errors import NotKept
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_line import Fate, Line, Pending
-from tidegate.store.store import Stale
+from tidegate.store.store import StaleHead
 
 Work = Callable[[], int]
 
@@ -77,8 +77,8 @@ def test_the_stale_one_is_told_and_the_others_are_kept(tmp_path: Path) -> None:
     works = [crowd.appending("s", 1, b"2"), crowd.appending("s", 1, b"late"), crowd.appending("t", 5, b"x")]
     two, late, absent, third = crowd.together([*works, crowd.appending("s", 2, b"3")])
     assert (two.result(), third.result()) == (2, 3)
-    assert isinstance(late.exception(), Stale)
-    assert isinstance(absent.exception(), Stale)
+    assert isinstance(late.exception(), StaleHead)
+    assert isinstance(absent.exception(), StaleHead)
     assert crowd.steps.count("committed") == 2
     assert list(crowd.store.read("s")) == [b"1", b"2", b"3"]
     assert crowd.store.head("t") == 0

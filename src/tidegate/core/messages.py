@@ -105,7 +105,7 @@ class Tool(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     parameters: str = '{"type":"object","properties":{}}'
 
 
-def user(text: str, kind: str = "", *, typed: bool | None = None) -> Message:
+def user_message(text: str, kind: str = "", *, typed: bool | None = None) -> Message:
     """A user-role text; with a kind it is a note of the engine, which starts no turn."""
     return Message("user", (mark_text(text, typed),), kind=kind, user_visible=not kind)
 
@@ -144,12 +144,12 @@ def result_of(message: Message) -> Result | None:
     return None
 
 
-def is_request(message: Message) -> bool:
+def is_user_request(message: Message) -> bool:
     """The words of the user themselves: these start a turn."""
     return message.role == "user" and not message.kind
 
 
-def texts(message: Message) -> Iterator[str]:
+def texts_of(message: Message) -> Iterator[str]:
     """Every readable text of a message, results included, thinking and arguments not."""
     for part in message.parts:
         if isinstance(part, Text):
@@ -165,4 +165,4 @@ def text_of(message: Message) -> str:
             only = only.parts[0]
         if isinstance(only, Text):
             return only.text
-    return "\n".join(texts(message))
+    return "\n".join(texts_of(message))

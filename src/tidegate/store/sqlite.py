@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
-from tidegate.store.memory import check_name
+from tidegate.store.memory import check_session_name
 from tidegate.store.sqlite_clean import Cleaning
 from tidegate.store.sqlite_end import End, Ends
 from tidegate.store.sqlite_file import (
@@ -50,7 +50,7 @@ from tidegate.store.sqlite_rows import Damaged, Entry, opened
 from tidegate.store.sqlite_statements import INSERT_BEHIND
 from tidegate.store.sqlite_tasks import Loops
 from tidegate.store.sqlite_write import Changes
-from tidegate.store.store import Broken, SessionInfo
+from tidegate.store.store import DamagedData, SessionInfo
 
 FORGET_WAIT = 1.0
 """Seconds to wait for others before what was rewritten leaves the disk."""
@@ -105,7 +105,7 @@ class SqliteStore:
             if head:
                 return head
         if session not in self._changes.known:
-            check_name(session)
+            check_session_name(session)
         mine = Pending(session, after, list(map(bytes, records)), float(self._clock()))
         self._line.through(mine)
         return self._told(mine)
@@ -115,7 +115,7 @@ class SqliteStore:
         if self._process != getpid():
             self._check_process()
         if session not in self._changes.known:
-            check_name(session)
+            check_session_name(session)
         mine = Pending(session, after, list(map(bytes, records)), float(self._clock()))
         loop = asyncio.get_running_loop()
         try:
@@ -217,7 +217,7 @@ class SqliteStore:
         self._step("committed")
 
     def fork(self, session: str, at: int, new: str) -> None:
-        check_name(new)
+        check_session_name(new)
         with self._writing(session):
             self._rewriting.fork(session, at, new)
         self._step("committed")
@@ -244,7 +244,7 @@ class SqliteStore:
         self._step("committed")
         try:
             self._clean(session)
-        except (Broken, NotKept) as refusal:
+        except (DamagedData, NotKept) as refusal:
             raise NotKept(
                 f"The records are rewritten; what stood there may still be in the file: {refusal.args[0]}",
                 "Rewrite them again when the disk is well.",

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.store.store import Broken
+from tidegate.store.store import DamagedData
 
 FILE = "tidegate.db"
 APPLICATION = 0x54696465  # "Tide", so that `file` and we know our own
@@ -138,7 +138,9 @@ def explained(fault: Exception, what: str) -> Exception:
             "Nothing of this was kept and nothing else was lost. Make room, or see to the disk, and try again.",
         )
     if isinstance(fault, sqlite3.Error):
-        return Broken(f"There is damage in {what}: {fault}.", "Other sessions may be whole. Keep a copy of the file.")
+        return DamagedData(
+            f"There is damage in {what}: {fault}.", "Other sessions may be whole. Keep a copy of the file."
+        )
     return fault
 
 
@@ -182,7 +184,7 @@ def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], st
             status = os.stat(path)
         if status.st_size == 0:
             # We publish a file only when it is whole, so an empty one has lost its content.
-            raise Broken(f"{path} is empty.", "Put back a copy of it; or move it away to begin anew.")
+            raise DamagedData(f"{path} is empty.", "Put back a copy of it; or move it away to begin anew.")
         db = _connect(path, timeout)
         try:
             applied = _examine(db, path, migrations)
@@ -266,11 +268,11 @@ def _sync_folder(folder: Path) -> None:
 def _examine(db: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> set[str]:
     """The names of the changes that are in it."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        raise Broken(f"{path} is not a store of tidegate.", "Give another folder; this file was not touched.")
+        raise DamagedData(f"{path} is not a store of tidegate.", "Give another folder; this file was not touched.")
     applied = _applied(db)
     unknown = sorted(applied - {migration.__name__ for migration in migrations})
     if unknown:
-        raise Broken(
+        raise DamagedData(
             f"{path} was written by a newer tidegate: this one does not know its change {unknown[0]!r}.",
             "Install that version or a newer one; the file was not touched.",
         )

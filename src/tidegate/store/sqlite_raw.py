@@ -10,7 +10,7 @@ from tidegate.store.sqlite_batches import Batches
 from tidegate.store.sqlite_file import damage_aside, plain_errors
 from tidegate.store.sqlite_rows import key
 from tidegate.store.sqlite_statements import CHUNK
-from tidegate.store.store import Broken
+from tidegate.store.store import DamagedData
 
 
 def raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes]:
@@ -44,7 +44,7 @@ def structure(path: Path) -> list[str]:
     try:
         with plain_errors(path.name), closing(_opened(path)) as db:
             said = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
-    except Broken as damage:
+    except DamagedData as damage:
         return [str(damage.args[0])]
     return [" ".join(line.split()) for line in said if line != "ok"]
 

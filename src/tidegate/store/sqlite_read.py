@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidegate.core.impossible import is_time
-from tidegate.store.memory import missing
+from tidegate.core.event_check import is_possible_time
+from tidegate.store.memory import session_not_found
 from tidegate.store.sqlite_batches import Batches, Place
 from tidegate.store.sqlite_file import Step, damage_aside, is_damage
 from tidegate.store.sqlite_rows import (
@@ -22,7 +22,7 @@ from tidegate.store.sqlite_rows import (
     time_of,
 )
 from tidegate.store.sqlite_statements import CHUNK, ENTRY
-from tidegate.store.store import Broken
+from tidegate.store.store import DamagedData
 
 READ_AT_ONCE = 1024 * 1024
 
@@ -67,7 +67,7 @@ class Rows:
     def known(self, session: str) -> Entry:
         entry = self.find(session)
         if entry is None:
-            raise missing(session)
+            raise session_not_found(session)
         return entry
 
     def entries(self) -> list[Entry]:
@@ -103,7 +103,9 @@ class Rows:
         self._step("entry read")
         torn = self.batches.torn
         if torn and surely:
-            raise Broken("There is damage in what many sessions said at once.", "Let the doctor repair the folder.")
+            raise DamagedData(
+                "There is damage in what many sessions said at once.", "Let the doctor repair the folder."
+            )
         try:
             found = self._counted(entry)
         except sqlite3.DatabaseError as fault:
@@ -168,7 +170,7 @@ class Rows:
         """The same session as it is now."""
         found = self.by_id(entry.id)
         if found is None:
-            raise missing(entry.name)
+            raise session_not_found(entry.name)
         return found
 
     def batch(self, entry: Entry, number: int) -> Batch:
@@ -232,11 +234,11 @@ class Rows:
                 return chunk
         raise self.damage(entry, number, "they are not there")
 
-    def damage(self, entry: Entry, first: int, why: str) -> Broken:
+    def damage(self, entry: Entry, first: int, why: str) -> DamagedData:
         """From this record up to the next row: how many a damaged row held is not to be believed."""
         last = self.next_after(entry, first) - 1
         cause = f"Records {first} to {last} of session {entry.name!r} are damaged: {why}."
-        return Broken(cause, f"All others can be read; go on from record {last + 1}.", first, last)
+        return DamagedData(cause, f"All others can be read; go on from record {last + 1}.", first, last)
 
     def next_after(self, entry: Entry, number: int) -> int:
         """The first number of the next row that can be found."""
@@ -277,4 +279,4 @@ def _name(value: object) -> str:
 
 
 def _time(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and is_time(value) else 0.0
+    return float(value) if isinstance(value, int | float) and is_possible_time(value) else 0.0

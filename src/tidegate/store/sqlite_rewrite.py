@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
-from tidegate.store.memory import check_fork, check_numbers, stale
+from tidegate.store.memory import check_fork_request, check_record_numbers, stale_head_error
 from tidegate.store.sqlite_file import Step
 from tidegate.store.sqlite_read import Rows, span_of
 from tidegate.store.sqlite_rows import LOOSE, PACKED, Chunk, Damaged, Entry, cut, key, opened, seal
@@ -24,7 +24,7 @@ class Rewriting:
     def fork(self, session: str, at: int, new: str) -> None:
         self._changes.refresh()
         entry = self._rows.known(session)
-        check_fork(session, at, entry.head, new, self._rows.find(new) is not None)
+        check_fork_request(session, at, entry.head, new, self._rows.find(new) is not None)
         self._changes.living.bring_home(entry.id)
         last = self._rows.holding(entry, at)
         made = self._changes.begin(new, float(self._clock()))
@@ -41,7 +41,7 @@ class Rewriting:
         self._changes.refresh()
         entry = self._rows.known(session)
         if head is not None and head != entry.head:
-            raise stale(session, head, entry.head)
+            raise stale_head_error(session, head, entry.head)
         self._changes.forget()
         self._changes.living.bring_home(entry.id, to_stay=False)
         self._db.execute(REMOVE, span_of(entry.id))
@@ -52,7 +52,7 @@ class Rewriting:
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
         self._changes.refresh()
         entry = self._rows.known(session)
-        check_numbers(session, changes, entry.head)
+        check_record_numbers(session, changes, entry.head)
         self._changes.forget()
         self._changes.living.bring_home(entry.id)
         done = 0

@@ -8,7 +8,7 @@ from zlib import crc32
 import msgspec
 from isal import isal_zlib
 
-from tidegate.core.impossible import is_count, is_time
+from tidegate.core.event_check import is_possible_count, is_possible_time
 
 PACK_RECORDS = 64
 """So many are packed, if there is time."""
@@ -76,10 +76,10 @@ class Entry(NamedTuple):
         return (
             self.check() == seal
             and isinstance(self.name, str)
-            and all(is_count(value, NUMBERS) for value in (self.head, self.packed))
-            and all(is_count(value, _LARGEST) for value in (self.loose, self.size))
-            and is_time(self.created)
-            and is_time(self.used)
+            and all(is_possible_count(value, NUMBERS) for value in (self.head, self.packed))
+            and all(is_possible_count(value, _LARGEST) for value in (self.loose, self.size))
+            and is_possible_time(self.created)
+            and is_possible_time(self.used)
         )
 
 

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 from tidegate.core.errors import TidegateError
-from tidegate.store.memory import stale
+from tidegate.store.memory import stale_head_error
 from tidegate.store.sqlite_batches import Row
 from tidegate.store.sqlite_file import Step, is_damage
 from tidegate.store.sqlite_line import Fate, Outcome, Pending
@@ -146,7 +146,7 @@ class Changes:
         entry = tail.now() if tail else self._rows.find(session, surely=True)
         head = entry.head if entry else 0
         if each.after != head:
-            raise stale(session, each.after, head)
+            raise stale_head_error(session, each.after, head)
         if not each.chunks:
             return head
         fresh = [] if head and entry and entry.packed == head else tail.fresh if tail else None

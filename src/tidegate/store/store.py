@@ -14,15 +14,15 @@ import msgspec
 from tidegate.core.errors import TidegateError
 
 
-class Stale(TidegateError):
+class StaleHead(TidegateError):
     """Someone else appended meanwhile: read on from your head and try again. Nothing was written."""
 
 
-class Missing(TidegateError):
+class SessionNotFound(TidegateError):
     """There is no such session."""
 
 
-class Broken(TidegateError):
+class DamagedData(TidegateError):
     """What is on disk cannot be read as it should be. The text says what and where; the rest is untouched.
 
     `first` and `last` are the records it is about, so that code can go on behind them; 0 if that is not known.
@@ -34,7 +34,7 @@ class Broken(TidegateError):
         self.last = last
 
 
-class Unreachable(TidegateError):
+class StoreUnreachable(TidegateError):
     """The database does not answer, or the connection broke under a call: whether it was done is not known."""
 
 
@@ -74,14 +74,14 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class SharesCommits(Protocol):
+class AsyncAppendStore(Protocol):
     """A store in which the appends of many tasks go together. Of any other, each waits in a thread of its own."""
 
     async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
         """As `Store.append`. Cancelled, it may have been done all the same: read on from your head to see."""
 
 
-class Rewrites(Protocol):
+class RewritableStore(Protocol):
     """What `forget` and `doctor` need and nobody else has: a Store that is handed on as a Store cannot do this."""
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
