@@ -3,9 +3,9 @@
     python bench/ablation.py RECORDING... [--window 32000] [--count chars/4] [--only EXPRESSION]
 
 A variant is settings of the policy, or one function or figure of it put out of action in a process of its own. The
-figures are those of the lab (`tidegate/lab/scoring/measures.py`), as means over the recordings: far references and edit anchors
-kept, strict readings of both, the same for what was last seen within half a window, the user's words, what of the
-missing a recall call in the request gives back, the bill against the unmanaged history.
+figures are those of the lab (`tidegate/lab/scoring/measures.py`), as means over the recordings: far references and
+edit anchors kept, strict readings of both, the same for what was last seen within half a window, the user's words, what
+of the missing a recall call in the request gives back, the bill against the unmanaged history.
 """
 
 from __future__ import annotations

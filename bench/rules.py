@@ -5,7 +5,7 @@
 Two readings of the same user messages are compared:
 
     whole   every user message, without fenced blocks and quoted lines: how rules were read before texts had marks
-    typed   what the ledger reads now (`core/rule_text.py`), with the marks that the importer of each format sets
+    typed   what the ledger reads now (`core/text/rule_text.py`), with the marks that the importer of each format sets
 
 "Typed" is a guess from the form: a user message of up to 2,000 characters that does not begin with `<`. The second
 reading leaves out longer messages without a mark, so the guess flatters it. `--sample` prints lines of each reading,

@@ -20,10 +20,15 @@ LADDER = (
     ("disk",),
     ("store", "models", "memory", "presets"),
     ("session",),
-    ("keep",),
+    ("datafolder",),
     ("tidegate",),
     ("agent", "gateway", "lab", "integrations"),
-    ("apps",),
+    ("commands",),
+    ("terminal",),
+    ("web",),
+    ("tui",),
+    ("proof",),
+    ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LADDER) for room in rooms}
 DATA_ROOMS = {"data": ".json"}
@@ -62,7 +67,7 @@ def room_of(module: str) -> str:
     parts = module.split(".")
     if len(parts) == 1:
         return "tidegate"
-    return "apps" if parts[1] == "__main__" else parts[1]
+    return "cli" if parts[1] == "__main__" else parts[1]
 
 
 def absolute(source: Source, node: ast.ImportFrom) -> str:

@@ -53,15 +53,15 @@ def test_rooms_of_data_hold_data(room: str) -> None:
 
 
 FORBIDDEN = """
-core wire, core store, core session, core apps, core presets, core tidegate, wire models, wire session, wire data,
+core wire, core store, core session, core cli, core presets, core tidegate, wire models, wire session, wire data,
 store models, store memory, models store, models memory, memory store, memory models, store session, models agent,
-session agent, session gateway, session lab, session tidegate, session apps, gateway agent, lab agent,
-integrations agent, agent gateway, gateway lab, agent apps, gateway apps, lab apps, integrations apps
+session agent, session gateway, session lab, session tidegate, session cli, gateway agent, lab agent,
+integrations agent, agent gateway, gateway lab, agent cli, gateway cli, lab cli, integrations cli
 """
 ALLOWED = """
 wire core, store core, store wire, models wire, memory core, session store, session models, session memory,
 session presets, agent session, gateway session, lab session, integrations session, lab wire, agent core,
-apps agent, apps gateway, apps lab, apps core, apps tidegate, agent tidegate
+cli agent, cli gateway, cli lab, cli core, cli tidegate, agent tidegate
 """
 
 

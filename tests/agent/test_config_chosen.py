@@ -21,7 +21,7 @@ from tidegate.agent.config.settings import BrainAccess, BrainSettings, ProviderS
 from tidegate.agent.hooks.types import CompactContext, ContextPressure
 from tidegate.agent.tools.approval import decide_approval
 from tidegate.agent.tools.modules import BUILTIN_TOOL_NAMES, HELLO_TOOL, MODULE_ACTIONS
-from tidegate.agent.tools.tool import ToolContext as ToolContext
+from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import list_standard_tools
 from tidegate.models.http.provider import HttpProvider
 from tidegate.wire.registry import DIALECTS

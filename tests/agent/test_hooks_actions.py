@@ -28,8 +28,7 @@ from tidegate.agent.hooks.types import (
     TurnCount,
 )
 from tidegate.agent.tools.modules import HELLO_TOOL
-from tidegate.agent.tools.tool import ToolContext as ToolContext
-from tidegate.agent.tools.tool import ToolResult
+from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
 from tidegate.core.events import Event, MessageAdded, NoteAdded
 from tidegate.core.messages import is_user_request, text_of

@@ -22,7 +22,7 @@ from tidegate.agent.config.resolved_config import (
 from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookReport, HookRunner
 from tidegate.agent.tools.modules import HELLO_TOOL
-from tidegate.agent.tools.tool import ToolContext as ToolContext
+from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import text_of

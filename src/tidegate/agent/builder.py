@@ -17,6 +17,8 @@ from tidegate.agent.config.resolved_config import (
     resolve_brain_target,
     resolve_summary_target,
 )
+from tidegate.agent.hooks.actions import make_action_runner
+from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.provider_connection import ProviderConnection, connect_provider
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
@@ -30,7 +32,7 @@ from tidegate.agent.system_prompt import (
 )
 from tidegate.agent.tools.modules import HELLO_TOOL
 from tidegate.agent.tools.tool import AgentTool, ToolContext
-from tidegate.agent.tools.toolbox import list_standard_tools, shorten_definition
+from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools, shorten_definition
 from tidegate.core.messages import Tool
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.core.tokens.counting import TokenCounter, count_tools
@@ -130,6 +132,10 @@ class AgentBuilder(NamedTuple):
         return ToolContext(
             self.workspace, session, session_folder=folder, session_name=name, data=self.data, clock=self.clock
         )
+
+    def hooks(self, config: ResolvedConfig, toolbox: Toolbox, context: ToolContext) -> HookRunner:
+        act = make_action_runner(config, toolbox, context)
+        return HookRunner(config.hooks, context=config.context, act=act, clock=self.clock)
 
     async def tools(self, config: ResolvedConfig, skills: Skills) -> "LoadedTools":
         offered = list_offered_tools(config)

@@ -20,8 +20,6 @@ from tidegate.agent.builder import AgentBuilder, select_tools
 from tidegate.agent.config.resolved_config import ResolvedConfig, list_offered_tools, resolve_approval
 from tidegate.agent.config.rule_notice import make_rule_notice
 from tidegate.agent.config.settings import ExecutionSettings, SpendCap
-from tidegate.agent.hooks.actions import make_action_runner
-from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.skills import Skills
@@ -246,12 +244,7 @@ async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each 
             toolbox,
             context,
             summarise=await parts.summarise(config, reached, session, spending),
-            hooks=HookRunner(
-                config.hooks,
-                context=config.context,
-                act=make_action_runner(config, toolbox, context),
-                clock=parts.clock,
-            ),
+            hooks=parts.hooks(config, toolbox, context),
             max_steps=_choose_max_steps(config, session.policy),
         )
         rules = make_rule_notice(config, data.folder if data is not None else None)

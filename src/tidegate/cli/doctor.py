@@ -25,9 +25,8 @@ def export_command(options: argparse.Namespace) -> int:
         path = Path(options.file or f"{session_file_key(options.session)}.tidegate")
         done = export_session(data, options.session, path)
     masked = f"; {done.masked} secrets masked" if done.masked else ""
-    print(
-        f"{clean_line(str(path))}: {done.events:,} records, {done.files} files, {format_byte_size(path.stat().st_size)}{masked}"
-    )
+    size = format_byte_size(path.stat().st_size)
+    print(f"{clean_line(str(path))}: {done.events:,} records, {done.files} files, {size}{masked}")
     return EXIT_OK
 
 

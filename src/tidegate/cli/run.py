@@ -4,10 +4,9 @@ import argparse
 import asyncio
 import json
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Delta, Reply
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 from tidegate.terminal.output import TextSanitizer, print_error
+from tidegate.terminal.signals import run_until_signal
 from tidegate.terminal.stream_masker import StreamMasker
 from tidegate.wire.usage import read_usage
 
@@ -67,30 +67,6 @@ def run_command(options: argparse.Namespace) -> int:
 def make_session_name(found: LoadedConfig) -> str:
     """The app's, with the time, which sorts, and the process, which tells two of the same second apart."""
     return f"{found.config.settings.app.app_id}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-
-
-async def run_until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Its status; if the process is told to end, it is stopped as by Ctrl-C and the status says which signal it was."""
-    task, told = asyncio.ensure_future(work), list[int]()
-    loop = asyncio.get_running_loop()
-
-    def stop(number: int) -> None:
-        told.append(number)
-        task.cancel()
-
-    heard = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
-    for each in heard:
-        loop.add_signal_handler(each, stop, each)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if not told:
-            raise
-    finally:
-        for each in heard:
-            loop.remove_signal_handler(each)
-    print("tidegate: stopped", file=sys.stderr)
-    return 128 + told[0]
 
 
 async def _run_turn(found: LoadedConfig, data: DataFolder, name: str, task: Message, *, as_json: bool) -> int:

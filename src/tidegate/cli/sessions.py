@@ -39,9 +39,8 @@ def sessions_command(options: argparse.Namespace) -> int:
     for info, name in zip(found, names, strict=True):
         mark = "  open" if used[info.name] else ""
         used_at, begun = format_time(info.used), format_time(info.created)
-        print(
-            f"{name:{width}}  {info.head:>8,}  {format_byte_size(info.size):>9}  {used_at:16}  {begun:16}{mark}".rstrip()
-        )
+        size = format_byte_size(info.size)
+        print(f"{name:{width}}  {info.head:>8,}  {size:>9}  {used_at:16}  {begun:16}{mark}".rstrip())
     unknown = sum(format_time(each) == UNKNOWN_TIME or not each for info in found for each in (info.used, info.created))
     if unknown:
         print_error("Some times are not known.", "`tidegate doctor` looks through the sessions and says what is wrong.")

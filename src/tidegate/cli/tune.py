@@ -76,7 +76,8 @@ def _format_projects(sources: Sequence[SessionSource]) -> str:
 
 def _format_report_line(line: MeasureChange) -> str:
     share = MEASURES_BY_KEY[line.measure].unit == "share"
-    found = f"{MEASURES_BY_KEY[line.measure].name}: {_format_estimate(line.before, share)} -> {_format_estimate(line.after, share)}"
+    change = f"{_format_estimate(line.before, share)} -> {_format_estimate(line.after, share)}"
+    found = f"{MEASURES_BY_KEY[line.measure].name}: {change}"
     difference = line.difference
     if difference.mean is None:
         return found

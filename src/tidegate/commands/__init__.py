@@ -1,1 +1,1 @@
-"""TODO"""
+"""Slash commands, used by the terminal app and the command line."""

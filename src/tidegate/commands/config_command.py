@@ -172,7 +172,7 @@ def _read_file(file: Path) -> str:
 
 
 def _apply_changes(text: str, wishes: Sequence[_SettingChange], file: Path) -> str:
-    from ruamel.yaml import YAML  # noqa: PLC0415 - only who changes a file needs it
+    from ruamel.yaml import YAML
 
     yaml = YAML(typ="rt")
     yaml.preserve_quotes, yaml.width = True, 4_096

@@ -87,7 +87,8 @@ def _format_hit(place: CommandContext, hit: SearchHit, words: str) -> str:
         event = next(place.kept.log(hit.name).read(hit.place), None)
         where, text = f"{hit.name} m{hit.place}", next(extract_log_lines("", [event] if event is not None else [])).text
     text = place.mask(text)
-    return f"{clean_line(where)}  {cut_snippet(text, find_match_offset(text, parse_query(words, MAX_QUERY_WORDS)), EXCERPT_CHARS)}"
+    offset = find_match_offset(text, parse_query(words, MAX_QUERY_WORDS))
+    return f"{clean_line(where)}  {cut_snippet(text, offset, EXCERPT_CHARS)}"
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class Text(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="text", o
 
 
 class MarkedText(Text, frozen=True, gc=False, array_like=True, tag="marked", omit_defaults=True):
-    """A text of which is known whether the user typed it: only then may it lay down rules (`core/rule_text.py`).
+    """A text of which is known whether the user typed it: only then may it lay down rules (`core/text/rule_text.py`).
 
     Mentioned files, pasted blocks and text of programs are marked False. A struct of its own, so that a text without a
     mark is written as it always was. No provider is sent the mark.

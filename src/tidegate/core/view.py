@@ -50,8 +50,6 @@ from tidegate.core.tokens.counting import (
     is_plausible_report,
 )
 
-# What a view is made of: messages with what they cost, and what a transaction makes of a list of them.
-
 Meter = Callable[[Message], int]
 
 

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Adapters to other systems."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Programs that prove claims of this project: the seeds runner, the demo's checks, generated sessions."""

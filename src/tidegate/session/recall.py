@@ -174,7 +174,8 @@ def _format_hit(log: LogReader, seq: int, units: list[QueryUnit]) -> str:
     if event is None or not isinstance(event.what, MessageAdded):
         return ""  # a search index may be behind the log
     (line,) = extract_log_lines("", [event])
-    return f"m{seq} {event.what.message.role}: {cut_snippet(line.text, find_match_offset(line.text, units), EXCERPT_CHARS)}"
+    snippet = cut_snippet(line.text, find_match_offset(line.text, units), EXCERPT_CHARS)
+    return f"m{seq} {event.what.message.role}: {snippet}"
 
 
 def _make_log_scan(log: LogReader) -> LogSearch:

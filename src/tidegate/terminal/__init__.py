@@ -1,1 +1,1 @@
-"""TODO"""
+"""Output to a terminal: colors, progress, tables, signals."""

@@ -38,7 +38,7 @@ from tidegate.tui.composer.input_history import InputHistory
 from tidegate.tui.control_filter import ControlFilter
 from tidegate.tui.conversation.conversation import Conversation
 from tidegate.tui.conversation.log_pages import LogPager
-from tidegate.tui.key_bindings import CONVERSATION_ACTIONS, KEY_HELP, WELCOME_TEXT
+from tidegate.tui.key_bindings import CHAT_BINDINGS, CONVERSATION_ACTIONS, KEY_HELP, WELCOME_TEXT
 from tidegate.tui.paste_filter import make_driver_class
 from tidegate.tui.screens.context_pane import ContextPane
 from tidegate.tui.screens.picker import Picker
@@ -59,7 +59,7 @@ class ChatApp(App[int]):
     TITLE = "tidegate"
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH = str(Path(__file__).with_name("chat.tcss"))
-    BINDINGS: ClassVar[list[BindingType]] = [*BINDINGS]
+    BINDINGS: ClassVar[list[BindingType]] = [*CHAT_BINDINGS]
 
     class Arrived(Message):
         """There is news from backstage."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""HTML pages of sessions and of the lab, each a single file."""

@@ -52,7 +52,7 @@ def test_one_format_alone_is_the_first_to_know_it(tmp_path: Path, name: str) -> 
     """No sample is taken for one of another agent: only the general formats at the end may know it, too."""
     path = tmp_path / "x"
     path.write_bytes(SAMPLES[name])
-    known = [form.FORMAT for form in RECORDING_FORMATS if form.recognises(SourceFile(path))]
+    known = [form.FORMAT for form in RECORDING_FORMATS if form.recognizes(SourceFile(path))]
     assert known[0] == name.split(maxsplit=1)[0].replace("tau2", "tau")
     assert set(known[1:]) <= {"requests", "chat"}
 

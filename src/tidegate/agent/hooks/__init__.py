@@ -1,1 +1,1 @@
-"""TODO"""
+"""Hooks: conditions and actions at the start and end of turns."""

@@ -12,8 +12,7 @@ import msgspec
 from tidegate.agent.config.resolved_config import ResolvedConfig, find_module_tool
 from tidegate.agent.config.settings import ContextSettings
 from tidegate.agent.hooks.types import CompactContext, HookContext, InjectMessage, ModuleAction, RunFunction
-from tidegate.agent.tools.tool import ToolContext as ToolContext
-from tidegate.agent.tools.tool import ToolResult
+from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import NOTE, Call, MarkedText, Message

@@ -1,1 +1,1 @@
-"""TODO"""
+"""`tidegate demo`: a guided tour without a key."""

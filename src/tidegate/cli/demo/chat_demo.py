@@ -76,7 +76,7 @@ def create_demo_launch(workspace: Path, policy: str, window: int) -> LaunchOptio
 
 async def run_unattended(data: DataFolder, opening: LaunchOptions, workspace: Path, seen: ChatObserver) -> int:
     from tidegate.cli.demo.script import ScriptedInput
-    from tidegate.cli.run import run_until_signal
+    from tidegate.terminal.signals import run_until_signal
     from tidegate.tui.plain.plain_chat import PlainChat
 
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # it is a text file

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The parsers of the commands."""

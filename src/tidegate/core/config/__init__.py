@@ -1,1 +1,1 @@
-"""TODO"""
+"""YAML files with positions, and the values in them."""

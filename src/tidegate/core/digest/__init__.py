@@ -1,1 +1,1 @@
-"""TODO"""
+"""The summary that needs no model."""

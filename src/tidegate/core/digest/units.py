@@ -22,7 +22,6 @@ from tidegate.core.messages import (
     result_of,
     text_of,
 )
-from tidegate.core.rule_text import rule_text
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import (
     Fact,
@@ -33,6 +32,7 @@ from tidegate.core.text.facts import (
     find_rule_sentences,
     split_sentences,
 )
+from tidegate.core.text.rule_text import rule_text
 
 INTENT_SECTION: Final = "Session intent"
 USER_SECTION: Final = "User said"

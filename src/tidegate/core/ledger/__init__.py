@@ -1,1 +1,1 @@
-"""TODO"""
+"""The ledger: facts, rules and names that outlive their messages."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Policies: what they are and how their files are read."""

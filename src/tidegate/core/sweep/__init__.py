@@ -1,1 +1,1 @@
-"""TODO"""
+"""Shortening of old tool results, line by line."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Texts: clipping, facts, rules and secrets in them."""

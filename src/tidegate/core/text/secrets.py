@@ -16,7 +16,7 @@ import msgspec
 from tidegate.core.edits import Replace
 from tidegate.core.messages import Part, Result, Text
 from tidegate.core.outcome import Effect, Outcome, Spill, make_spill
-from tidegate.core.secret_shapes import (
+from tidegate.core.text.secret_patterns import (
     MASKED,
     SHORTEST_TOKEN,
     Shape,

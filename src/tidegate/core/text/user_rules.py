@@ -1,9 +1,9 @@
 """Rules in the words of the user: what must hold from now on, told apart from what is asked once.
 
 The sentences come back word for word, so that whoever keeps them keeps what was said. Only text that the user may have
-typed is read (`core/rule_text.py`): the same words in a file or in tool output are data. A rule that is missed can be
-pinned by hand; a sentence taken for a rule by mistake costs a line. So the patterns lean towards taking, but not what a
-narrator says ("it always fails"), a question, or words in quotation marks.
+typed is read (`core/text/rule_text.py`): the same words in a file or in tool output are data. A rule that is missed
+can be pinned by hand; a sentence taken for a rule by mistake costs a line. So the patterns lean towards taking, but not
+what a narrator says ("it always fails"), a question, or words in quotation marks.
 
 Every expression is a choice of words with bounded gaps: none can backtrack badly.
 """
@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from tidegate.core.messages import Message, is_user_request
-from tidegate.core.rule_text import LIST_ITEM, rule_text
+from tidegate.core.text.rule_text import LIST_ITEM, rule_text
 
 MAX_RULE_CHARS: Final = 400
 """The longest sentence that is a rule. A longer one is a text, which recall gives back whole."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Token counts."""

@@ -1,7 +1,7 @@
 """What a message costs: the one place where sizes are made.
 
-A `Counter` is handed in (exact vocabularies live at the edge, in `tidegate.models.token_counters`); here is only what is
-counted. Everything that will be sent has a cost, opaque data included, and adding a part never lowers the sum.
+A `Counter` is handed in (exact vocabularies live at the edge, in `tidegate.models.token_counters`); here is only what
+is counted. Everything that will be sent has a cost, opaque data included, and adding a part never lowers the sum.
 """
 
 import math

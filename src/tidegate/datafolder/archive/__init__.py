@@ -1,1 +1,1 @@
-"""TODO"""
+"""A session as one portable file."""

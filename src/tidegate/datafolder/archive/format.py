@@ -152,7 +152,8 @@ def _decode_header(line: bytes) -> ArchiveHeader:
         raise bad_archive("it does not begin as one", "Give the path of a file that `tidegate export` wrote.")
     if header.version > ARCHIVE_VERSION:
         raise bad_archive(
-            f"it was written by a newer tidegate, in version {header.version} of the form; this one knows {ARCHIVE_VERSION}",
+            f"it was written by a newer tidegate, in version {header.version} of the form; this one knows"
+            f" {ARCHIVE_VERSION}",
             "Import it with that version or a newer one.",
         )
     if not is_possible_time(header.created):

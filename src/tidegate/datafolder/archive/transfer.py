@@ -6,7 +6,7 @@ their blobs; trace, snapshot and index stay behind, for they can be made again.
 Secrets are masked on the way out. On the way in nothing is believed that decides what fits: tokens are counted again,
 impossible values are refused with the number of their record, and one more record (`foreign`) makes the session forget
 what usage reports, cooldowns and caches said elsewhere. Rules and pins in a file that is not trusted do not hold: see
-`keep/distrust.py`. All else is the exported log, byte for byte.
+`datafolder/archive/distrust.py`. All else is the exported log, byte for byte.
 """
 
 import gzip
@@ -24,6 +24,7 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.event_check import is_possible_count
 from tidegate.core.events import Event, NoteAdded, encode_event
 from tidegate.core.view import View
+from tidegate.datafolder.archive.distrust import without_rules
 from tidegate.datafolder.archive.format import (
     ARCHIVE_FORMAT,
     ARCHIVE_VERSION,
@@ -47,7 +48,6 @@ from tidegate.datafolder.retention import (
 )
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_folder
 from tidegate.disk.folder import safe_join
-from tidegate.keep.distrust import without_rules
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import parse_model_note
 from tidegate.store.memory import check_session_name, session_not_found

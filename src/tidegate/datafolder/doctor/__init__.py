@@ -1,1 +1,1 @@
-"""TODO"""
+"""Find damage in a data folder and mend it."""

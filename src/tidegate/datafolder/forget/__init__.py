@@ -1,1 +1,1 @@
-"""TODO"""
+"""Remove words or whole sessions from everything that holds them."""

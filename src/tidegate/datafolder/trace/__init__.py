@@ -1,1 +1,1 @@
-"""TODO"""
+"""The trace of a session: one JSON line per call."""

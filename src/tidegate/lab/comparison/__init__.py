@@ -1,1 +1,1 @@
-"""TODO"""
+"""Compare policies and other tools on the same recordings."""

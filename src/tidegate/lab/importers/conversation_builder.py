@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tidegate.core.rule_text import UNMARKED_CHARS
+from tidegate.core.text.rule_text import UNMARKED_CHARS
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.lab.importers.call_repair import repair_messages
 from tidegate.lab.importers.json_fields import encode_recorded_json

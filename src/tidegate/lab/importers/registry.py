@@ -28,7 +28,7 @@ _MAX_FOLDER_DEPTH = 5
 class RecordingFormat(Protocol):
     FORMAT: str
 
-    def recognises(self, head: SourceFile) -> bool: ...
+    def recognizes(self, head: SourceFile) -> bool: ...
     def read(self, source: SourceFile) -> Iterator[Recording]: ...
 
 
@@ -164,7 +164,7 @@ def _read_data_folder(path: Path, folder: Path) -> ImportedFile:
 
 def _detect_format(source: SourceFile) -> RecordingFormat:
     for known in RECORDING_FORMATS:
-        if known.recognises(source):
+        if known.recognizes(source):
             return known
     raise source.bad(0, "not a known format", _KNOWN_FORMATS_REMEDY)
 

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Play recorded sessions through a policy."""

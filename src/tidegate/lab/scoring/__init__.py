@@ -1,1 +1,1 @@
-"""TODO"""
+"""Measures of a request: what it keeps, what it costs, whether it is valid."""

@@ -32,7 +32,8 @@ sql sum svg swift toml ts tsx txt xlsx xml yaml yml
 """.split()
 # A path may start inside a run of its own characters only behind a sign that begins one (~ or a drive): trying every
 # place of a long run would cost its length squared, and cannot find what its first place did not.
-_PATH: Final = rf"(?:(?:~|[A-Za-z]:)[/\\]?|(?<!{_PATH_CHAR})\.{{1,2}}[/\\]?|[/\\]|(?<!{_PATH_CHAR}))(?:{_PATH_CHAR}++[/\\])+{_PATH_CHAR}+"
+_PATH_START: Final = rf"(?:(?:~|[A-Za-z]:)[/\\]?|(?<!{_PATH_CHAR})\.{{1,2}}[/\\]?|[/\\]|(?<!{_PATH_CHAR}))"
+_PATH: Final = rf"{_PATH_START}(?:{_PATH_CHAR}++[/\\])+{_PATH_CHAR}+"
 _PATTERNS: Final = {
     "url": r"https?://[^\s\"'<>)\]`]{5,}",
     "email": r"\b[\w.+-]+@[\w-]+\.[\w.-]+\b",

@@ -34,8 +34,8 @@ MEASURES: Final = (
         "share",
         "more",
         "Of the names in call arguments (paths, ids, hashes, numbers, quoted names; first 400 characters of each"
-        f" argument) that stood earlier in a user message or tool result and were {_FAR_DEFINITION}: the share that stands in"
-        " the request.",
+        f" argument) that stood earlier in a user message or tool result and were {_FAR_DEFINITION}: the share that"
+        " stands in the request.",
         "Whether the agent would have found the name again, or needed more than the name. A list of old names scores"
         " high here and low on edit anchors.",
         paired=True,

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Search for the settings of a policy on recorded sessions."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The model that runs in this process, on the CPU."""

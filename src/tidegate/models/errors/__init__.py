@@ -1,1 +1,1 @@
-"""TODO"""
+"""What providers refuse and why, read from their answers."""

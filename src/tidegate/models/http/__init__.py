@@ -1,1 +1,1 @@
-"""TODO"""
+"""Providers over HTTP."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""What a session says about itself: decisions, usage, costs."""

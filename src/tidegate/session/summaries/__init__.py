@@ -1,1 +1,1 @@
-"""TODO"""
+"""Summaries: how they are asked for, checked and used."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Where the user writes: the input, its completions and mentions."""

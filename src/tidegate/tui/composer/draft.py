@@ -1,8 +1,8 @@
 """A message as it is being written, with what of it was pasted.
 
-Only typed text may lay down rules (`core/rule_text.py`), so the composer notes every block that enters at once: a paste
-of several lines or of more than 200 characters, and what an undo or the history brings back in that size. A short paste
-of one line counts as typed.
+Only typed text may lay down rules (`core/text/rule_text.py`), so the composer notes every block that enters at once: a
+paste of several lines or of more than 200 characters, and what an undo or the history brings back in that size. A short
+paste of one line counts as typed.
 """
 
 from typing import Final, NamedTuple

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The conversation as widgets: messages, tool calls and diffs."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""`tidegate chat` line by line, for pipes and simple terminals."""

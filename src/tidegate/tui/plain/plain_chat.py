@@ -18,7 +18,6 @@ from typing import Final, TypeVar
 
 from tidegate.agent.loop import AgentEvent, RequestRefused, ToolFinished, ToolStarted, TurnEnded
 from tidegate.agent.runtime import UserNotice
-from tidegate.cli.run import run_until_signal
 from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.commands.registry import CommandAnswer
 from tidegate.core.events import Event
@@ -26,6 +25,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Delta, Reply
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from tidegate.terminal.output import TextSanitizer
+from tidegate.terminal.signals import run_until_signal
 from tidegate.terminal.stream_masker import StreamMasker
 from tidegate.tui.agent_thread import (
     AgentActivity,

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Screens and panels that open over the conversation."""

@@ -127,9 +127,8 @@ def render_message_row(piece: MessageUsage, width: int, shown: TextSanitizer) ->
     text.append("  ▪ ", style=CATEGORY_COLORS.get(piece.category, ""))
     name = f"{piece.id} {piece.tool or piece.category}"
     text.append(_pad_or_clip(shown.line(name), 20))
-    text.append(
-        f"{piece.tokens:>8,}{_format_turns_and_age(piece.turns, piece.seconds):>14}{_format_call_price(piece.price):>11}  "
-    )
+    age, price = _format_turns_and_age(piece.turns, piece.seconds), _format_call_price(piece.price)
+    text.append(f"{piece.tokens:>8,}{age:>14}{price:>11}  ")
     return text.append(shown.line(piece.why), style="dim")
 
 

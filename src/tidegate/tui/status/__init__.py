@@ -1,1 +1,1 @@
-"""TODO"""
+"""What the app says about the window and about its work."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The Anthropic Messages dialect."""

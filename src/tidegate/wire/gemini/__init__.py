@@ -1,1 +1,1 @@
-"""TODO"""
+"""The Gemini dialect."""

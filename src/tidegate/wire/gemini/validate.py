@@ -254,7 +254,8 @@ def _check_data(key: str, value: object, where: str) -> Iterator[RequestFault]:
         field = "args" if key == "functionCall" else "response"
         inner = value.get(field, {} if key == "functionCall" else None)
         if not isinstance(inner, dict):
-            text = f"Invalid value at '{where}.{field}' (type.googleapis.com/google.protobuf.Struct), {describe_value(inner)}"
+            place = f"'{where}.{field}' (type.googleapis.com/google.protobuf.Struct)"
+            text = f"Invalid value at {place}, {describe_value(inner)}"
             yield RequestFault("GE8", text, where)
         elif not has_only_finite_numbers(inner):
             yield RequestFault("OC10", f"The input data is not valid json: NaN or Infinity at '{where}.{field}'", where)

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The OpenAI chat dialect and those of its family."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The OpenAI Responses dialect."""

@@ -268,7 +268,8 @@ class ResponsesValidator:
     def _message(self, item: dict[str, object], where: str) -> None:
         role = item.get("role")
         if not isinstance(role, str) or role not in _ROLES:
-            text = f"Invalid value: {describe_value(role)}. Supported values are: 'assistant', 'system', 'developer', and 'user'."
+            supported = "'assistant', 'system', 'developer', and 'user'"
+            text = f"Invalid value: {describe_value(role)}. Supported values are: {supported}."
             self._say("OC9", text, f"{where}.role")
         else:
             self._parts(item.get("content"), role, f"{where}.content")

@@ -1,1 +1,1 @@
-"""TODO"""
+"""What the renderers of all dialects share."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Streams of a provider's answer, and the messages they carry."""

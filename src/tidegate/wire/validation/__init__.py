@@ -1,1 +1,1 @@
-"""TODO"""
+"""What the validators of all dialects share."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""File tools, confined to the workspace."""

@@ -107,7 +107,8 @@ def _format_line(number: int, line: _Line) -> str:
     text = line.data.decode("utf-8", "replace")
     if len(text) <= _MAX_LINE_CHARS:
         return f"{number}\t{text}"
-    return f"{number}\t{text[:_MAX_LINE_CHARS]} [the line has {line.size:,} bytes: offset {number}, char {_MAX_LINE_CHARS} goes on]"
+    more = f"[the line has {line.size:,} bytes: offset {number}, char {_MAX_LINE_CHARS} goes on]"
+    return f"{number}\t{text[:_MAX_LINE_CHARS]} {more}"
 
 
 def _describe_length(opened: BinaryIO, known: int, size: int) -> str:

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Tools of MCP servers."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The shell tool and how output is read from it."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""What a comparison found, as data and as text."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Readers for the session files of coding agents."""

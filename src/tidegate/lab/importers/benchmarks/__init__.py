@@ -1,1 +1,1 @@
-"""TODO"""
+"""Readers for the recordings of agent benchmarks."""

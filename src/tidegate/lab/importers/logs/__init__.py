@@ -1,1 +1,1 @@
-"""TODO"""
+"""Readers for logs of requests, spans and messages."""

@@ -1,1 +1,0 @@
-"""The faces for people: the command line and the demo."""

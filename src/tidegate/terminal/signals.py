@@ -1,0 +1,34 @@
+"""Signals that end a process, turned into a clean end."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+
+async def run_until_signal(work: Coroutine[Any, Any, int]) -> int:
+    """Run `work` and return its exit status.
+
+    SIGTERM and SIGHUP cancel it, as Ctrl-C does; the status then says which signal it was.
+    """
+    task, received = asyncio.ensure_future(work), list[int]()
+    loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    handled = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    for each in handled:
+        loop.add_signal_handler(each, stop, each)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
+    finally:
+        for each in handled:
+            loop.remove_signal_handler(each)
+    print("tidegate: stopped", file=sys.stderr)
+    return 128 + received[0]
