@@ -70,7 +70,7 @@ def _run_command(options: argparse.Namespace) -> int:
     if options.command in AGENT_COMMANDS:
         hide_environment()
     module, function = COMMAND_FUNCTIONS[options.command]
-    command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tidegate.apps.{module}"), function)
+    command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tidegate.{module}"), function)
     return command(options)
 
 

@@ -17,7 +17,7 @@ _TIMEOUT_SECONDS = 20
 _MAX_ENTRIES = 400
 MAX_GREP_LINES = 200
 _MAX_PATTERN_CHARS = 2000
-_PROGRAM = Path(__file__).with_name("searching.py")
+_PROGRAM = Path(__file__).with_name("search_program.py")
 
 
 class ListArguments(msgspec.Struct):
