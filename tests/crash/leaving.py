@@ -8,7 +8,7 @@ from tests.crash.worlds import NAME, NOW, Settings, World, turn
 from tidegate import presets
 from tidegate.keep.forget import forget_message, forget_words
 from tidegate.keep.retention import days_of, retain
-from tidegate.store.store import Missing
+from tidegate.store.errors import Missing
 
 OLD = "old"
 COW = presets.load("cowagent", {"max_context_turns": 2})

@@ -19,8 +19,8 @@ from tidegate.keep.forget_files import clean_files
 from tidegate.keep.tombstones import TOMBSTONE
 from tidegate.keep.trace import read_trace
 from tidegate.session.recall import recall
+from tidegate.store.errors import Missing
 from tidegate.store.memory import MemoryStore
-from tidegate.store.store import Missing
 
 MESSAGE_STEPS = (
     *("snapshot removed", "files cleaned", "notes cleaned", "log rewritten", "forgetting noted", "blobs claimed"),

@@ -20,8 +20,8 @@ from tidegate.keep.doctor import examine
 from tidegate.keep.portable import export, import_session
 from tidegate.keep.portable_file import Limits
 from tidegate.keep.retention import LEAVING, mark
+from tidegate.store.errors import Missing
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Missing
 
 Lines = list[bytes]
 KEY = "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0" * 2

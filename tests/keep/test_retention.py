@@ -13,8 +13,8 @@ from tidegate.core.errors import BadInput
 from tidegate.disk.folder import key_of
 from tidegate.keep.data import DataFolder
 from tidegate.keep.retention import DAY, LEAVING, days_of, due, mark, remove, retain, settle
+from tidegate.store.errors import Missing, Stale
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Missing, Stale
 
 STEPS = (
     *("intent written", "removal said", "log removed", "files removed", "trace removed", "snapshot removed"),

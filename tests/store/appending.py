@@ -2,8 +2,8 @@
 
 import sys
 
+from tidegate.store.errors import Stale
 from tidegate.store.open import open_store
-from tidegate.store.store import Stale
 
 
 def main(url: str, session: str, writer: str, count: str) -> None:

@@ -17,8 +17,9 @@ from threading import Thread
 from typing import cast
 
 from tidegate.core.errors import NotKept
+from tidegate.store.errors import Stale
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Rewrites, Stale, Store
+from tidegate.store.store import Rewrites, Store
 
 
 def record(number: int) -> bytes:

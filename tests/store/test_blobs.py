@@ -17,7 +17,7 @@ from tidegate.core.errors import BadInput, NotKept
 from tidegate.disk.writing import turn
 from tidegate.store.blobs import Blobs, Collected
 from tidegate.store.claims import line_of, parse
-from tidegate.store.store import Broken
+from tidegate.store.errors import Broken
 
 TEXT = b"a line of a log, said again and again\n" * 9000
 NOISE = random.Random(3).randbytes(50_000)

@@ -19,7 +19,7 @@ from tidegate.core.messages import text_of
 from tidegate.keep.data import DataFolder
 from tidegate.keep.doctor import Finding, examine
 from tidegate.keep.rescue import needs_rescue, rescue
-from tidegate.store.store import Broken, Missing
+from tidegate.store.errors import Broken, Missing
 
 NAMES = ("one", "two", "three")
 BIG = "a large result, line by line\n" * 20_000

@@ -15,13 +15,14 @@ from tidegate.core.events import Event, Noted, Said, encode
 from tidegate.core.messages import Text, text_of
 from tidegate.lab.generate import generate
 from tidegate.store.blobs import Blobs
+from tidegate.store.errors import Broken, Missing, Stale
 from tidegate.store.kept import INLINE, KeptLog, reference, references
 from tidegate.store.log import Log
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_end import End
 from tidegate.store.sqlite_file import FILE
-from tidegate.store.store import Broken, Missing, Stale, Store
+from tidegate.store.store import Store
 
 Open = Callable[[], Store]
 

@@ -15,11 +15,12 @@ from tests.store.sqlite_files import FILE, filled, noise
 from tidegate import BadInput, Session
 from tidegate.core.errors import NotKept
 from tidegate.lab.generate import generate
+from tidegate.store.errors import Broken, Missing
 from tidegate.store.kept import KeptLog
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_file import MIGRATIONS
 from tidegate.store.sqlite_read import READ_AT_ONCE
-from tidegate.store.store import Broken, Missing, Store
+from tidegate.store.store import Store
 
 # --- the file -----------------------------------------------------------------------------------------------------
 

@@ -14,10 +14,10 @@ import pytest
 
 from tests.store.sqlite_files import FILE, first_version, noise, together
 from tests.store.test_sqlite_damage import salvage
+from tidegate.store.errors import Broken, Missing, Stale
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_batches import Batches
 from tidegate.store.sqlite_file import MIGRATIONS
-from tidegate.store.store import Broken, Missing, Stale
 
 ROOMS = ["a", "b", "c", "d", "e"]
 

@@ -11,9 +11,9 @@ import pytest
 from tests.store.sqlite_files import FILE, noise, together
 from tests.store.test_sqlite_arrived import ROOMS, alone, arrive, rows, wanted
 from tidegate.store import sqlite_batches
+from tidegate.store.errors import Stale
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_rows import MOST_LOOSE
-from tidegate.store.store import Stale
 
 
 def batches_of(store: SqliteStore) -> int:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.store.sqlite_files import FILE, noise, together
 from tidegate.core.errors import NotKept
+from tidegate.store.errors import Missing
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Missing
 
 WORDS = b"the password is swordfish"
 

@@ -12,9 +12,10 @@ import pytest
 import tidegate
 from tests.store.sqlite_child import CHANGES, record, records
 from tidegate.core.errors import NotKept
+from tidegate.store.errors import Missing
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Missing, Store
+from tidegate.store.store import Store
 
 CHILD = Path(__file__).with_name("sqlite_child.py")
 State = dict[str, list[bytes]]

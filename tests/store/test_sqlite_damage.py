@@ -10,8 +10,9 @@ import pytest
 
 from tests.store.sqlite_files import FILE, filled, noise
 from tidegate.core.errors import BadInput, NotKept
+from tidegate.store.errors import Broken, Missing
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Broken, Missing, Store
+from tidegate.store.store import Store
 
 
 def salvage(store: Store, name: str) -> dict[int, bytes]:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.store.sqlite_files import FILE, first_version, noise
+from tidegate.store.errors import Broken, Stale
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_file import MIGRATIONS
-from tidegate.store.store import Broken, SessionInfo, Stale
+from tidegate.store.store import SessionInfo
 
 
 def entry_heads(folder: Path) -> dict[str, int]:

@@ -13,8 +13,8 @@ import pytest
 
 from tests.store.sqlite_files import FILE, filled, noise
 from tidegate.core.errors import NotKept
+from tidegate.store.errors import Broken, Missing
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Broken, Missing
 
 SECRET = bytes(random.Random(99).randbytes(24))
 

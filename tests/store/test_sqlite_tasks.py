@@ -11,9 +11,10 @@ import pytest
 from tidegate import KeptLog, Session
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, Noted
+from tidegate.store.errors import Stale
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import SharesCommits, Stale, Store
+from tidegate.store.store import SharesCommits, Store
 
 NAMES = [f"room {number}" for number in range(20)]
 

@@ -16,9 +16,9 @@ import pytest
 from tests.store.conftest import wait_until
 from tests.store.sqlite_files import FILE
 from tidegate.core.errors import NotKept
+from tidegate.store.errors import Stale
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_line import Fate, Line, Pending
-from tidegate.store.store import Stale
 
 Work = Callable[[], int]
 

@@ -40,10 +40,11 @@ from tidegate.session.live import Live
 from tidegate.session.past import sent_as
 from tidegate.session.session import Session
 from tidegate.store.blobs import Blobs
+from tidegate.store.errors import Broken
 from tidegate.store.kept import KeptLog
 from tidegate.store.memory import check_fork, missing
 from tidegate.store.open import open_store
-from tidegate.store.store import Broken, Store
+from tidegate.store.store import Store
 from tidegate.wire.tools import dialect_for
 
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -28,10 +28,11 @@ from tidegate.keep.doctor_log import LOST, Fault, Survey, judge, lost, request_f
 from tidegate.keep.finding import Finding, Severity
 from tidegate.keep.trace import Trace, read_trace
 from tidegate.keep.trace_lines import read_line
+from tidegate.store.errors import Broken, Missing
 from tidegate.store.kept import KeptLog
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_raw import raw_rows, structure
-from tidegate.store.store import Broken, Missing, SessionInfo
+from tidegate.store.store import SessionInfo
 
 __all__ = ["Finding", "Severity", "examine"]
 

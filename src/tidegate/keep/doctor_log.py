@@ -14,9 +14,10 @@ from tidegate.core.repair import repair
 from tidegate.core.view import Undone, View, project
 from tidegate.session.past import sent_as
 from tidegate.store.blobs import Blobs
+from tidegate.store.errors import Broken
 from tidegate.store.kept import references
 from tidegate.store.log import Log
-from tidegate.store.store import Broken, Store
+from tidegate.store.store import Store
 from tidegate.wire.rendering import Rendering
 from tidegate.wire.tools import dialect_for
 

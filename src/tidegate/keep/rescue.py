@@ -24,10 +24,11 @@ from tidegate.disk.writing import make_folder, not_kept, sync_folder
 from tidegate.keep.doctor_log import Fault, lost
 from tidegate.keep.finding import Finding
 from tidegate.keep.retention import Step, no_step
+from tidegate.store.errors import Broken
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite_file import FILE
 from tidegate.store.sqlite_raw import sessions_of_rows, structure
-from tidegate.store.store import Broken, SessionInfo, Store
+from tidegate.store.store import SessionInfo, Store
 
 AT_ONCE = 64
 WORK = ".rescue-"

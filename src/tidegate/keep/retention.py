@@ -19,7 +19,8 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.disk.folder import Folder, key_of
 from tidegate.disk.writing import not_kept, sync_folder
 from tidegate.memory.search import Search
-from tidegate.store.store import Missing, SessionInfo, Stale, Store
+from tidegate.store.errors import Missing, Stale
+from tidegate.store.store import SessionInfo, Store
 
 if TYPE_CHECKING:
     from tidegate.keep.data import DataFolder

@@ -25,8 +25,8 @@ from tidegate.core.tokens import document_meter
 from tidegate.core.view import REFOLDING, View
 from tidegate.disk.writing import ENDING, write_whole
 from tidegate.session.live import Live
+from tidegate.store.errors import Broken
 from tidegate.store.log import Log
-from tidegate.store.store import Broken
 
 EVERY = 64
 """Events between two saves: so many are folded at most when a process that was killed opens its session again."""

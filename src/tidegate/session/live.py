@@ -13,8 +13,8 @@ from tidegate.core.messages import Message, Tool, user
 from tidegate.core.tokens import REQUEST, Counter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, Undone, View, project, shown
 from tidegate.session.recall import newest_to, recall
+from tidegate.store.errors import Stale
 from tidegate.store.log import Log
-from tidegate.store.store import Stale
 from tidegate.wire.dialects import Dialect, parse_any
 from tidegate.wire.reading import clean, cleaned_message, mended
 from tidegate.wire.tools import parse_tools

@@ -22,7 +22,7 @@ from tidegate.core.errors import BadInput
 from tidegate.disk.folder import key_of
 from tidegate.disk.writing import ENDING, make_folder, not_kept, sync_folder, turn, write_whole
 from tidegate.store.claims import PATIENCE, Claims
-from tidegate.store.store import Broken
+from tidegate.store.errors import Broken
 
 MAX_BLOB = 256 << 20
 MAX_SESSION = 4 << 30

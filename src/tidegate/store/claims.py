@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
 from tidegate.disk.writing import make_folder, not_kept, sync_folder, turn, write_whole
-from tidegate.store.store import Broken
+from tidegate.store.errors import Broken
 
 _LINE = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,15}) ([0-9a-f]{8})").fullmatch
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

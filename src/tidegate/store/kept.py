@@ -9,8 +9,9 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, Noted, decode, encode
 from tidegate.store.blobs import Blobs
+from tidegate.store.errors import Broken, Missing
 from tidegate.store.memory import stale
-from tidegate.store.store import Broken, Missing, SharesCommits, Store
+from tidegate.store.store import SharesCommits, Store
 
 _Appending = Callable[[str, int, Sequence[bytes]], Awaitable[int]]
 _Ending = Callable[[str], tuple[int, bytes | None]]

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 
 from tidegate.core.errors import BadInput
-from tidegate.store.store import Missing, SessionInfo, Stale
+from tidegate.store.errors import Missing, Stale
+from tidegate.store.store import SessionInfo
 
 MAX_NAME = 512
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
+from tidegate.store.errors import Broken
 from tidegate.store.memory import check_name
 from tidegate.store.sqlite_clean import Cleaning
 from tidegate.store.sqlite_end import End, Ends
@@ -50,7 +51,7 @@ from tidegate.store.sqlite_rows import Damaged, Entry, opened
 from tidegate.store.sqlite_statements import INSERT_BEHIND
 from tidegate.store.sqlite_tasks import Loops
 from tidegate.store.sqlite_write import Changes
-from tidegate.store.store import Broken, SessionInfo
+from tidegate.store.store import SessionInfo
 
 FORGET_WAIT = 1.0
 """Seconds to wait for others before what was rewritten leaves the disk."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.store.store import Broken
+from tidegate.store.errors import Broken
 
 FILE = "tidegate.db"
 APPLICATION = 0x54696465  # "Tide", so that `file` and we know our own

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
+from tidegate.store.errors import Broken
 from tidegate.store.sqlite_batches import Batches
 from tidegate.store.sqlite_file import damage_aside, plain_errors
 from tidegate.store.sqlite_rows import key
 from tidegate.store.sqlite_statements import CHUNK
-from tidegate.store.store import Broken
 
 
 def raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes]:

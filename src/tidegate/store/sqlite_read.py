@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tidegate.store.errors import Broken
 from tidegate.store.memory import missing
 from tidegate.store.sqlite_batches import Batches, Place
 from tidegate.store.sqlite_file import Step, damage_aside, is_damage
@@ -21,7 +22,6 @@ from tidegate.store.sqlite_rows import (
     time_of,
 )
 from tidegate.store.sqlite_statements import CHUNK, ENTRY
-from tidegate.store.store import Broken
 
 READ_AT_ONCE = 1024 * 1024
 

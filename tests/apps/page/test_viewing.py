@@ -10,7 +10,7 @@ from tidegate.apps.viewing import view_command
 from tidegate.apps.viewing_parser import add_viewing
 from tidegate.core.errors import BadInput
 from tidegate.keep.data import DataFolder
-from tidegate.store.store import Missing
+from tidegate.store.errors import Missing
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from functools import partial
 from tidegate.core.errors import TidegateError
 from tidegate.store.conformance.races import race
 from tidegate.store.conformance.saying import all_of, info_of, numbered, refused, same, short
-from tidegate.store.store import Missing, Stale, Store
+from tidegate.store.errors import Missing, Stale
+from tidegate.store.store import Store
 
 
 def _an_empty_store_is_empty(store: Store) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from tidegate.store.conformance.races import race, use_and_remove
 from tidegate.store.conformance.saying import all_of, numbered, refused, same
-from tidegate.store.store import Missing, Stale, Store
+from tidegate.store.errors import Missing, Stale
+from tidegate.store.store import Store
 
 
 def _what_was_acknowledged_is_there_when_opened_again(store: Store, another: Callable[[], Store]) -> None:

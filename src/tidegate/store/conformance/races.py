@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tidegate.store.conformance.saying import all_of, same
-from tidegate.store.store import Missing, Stale, Store
+from tidegate.store.errors import Missing, Stale
+from tidegate.store.store import Store
 
 
 def at_once(works: Sequence[Callable[[], object]]) -> None:

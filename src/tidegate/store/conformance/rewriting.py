@@ -7,7 +7,8 @@ from typing import cast
 from tidegate.core.errors import BadInput
 from tidegate.store.conformance.races import at_once, push
 from tidegate.store.conformance.saying import all_of, info_of, numbered, refused, same
-from tidegate.store.store import Missing, Rewrites, Store
+from tidegate.store.errors import Missing
+from tidegate.store.store import Rewrites, Store
 
 
 def _rewrite(store: Store, session: str, changes: Mapping[int, bytes]) -> None:

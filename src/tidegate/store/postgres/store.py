@@ -18,9 +18,10 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from tidegate.core.errors import BadInput, NotKept
+from tidegate.store.errors import Broken, Missing, Unreachable
 from tidegate.store.memory import check_fork, check_name, check_numbers, missing, stale
-from tidegate.store.postgres_link import Link, explained, has_ended, hung_up, migrate, place_of, prepare, read_url
-from tidegate.store.postgres_statements import (
+from tidegate.store.postgres.connection import Link, explained, has_ended, hung_up, migrate, place_of, prepare, read_url
+from tidegate.store.postgres.statements import (
     APPEND_FIRST,
     APPEND_NEXT,
     BATCH_BYTES,
@@ -33,7 +34,7 @@ from tidegate.store.postgres_statements import (
     REWRITE,
     SESSIONS,
 )
-from tidegate.store.store import Broken, Missing, SessionInfo, Unreachable
+from tidegate.store.store import SessionInfo
 
 MAX_RECORD = 1_000_000_000
 """Bytes of a record: a value in PostgreSQL takes little more."""
