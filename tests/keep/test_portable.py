@@ -255,7 +255,7 @@ def test_killed_before_the_last_step_nothing_of_it_is_there(
 def test_killed_behind_it_all_of_it_is_there(exported: Path, tmp_path: Path) -> None:
     place = tmp_path / "to"
     folder(place).close()
-    assert dying(place, exported, "fork noted", 1)
+    assert dying(place, exported, "rows copied", 1)
     assert dying(place, exported, "begun", 3), "at the removal of what was needed on the way"
     data = folder(place)
     assert records(data, "a") == records(folder(exported.parent / "from"), "a")

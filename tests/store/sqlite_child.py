@@ -58,7 +58,7 @@ def steps(folder: Path, number: int) -> None:
     seen: list[str] = []
 
     def step(name: str) -> None:
-        if name == "entry read":  # nothing is written there
+        if name == "session read":  # nothing is written there
             return
         seen.append(name)
         if len(seen) == number:

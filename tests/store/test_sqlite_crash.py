@@ -56,7 +56,7 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
             break
         step = said[-1].removeprefix("at ")
         met.add(step)
-        kept = done + (step in ("committed", "file written anew"))
+        kept = done + (step in ("committed", "file vacuumed"))
         assert found == wanted[kept], f"killed at step {number}: {step}"
         for change in CHANGES[kept:]:
             change(store)
@@ -65,10 +65,9 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
     else:
         raise AssertionError("the child never came to its end")
     assert met == set(
-        "migration begun,migration made,migration noted,migration committed,file written,file published,folder synced,"
-        "begun,session made,rows inserted,pack sealed,loose rows removed,packed row inserted,"
-        "session updated,committed,rows copied,fork noted,row rewritten,rewriting noted,rows deleted,"
-        "session deleted,file written anew".split(",")
+        "migration made,migration noted,migrations committed,file written,file published,folder synced,"
+        "begun,session created,session saved,sessions saved,rows inserted,recent rows deleted,packed rows inserted,"
+        "committed,rows copied,row rewritten,rows deleted,session deleted,vacuum requested,file vacuumed".split(",")
     )
 
 

@@ -31,7 +31,7 @@ from tidegate.keep.trace_lines import read_line
 from tidegate.store.errors import Broken, Missing
 from tidegate.store.kept import KeptLog
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_raw import raw_rows, structure
+from tidegate.store.sqlite.inspection import raw_rows, structure
 from tidegate.store.store import SessionInfo
 
 __all__ = ["Finding", "Severity", "examine"]

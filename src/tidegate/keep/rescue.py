@@ -26,8 +26,8 @@ from tidegate.keep.finding import Finding
 from tidegate.keep.retention import Step, no_step
 from tidegate.store.errors import Broken
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_file import FILE
-from tidegate.store.sqlite_raw import sessions_of_rows, structure
+from tidegate.store.sqlite.connection import FILE
+from tidegate.store.sqlite.inspection import sessions_of_rows, structure
 from tidegate.store.store import SessionInfo, Store
 
 AT_ONCE = 64

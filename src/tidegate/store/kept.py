@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -14,7 +15,6 @@ from tidegate.store.memory import stale
 from tidegate.store.store import SharesCommits, Store
 
 _Appending = Callable[[str, int, Sequence[bytes]], Awaitable[int]]
-_Ending = Callable[[str], tuple[int, bytes | None]]
 INLINE = 256 * 1024
 _MARK = 0xC1  # no MessagePack value begins with it, so no event does
 _REFERENCE = struct.Struct(">B32sQ")
@@ -61,15 +61,16 @@ class KeptLog:
         self._store = store
         self._blobs = blobs
         self.session = session
-        self._seen = (0, b"")  # a record we know, to notice another log in this one's place
-        end: _Ending | None = getattr(store, "end", None)  # some give the last record with its number, in one look
-        if end is None:
-            self._head = store.head(session)
-        else:
-            self._head, record = end(session)
-            if record is not None:
-                self._seen = (self._head, record)
+        self._head = store.head(session)
+        self._seen = self._newest()  # a record we know, to notice another log in this one's place
         self._append_async: _Appending | None = None  # the store's own, once someone asks for it
+
+    def _newest(self) -> tuple[int, bytes]:
+        """Return the number of the last record and the record; 0 if it cannot be read, which is said when it is."""
+        with suppress(Broken, Missing):
+            for record in self._store.read(self.session, self._head) if self._head else ():
+                return self._head, record
+        return 0, b""
 
     @property
     def head(self) -> int:

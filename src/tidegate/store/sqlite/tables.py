@@ -1,0 +1,231 @@
+"""The tables of the SQLite store: sessions, their packed rows and their recent rows. The caller holds a transaction."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tidegate.store.errors import Broken
+from tidegate.store.memory import missing
+from tidegate.store.sqlite.connection import Database, is_damage, skip_damage
+from tidegate.store.sqlite.rows import (
+    NUMBERS,
+    PLAIN,
+    RECENT,
+    Damaged,
+    Row,
+    SessionRow,
+    last_number,
+    open_row,
+    pack_row,
+    pack_rows,
+    row_id,
+)
+
+READ_ROWS = 8
+"""Packed rows read at once. Each holds 64 records, or some 256 KiB unless a single record is larger."""
+SELECT_SESSION = "SELECT id, name, head, packed, loose, size, created, used, seal FROM sessions"
+SAVE_SESSION = (
+    "UPDATE sessions SET head = ?, packed = ?, loose = ?, size = ?, created = ?, used = ?, seal = ? WHERE id = ?"
+)
+SELECT_PACKED = "SELECT id, count, mark, sum, data FROM packed_rows"
+_SELECT_RECENT = "SELECT id, sum, data FROM recent_rows"
+_ENDS = ("ORDER BY place", "ORDER BY place DESC")
+Span = tuple[int, int]
+
+
+class Tables:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> SessionRow | None:
+        try:
+            row = self._db.execute(f"{SELECT_SESSION} WHERE name = ?", (name,)).fetchone()
+        except UnicodeEncodeError:  # half a surrogate pair: no such name is ever stored
+            return None
+        return None if row is None else self._checked(row)
+
+    def get(self, name: str) -> SessionRow:
+        session = self.find(name)
+        if session is None:
+            raise missing(name)
+        return session
+
+    def refresh(self, session: SessionRow) -> SessionRow:
+        row = self._db.execute(f"{SELECT_SESSION} WHERE id = ?", (session.id,)).fetchone()
+        if row is None:
+            raise missing(session.name)
+        return self._checked(row)
+
+    def list_sessions(self) -> list[SessionRow]:
+        """Return all sessions, the last used first."""
+        sessions = map(self._checked, self._db.execute(SELECT_SESSION).fetchall())
+        return sorted(sessions, key=lambda session: (session.used, session.id), reverse=True)
+
+    def create(self, name: str, now: float) -> SessionRow:
+        made = self._db.execute("INSERT INTO sessions VALUES (NULL, ?, 0, 0, 0, 0, ?, ?, 0)", (name, now, now))
+        self._db.step("session created")
+        return SessionRow(made.lastrowid or 0, name, 0, 0, 0, 0, now, now)
+
+    def save(self, session: SessionRow) -> SessionRow:
+        session = session.sealed()
+        self._db.execute(SAVE_SESSION, (*session[2:], session.id))
+        self._db.step("session saved")
+        return session
+
+    def delete(self, session: SessionRow) -> None:
+        for table in ("packed_rows", "recent_rows"):
+            self._db.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", span_of(session))
+        self._db.step("rows deleted")
+        self._db.execute("DELETE FROM sessions WHERE id = ?", (session.id,))
+        self._db.step("session deleted")
+
+    def counted(self, session: SessionRow) -> SessionRow:
+        """Return the session with the sizes of its rows as they are."""
+        sizes = [
+            int(
+                self._db.execute(f"SELECT total(length(data)) FROM {table} WHERE id BETWEEN ? AND ?", span).fetchone()[
+                    0
+                ]
+            )
+            for table, span in (
+                ("packed_rows", span_of(session, 1, session.packed)),
+                ("recent_rows", span_of(session, session.packed + 1, session.head)),
+            )
+        ]
+        return session._replace(size=sum(sizes), loose=sizes[1])
+
+    def _checked(self, row: Iterable[Any]) -> SessionRow:
+        """Return the session. One that fails its checksum is rebuilt from its rows."""
+        self._db.step("session read")
+        session = SessionRow._make(row)
+        if session.checksum() == session.seal:
+            return session
+        last = self.row_before(session, NUMBERS)
+        packed = last_number(last) if last else 0
+        ask = "SELECT max(id) FROM recent_rows WHERE id BETWEEN ? AND ?"
+        (newest,) = self._db.execute(ask, span_of(session, packed + 1)).fetchone()
+        head = packed if newest is None else newest & NUMBERS
+        created, used = (float(each) if isinstance(each, int | float) else 0.0 for each in session[6:8])
+        return self.counted(SessionRow(session.id, session.name, head, packed, 0, 0, created, used))
+
+    # --- writing rows -------------------------------------------------------------------------------------------------
+
+    def insert(self, session: SessionRow, rows: Iterable[Row]) -> None:
+        # A row after the head is left by damage, and may be replaced.
+        insert = "INSERT OR REPLACE INTO packed_rows VALUES (?, ?, ?, ?, ?)"
+        self._db.executemany(insert, [(row_id(session.id, row.first), *row[1:]) for row in rows])
+
+    def pack(self, session: SessionRow, more: Sequence[bytes] = ()) -> SessionRow:
+        """Put the recent records, and `more` after them, into packed rows. The caller saves the session."""
+        recent = self._recent_rows(session, session.packed + 1)
+        try:
+            records = [record for row in recent for record in open_row(row)]
+        except Damaged:
+            records = []
+        if len(records) == session.head - session.packed:
+            return self.replace_recent(session, session.packed + 1, [*records, *more])
+        self.insert(session, map(_isolated, recent))
+        return self.counted(self.replace_recent(session, session.head + 1, more))
+
+    def replace_recent(self, session: SessionRow, first: int, records: Sequence[bytes]) -> SessionRow:
+        """Put packed rows of these records in the place of all recent rows."""
+        rows = list(pack_rows(first, records))
+        self._db.execute("DELETE FROM recent_rows WHERE id BETWEEN ? AND ?", span_of(session))
+        self._db.step("recent rows deleted")
+        self.insert(session, rows)
+        self._db.step("packed rows inserted")
+        head = first + len(records) - 1
+        size = session.size - session.loose + sum(len(row.data) for row in rows)
+        return session._replace(head=head, packed=head, loose=0, size=size)
+
+    # --- reading rows -------------------------------------------------------------------------------------------------
+
+    def read(self, session: SessionRow, number: int) -> list[bytes]:
+        """Return the records from a number on, as many as are read at once. Raise Broken if the first is damaged."""
+        records: list[bytes] = []
+        why = "they are not there"
+        for row in self._rows_from(session, number):
+            if row.first > number + len(records):
+                break
+            try:
+                records += open_row(row)[number + len(records) - row.first :]
+            except Damaged as fault:
+                why = str(fault)
+                break
+        if not records:
+            raise self.damage(session, number, why)
+        return records
+
+    def _rows_from(self, session: SessionRow, number: int) -> list[Row]:
+        """Return rows in order, the first being the one that should hold the number. A damaged page ends them."""
+        if number > session.packed:
+            return self._recent_rows(session, number)
+        before = "SELECT max(id) FROM packed_rows WHERE id BETWEEN ? AND ?"
+        ask = f"{SELECT_PACKED} WHERE id BETWEEN coalesce(({before}), ?) AND ? ORDER BY id LIMIT {READ_ROWS}"
+        rows: list[Row] = []
+        with skip_damage():
+            spans = (*span_of(session, 1, number), *span_of(session, number, session.packed))
+            rows.extend(map(Row._make, self._db.execute(ask, spans)))
+        return rows
+
+    def _recent_rows(self, session: SessionRow, first: int) -> list[Row]:
+        span = span_of(session, first, session.head)
+        try:
+            found = self._db.execute(f"{_SELECT_RECENT} WHERE id BETWEEN ? AND ? ORDER BY id", span).fetchall()
+        except sqlite3.DatabaseError as fault:
+            if not is_damage(fault):
+                raise
+            found = self._scan_recent(span)
+        return [Row(place, 1, RECENT, check, data) for place, check, data in found]
+
+    def _scan_recent(self, span: Span) -> list[tuple[int, bytes, bytes]]:
+        """Find rows despite a damaged page: where they are by the index, or else from both ends of the table."""
+        places: dict[int, int] = {}
+        for how in ("WHERE id BETWEEN ? AND ?", *(f"NOT INDEXED WHERE id BETWEEN ? AND ? {end}" for end in _ENDS)):
+            with skip_damage():
+                for row, place in self._db.execute(f"SELECT id, place FROM recent_rows {how}", span):
+                    places[row] = place
+                break
+        found: list[tuple[int, bytes, bytes]] = []
+        for row in sorted(places):
+            with skip_damage():
+                found += self._db.execute(f"{_SELECT_RECENT} WHERE place = ?", (places[row],))
+        return found
+
+    def row_before(self, session: SessionRow, number: int) -> Row | None:
+        """Return the packed row in which the number should be: the last one that starts at it or before it."""
+        ask = f"{SELECT_PACKED} WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
+        found = self._db.execute(ask, span_of(session, 1, number)).fetchone()
+        return Row(*found) if found else None
+
+    def next_number(self, session: SessionRow, number: int) -> int:
+        """Return the first number of the next row that can be found, behind damaged pages if need be."""
+        ask = "SELECT min(id) FROM packed_rows WHERE id BETWEEN ? AND ?"
+        for start in range(number + 1, session.packed + 1):
+            with skip_damage():
+                (found,) = self._db.execute(ask, span_of(session, start, session.packed)).fetchone()
+                if found is not None:
+                    return int(found) & NUMBERS
+                break
+        recent = self._recent_rows(session, max(session.packed, number) + 1)
+        return recent[0].first if recent else max(session.head, number) + 1
+
+    def damage(self, session: SessionRow, first: int, why: str) -> Broken:
+        """Describe damage from this record up to the next row: how many records a damaged row held is not known."""
+        last = self.next_number(session, first) - 1
+        cause = f"Records {first} to {last} of session {session.name!r} are damaged: {why}."
+        return Broken(cause, f"All others can be read; go on from record {last + 1}.", first, last)
+
+
+def span_of(session: SessionRow, first: int = 1, last: int = NUMBERS) -> Span:
+    return row_id(session.id, first), row_id(session.id, last)
+
+
+def _isolated(row: Row) -> Row:
+    """Return a packed row for one recent record. One that is damaged stays as it is, so that reading still says so."""
+    try:
+        return pack_row(row.first, open_row(row))
+    except Damaged:
+        return row._replace(mark=PLAIN)
