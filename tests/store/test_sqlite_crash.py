@@ -66,7 +66,7 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
         raise AssertionError("the child never came to its end")
     assert met == set(
         "migration made,migration noted,migrations committed,file written,file published,folder synced,"
-        "begun,session created,session saved,sessions saved,rows inserted,recent rows deleted,packed rows inserted,"
+        "begun,session created,session saved,rows inserted,recent rows deleted,packed rows inserted,"
         "committed,rows copied,row rewritten,rows deleted,session deleted,vacuum requested,file vacuumed".split(",")
     )
 

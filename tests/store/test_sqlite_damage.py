@@ -102,7 +102,7 @@ def test_a_missing_row_is_a_damage_not_an_end(tmp_path: Path) -> None:
 
 def test_a_damaged_entry_is_made_anew_from_the_rows(tmp_path: Path) -> None:
     path = filled(tmp_path, {"s": 150})
-    for column in ("head", "packed", "loose", "size", "seal", "used"):
+    for column in ("head", "packed", "size", "seal"):
         db = sqlite3.connect(path)
         db.execute(f"UPDATE sessions SET {column} = {column} + 5")
         db.commit()

@@ -106,8 +106,8 @@ def test_a_file_of_an_earlier_format_goes_on(number: int, tmp_path: Path) -> Non
         assert list(store.read(name)) == (wanted if name != "loose" else [*wanted[:2], b"other", *wanted[3:]])
     store.close()
     with closing(sqlite3.connect(tmp_path / FILE)) as db:
-        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")}
-    assert tables == {"migrations", "sessions", "packed_rows", "recent_rows"}
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert tables == {"migrations", "sessions", "sqlite_sequence", "packed_rows", "recent_rows"}
 
 
 @pytest.mark.parametrize("number", range(1, 6))

@@ -254,7 +254,7 @@ class Commits:
             if self.fault is not None:
                 raise self.fault
         for append in batch:
-            append.settle(len(self.batches))
+            append.outcome = len(self.batches)
 
     def append(self, name: str) -> int:
         return self.commits.commit(Append(name, 0, [b"x"], 0.0))
@@ -285,7 +285,7 @@ def test_a_thread_that_is_alone_commits_by_itself() -> None:
 
     def write(batch: list[Append]) -> None:
         threads.append(threading.get_ident())
-        batch[0].settle(7)
+        batch[0].outcome = 7
 
     commits = GroupCommit(threading.RLock(), write)
     assert commits.commit(Append("s", 0, [b"x"], 0.0)) == 7
@@ -316,7 +316,7 @@ def test_a_fault_that_nobody_expects_is_told_to_all_who_wait() -> None:
             raise MemoryError
         begun.set()
         assert go_on.wait(60)
-        batch[0].settle(1)
+        batch[0].outcome = 1
 
     begun, go_on = threading.Event(), threading.Event()
     commits = GroupCommit(threading.RLock(), write)

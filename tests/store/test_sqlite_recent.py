@@ -17,7 +17,12 @@ from tests.store.sqlite_files import FILE, change, noise, together
 from tests.store.test_sqlite_damage import salvage
 from tidegate.store.errors import Broken, Missing, Stale
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.appends import MAX_PACKS
+from tidegate.store.sqlite.appends import MAX_PACKS, Appends
+from tidegate.store.sqlite.connection import open_file, transact
+from tidegate.store.sqlite.group_commit import Append
+from tidegate.store.sqlite.migrations import MIGRATIONS
+from tidegate.store.sqlite.rewrite import fork_session, rewrite_session
+from tidegate.store.sqlite.tables import Tables
 
 ROOMS = ["a", "b", "c", "d", "e"]
 
@@ -242,7 +247,7 @@ def test_what_was_forgotten_is_not_on_the_disk(last: int, store: SqliteStore, tm
     check_all(store, dict.fromkeys(ROOMS[:4], last))
 
 
-@pytest.mark.parametrize("where", ["sessions saved", "rows inserted", "recent rows deleted", "packed rows inserted"])
+@pytest.mark.parametrize("where", ["session saved", "rows inserted", "recent rows deleted", "packed rows inserted"])
 @pytest.mark.parametrize("then", ["fork", "delete", "rewrite", "append"])
 def test_a_commit_that_fails_leaves_all_as_it_was(where: str, then: str, tmp_path: Path) -> None:
     """What was cached of the sessions is forgotten with it."""
@@ -331,42 +336,33 @@ def test_killed_at_every_step_of_a_commit_of_many(tmp_path: Path) -> None:
         store.close()
     else:
         raise AssertionError("it never came to its end")
-    assert {"rows inserted", "recent rows deleted", "packed rows inserted", "sessions saved", "committed"} <= met
+    assert {"rows inserted", "recent rows deleted", "packed rows inserted", "session saved", "committed"} <= met
 
 
 def test_no_table_is_read_from_end_to_end(tmp_path: Path) -> None:
     """The statements of the store, as SQLite would run them."""
     said: set[str] = set()
-    connect = sqlite3.connect
-
-    def traced(*given: object, **named: object) -> sqlite3.Connection:
-        db: sqlite3.Connection = connect(*given, **named)  # type: ignore[call-overload]
-        db.set_trace_callback(said.add)
-        return db
-
-    sqlite3.connect = traced
-    try:
-        store = SqliteStore(tmp_path)
-    finally:
-        sqlite3.connect = connect
-    arrive(store, 1, 20)
-    alone(store, "a", 21, 30)
-    assert len(list(store.read("a", 5))) == 26
-    arrive(store, 21, 64, ROOMS[1:])
-    alone(store, "a", 31, 66)
-    store.fork("a", 65, "f")
-    store.rewrite("b", {7: b"x"})
-    store.delete("c")
-    assert store.head("d") == 64
-    store.close()
+    db = open_file(tmp_path / FILE, timeout=1, migrations=MIGRATIONS, step=lambda _: None)
+    db.set_trace_callback(said.add)
+    tables = Tables(db)
+    appends = Appends(db, tables)
+    for number in range(130):
+        batch = [Append(name, number, [noise(number + 1, name)], 1.0) for name in ROOMS]
+        assert appends.write(batch[:1]) == [number + 1]
+        assert appends.write(batch[1:]) == [number + 1] * 4
+    for name in ROOMS:
+        assert len(tables.read(tables.get(name), 129)) == 2
+    transact(db, lambda: fork_session(db, tables, "a", 65, "f", 1.0))
+    transact(db, lambda: rewrite_session(db, tables, "b", {7: b"x"}))
+    db.set_trace_callback(None)
     plans: list[str] = []
-    with closing(connect(tmp_path / FILE)) as db:
-        for statement in sorted(said):
-            if statement.startswith(("SELECT id", "SELECT max", "INSERT", "DELETE", "UPDATE")):
-                plans += [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}")]
+    for statement in sorted(said):
+        if statement.startswith(("SELECT", "INSERT", "DELETE", "UPDATE")):
+            plans += [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}")]
+    db.close()
     assert any("SEARCH recent_rows" in plan for plan in plans)
     assert any("SEARCH packed_rows" in plan for plan in plans)
-    assert [plan for plan in plans if "SCAN" in plan] == []
+    assert [plan for plan in plans if "SCAN" in plan and "CONSTANT ROW" not in plan] == []
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
@@ -423,14 +419,13 @@ def pages_of(path: Path, name: str) -> list[tuple[int, int]]:
         return [((page - 1) * 4096, cells) for page, cells in db.execute(ask, (name,))]
 
 
-@pytest.mark.parametrize("page", ["recent_rows", "sqlite_autoindex_recent_rows_1"])
-def test_a_damaged_page_hides_nothing_else(page: str, tmp_path: Path) -> None:
+def test_a_damaged_page_hides_nothing_else(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     alone(store, "alone", 1, 64)
     arrive(store, 1, 60)
     store.close()
     path = tmp_path / FILE
-    pages = pages_of(path, page)
+    pages = pages_of(path, "recent_rows")
     middle, on_page = pages[len(pages) // 2]
     content = path.read_bytes()
     path.write_bytes(content[:middle] + b"\xff" * 100 + content[middle + 100 :])
@@ -442,12 +437,24 @@ def test_a_damaged_page_hides_nothing_else(page: str, tmp_path: Path) -> None:
         found = salvage(store, name)
         assert found.items() <= dict(enumerate(wanted(name, 60), 1)).items()
         lost += 60 - len(found)
-    assert lost == (on_page if page == "recent_rows" else 0)
-    try:
-        alone(store, "alone", 65, 70)
-    except Broken:
-        assert page != "recent_rows", "only where the index is damaged"
+    assert lost == on_page
+    alone(store, "alone", 65, 70)
     store.close()
+
+
+@pytest.mark.parametrize("places", ["''", "',1,2,3,99,x,5'", "7", "places || ',12345'"])
+def test_places_that_are_wrong_hide_nothing(places: str, tmp_path: Path) -> None:
+    """They only say where to look first: a row is known by its own number."""
+    store = SqliteStore(tmp_path)
+    arrive(store, 1, 30)
+    store.close()
+    change(tmp_path, f"UPDATE sessions SET places = {places} WHERE name = 'b'")
+    store = SqliteStore(tmp_path)
+    check_all(store, dict.fromkeys(ROOMS, 30))
+    arrive(store, 31, 70)
+    check_all(store, dict.fromkeys(ROOMS, 70))
+    store.close()
+    assert rows(tmp_path)["b"] == [(1, 64), *recent(range(65, 71))], "nothing is left behind"
 
 
 def test_flipped_bytes_never_pass_for_records(tmp_path: Path) -> None:

@@ -1,106 +1,160 @@
-"""Appends inside one transaction: compare and swap on each session's head, and one INSERT for all that is new."""
+"""Appends in one transaction. The database itself compares and swaps the head of each session: see `schema.py`."""
 
+import sqlite3
 from collections.abc import Sequence
 
+import msgspec
+
+from tidegate.core.errors import TidegateError
 from tidegate.store.memory import stale
-from tidegate.store.sqlite.connection import Database
+from tidegate.store.sqlite.connection import Database, transact
+from tidegate.store.sqlite.group_commit import Append
 from tidegate.store.sqlite.rows import PACK_BYTES, PACK_RECORDS, SessionRow, digest_recent, row_id
-from tidegate.store.sqlite.tables import SAVE_SESSION, Tables
+from tidegate.store.sqlite.tables import Tables
 
 MAX_PACKS = 64
 """Sessions packed in one transaction, about 1 ms each: nobody waits for hundreds of others to be packed."""
 MAX_CACHED_BYTES = 32 * 1024 * 1024
 _TAIL_BYTES = 1024  # of a cached session, without its records
-_SWAP = f"{SAVE_SESSION} AND head = ? AND packed = ? AND seal = ?"
-# A row after the head is left by damage, and may be replaced.
-_INSERT = "INSERT OR REPLACE INTO recent_rows VALUES (NULL, ?, ?, ?)"
+_INSERT = "INSERT INTO recent_rows VALUES (NULL, ?, ?, ?, ?)"
 
 
-class OutdatedCache(Exception):
-    """Another process has changed a session that is cached here: the transaction must be repeated."""
+class _OutdatedCache(Exception):
+    """Another process has changed what is cached here: the transaction must be repeated."""
 
 
-class _Tail:
-    """A session as this process wrote it last, and its recent records if this process wrote all of them."""
+class _Tail(msgspec.Struct):
+    """The end of a session as this process wrote it last: how many records are recent, their bytes, and what they are.
 
-    def __init__(self, session: SessionRow) -> None:
-        self.session = session
-        self.records: list[bytes] | None = [] if session.packed == session.head else None
+    `records` is None if one of them is damaged.
+    """
+
+    session: int
+    head: int
+    count: int
+    size: int
+    records: list[bytes] | None
+
+    def is_full(self, count: int, size: int) -> bool:
+        """Whether it is to be packed with so much more."""
+        return self.count + count >= PACK_RECORDS or self.size + size >= PACK_BYTES
+
+    def add(self, records: list[bytes], size: int) -> None:
+        self.head += len(records)
+        self.count += len(records)
+        self.size += size
+        if self.records is not None:
+            self.records += records
 
 
 class Appends:
-    """Most appends find their session in the cache, and are written all together by `flush`."""
-
     def __init__(self, db: Database, tables: Tables) -> None:
         self._db = db
         self._tables = tables
         self._cache: dict[str, _Tail] = {}
         self._cached_bytes = 0
-        self._sessions: list[tuple[object, ...]] = []
-        self._rows: list[tuple[int, bytes, bytes]] = []
-        self._packs = 0
-        self.committed = False
-        """Whether the last transaction was committed. If not, the cache may hold what was rolled back."""
-
-    def begin(self) -> None:
-        if not self.committed or self._cached_bytes > MAX_CACHED_BYTES:
-            self._cache.clear()
-            self._cached_bytes = 0
-        self.committed = False
-        self._sessions.clear()
-        self._rows.clear()
+        self._is_valid = False  # whether the cache holds what was committed, not what was rolled back
+        self._rows: list[tuple[int, float, bytes, bytes]] = []
         self._packs = 0
 
-    def append(self, name: str, after: int, records: Sequence[bytes], now: float) -> int:
-        """Append to a session that ends with record `after`, else raise Stale. Return the new head."""
-        tail = self._cache.get(name)
-        if tail is None or tail.session.head != after or not records:
-            self.flush()
-            session = self._tables.find(name)
+    def invalidate(self) -> None:
+        self._is_valid = False
+
+    def write(self, batch: Sequence[Append]) -> list[int | Exception]:
+        """Write appends in one transaction. Return for each the new head, or why it was refused."""
+        if not self._is_valid or self._cached_bytes > MAX_CACHED_BYTES:
+            self._cache, self._cached_bytes = {}, 0
+        if len(batch) == 1 and self._write_alone(batch[0]):
+            return [batch[0].after + 1]
+        outcomes: list[int | Exception] = []
+        self._is_valid = False
+        try:
+            transact(self._db, lambda: self._write_batch(batch, outcomes))
+        except _OutdatedCache:
+            return self.write(batch)
+        self._is_valid = True
+        return outcomes
+
+    def _write_alone(self, append: Append) -> bool:
+        """Write one record with one statement, which is a transaction by itself. False if it takes more than that."""
+        tail, records = self._cache.get(append.session), append.records
+        if tail is None or tail.head != append.after or len(records) != 1 or self._db.in_transaction:
+            return False
+        size = len(records[0])
+        if tail.is_full(1, size):
+            return False
+        row = row_id(tail.session, tail.head + 1)
+        self._is_valid = False
+        try:
+            self._db.execute(_INSERT, (row, append.time, digest_recent(row, records[0]), records[0]))
+        except sqlite3.IntegrityError:  # another process has changed the session
+            return False
+        tail.add(records, size)
+        self._cached_bytes += size
+        self._is_valid = True
+        return True
+
+    def _write_batch(self, batch: Sequence[Append], outcomes: list[int | Exception]) -> None:
+        self._rows, self._packs = [], MAX_PACKS
+        for append in batch:
+            try:
+                outcomes.append(self._append(append))
+            except TidegateError as refusal:
+                outcomes.append(refusal)
+        self._flush()
+
+    def _append(self, append: Append) -> int:
+        records = append.records
+        tail = self._cache.get(append.session)
+        if tail is None or tail.head != append.after or not records:
+            self._flush()
+            session = self._tables.find(append.session)
             head = session.head if session else 0
-            if after != head:
-                raise stale(name, after, head)
+            if append.after != head:
+                raise stale(append.session, append.after, head)
             if not records:
                 return head
             # Nothing was written so far: an append that is refused leaves no trace among the others.
-            tail = self._cache[name] = _Tail(self._tables.save(session or self._tables.create(name, now)))
-            self._cached_bytes += _TAIL_BYTES
-        self._grow(tail, records, now)
-        return tail.session.head
+            tail = self._load(session or self._tables.create(append.session, append.time))
+        size = sum(map(len, records))
+        if tail.is_full(len(records), size) and self._packs:
+            return self._pack(tail, append)
+        row = row_id(tail.session, tail.head)
+        for record in records:
+            row += 1
+            self._rows.append((row, append.time, digest_recent(row, record), record))
+        tail.add(records, size)
+        self._cached_bytes += size
+        return tail.head
 
-    def _grow(self, tail: _Tail, records: Sequence[bytes], now: float) -> None:
-        old = tail.session
-        more = sum(map(len, records))
-        head, loose = old.head + len(records), old.loose + more
-        if (head - old.packed >= PACK_RECORDS or loose >= PACK_BYTES) and self._packs < MAX_PACKS:
-            new = self._pack(tail, records)._replace(used=now).sealed()
-        else:
-            new = SessionRow(old.id, old.name, head, old.packed, loose, old.size + more, old.created, now).sealed()
-            first = row_id(old.id, old.head + 1)
-            self._rows += [(place, digest_recent(place, record), record) for place, record in enumerate(records, first)]
-            if tail.records is not None:
-                tail.records += records
-                self._cached_bytes += more
-        tail.session = new
-        self._sessions.append((*new[2:], new.id, old.head, old.packed, old.seal))
+    def _load(self, session: SessionRow) -> _Tail:
+        self._tables.save(session)  # it may have been rebuilt
+        records = self._tables.recent_records(session)
+        size = sum(map(len, records or ()))
+        tail = _Tail(session.id, session.head, session.head - session.packed, size, records)
+        self._cache[session.name] = tail
+        self._cached_bytes += _TAIL_BYTES + size
+        return tail
 
-    def _pack(self, tail: _Tail, records: Sequence[bytes]) -> SessionRow:
-        """Pack the recent records and the new ones, from memory if they are all there."""
-        self.flush()
-        self._packs += 1
-        recent, tail.records = tail.records, []
-        if recent is None:
-            return self._tables.pack(tail.session, records)
-        self._cached_bytes -= tail.session.loose
-        return self._tables.replace_recent(tail.session, tail.session.packed + 1, [*recent, *records])
+    def _pack(self, tail: _Tail, append: Append) -> int:
+        """Pack the recent records and the new ones, from memory unless one is damaged."""
+        self._flush()
+        self._packs -= 1
+        session = self._tables.get(append.session)
+        if (session.id, session.head, session.packed) != (tail.session, tail.head, tail.head - tail.count):
+            raise _OutdatedCache
+        packed = self._tables.pack(session, append.records, tail.records)
+        self._tables.save(packed._replace(used=append.time))
+        self._cached_bytes -= tail.size
+        tail.head, tail.count, tail.size, tail.records = packed.head, 0, 0, []
+        return packed.head
 
-    def flush(self) -> None:
-        """Write what was appended since the last call."""
-        if self._sessions:
-            if self._db.executemany(_SWAP, self._sessions).rowcount != len(self._sessions):
-                raise OutdatedCache
-            self._db.step("sessions saved")
-            self._db.executemany(_INSERT, self._rows)
+    def _flush(self) -> None:
+        """Insert the rows of the appends since the last call."""
+        if self._rows:
+            try:
+                self._db.executemany(_INSERT, self._rows)
+            except sqlite3.IntegrityError:  # another process has changed a session
+                raise _OutdatedCache from None
             self._db.step("rows inserted")
-            self._sessions.clear()
-            self._rows.clear()
+            self._rows = []

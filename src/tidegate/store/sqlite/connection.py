@@ -38,37 +38,22 @@ class Database(sqlite3.Connection):
     step: Step = staticmethod(lambda _: None)
 
 
-class Transaction:
-    """`committed` is set in one step, whatever interrupts the thread that commits."""
-
-    def __init__(self, *, committed: bool = False) -> None:
-        self.committed = committed
-
-
 Migration = Callable[[Database], None]
 
 
-def transact(db: Database, work: Callable[[], object], done: Transaction | None = None) -> None:
+def transact(db: Database, work: Callable[[], object]) -> None:
     """Do the work in a write transaction, all of it or nothing. Wait for other processes that write."""
     check_free(db)
     roll_back(db)  # one that an interrupted thread left open
-    ready = False
     try:
         db.writer = get_ident()
         db.execute("BEGIN IMMEDIATE")
+        db.step("begun")
         work()
-        ready = True
         db.execute("COMMIT")
-    except sqlite3.Error:
-        ready = False
-        raise
     finally:
-        # A signal handler can raise after COMMIT, but not between here and the end: `done` tells what happened.
         db.writer = 0
-        if not ready or db.in_transaction:
-            roll_back(db)
-        elif done is not None:
-            done.committed = True
+        roll_back(db)
 
 
 def check_free(db: Database) -> None:
@@ -99,24 +84,24 @@ def snapshot(db: Database) -> Iterator[None]:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def explained(fault: BaseException, what: str) -> BaseException:
+def explained(fault: Exception, what: str) -> Exception:
     """Translate an error of SQLite or the system. `what` is the file, or the session and its file."""
     name = _error_name(fault)
+    error = fault
     if isinstance(fault, OSError):
-        return NotKept(f"The system refused {what}: {fault}.", "See to the folder and its rights.")
-    if isinstance(fault, sqlite3.ProgrammingError) and not name:
-        return BadInput(f"The store is closed ({what}).", "Open it again.")
-    if is_busy(fault):
-        return NotKept(f"Another process kept {what} locked.", "Nothing was written; try again.")
-    if isinstance(fault, OverflowError) or name.startswith(_REFUSALS):
-        return NotKept(
-            f"The disk refused {what}: {fault}.",
-            "Nothing of this was kept and nothing else was lost. Make room, or see to the disk, and try again.",
-        )
-    if isinstance(fault, sqlite3.Error):
+        error = NotKept(f"The system refused {what}: {fault}.", "See to the folder and its rights.")
+    elif isinstance(fault, sqlite3.ProgrammingError) and not name:
+        error = BadInput(f"The store is closed ({what}).", "Open it again.")
+    elif is_busy(fault):
+        error = NotKept(f"Another process kept {what} locked.", "Nothing was written; try again.")
+    elif isinstance(fault, OverflowError) or name.startswith(_REFUSALS):
+        remedy = "Nothing of this was kept and nothing else was lost. Make room, or see to the disk, and try again."
+        error = NotKept(f"The disk refused {what}: {fault}.", remedy)
+    elif isinstance(fault, sqlite3.Error):
         remedy = "Other sessions may be whole. Keep a copy of the file, then run `tidegate doctor --repair`."
-        return Broken(f"There is damage in {what}: {fault}.", remedy)
-    return fault
+        error = Broken(f"There is damage in {what}: {fault}.", remedy)
+    error.__cause__ = None if error is fault else fault
+    return error
 
 
 @contextmanager
@@ -133,19 +118,15 @@ def skip_damage() -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as fault:
-        if not is_damage(fault):
+        if not _error_name(fault).startswith("SQLITE_CORRUPT"):
             raise
 
 
-def is_damage(fault: BaseException) -> bool:
-    return _error_name(fault).startswith("SQLITE_CORRUPT")
-
-
-def is_busy(fault: BaseException) -> bool:
+def is_busy(fault: Exception) -> bool:
     return _error_name(fault).startswith("SQLITE_BUSY")
 
 
-def _error_name(fault: BaseException) -> str:
+def _error_name(fault: Exception) -> str:
     return str(getattr(fault, "sqlite_errorname", ""))
 
 

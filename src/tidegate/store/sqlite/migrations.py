@@ -14,8 +14,23 @@ from zlib import crc32
 
 from tidegate.store.sqlite.connection import Database, Migration, connect_readonly, skip_damage
 from tidegate.store.sqlite.rows import PACK_RECORDS, PACKED, PLAIN, Row, SessionRow, last_number
-from tidegate.store.sqlite.tables import SAVE_SESSION, span_of
+from tidegate.store.sqlite.tables import SELECT_PACKED, SELECT_SESSION, Tables, span_of
 
+_SESSIONS = """CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+    head INTEGER NOT NULL, packed INTEGER NOT NULL, places TEXT NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL,
+    used REAL NOT NULL, seal INTEGER NOT NULL)"""
+_PACKED_ROWS = """CREATE TABLE packed_rows (id INTEGER PRIMARY KEY, count INTEGER NOT NULL, mark INTEGER NOT NULL,
+    sum BLOB NOT NULL, data BLOB NOT NULL)"""
+_RECENT_ROWS = """CREATE TABLE recent_rows (place INTEGER PRIMARY KEY, id INTEGER NOT NULL, time REAL NOT NULL,
+    sum BLOB NOT NULL, data BLOB NOT NULL)"""
+# Compare and swap: a record goes in only if it is the next one of its session, and it moves the session's head.
+_TRIGGER = """CREATE TRIGGER recent_row_inserted AFTER INSERT ON recent_rows BEGIN
+    UPDATE sessions SET head = head + 1, places = places || ',' || NEW.place, size = size + length(NEW.data),
+        used = NEW.time, seal = ((head + 1) * 1000003 + packed * 10007 + size + length(NEW.data)) % 2147483647
+        WHERE id = NEW.id >> 36 AND head + 1 = NEW.id & 68719476735;
+    SELECT RAISE(ABORT, 'not the next record') WHERE changes() = 0;
+    END"""
+# Tables that sessions shared in earlier formats.
 _SHARED = {
     "arrived": "SELECT id, count, mark, sum, data FROM arrived NOT INDEXED WHERE own = id ORDER BY turn",
     "batches": "SELECT turn, heads FROM batches ORDER BY turn",
@@ -39,27 +54,14 @@ def packed_and_recent_rows(db: Database) -> None:
     if "sessions" in tables:
         _convert(db, tables)
     else:
-        db.execute(
-            "CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, head INTEGER NOT NULL,"
-            " packed INTEGER NOT NULL, loose INTEGER NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL,"
-            " used REAL NOT NULL, seal INTEGER NOT NULL)"
-        )
-        db.execute(
-            "CREATE TABLE packed_rows (id INTEGER PRIMARY KEY, count INTEGER NOT NULL, mark INTEGER NOT NULL,"
-            " sum BLOB NOT NULL, data BLOB NOT NULL)"
-        )
-    db.execute(
-        "CREATE TABLE recent_rows (place INTEGER PRIMARY KEY, id INTEGER NOT NULL UNIQUE, sum BLOB NOT NULL,"
-        " data BLOB NOT NULL)"
-    )
+        db.execute(_SESSIONS)
+        db.execute(_PACKED_ROWS)
+    db.execute(_RECENT_ROWS)
+    db.execute(_TRIGGER)
 
 
-MIGRATIONS: tuple[Migration, ...] = (
-    *map(
-        _earlier, ("sessions_and_chunks", "marked_chunks", "placed_and_arrived", "batches_and_members", "written_anew")
-    ),
-    packed_and_recent_rows,
-)
+_EARLIER = ("sessions_and_chunks", "marked_chunks", "placed_and_arrived", "batches_and_members", "written_anew")
+MIGRATIONS: tuple[Migration, ...] = (*map(_earlier, _EARLIER), packed_and_recent_rows)
 
 
 def _convert(db: Database, tables: set[str]) -> None:
@@ -69,45 +71,38 @@ def _convert(db: Database, tables: set[str]) -> None:
     they are: nothing is sealed again. What several sessions appended at once was in `arrived`, later in `batches`. A
     session's columns were updated only when it was packed.
     """
-    table = "placed" if "placed" in tables else "chunks"
-    for changed, old, new in ((table, "packed", "mark"), ("sessions", "sum", "seal")):
-        if new not in [column[1] for column in db.execute(f"PRAGMA table_info({changed})")]:
-            db.execute(f"ALTER TABLE {changed} RENAME COLUMN {old} TO {new}")
-    if table == "placed":
-        db.execute("DROP VIEW IF EXISTS chunks")
-    db.execute(f"ALTER TABLE {table} RENAME TO packed_rows")
-    # Another connection reads the old tables: one that meets damage inside a transaction cannot write any more.
+    # Another connection reads what may be damaged: one that meets damage inside a transaction cannot write any more.
     with closing(connect_readonly(Path(db.execute("PRAGMA database_list").fetchone()[2]))) as reader:
         shared = _SharedRows(reader, tables)
-        for columns in reader.execute("SELECT * FROM sessions"):
-            session = SessionRow._make(columns)
-            if crc32(repr(tuple(columns[:8])).encode()) != session.seal:
-                session = _rebuilt(reader, table, session)
-            span = span_of(session, session.packed + 1, session.packed + 2 * PACK_RECORDS)
-            rows, complete = _scan(reader, f"SELECT * FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id", span)
-            moved = [row for place, row in shared.rows.items() if span[0] <= place <= span[1]]
-            db.executemany("INSERT OR IGNORE INTO packed_rows VALUES (?, ?, ?, ?, ?)", moved)
-            _update_session(db, session, [*moved, *map(Row._make, rows)], lost=shared.lost or not complete)
+    table = "placed" if "placed" in tables else "chunks"
+    if table == "placed":
+        db.execute("DROP VIEW IF EXISTS chunks")
+    for changed, old, new in ((table, "packed", "mark"), ("sessions", "sum", "seal"), ("sessions", "loose", "places")):
+        if new not in [column[1] for column in db.execute(f"PRAGMA table_info({changed})")]:
+            db.execute(f"ALTER TABLE {changed} RENAME COLUMN {old} TO {new}")
+    db.execute(f"ALTER TABLE {table} RENAME TO packed_rows")
+    for columns in db.execute(SELECT_SESSION).fetchall():
+        _convert_session(db, SessionRow._make(columns), shared)
     for name in tables & _SHARED.keys():
         db.execute(f"DROP TABLE {name}" if shared.intact else f"ALTER TABLE {name} RENAME TO {name}_before")
 
 
-def _rebuilt(db: sqlite3.Connection, table: str, session: SessionRow) -> SessionRow:
-    """Return a session whose columns are damaged, as its packed rows tell of it."""
-    rows, _ = _scan(db, f"SELECT * FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id", span_of(session))
-    packed = max((last_number(row) for row in map(Row._make, rows) if row.mark == PACKED), default=0)
-    created, used = (float(each) if isinstance(each, int | float) else 0.0 for each in session[6:8])
-    return SessionRow(session.id, session.name, packed, packed, 0, 0, created, used)
-
-
-def _update_session(db: Database, session: SessionRow, loose: list[Row], *, lost: bool) -> None:
-    """Update a session's columns by its rows. Where some may be lost it gets one record more: reading says so."""
-    head = max([session.head, *map(last_number, loose)]) + lost
-    used = max([session.used, *(-row.mark / _TICKS for row in loose if isinstance(row.mark, int))])
-    ask = "SELECT total(length(data)) FROM packed_rows WHERE id BETWEEN ? AND ?"
-    size = int(db.execute(ask, span_of(session)).fetchone()[0])
-    session = session._replace(head=head, packed=head, loose=0, size=size, used=used).sealed()
-    db.execute(SAVE_SESSION, (*session[2:], session.id))
+def _convert_session(db: Database, session: SessionRow, shared: "_SharedRows") -> None:
+    """Move a session's shared rows to the packed ones, and bring its columns up to date."""
+    if crc32(repr(tuple(session[:8])).encode()) != session.seal:  # damaged: its packed rows tell where it ended
+        ask = f"{SELECT_PACKED} WHERE id BETWEEN ? AND ? AND mark = {PACKED} ORDER BY id DESC LIMIT 1"
+        packed = max((last_number(Row._make(row)) for row in db.execute(ask, span_of(session))), default=0)
+        created, used = (float(each) if isinstance(each, int | float) else 0.0 for each in session[6:8])
+        session = SessionRow(session.id, session.name, packed, packed, "", 0, created, used)
+    span = span_of(session, session.packed + 1, session.packed + 2 * PACK_RECORDS)
+    moved = [row for place, row in shared.rows.items() if span[0] <= place <= span[1]]
+    db.executemany("INSERT OR IGNORE INTO packed_rows VALUES (?, ?, ?, ?, ?)", moved)
+    rows = list(map(Row._make, db.execute(f"{SELECT_PACKED} WHERE id BETWEEN ? AND ?", span)))
+    # Where rows may be lost it gets one record more: reading says so, and the number is not given again.
+    head = max([session.head, *map(last_number, rows)]) + shared.lost
+    used = max([session.used, *(-row.mark / _TICKS for row in rows if isinstance(row.mark, int))])
+    current = Tables(db)
+    current.save(current.counted(session._replace(head=head, packed=head, places="", used=used)))
 
 
 class _SharedRows:

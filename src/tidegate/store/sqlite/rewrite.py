@@ -14,20 +14,18 @@ def fork_session(db: Database, tables: Tables, session: str, at: int, new: str, 
     source = tables.get(session)
     check_fork(session, at, source.head, new, tables.find(new) is not None)
     source = tables.save(tables.pack(source))
-    last = tables.row_before(source, at)
-    try:
-        records = open_row(last) if last else []
-    except Damaged as fault:
-        raise tables.damage(source, last.first if last else 1, str(fault)) from fault
-    if last is None or at >= last.first + len(records):
-        raise tables.damage(source, at, "they are not there")
+    row = tables.row_before(source, at)
+    first = row.first if row else 1
+    records = tables.read(source, first)[: at - first + 1]
+    if first + len(records) <= at:
+        raise tables.damage(source, first + len(records), "they are not there")
     made = tables.create(new, now)
     db.execute(
         "INSERT INTO packed_rows SELECT id + ?, count, mark, sum, data FROM packed_rows WHERE id >= ? AND id < ?",
-        (row_id(made.id - source.id, 0), row_id(source.id, 1), last.id),
+        (row_id(made.id - source.id, 0), row_id(source.id, 1), row_id(source.id, first)),
     )
     db.step("rows copied")
-    tables.insert(made, [pack_row(last.first, records[: at - last.first + 1])])
+    tables.insert(made, [pack_row(first, records)])
     tables.save(tables.counted(made._replace(head=at, packed=at)))
 
 
@@ -91,6 +89,7 @@ class Vacuum:
     def request(self) -> None:
         """Part of the transaction that removes something."""
         self._set("user_version", (self._version() + 1 | 1) % (1 << 31))
+        self._db.step("vacuum requested")
         self.due = True
 
     def run(self, wait: float) -> None:

@@ -11,20 +11,9 @@ from pathlib import Path
 from tidegate.core.errors import BadInput, NotKept, TidegateError
 from tidegate.store.errors import Broken
 from tidegate.store.memory import check_name, stale
-from tidegate.store.sqlite.appends import Appends, OutdatedCache
-from tidegate.store.sqlite.connection import (
-    FILE,
-    Migration,
-    Step,
-    Transaction,
-    check_free,
-    explained,
-    is_busy,
-    open_file,
-    plain_errors,
-    snapshot,
-    transact,
-)
+from tidegate.store.sqlite import connection
+from tidegate.store.sqlite.appends import Appends
+from tidegate.store.sqlite.connection import FILE, Migration, Step, explained, plain_errors, snapshot, transact
 from tidegate.store.sqlite.group_commit import Append, GroupCommit
 from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.rewrite import Vacuum, fork_session, rewrite_session
@@ -58,7 +47,7 @@ class SqliteStore:
         self._clock = clock
         self._lock = threading.RLock()
         self._process = os.getpid()
-        self._db = open_file(self.path, timeout=timeout, migrations=migrations, step=step)
+        self._db = connection.open_file(self.path, timeout=timeout, migrations=migrations, step=step)
         if limit is not None:
             page = self._db.execute("PRAGMA page_size").fetchone()[0]
             self._db.execute(f"PRAGMA max_page_count={max(1, limit // page)}").close()
@@ -67,54 +56,33 @@ class SqliteStore:
         self._vacuum = Vacuum(self._db, timeout)
         self._commits = GroupCommit(self._lock, self._write)
 
-    # --- writing ------------------------------------------------------------------------------------------------------
-
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
-        append = self._prepared(session, after, records)
-        try:
-            return self._commits.commit(append)
-        except (OverflowError, sqlite3.Error) as fault:
-            raise explained(fault, self._place(session)) from fault
+        return self._commits.commit(self._prepared(session, after, records))
 
     async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
         """Append while the event loop goes on. Tasks and threads that wait share a commit."""
-        append = self._prepared(session, after, records)
-        try:
-            return await self._commits.commit_async(append)
-        except (OverflowError, sqlite3.Error) as fault:
-            raise explained(fault, self._place(session)) from fault
+        return await self._commits.commit_async(self._prepared(session, after, records))
 
     def _prepared(self, session: str, after: int, records: Sequence[bytes]) -> Append:
         self._check_process()
-        check_free(self._db)
+        connection.check_free(self._db)
         check_name(session)
         return Append(session, after, list(map(bytes, records)), float(self._clock()))
 
     def _write(self, batch: list[Append]) -> None:
         """Write appends in one transaction. If that fails, each gets its own: one must not harm the others."""
-        done = Transaction()
         try:
-            transact(self._db, lambda: self._write_batch(batch, done), done)
-            self._appends.committed = True
-            self._db.step("committed")
-        except OutdatedCache:
-            self._write(batch)
+            outcomes = self._appends.write(batch)
         except (OverflowError, sqlite3.Error, TidegateError) as fault:
             for append in batch:
-                if not append.is_settled and (len(batch) == 1 or is_busy(fault)):
-                    append.settle(fault)
-                elif not append.is_settled:
+                if len(batch) == 1 or connection.is_busy(fault):
+                    append.outcome = explained(fault, self._place(append.session))
+                else:
                     self._write([append])
-
-    def _write_batch(self, batch: list[Append], done: Transaction) -> None:
-        self._db.step("begun")
-        self._appends.begin()
-        for append in batch:
-            try:
-                append.settle(self._appends.append(append.session, append.after, append.records, append.time), done)
-            except TidegateError as refusal:
-                append.settle(refusal, done)
-        self._appends.flush()
+        else:
+            for append, outcome in zip(batch, outcomes, strict=True):
+                append.outcome = outcome
+            self._db.step("committed")
 
     def fork(self, session: str, at: int, new: str) -> None:
         check_name(new)
@@ -127,9 +95,10 @@ class SqliteStore:
             if head is not None and head != found.head:
                 raise stale(session, head, found.head)
             self._tables.delete(found)
+            self._vacuum.request()
 
         try:
-            self._change(session, work, vacuum=True)
+            self._change(session, work)
         finally:
             # Also if there is no such session: a caller who was killed here before comes back for this.
             with suppress(TidegateError):
@@ -140,8 +109,13 @@ class SqliteStore:
 
         While others read for long, the old records stay in the write-ahead log until a later checkpoint.
         """
+
+        def work() -> None:
+            rewrite_session(self._db, self._tables, session, copies)
+            self._vacuum.request()
+
         copies = {number: bytes(record) for number, record in changes.items()}
-        self._change(session, lambda: rewrite_session(self._db, self._tables, session, copies), vacuum=True)
+        self._change(session, work)
         try:
             self._run_vacuum(session)
         except (Broken, NotKept) as refusal:
@@ -150,17 +124,10 @@ class SqliteStore:
                 "Rewrite them again when the disk is well.",
             ) from refusal
 
-    def _change(self, session: str, work: Callable[[], object], *, vacuum: bool = False) -> None:
-        def change() -> None:
-            self._db.step("begun")
-            self._appends.begin()  # and not committed: what it has cached is forgotten
-            work()
-            if vacuum:
-                self._vacuum.request()
-                self._db.step("vacuum requested")
-
+    def _change(self, session: str, work: Callable[[], object]) -> None:
         with self._using(session):
-            transact(self._db, change)
+            self._appends.invalidate()
+            transact(self._db, work)
         self._db.step("committed")
 
     @contextmanager
@@ -172,10 +139,8 @@ class SqliteStore:
 
     def _run_vacuum(self, session: str) -> None:
         with self._using(session):
-            check_free(self._db)
+            connection.check_free(self._db)
             self._vacuum.run(VACUUM_WAIT)
-
-    # --- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
         with self._using(session), snapshot(self._db):
@@ -201,14 +166,13 @@ class SqliteStore:
         return [SessionInfo(each.name, each.head, each.created, each.used, each.size) for each in found]
 
     def close(self) -> None:
-        if self._process != os.getpid():
-            return
-        self._commits.close()
-        with self._lock:
-            if self._vacuum.due:
-                with suppress(TidegateError), plain_errors(str(self.path)):
-                    self._vacuum.run(0)
-            self._db.close()
+        if self._process == os.getpid():
+            self._commits.close()
+            with self._lock:
+                if self._vacuum.due:
+                    with suppress(TidegateError), plain_errors(str(self.path)):
+                        self._vacuum.run(0)
+                self._db.close()
 
     @contextmanager
     def _using(self, session: str) -> Iterator[None]:
@@ -218,9 +182,8 @@ class SqliteStore:
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
-            raise BadInput(
-                f"{self.path} was opened before this process was forked.", "Open the store in the new process."
-            )
+            cause = f"{self.path} was opened before this process was forked."
+            raise BadInput(cause, "Open the store in the new process.")
 
     def _place(self, session: str) -> str:
         return f"session {session!r} in {self.path}"

@@ -1,12 +1,12 @@
 """The tables of the SQLite store: sessions, their packed rows and their recent rows. The caller holds a transaction."""
 
-import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tidegate.store.errors import Broken
 from tidegate.store.memory import missing
-from tidegate.store.sqlite.connection import Database, is_damage, skip_damage
+from tidegate.store.sqlite.connection import Database, skip_damage
 from tidegate.store.sqlite.rows import (
     NUMBERS,
     PLAIN,
@@ -23,14 +23,8 @@ from tidegate.store.sqlite.rows import (
 
 READ_ROWS = 8
 """Packed rows read at once. Each holds 64 records, or some 256 KiB unless a single record is larger."""
-SELECT_SESSION = "SELECT id, name, head, packed, loose, size, created, used, seal FROM sessions"
-SAVE_SESSION = (
-    "UPDATE sessions SET head = ?, packed = ?, loose = ?, size = ?, created = ?, used = ?, seal = ? WHERE id = ?"
-)
+SELECT_SESSION = "SELECT id, name, head, packed, places, size, created, used, seal FROM sessions"
 SELECT_PACKED = "SELECT id, count, mark, sum, data FROM packed_rows"
-_SELECT_RECENT = "SELECT id, sum, data FROM recent_rows"
-_ENDS = ("ORDER BY place", "ORDER BY place DESC")
-Span = tuple[int, int]
 
 
 class Tables:
@@ -64,13 +58,14 @@ class Tables:
         return sorted(sessions, key=lambda session: (session.used, session.id), reverse=True)
 
     def create(self, name: str, now: float) -> SessionRow:
-        made = self._db.execute("INSERT INTO sessions VALUES (NULL, ?, 0, 0, 0, 0, ?, ?, 0)", (name, now, now))
+        made = self._db.execute("INSERT INTO sessions VALUES (NULL, ?, 0, 0, '', 0, ?, ?, 0)", (name, now, now))
         self._db.step("session created")
-        return SessionRow(made.lastrowid or 0, name, 0, 0, 0, 0, now, now)
+        return SessionRow(made.lastrowid or 0, name, 0, 0, "", 0, now, now)
 
     def save(self, session: SessionRow) -> SessionRow:
-        session = session.sealed()
-        self._db.execute(SAVE_SESSION, (*session[2:], session.id))
+        columns = "head = ?, packed = ?, places = ?, size = ?, created = ?, used = ?, seal = ?"
+        session = session._replace(seal=session.checksum())
+        self._db.execute(f"UPDATE sessions SET {columns} WHERE id = ?", (*session[2:], session.id))
         self._db.step("session saved")
         return session
 
@@ -82,19 +77,10 @@ class Tables:
         self._db.step("session deleted")
 
     def counted(self, session: SessionRow) -> SessionRow:
-        """Return the session with the sizes of its rows as they are."""
-        sizes = [
-            int(
-                self._db.execute(f"SELECT total(length(data)) FROM {table} WHERE id BETWEEN ? AND ?", span).fetchone()[
-                    0
-                ]
-            )
-            for table, span in (
-                ("packed_rows", span_of(session, 1, session.packed)),
-                ("recent_rows", span_of(session, session.packed + 1, session.head)),
-            )
-        ]
-        return session._replace(size=sum(sizes), loose=sizes[1])
+        """Return the session with the size of its rows as they are."""
+        ask = "SELECT total(length(data)) FROM packed_rows WHERE id BETWEEN ? AND ?"
+        size = int(self._db.execute(ask, span_of(session, 1, session.packed)).fetchone()[0])
+        return session._replace(size=size + sum(len(row.data) for row in self.recent_rows(session)))
 
     def _checked(self, row: Iterable[Any]) -> SessionRow:
         """Return the session. One that fails its checksum is rebuilt from its rows."""
@@ -104,11 +90,10 @@ class Tables:
             return session
         last = self.row_before(session, NUMBERS)
         packed = last_number(last) if last else 0
-        ask = "SELECT max(id) FROM recent_rows WHERE id BETWEEN ? AND ?"
-        (newest,) = self._db.execute(ask, span_of(session, packed + 1)).fetchone()
-        head = packed if newest is None else newest & NUMBERS
+        rows = self._scan_recent(span_of(session, packed + 1))
+        head = max((row.first for row in rows), default=packed)
         created, used = (float(each) if isinstance(each, int | float) else 0.0 for each in session[6:8])
-        return self.counted(SessionRow(session.id, session.name, head, packed, 0, 0, created, used))
+        return self.counted(SessionRow(session.id, session.name, head, packed, "", 0, created, used))
 
     # --- writing rows -------------------------------------------------------------------------------------------------
 
@@ -117,28 +102,27 @@ class Tables:
         insert = "INSERT OR REPLACE INTO packed_rows VALUES (?, ?, ?, ?, ?)"
         self._db.executemany(insert, [(row_id(session.id, row.first), *row[1:]) for row in rows])
 
-    def pack(self, session: SessionRow, more: Sequence[bytes] = ()) -> SessionRow:
+    def pack(
+        self, session: SessionRow, more: Sequence[bytes] = (), recent: Sequence[bytes] | None = None
+    ) -> SessionRow:
         """Put the recent records, and `more` after them, into packed rows. The caller saves the session."""
-        recent = self._recent_rows(session, session.packed + 1)
-        try:
-            records = [record for row in recent for record in open_row(row)]
-        except Damaged:
-            records = []
-        if len(records) == session.head - session.packed:
-            return self.replace_recent(session, session.packed + 1, [*records, *more])
-        self.insert(session, map(_isolated, recent))
-        return self.counted(self.replace_recent(session, session.head + 1, more))
-
-    def replace_recent(self, session: SessionRow, first: int, records: Sequence[bytes]) -> SessionRow:
-        """Put packed rows of these records in the place of all recent rows."""
-        rows = list(pack_rows(first, records))
-        self._db.execute("DELETE FROM recent_rows WHERE id BETWEEN ? AND ?", span_of(session))
+        recent = self.recent_records(session) if recent is None else recent
+        intact = recent is not None
+        if recent is None:  # keep each by itself, and the damaged ones as they are
+            self.insert(session, map(_isolated, self.recent_rows(session)))
+            session, recent = session._replace(packed=session.head), ()
+        places = [(place, *span_of(session)) for place in session.places.split(",")[1:]]
+        done = self._db.executemany("DELETE FROM recent_rows WHERE place = ? AND id BETWEEN ? AND ?", places)
+        if done.rowcount != session.head - session.packed:
+            self._db.execute("DELETE FROM recent_rows WHERE id BETWEEN ? AND ?", span_of(session))
         self._db.step("recent rows deleted")
+        rows = list(pack_rows(session.packed + 1, [*recent, *more]))
         self.insert(session, rows)
         self._db.step("packed rows inserted")
-        head = first + len(records) - 1
-        size = session.size - session.loose + sum(len(row.data) for row in rows)
-        return session._replace(head=head, packed=head, loose=0, size=size)
+        head = session.packed + len(recent) + len(more)
+        size = session.size + sum(len(row.data) for row in rows) - sum(map(len, recent))
+        session = session._replace(head=head, packed=head, places="", size=size)
+        return session if intact else self.counted(session)
 
     # --- reading rows -------------------------------------------------------------------------------------------------
 
@@ -161,7 +145,7 @@ class Tables:
     def _rows_from(self, session: SessionRow, number: int) -> list[Row]:
         """Return rows in order, the first being the one that should hold the number. A damaged page ends them."""
         if number > session.packed:
-            return self._recent_rows(session, number)
+            return self.recent_rows(session, number)
         before = "SELECT max(id) FROM packed_rows WHERE id BETWEEN ? AND ?"
         ask = f"{SELECT_PACKED} WHERE id BETWEEN coalesce(({before}), ?) AND ? ORDER BY id LIMIT {READ_ROWS}"
         rows: list[Row] = []
@@ -170,29 +154,35 @@ class Tables:
             rows.extend(map(Row._make, self._db.execute(ask, spans)))
         return rows
 
-    def _recent_rows(self, session: SessionRow, first: int) -> list[Row]:
-        span = span_of(session, first, session.head)
-        try:
-            found = self._db.execute(f"{_SELECT_RECENT} WHERE id BETWEEN ? AND ? ORDER BY id", span).fetchall()
-        except sqlite3.DatabaseError as fault:
-            if not is_damage(fault):
-                raise
-            found = self._scan_recent(span)
-        return [Row(place, 1, RECENT, check, data) for place, check, data in found]
+    def recent_rows(self, session: SessionRow, first: int = 0) -> list[Row]:
+        """Return the recent rows that can be found, from a number on."""
+        low, high = span_of(session, max(first, session.packed + 1), session.head)
+        rows: dict[int, Row] = {}
+        for place in session.places.split(",")[1:]:
+            with skip_damage():
+                for row in self._db.execute("SELECT id, sum, data FROM recent_rows WHERE place = ?", (place,)):
+                    rows[row[0]] = Row(row[0], 1, RECENT, *row[1:])
+        if any(row not in rows for row in range(low, high + 1)):
+            rows |= {row.id: row for row in self._scan_recent((low, high))}
+        return [rows[row] for row in range(low, high + 1) if row in rows]
 
-    def _scan_recent(self, span: Span) -> list[tuple[int, bytes, bytes]]:
-        """Find rows despite a damaged page: where they are by the index, or else from both ends of the table."""
-        places: dict[int, int] = {}
-        for how in ("WHERE id BETWEEN ? AND ?", *(f"NOT INDEXED WHERE id BETWEEN ? AND ? {end}" for end in _ENDS)):
+    def _scan_recent(self, span: tuple[int, int]) -> list[Row]:
+        """Find recent rows wherever they are, from both ends of the table up to a damaged page."""
+        rows: list[Row] = []
+        for order in ("place", "place DESC"):
             with skip_damage():
-                for row, place in self._db.execute(f"SELECT id, place FROM recent_rows {how}", span):
-                    places[row] = place
+                ask = f"SELECT id, sum, data FROM recent_rows WHERE id BETWEEN ? AND ? ORDER BY {order}"
+                for row in self._db.execute(ask, span):
+                    rows.append(Row(row[0], 1, RECENT, *row[1:]))
                 break
-        found: list[tuple[int, bytes, bytes]] = []
-        for row in sorted(places):
-            with skip_damage():
-                found += self._db.execute(f"{_SELECT_RECENT} WHERE place = ?", (places[row],))
-        return found
+        return rows
+
+    def recent_records(self, session: SessionRow) -> list[bytes] | None:
+        """Return the recent records; None if one of them is damaged or missing."""
+        with suppress(Damaged):
+            records = [record for row in self.recent_rows(session) for record in open_row(row)]
+            return records if len(records) == session.head - session.packed else None
+        return None
 
     def row_before(self, session: SessionRow, number: int) -> Row | None:
         """Return the packed row in which the number should be: the last one that starts at it or before it."""
@@ -209,7 +199,7 @@ class Tables:
                 if found is not None:
                     return int(found) & NUMBERS
                 break
-        recent = self._recent_rows(session, max(session.packed, number) + 1)
+        recent = self.recent_rows(session, number + 1)
         return recent[0].first if recent else max(session.head, number) + 1
 
     def damage(self, session: SessionRow, first: int, why: str) -> Broken:
@@ -219,7 +209,7 @@ class Tables:
         return Broken(cause, f"All others can be read; go on from record {last + 1}.", first, last)
 
 
-def span_of(session: SessionRow, first: int = 1, last: int = NUMBERS) -> Span:
+def span_of(session: SessionRow, first: int = 1, last: int = NUMBERS) -> tuple[int, int]:
     return row_id(session.id, first), row_id(session.id, last)
 
 
