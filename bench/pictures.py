@@ -31,6 +31,7 @@ from tidegate.agent.commands_opening import Opening
 from tidegate.agent.config_file import files_of
 from tidegate.apps.chat.app import ChatApp
 from tidegate.apps.chat.context_pane import ContextPane
+from tidegate.apps.chat.draft import Draft
 
 CHAT = (100, 33)
 PANE = (100, 28)
@@ -137,7 +138,7 @@ async def played(folder: Path) -> list[Screen]:
 async def spoken(app: ChatApp, pilot: Pilot[int], turn: Turn, provider: Model) -> None:
     """A turn, or a command, to its end."""
     all_said = len(provider.requests) + len(turn.answers)
-    app.composer.put(turn.user)
+    app.composer.put(Draft(turn.user))
     await pilot.press("enter")
     await until(pilot, lambda: len(provider.requests) == all_said, turn.user)
     if turn.user.startswith("/"):

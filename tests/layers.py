@@ -37,7 +37,7 @@ PURE_MODULES = frozenset(
 )
 IMPURE_CALLS = frozenset({"open", "print", "input", "breakpoint", "exec", "eval", "__import__"})
 
-MAX_FILE, MAX_FUNCTION, MAX_DEPTH = 400, 60, 1
+MAX_FILE, MAX_FUNCTION, MAX_DEPTH = 500, 60, 1
 EMPTY_WORDS = frozenset({"manager", "handler", "helper", "helpers", "util", "utils", "base"})
 
 

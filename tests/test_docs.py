@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
 
 from tidegate import load
@@ -14,6 +15,8 @@ from tidegate.apps.choices import COMMANDS
 from tidegate.core.policy import METRICS, MOMENTS, OPS
 from tidegate.core.policy_file import IN_POLICY, IN_RULE
 from tidegate.core.stages import STAGES
+from tidegate.wire import limits as limits_module
+from tidegate.wire.limits import ProviderLimits, ServerLimits
 
 DOCS = Path(__file__).parents[1] / "docs"
 POLICIES = DOCS / "policies.md"
@@ -24,9 +27,9 @@ pytestmark = pytest.mark.skipif(not POLICIES.exists(), reason="the documentation
 
 
 @cache
-def table(head: str) -> tuple[tuple[str, ...], ...]:
+def table(head: str, page: Path = POLICIES) -> tuple[tuple[str, ...], ...]:
     """The rows of the table whose first column has this title, each cell as it is written."""
-    lines = iter(POLICIES.read_text("utf-8").splitlines())
+    lines = iter(page.read_text("utf-8").splitlines())
     assert any(line.startswith(f"| {head} |") for line in lines), f"there is no table of {head}s"
     next(lines)
     rows = []
@@ -132,3 +135,20 @@ def test_every_command_that_is_shown_exists(page: str) -> None:
     shown = set(re.findall(r"^tidegate ([a-z]+)", plain, re.MULTILINE))
     assert shown
     assert shown <= set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("head", "limits", "constants"),
+    [
+        (
+            "provider limit",
+            ProviderLimits(),
+            "MAX_CALLS MAX_PARTS MAX_JSON_VALUES MAX_USAGE_FIELDS MAX_LISTING_BYTES MAX_LISTING_VALUES",
+        ),
+        ("server limit", ServerLimits(), "MAX_TOOLS MAX_JSON_VALUES"),
+    ],
+)
+def test_every_limit_is_listed_with_its_value(head: str, limits: ProviderLimits | ServerLimits, constants: str) -> None:
+    known = msgspec.structs.asdict(limits) | {name: vars(limits_module)[name] for name in constants.split()}
+    rows = {_QUOTED.findall(name)[0]: default for name, default, _ in table(head, DOCS / "agent.md")}
+    assert rows == {name: f"{value:,g}" if isinstance(value, float) else f"{value:,}" for name, value in known.items()}

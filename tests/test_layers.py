@@ -148,8 +148,8 @@ def test_pure_code_and_outer_rooms_are_left_alone() -> None:
 
 
 def test_sizes_are_seen_at_the_limit() -> None:
-    assert size_faults(Source("tidegate.core.file", "x = 1\n" * 400)) == []
-    assert len(size_faults(Source("tidegate.core.file", "x = 1\n" * 401))) == 1
+    assert size_faults(Source("tidegate.core.file", "x = 1\n" * 500)) == []
+    assert len(size_faults(Source("tidegate.core.file", "x = 1\n" * 501))) == 1
     assert size_faults(Source("tidegate.core.file", "def f():\n" + "    x = 1\n" * 59)) == []
     assert len(size_faults(Source("tidegate.core.file", "class A:\n  async def f(self):\n" + "    x = 1\n" * 60))) == 1
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidegate.core.errors import TooSmall as TooSmall
     from tidegate.core.messages import Call as Call
     from tidegate.core.messages import Image as Image
+    from tidegate.core.messages import MarkedText as MarkedText
     from tidegate.core.messages import Message as Message
     from tidegate.core.messages import Result as Result
     from tidegate.core.messages import Text as Text
@@ -46,7 +47,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "core.budget": ("Budget",),
     "core.errors": ("BadEdit", "BadInput", "BadPolicy", "BadRequest", "GiveUp", "NotKept", "TidegateError", "TooSmall"),
-    "core.messages": ("Call", "Image", "Message", "Result", "Text", "Thinking", "Tool"),
+    "core.messages": ("Call", "Image", "MarkedText", "Message", "Result", "Text", "Thinking", "Tool"),
     "core.outcome": ("Flush", "Outcome", "Spill", "SummaryRequest"),
     "core.plan": ("Decision",),
     "core.policy": ("Policy",),

@@ -9,6 +9,7 @@ import pytest
 from tests.agent.chatting import KEY, REGISTRY, USER, Chat, chat_in
 from tidegate import DataFolder
 from tidegate.agent.commands import place_of
+from tidegate.agent.config_file import read_sources
 from tidegate.agent.open import OpenAgent
 from tidegate.agent.trust import check_trust, trust
 from tidegate.core.events import Edited
@@ -144,7 +145,8 @@ policy: jutul
     assert text == before.replace("10000", "12000").replace("policy: jutul\n", policy), "all else is as it was"
     assert "max_steps: 9" in chat.file.read_text()
     assert chat.project.stat().st_mode & 0o777 == 0o644
-    check_trust(chat.opening().files)
+    files = chat.opening().files
+    check_trust(files, read_sources(files))
     chat.project.write_text(text + "mcp: {evil: {command: rm}}\n")
     with pytest.raises(Exception, match="you have not said"):
         chat.answers("/config window 13000")

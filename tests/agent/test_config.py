@@ -244,14 +244,14 @@ def lines(config: Config, environment: dict[str, str] | None = None) -> dict[str
 
 def test_every_value_is_shown_with_its_source() -> None:
     shown = lines(whole())
-    assert shown["context.keep_recent"][1:] == ("4", "tidegate.yaml:24")
-    assert shown["context.strategy"][1:] == ("truncate", "tidegate.yaml:36")
-    assert shown["context.summary_max_tokens"][1:] == ("1024", "default")
-    assert shown["agents.main.brain.config.api_key"][1:] == ("[masked]", "tidegate.yaml:21 ($GARDEN_KEY)")
-    assert shown["brain.key"][1:] == ("[masked]", "tidegate.yaml:21 ($GARDEN_KEY)")
-    assert shown["execution.hooks.greet.condition.count"][1:] == ("3", "tidegate.yaml:43")
-    assert shown["policy.name"][1:] == ("digitorn", "context")
-    assert shown["summary.base_url"][1:] == ("http://localhost:11434/v1", "default")
+    assert shown["context.keep_recent"][1:3] == ("4", "tidegate.yaml:24")
+    assert shown["context.strategy"][1:3] == ("truncate", "tidegate.yaml:36")
+    assert shown["context.summary_max_tokens"][1:3] == ("1024", "default")
+    assert shown["agents.main.brain.config.api_key"][1:3] == ("[masked]", "tidegate.yaml:21 ($GARDEN_KEY)")
+    assert shown["brain.key"][1:3] == ("[masked]", "tidegate.yaml:21 ($GARDEN_KEY)")
+    assert shown["execution.hooks.greet.condition.count"][1:3] == ("3", "tidegate.yaml:43")
+    assert shown["policy.name"][1:3] == ("digitorn", "context")
+    assert shown["summary.base_url"][1:3] == ("http://localhost:11434/v1", "default")
     assert not any(name.startswith("agents.digger") for name in shown)
 
 
@@ -288,26 +288,38 @@ def test_where_files_are_looked_for(tmp_path: Path) -> None:
         read_config(Files(tmp_path / "no.yaml", tmp_path / "none.yaml", asked=True), {})
 
 
-def test_the_project_goes_over_the_user_and_both_are_heard(tmp_path: Path) -> None:
+def test_the_project_goes_over_the_user_except_for_limits(tmp_path: Path) -> None:
+    """Limits are tests/security/test_project_limits.py; a file that was named wins in everything."""
     user = "execution: {max_turns: 5, greeting: hi}\nproviders: {a: {base_url: 'http://a/v1', wire: anthropic}}\n"
     user += "agents: [{id: x, role: worker}, {id: y, system_prompt: users}]\nskills: [one]\n"
-    project = "execution: {max_turns: 9}\nproviders: {a: {base_url: 'http://b/v1'}}\n"
+    project = "execution: {max_turns: 9, mode: one_shot}\nproviders: {a: {base_url: 'http://b/v1'}}\n"
     project += "agents: [{id: y, description: projects}]\nskills: [two]\n"
     files = Files(written(tmp_path / "p" / "tidegate.yaml", project), written(tmp_path / "u" / "tidegate.yaml", user))
     config = read_config(files, {})
-    assert (config.settings.execution.max_turns, config.settings.execution.greeting) == (9, "hi")
-    assert config.settings.providers["a"].base_url == "http://b/v1"
-    assert config.settings.providers["a"].wire == "anthropic"
+    execution = config.settings.execution
+    assert (execution.max_turns, execution.greeting, execution.mode) == (5, "hi", "one_shot")
+    assert config.settings.providers["a"].base_url == "http://a/v1"
     assert [each.id for each in config.settings.agents] == ["y", "x"]
     assert config.agent.system_prompt == "", "an agent is one file's, whole"
-    assert config.settings.skills == ("two",)
+    assert config.settings.skills == ("one",)
     shown = lines(config, {})
-    assert shown["execution.max_turns"].source == f"{files.project}:1"
-    assert shown["execution.greeting"].source == f"{files.user}:1"
+    assert shown["execution.mode"].source == f"{files.project}:1"
+    assert shown["execution.max_turns"].source == f"{files.user}:1"
+    named = read_config(files._replace(asked=True), {})
+    assert named.settings.execution.max_turns == 9
+    assert named.settings.providers["a"].base_url == "http://b/v1"
+    assert named.settings.providers["a"].wire == "anthropic"
+    assert named.settings.skills == ("two",)
     written(files.user, "execution: {max_turn: 5}")
     with pytest.raises(BadPolicy) as caught:
         read_config(files, {})
     assert f"{files.user}:1" in str(caught.value), "a mistake is named with the file it is in"
+
+
+def test_in_its_own_folder_the_users_file_is_the_users(tmp_path: Path) -> None:
+    user = written(tmp_path / "tidegate.yaml", "allow_env: [HOME]\nexecution: {max_turns: 5}\n")
+    config = read_config(Files(user, user), {})
+    assert config.settings.execution.max_turns == 5
 
 
 def test_no_file_and_a_file_of_comments_are_a_config(tmp_path: Path) -> None:

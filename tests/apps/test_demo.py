@@ -16,13 +16,14 @@ import pytest
 from tests.apps.chat.tmux import Terminal
 from tidegate import DataFolder
 from tidegate.agent.commands_opening import Opening
-from tidegate.apps.chat.safe import Shown
+from tidegate.apps.chat.draft import Draft
 from tidegate.apps.demo import NAME, WINDOW, opening_in
 from tidegate.apps.demo_guided import LEAVE, GuidedApp
 from tidegate.apps.demo_kept import Seen, summary
 from tidegate.apps.demo_script import SCRIPT, YOURS, Played
 from tidegate.apps.plain import Plain
 from tidegate.apps.plain_out import Out
+from tidegate.apps.terminal import Shown
 from tidegate.models.provider import Provider
 from tidegate.models.scripted import Scripted, Step
 from tidegate.models.weights import SMOLLM2
@@ -145,7 +146,7 @@ def test_on_a_screen_it_plays_to_its_end(place: Place) -> None:
                     break
                 await pilot.pause(0.05)
             assert len(place.seen.answers) == len(TALKED)
-            assert ": Never restart db7" in text_of(app)
+            assert "Never restart db7 before 18:00.  (pinned by you in" in text_of(app)
 
     asyncio.run(watched())
     assert summary(place.seen, place.folder / "data").holds
@@ -171,7 +172,7 @@ def test_any_key_takes_over(place: Place, key: str) -> None:
             await pilot.pause(0.1)
             assert "The chat is yours." in text_of(app)
             assert place.seen.answers == []
-            app.composer.put("Hello.")
+            app.composer.put(Draft("Hello."))
             await pilot.press("enter")
             for _ in range(200):
                 if place.seen.answers:

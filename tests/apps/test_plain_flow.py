@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.plain_flow import LONGEST, Flow
 from tidegate.apps.plain_lines import Lines
+from tidegate.apps.terminal import Shown
 from tidegate.core.secrets import Mask
 
 VALUE = "hush-0123456789abcdef"

@@ -60,7 +60,7 @@ def kinds(pick: random.Random, number: int) -> list[tuple[str, list[Message]]]:
         (uuid, called(ident2, "deploy", "{}", f"created deployment {uuid}\n{words(pick, 30)}")),
         (port, [user(f"The staging gateway listens on port {port}. {words(pick, 12)}.")]),
         (order, [Message("assistant", (Text(f"I confirmed that {order} is the order with the wrong total."),))]),
-        (rule, [user(f"The {words(pick, 30)}. {rule} The {words(pick, 50)}.")]),
+        (rule, [user(f"The {words(pick, 30)}.\n\n{rule} The {words(pick, 50)}.")]),
         (failure, called(f"{ident}_c", "bash", '{"command": "make check"}', f"{words(pick, 60)}\n{failure}")),
     ]
 

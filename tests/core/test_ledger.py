@@ -12,7 +12,7 @@ from tidegate.core.ledger_check import readable
 from tidegate.core.ledger_lines import LEDGER, Line, Reach, joined, left, merged, read_lines, write_lines
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user
 from tidegate.core.outcome import SummaryRequest
-from tidegate.core.rules_said import RULE_CHARS, RULES_EACH, rules_said
+from tidegate.core.rules_said import RULE_CHARS, RULES_EACH, rules_of
 
 RULES = """
 Never push to main.
@@ -71,6 +71,10 @@ I have to leave at five.
 """.strip().split("\n")
 
 
+def rules_said(text: str) -> list[str]:
+    return rules_of(user(text, typed=True))
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_is_recognised_word_for_word(rule: str) -> None:
     assert rules_said(rule) == [rule]
@@ -91,7 +95,7 @@ def test_items_under_a_heading_are_rules_and_pasted_text_is_not() -> None:
 
 def test_rules_are_bounded_each_and_in_number() -> None:
     assert rules_said("Never " + "x" * RULE_CHARS + ".") == []
-    assert len(rules_said("\n".join(f"Never do {n}." for n in range(500)))) == RULES_EACH
+    assert len(rules_said("\n\n".join(f"Never do {n}." for n in range(500)))) == RULES_EACH
 
 
 def test_lines_are_read_as_they_were_written() -> None:

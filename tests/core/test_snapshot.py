@@ -99,6 +99,7 @@ def test_no_field_of_a_view_is_left_out() -> None:
     view.tools = (msgspec.convert({"name": "read", "description": "d"}, type(view.tools[0])),)
     view.fired = {"b": next(iter(view.fired.values())), "a": next(iter(view.fired.values()))}
     view.ratios, view.tried, view.usage = {"m": 1.5}, {"r": 4}, Used("m", 1, 2, 3)
+    view.removed_rules = {"Never push.": 5}
     view.orphans, view.unanswered = view.items[:1], {"m2": ["c2"], "m1": ["c1"]}
     again = thaw(freeze(view), meter)
     fresh = everything(View())

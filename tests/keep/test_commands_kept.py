@@ -120,7 +120,9 @@ def test_without_a_model_the_focus_is_not_heard(desk: Desk) -> None:
     assert "nobody heard" in desk.says("/compact ports").text
 
 
-@pytest.mark.parametrize("line", ["/compact", "/undo", "/redo", "/context clear", "/pin x", "/fork", "/resume b"])
+@pytest.mark.parametrize(
+    "line", ["/compact", "/undo", "/redo", "/context clear", "/pin x", "/pins remove 1", "/fork", "/resume b"]
+)
 def test_nothing_changes_while_the_agent_works(desk: Desk, line: str) -> None:
     head = desk.session.log.head
     told = desk.says(line, busy=True)
@@ -130,19 +132,21 @@ def test_nothing_changes_while_the_agent_works(desk: Desk, line: str) -> None:
 
 
 def test_pins_stay(desk: Desk) -> None:
-    assert desk.says("/pins").text.startswith("Nothing is pinned")
+    assert desk.says("/pins").text == f"1. {RULE}  (typed in m2)"
     told = desk.says("/pin Answer in French.")
     ident = told.text.split()[2].rstrip(":")
     assert desk.session.recall(ident).kind == "pin"
-    assert f"pin {ident}: Answer in French." in desk.says("/pins").text
+    assert f"Answer in French.  (pinned by you in {ident})" in desk.says("/pins").text
     desk.says("/compact")
     shown = desk.says("/pins").text
-    assert f"{ident}: Answer in French." in shown
+    assert f"Answer in French.  (pinned by you in {ident})" in shown
     assert RULE in shown, "the rules that the ledger keeps are shown, too"
     assert desk.says("/pin").error
     assert desk.says("/context clear").text.endswith("Pinned again: 1.")
     (shown,) = desk.says("/pins").text.splitlines()
-    assert shown.endswith(": Answer in French."), "a rule that was only said goes with the context"
+    assert shown.startswith("1. Answer in French."), "a rule that was only said goes with the context"
+    assert desk.says("/pins remove 1").text.startswith("Removed: Answer in French.")
+    assert desk.says("/pins").text == "There are no rules. /pin TEXT adds one."
 
 
 def test_recall_and_memory(desk: Desk) -> None:
@@ -185,7 +189,7 @@ def test_export_is_a_session_again(desk: Desk, tmp_path: Path) -> None:
     told = desk.says(f"/export {tmp_path / 'copy.tidegate'}")
     assert f"{desk.session.log.head:,} records" in told.text
     name = import_session(desk.data, tmp_path / "copy.tidegate", "again")
-    assert desk.data.store.head(name) == desk.session.log.head
+    assert desk.data.store.head(name) == desk.session.log.head + 1  # the last says that it was imported
 
 
 def test_cost_and_trace(desk: Desk) -> None:

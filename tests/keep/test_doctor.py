@@ -357,3 +357,15 @@ def test_a_store_elsewhere_is_looked_through_too(tmp_path: Path) -> None:
     append(data, "a", b"rubbish")
     assert [finding.severity for finding in mended(data)] == ["lost"]
     assert any(isinstance(event.what, Said) and text_of(event.what.message) for event in data.log("a").read())
+
+
+def test_a_snapshot_that_another_model_counted_fits_its_log(tmp_path: Path) -> None:
+    """A session that is folded from its log counts what it shows by its own model, and saves that."""
+    data = folder(tmp_path)
+    filled(data, "a", turns=3)
+    shutil.rmtree(tmp_path / "views")
+    with data.open("a", "claude-opus-4-8", window=100_000) as session:
+        session.add({"role": "user", "content": "more"})
+    assert (tmp_path / "views" / "a").exists()
+    assert looked(data) == []
+    data.close()

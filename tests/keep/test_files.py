@@ -28,8 +28,9 @@ DAY = "2025-11-15.md"
 
 def files_in(tmp_path: Path, *, max_file: int = 10_000_000, max_session: int = 10_000_000) -> Files:
     folder = Folder(tmp_path / "sessions" / "s", max_file=max_file)
-    notes = Notes(tmp_path / "memory", zone=UTC, clock=lambda: NOON)
-    return Files(folder, notes, "s", Mask([VALUE]), max_session=max_session)
+    mask = Mask([VALUE])
+    notes = Notes(tmp_path / "memory", zone=UTC, mask=mask, clock=lambda: NOON)
+    return Files(folder, notes, "s", mask, max_session=max_session)
 
 
 def session_with(carry: Callable[[Effect], None], mask: Callable[[str], str] = str, **options: object) -> Session:

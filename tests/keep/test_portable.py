@@ -38,6 +38,13 @@ def sealed(lines: Lines) -> bytes:
     return gzip.compress(b"".join(lines[:-1]) + json.dumps(end).encode() + b"\n")
 
 
+def arrived(data: DataFolder, name: str) -> list[bytes]:
+    """The records of an imported session but the last, which says that it was imported."""
+    *told, last = data.log(name).read()
+    assert last.what == Noted("foreign", "a")
+    return list(map(encode, told))
+
+
 def all_files(root: Path) -> set[str]:
     """Names of what is there, without locks: those say nothing."""
     found = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
@@ -69,16 +76,16 @@ def test_there_and_back_it_is_the_same_log_and_the_same_request(tmp_path: Path) 
     done = export(source, "a", tmp_path / "a.tidegate")
     assert (done.events, done.files, done.masked) == (source.store.head("a"), 1, 0)
     assert stat.S_IMODE((tmp_path / "a.tidegate").stat().st_mode) == 0o600
-    assert import_session(target, tmp_path / "a.tidegate") == "a"
-    assert records(target, "a") == records(source, "a")
+    assert import_session(target, tmp_path / "a.tidegate", trust=True) == "a"
+    assert arrived(target, "a") == records(source, "a")
     claims = {path.name for path in (target.folder / "blobs" / "claims").iterdir()}
     assert claims == {".lock", "a"}, "what was needed on the way claims nothing any more"
     assert [info.name for info in target.store.sessions()] == ["a"]
     assert target.files("a").read("conversation_history/main.md") == "# all of it\n\ttabs, 統一\n"
     with opened(target, "a") as session:
         assert session.prepare().to_bytes() == request
-    assert import_session(target, tmp_path / "a.tidegate", "b") == "b"
-    assert records(target, "b") == records(source, "a")
+    assert import_session(target, tmp_path / "a.tidegate", "b", trust=True) == "b"
+    assert arrived(target, "b") == records(source, "a")
     assert not [finding for finding in examine(target) if finding.severity != "fine"]
 
 
@@ -103,18 +110,24 @@ def test_a_long_session_is_never_in_memory(tmp_path: Path) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert data.store.head("again") == events
+    assert data.store.head("again") == events + 1
     assert peak < events * 2_500 * 0.6
 
 
 def secretive(data: DataFolder) -> list[Message]:
-    """Secrets wherever a text can be, and one in a signed block."""
+    """Secrets wherever a text can be, one of them in a signed block; another signed block has none."""
     signed = json.dumps({"type": "thinking", "thinking": f"the key is {KEY}", "signature": "c2ln"})
+    plain = json.dumps({"type": "thinking", "thinking": "I call curl", "signature": "c2ln"})
     said = [
         Message("user", (Text(f"my key is {KEY}, the pass phrase {SECRETS[0]}"),)),
         Message(
             "assistant",
-            (Thinking(f"plain {KEY}"), Thinking(block=signed), Call("c1", "curl", json.dumps({"key": KEY, "n": 1}))),
+            (
+                Thinking(f"plain {KEY}"),
+                Thinking(block=signed),
+                Thinking(block=plain),
+                Call("c1", "curl", json.dumps({"key": KEY, "n": 1})),
+            ),
             origin="anthropic",
         ),
         Message("tool", (Result("c1", (Text(f"saw {KEY}"),)),)),
@@ -128,23 +141,26 @@ def secretive(data: DataFolder) -> list[Message]:
     return said
 
 
-def test_secrets_stay_behind_but_signed_blocks_are_whole(tmp_path: Path) -> None:
+def test_secrets_stay_behind_and_a_signed_block_is_whole_or_not_signed(tmp_path: Path) -> None:
     source, target = folder(tmp_path / "from"), folder(tmp_path / "to")
     said = secretive(source)
     done = export(source, "s", tmp_path / "s.tidegate")
-    assert done.masked == 9
+    assert done.masked == 10
     text = gzip.decompress((tmp_path / "s.tidegate").read_bytes()).decode()
     assert SECRETS[0] not in text
-    assert text.count(KEY) == 1, "in the signed block, which must stay as it was signed"
+    assert KEY not in text
     import_session(target, tmp_path / "s.tidegate")
     kept = [event.what.message for event in target.log("s").read() if hasattr(event.what, "message")]
-    assert kept[1].parts[1] == said[1].parts[1]
-    call = kept[1].parts[2]
+    assert kept[1].parts[1] == Thinking("the key is sk-proj-…[masked]"), "changed, so its signature is gone"
+    assert kept[1].parts[2] == said[1].parts[2]
+    call = kept[1].parts[3]
     assert isinstance(call, Call)
     assert json.loads(call.arguments)["n"] == 1
     assert "[masked]" in json.loads(call.arguments)["key"]
     with target.open("s", "claude-sonnet-4-5", window=50_000, count="estimate") as session:
-        assert session.prepare().to_bytes().count(KEY.encode()) == 1
+        request = session.prepare().to_bytes()
+    assert b"c2ln" in request
+    assert KEY.encode() not in request
     assert any(KEY.encode() in record for record in records(source, "s")), "the log itself keeps what was said"
 
 
@@ -231,7 +247,7 @@ def dying(data_folder: Path, path: Path, step: str, number: int) -> bool:
     if child == 0:
         with suppress(BaseException):
             data = DataFolder(data_folder, store=SqliteStore(data_folder, step=die), secrets=[])
-            import_session(data, path)
+            import_session(data, path, trust=True)
             os._exit(0)
         os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
@@ -258,7 +274,7 @@ def test_killed_behind_it_all_of_it_is_there(exported: Path, tmp_path: Path) -> 
     assert dying(place, exported, "rows copied", 1)
     assert dying(place, exported, "begun", 3), "at the removal of what was needed on the way"
     data = folder(place)
-    assert records(data, "a") == records(folder(exported.parent / "from"), "a")
+    assert arrived(data, "a") == records(folder(exported.parent / "from"), "a")
     list(examine(data, repair=True))
     assert [info.name for info in data.store.sessions()] == ["a"]
     assert data.files("a").read("large_tool_results/m3") == "the whole result\n"

@@ -156,7 +156,7 @@ class KeptLife(RuleBasedStateMachine):
         new = self.another()
         file = self.folder / "exported"
         export(self.at.data, self.at.name, file)
-        assert import_session(self.at.data, file, new) == new
+        assert import_session(self.at.data, file, new, trust=True) == new
         self.at.known[new] = Known()
         source, here = self.at.known[self.at.name], self.at.name
         self.at.session.close()

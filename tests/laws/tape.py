@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidegate.core.edits import Drop, Edit, Insert
+from tidegate.core.edits import Edit, Insert, Replace
 from tidegate.core.events import Edited, Event, Noted, Said, Used, What
 from tidegate.core.messages import TOOL_RESULT, Message, calls_of, is_request, result_of
 from tidegate.core.view import Undone, View, project
@@ -57,10 +57,10 @@ class Tape:
             if isinstance(edit, Insert):
                 message = msgspec.structs.replace(edit.message, id=f"e{seq}.{place}")
                 named.append(Insert(message, edit.after, rough(message)))
-            elif isinstance(edit, Drop):
-                named.append(edit)
-            else:
+            elif isinstance(edit, Replace):
                 named.append(msgspec.structs.replace(edit, tokens=rough(Message("user", edit.parts))))
+            else:
+                named.append(edit)
         return self.add(Edited(stage, moment, rule, "because", self.view.tokens, 0, tuple(named)))
 
     def note(self, topic: str, text: str = "", tokens: int = 0) -> int:

@@ -25,7 +25,7 @@ from tidegate.core.ledger_lines import LEDGER, read_lines
 from tidegate.core.messages import is_request, text_of, user
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy import Policy
-from tidegate.core.rules_said import rules_said
+from tidegate.core.rules_said import rules_of
 
 RULES = (
     "Never push to main.",
@@ -72,7 +72,7 @@ SUMMARISERS = st.sampled_from((None, hostile, forgetful))
 def messages_of(turn: Turn, number: int) -> list[Message]:
     call = Call(f"c{number}", "read", f'{{"path": "src/part_{number}.py"}}')
     return [
-        user(f"See {turn.fact}. {turn.rule}\n{'word ' * turn.words}"),
+        user(f"See {turn.fact}. {turn.rule}\n\n{'word ' * turn.words}"),
         Message("assistant", (Text("I look."), call)),
         Message("tool", (Result(call.id, (Text(f"{turn.found}\nid_{number} {'word ' * turn.output}"),)),)),
         Message("assistant", (Text(f"It is {number}. {'word ' * turn.words}"),)),
@@ -89,7 +89,7 @@ def check_ledger(session: Session) -> None:
     assert [item.message for item in session.view.items[: len(notes)]] == notes
     tokens = sum(item.tokens for item in session.view.items[: len(notes)])
     assert tokens <= min(MOST, session.budget().room * share_of(session.policy))
-    rules = {rule for message in said(session).values() if is_request(message) for rule in rules_said(text_of(message))}
+    rules = {rule for message in said(session).values() for rule in rules_of(message)}
     for line in read_lines("\n".join(map(text_of, notes))):
         if line.lays_down:
             assert line.text in rules

@@ -9,7 +9,8 @@ import pytest
 from tests.fake.asking import RICH, WIRES, Outcome, asked, faulted, outcome, provider_of, session_of
 from tests.fake.server import KEY, Bytes, CutAt, Fake, Hang, Step
 from tests.fake.words import PAGE, Refusal, busy, refusal
-from tidegate.models.http import HttpProvider, Limits, Retries
+from tidegate.models.http import HttpProvider, Retries
+from tidegate.wire.limits import ProviderLimits
 from tidegate.wire.spoken import Spoken
 
 # --- refusals and retries -----------------------------------------------------------------------------------------
@@ -156,8 +157,8 @@ def test_closing_the_stream_closes_the_connection() -> None:
     left(leave)
 
 
-@pytest.mark.parametrize("limits", [Limits(total=0.2), Limits(idle=0.2)])
-def test_server_that_hangs(limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [ProviderLimits(total=0.2), ProviderLimits(idle=0.2)])
+def test_server_that_hangs(limits: ProviderLimits) -> None:
     ((found,), _) = asked("openai_chat", [Hang(RICH, 900)], limits=limits)
     assert found.fault is not None
     assert found.fault.kind == "transport"
@@ -173,11 +174,11 @@ def test_whole_answer_whose_stream_hangs_is_an_answer() -> None:
 
 def test_longest_answer_and_line() -> None:
     long = Spoken(text="tide " * 2000)
-    assert "longer than 9,000 bytes" in str(faulted("openai_chat", long, limits=Limits(answer=9_000)))
+    assert "longer than 9,000 bytes" in str(faulted("openai_chat", long, limits=ProviderLimits(answer=9_000)))
     endless = Bytes(b"data: " + b"x" * 5000)
-    assert "longer than 2,000 bytes" in str(faulted("openai_chat", endless, limits=Limits(line=2_000)))
+    assert "longer than 2,000 bytes" in str(faulted("openai_chat", endless, limits=ProviderLimits(line=2_000)))
 
 
 def test_endless_refusal_is_read_only_so_far() -> None:
-    fault = faulted("openai_chat", Refusal(500, b"x" * 3_000_000), limits=Limits(error=1000))
+    fault = faulted("openai_chat", Refusal(500, b"x" * 3_000_000), limits=ProviderLimits(error=1000))
     assert (fault.kind, fault.status) == ("server", 500)

@@ -6,13 +6,14 @@ import re
 
 from tests.session.figures import own_policy, said, step
 from tidegate import Session
+from tidegate.core.budget import priced_now
 from tidegate.core.events import Edited
 from tidegate.core.messages import user
 from tidegate.core.policy import METRICS, Occasion, fill, market
 from tidegate.core.price import Pace, due
 from tidegate.keep.commands import Place, Registry
 from tidegate.keep.commands_kept import KEPT
-from tidegate.session.explain import outlook, priced_now, told_of
+from tidegate.session.explain import outlook, told_of
 from tidegate.session.forecast import forecast, thresholds
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.core.errors import BadInput
+from tidegate.wire.limits import LimitExceeded
 from tidegate.wire.sse import Frame, SseReader
 
 STREAM = (
@@ -65,12 +65,12 @@ def test_failure_under_a_field_of_its_own() -> None:
 def test_longest_line_passes_and_a_longer_one_does_not() -> None:
     reader = SseReader(longest=20)
     assert reader.feed(b"data: 89012345678\r\n\r\n") == [Frame("", "89012345678")]
-    with pytest.raises(BadInput, match="longer than 20 bytes"):
+    with pytest.raises(LimitExceeded, match="longer than 20 bytes"):
         [reader.feed(b"x") for _ in range(21)]
 
 
 def test_many_short_lines_are_bounded_as_one_frame() -> None:
     reader = SseReader(longest=20)
     reader.feed(b"data: 1\ndata: 2\n")
-    with pytest.raises(BadInput, match="longer than 20 bytes"):
+    with pytest.raises(LimitExceeded, match="longer than 20 bytes"):
         reader.feed(b"data: 3\n")

@@ -8,6 +8,7 @@ from tests.fake.recorded import CHAT_CALLS, CLAUDE_START, block, called, candida
 from tidegate import Session
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import calls_of
+from tidegate.wire.limits import LimitExceeded
 from tidegate.wire.streams import Cut, Frame, Reply, assembler, json_of
 
 Json = dict[str, Any]
@@ -368,9 +369,11 @@ def test_frames_that_are_no_json() -> None:
     assert json_of(Frame("ping", " ")) is None
     assert json_of(Frame("error", "<html>bad gateway")) == {"error": {"message": "<html>bad gateway"}}
     assert json_of(Frame("error", '{"code": 400}')) == {"error": {"code": 400}}
-    for text in ("<html>", "[1]", '{"a": ', '"a"', "[" * 100_000):
+    for text in ("<html>", "[1]", '{"a": ', '"a"', "[" * 40_000):
         with pytest.raises(BadInput, match="not a JSON object"):
             json_of(Frame("", text))
+    with pytest.raises(LimitExceeded, match="more than 50,000 values"):
+        json_of(Frame("", "[" * 100_000))
 
 
 def test_other_choices_are_left_alone() -> None:

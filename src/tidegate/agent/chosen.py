@@ -1,16 +1,18 @@
 """What one agent runs with: the settings of its files, its own among them, made into what a session is opened with."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import msgspec
 
 from tidegate.agent.brains import Target, target_of
-from tidegate.agent.config import AgentSettings, Brain, Context, Settings
+from tidegate.agent.config import AgentSettings, Brain, Capabilities, Context, Settings
 from tidegate.agent.config_reading import Secret
 from tidegate.agent.hook_types import CompactContext, ContextPressure, Hook, ModuleAction
 from tidegate.agent.modules import KEPT, MODULES, TOOLS
 from tidegate.agent.tools.approval import STANDARD, Approval, Verdict
+from tidegate.agent.tools.command_rules import describe_rule
 from tidegate.core.errors import BadPolicy
 from tidegate.core.expression import nearest, quoted
 from tidegate.core.policy import Policy
@@ -25,10 +27,31 @@ CONTEXT_EVERYWHERE = frozenset({"max_tokens", "output_reserved", "summary_brain"
 """What a context may say under any policy; the rest are settings of the policy `digitorn`."""
 
 
+class Ignored(NamedTuple):
+    """A value of the project's file that has no effect, because the user's own file is stricter."""
+
+    name: str
+    source: str
+    why: str
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What the user's own file says, where a project's file was combined with it (see `limits`).
+
+    `approvals` bound the verdicts on tools; `project` is the path of the project's file.
+    """
+
+    own: Settings
+    approvals: tuple[Approval, ...]
+    ignored: tuple[Ignored, ...]
+    project: str
+
+
 class Config(msgspec.Struct, frozen=True):
     """`context` is the brain's over the execution's; `declared` names the keys of it that a file gives.
 
-    `sources` tells for each path that a file gives where it stands; `hidden` paths are shown masked.
+    `sources` tells for each path that a file gives where it stands; `hidden` paths are shown masked. `bounds` is None
+    unless the settings come from a project's file and the user's own.
     """
 
     settings: Settings
@@ -37,6 +60,7 @@ class Config(msgspec.Struct, frozen=True):
     declared: frozenset[str]
     sources: Mapping[str, str]
     hidden: frozenset[str]
+    bounds: Bounds | None = None
 
     @property
     def policy_name(self) -> str:
@@ -46,8 +70,11 @@ class Config(msgspec.Struct, frozen=True):
     @property
     def window(self) -> int | None:
         """The window someone set, else None: it is then learned, asked or looked up."""
-        model = self.settings.models.get(self.agent.brain.model)
-        return self.context.max_tokens or (model.window if model else None) or self.settings.window
+        found = [_window(self.settings, self.context, self.agent.brain.model)]
+        if self.bounds is not None:
+            own = self.bounds.own
+            found.append(_window(own, own.execution.context, self.agent.brain.model))
+        return min((each for each in found if each and isinstance(each, int)), default=None)
 
     @property
     def reserve(self) -> int | None:
@@ -74,6 +101,11 @@ class Config(msgspec.Struct, frozen=True):
             "turn_start",
             COOLDOWN,
         )
+
+
+def _window(settings: Settings, context: Context | None, model: str) -> int | None:
+    own = settings.models.get(model)
+    return (context.max_tokens if context else 0) or (own.window if own else None) or settings.window
 
 
 def policy_settings(config: Config) -> dict[str, object]:
@@ -148,17 +180,34 @@ def offered_tools(config: Config) -> frozenset[str]:
 
 
 def approval_of(config: Config) -> Approval:
-    given = config.settings.capabilities
+    rules = rules_of(config.settings.capabilities)
+    if config.bounds is None:
+        return rules
+    own, project = config.bounds.approvals
+    project = msgspec.structs.replace(project, allow_commands=rules.allow_commands)
+    return msgspec.structs.replace(rules, bounds=(own, project))
+
+
+def rules_of(given: Capabilities, said: Collection[str] = Capabilities.__struct_fields__) -> Approval:
+    """The rules for tools in a file. `said` are the keys it gives; about everything else these rules say nothing.
+
+    A file that lists commands says of the shell that every other command is asked.
+    """
     tools: dict[str, Verdict] = {}
-    default: Verdict = "ask"
-    if given.default_policy == "auto":
-        tools = {**STANDARD.tools, "hello": "allow"}
-    else:
-        default = given.default_policy
-    for name, verdict in given.tools.items():
-        module, _, action = name.partition(".")
-        tools[MODULES.get(module, {}).get(action, name)] = verdict
+    default: Verdict | None = None
+    if "default_policy" in said:
+        tools = {**STANDARD.tools, "hello": "allow"} if given.default_policy == "auto" else {}
+        default = "ask" if given.default_policy == "auto" else given.default_policy
+    tools |= {tool_named(name): verdict for name, verdict in given.tools.items()}
+    if default is None and "allow_commands" in said and not any(fnmatchcase("shell", name) for name in tools):
+        tools["shell"] = "ask"
     return Approval(tools, given.allow_commands, given.deny_commands, default)
+
+
+def tool_named(name: str) -> str:
+    """The tool or pattern that a key of `capabilities.tools` means."""
+    module, _, action = name.partition(".")
+    return MODULES.get(module, {}).get(action, name)
 
 
 def check_names(config: Config) -> None:
@@ -197,11 +246,18 @@ def check_names(config: Config) -> None:
 
 
 class Setting(NamedTuple):
-    """One line of `tidegate config`. `value` is never a secret; `source` is file:line, a variable or `default`."""
+    """One line of `tidegate config`. `value` is never a secret; `source` is file:line, a variable or `default`.
+
+    `note` says what else is to be known of it, such as that a value of the project's file was ignored.
+    """
 
     name: str
     value: str
     source: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.value}  ({'; '.join(filter(None, (self.source, self.note)))})"
 
 
 def effective(config: Config, environment: Mapping[str, str]) -> list[Setting]:
@@ -218,7 +274,24 @@ def effective(config: Config, environment: Mapping[str, str]) -> list[Setting]:
     found += _reached(config, "brain", brain_target(config, environment), f"{agent}.brain")
     if config.context.summary_brain is not None:
         found += _reached(config, "summary", summary_target(config, environment), "context.summary_brain")
-    return found
+    return _noted(config, found)
+
+
+def _noted(config: Config, settings: list[Setting]) -> list[Setting]:
+    """With what the rules for commands mean, and with what was ignored: beside its setting, or on a line of its own."""
+    notes: dict[str, str] = {}
+    for number, rule in enumerate(config.settings.capabilities.allow_commands, 1):
+        notes[f"capabilities.allow_commands.{number}"] = describe_rule(rule)
+    ignored: dict[str, list[Ignored]] = {}
+    for each in config.bounds.ignored if config.bounds is not None else ():
+        ignored.setdefault(each.name, []).append(each)
+    for name, found in ignored.items():
+        notes[name] = "; ".join(f"{each.source}: {Mask()(each.why)}" for each in found)
+    names = {each.name for each in settings}
+    more = [
+        Setting(name, "ignored", found[0].source, notes[name]) for name, found in ignored.items() if name not in names
+    ]
+    return [*(each._replace(note=notes.get(each.name, "")) for each in settings), *more]
 
 
 def _reached(config: Config, name: str, target: Target, path: str) -> list[Setting]:

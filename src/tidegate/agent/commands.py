@@ -12,6 +12,7 @@ from tidegate.agent.open import SKILLS, OpenAgent
 from tidegate.agent.reach import hosted_keys
 from tidegate.agent.skills import Skills
 from tidegate.core.errors import BadInput
+from tidegate.core.terminal_text import clean_line
 from tidegate.keep.commands import Answer, Command, Place, Registry
 from tidegate.keep.commands_kept import KEPT
 from tidegate.keep.commands_kept import cost as session_cost
@@ -39,6 +40,7 @@ def place_of(
         busy=agent.busy if busy is None else busy,
         agent=agent,
         opening=opening,
+        rules=agent.config.settings.rules,
     )
 
 
@@ -63,7 +65,7 @@ class Choice(NamedTuple):
     def __str__(self) -> str:
         window = f"{self.window:,} tokens" if self.window else "window not known"
         money = f", ${self.input:g} in, ${self.output:g} out" if self.input is not None else ""
-        return f"{self.name}  {window}{money}{'  (this one)' if self.here else ''}"
+        return f"{clean_line(self.name)}  {window}{money}{'  (this one)' if self.here else ''}"
 
 
 def models(place: Place) -> list[Choice]:

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from tidegate.agent.chosen import Config, Setting, effective, policy_of
 from tidegate.agent.commands_opening import Opening
 from tidegate.agent.config import Settings
-from tidegate.agent.config_file import WHOLE, config_of, merged
+from tidegate.agent.config_file import config_of, read_sources
+from tidegate.agent.limits import WHOLE
 from tidegate.agent.trust import trust
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.core.expression import nearest, quoted
@@ -48,7 +49,7 @@ async def config(place: Place, rest: str) -> Answer:
         )
     wide = max(len(each.name) for each in shown)
     own = [] if name else _policy_lines(policy_of(opening.read().config))
-    return Answer("\n".join([*(f"{each.name:{wide}}  {each.value}  ({each.source})" for each in shown), *own]))
+    return Answer("\n".join([*(f"{each.name:{wide}}  {each}" for each in shown), *own]))
 
 
 def _policy_lines(policy: Policy) -> Iterator[str]:
@@ -211,12 +212,10 @@ def _put(top: Any, wish: _Change, file: Path) -> None:
 
 def _tried(opening: Opening, file: Path, text: str, wish: _Change) -> Config:
     """The configuration as it would be. Raises what reading it would raise."""
-    files = opening.files
-    over = read_yaml(text, str(file)) if file == files.project else _node(files.project)
-    under = read_yaml(text, str(file)) if file == files.user else _node(files.user)
-    found = [node for node in (over, under) if node is not None]
+    sources, node = read_sources(opening.files), read_yaml(text, str(file))
+    sources = sources._replace(user=node) if file == opening.files.user else sources._replace(project=node)
     try:
-        after = config_of(merged(*found) if len(found) > 1 else found[0], opening.environment, agent=opening.agent)
+        after = config_of(sources, opening.environment, agent=opening.agent)
         policy_of(after)
     except BadPolicy as bad:  # its line is one of a file that is not written
         raise BadPolicy(re.sub(rf"^{re.escape(str(file))}:\d+: ", "", bad.args[0]), bad.remedy) from None
@@ -228,12 +227,6 @@ def _tried(opening: Opening, file: Path, text: str, wish: _Change) -> Config:
     if not after.sources.get(wish.name, after.sources.get(".".join(wish.path), "")).startswith(f"{file}:"):
         raise BadInput(f"{wish.name} would not hold: another file says otherwise.", "Change it there by hand.")
     return after
-
-
-def _node(file: Path) -> Node | None:
-    text = _text(file)
-    said = any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
-    return read_yaml(text, str(file)) if said else None
 
 
 def _write(opening: Opening, file: Path, text: str) -> None:

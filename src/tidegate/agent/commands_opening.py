@@ -16,7 +16,7 @@ import msgspec
 from tidegate.agent.brains import EMBEDDED, KNOWN
 from tidegate.agent.chosen import Config
 from tidegate.agent.config import Brain, PolicyChoice
-from tidegate.agent.config_file import Files, read_config
+from tidegate.agent.config_file import Files, config_of, read_sources
 from tidegate.agent.trust import check_trust
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.expression import quoted
@@ -49,14 +49,15 @@ class Opening(NamedTuple):
 
     def read(self) -> Read:
         """The configuration as its files are now."""
-        check_trust(self.files)
-        config = read_config(self.files, self.environment, agent=self.agent)
+        sources = read_sources(self.files)
+        check_trust(self.files, sources)
+        config = config_of(sources, self.environment, agent=self.agent)
         specialists: list[Config] = []
         problems: list[str] = []
         for each in config.settings.agents:
             if each.role in ("specialist", "worker") and each.id != config.agent.id:
                 try:
-                    specialists.append(read_config(self.files, self.environment, agent=each.id))
+                    specialists.append(config_of(sources, self.environment, agent=each.id))
                 except TidegateError as bad:
                     problems.append(f"The agent {each.id} cannot be given tasks: {bad}")
         return Read(overridden(config, model=self.model, policy=self.policy), specialists, problems)

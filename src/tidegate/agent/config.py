@@ -21,6 +21,7 @@ Key = Annotated[str, Meta(extra={"secret": True})]
 Name = Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$")]
 Scalar = str | int | float | bool | None
 UserRule = Annotated[str, Meta(min_length=1, max_length=500)]
+Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 Wire = Literal["openai_chat", "openai_responses", "anthropic", "gemini", "mistral", "deepseek"]
 Backend = Literal["openai_compat", "openai", "openai_responses", "anthropic", "gemini", "embedded"]
@@ -112,6 +113,9 @@ class Execution(msgspec.Struct, frozen=True):
 class Capabilities(msgspec.Struct, frozen=True):
     """What tools may do unasked. `auto` allows what changes nothing outside the session's own folder and asks for the
     rest. `tools` names tools, patterns of names (`github__*`) or actions of modules (`filesystem.write`).
+
+    A rule of `allow_commands` is a list of arguments and matches no others; a last `*` admits further arguments that
+    are not options. A rule of `deny_commands` matches wherever its words stand. See `tools/command_rules.py`.
     """
 
     default_policy: Literal["auto", "allow", "ask", "deny"] = "auto"
@@ -130,6 +134,10 @@ class ProviderSettings(msgspec.Struct, frozen=True):
     key_env: Annotated[str, Meta(pattern=r"^[A-Za-z_]*[A-Za-z0-9_]*$")] = ""
     wire: Wire | None = None
     headers: dict[str, Key] = {}
+
+
+PRICES = ("input", "output", "cache_read", "cache_write")
+"""The prices among the settings of a model."""
 
 
 class ModelSettings(msgspec.Struct, frozen=True):
@@ -179,7 +187,9 @@ class Server(msgspec.Struct, frozen=True):
 class Settings(msgspec.Struct, frozen=True):
     """A whole file. `modules` null offers every tool; `window` is in tokens, for every model without one of its own.
 
-    `rules` are the user's own, a sentence each: they stand in every system prompt, word for word.
+    `rules` are the user's own, a sentence each: they stand in every system prompt, word for word. `allow_env` names
+    the variables that a project's file may read with `{{env.NAME}}` without being trusted; only the user's own file
+    may set it.
     """
 
     app: App = App()
@@ -195,3 +205,4 @@ class Settings(msgspec.Struct, frozen=True):
     mcp: dict[str, Server] = {}
     skills: tuple[str, ...] = ()
     rules: tuple[UserRule, ...] = ()
+    allow_env: tuple[Variable, ...] = ()

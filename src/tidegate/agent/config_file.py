@@ -1,5 +1,6 @@
-"""`tidegate.yaml`: the project's file over the user's, read into one `Config`."""
+"""`tidegate.yaml`: the project's file and the user's own, read into one `Config`. `limits` combines the two."""
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,10 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.agent.chosen import CONTEXT_EVERYWHERE, Config, check_names
+from tidegate.agent.chosen import CONTEXT_EVERYWHERE, Bounds, Config, check_names
 from tidegate.agent.config import AgentSettings, Context, Settings
 from tidegate.agent.config_reading import Reader, id_of
 from tidegate.agent.hook_types import CompactContext
+from tidegate.agent.limits import Source, combine_files, merge_nodes
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.core.expression import Place, nearest, quoted
 from tidegate.core.secrets import Mask
@@ -18,8 +20,6 @@ from tidegate.core.yaml_nodes import MAX_SIZE, Node, read_yaml
 from tidegate.presets import names
 
 FILE = "tidegate.yaml"
-WHOLE = frozenset({"brain", "summary_brain", "policy"})
-"""Not merged key by key: a model of one file with the provider of another would be nobody's wish."""
 _NOWHERE = Place("", 0)
 
 
@@ -38,66 +38,108 @@ def files_of(project: Path, environment: Mapping[str, str], asked: str = "") -> 
     return Files(Path(asked) if asked else project / FILE, folder / "tidegate" / FILE, bool(asked))
 
 
+class Sources(NamedTuple):
+    """Both files as they were read, once: what is checked for trust is what is used.
+
+    `digest` is the SHA-256 of the project's file. `named`: the project's file is one the user named.
+    """
+
+    project: Node | None
+    user: Node | None
+    digest: str = ""
+    named: bool = False
+
+
+def read_sources(files: Files) -> Sources:
+    """The user's own file is never taken for a project's, also not in its own folder."""
+    data = None
+    if files.asked or not _same(files.project, files.user):
+        data = _bytes(files.project, needed=files.asked)
+    digest = "" if data is None else hashlib.sha256(data).hexdigest()
+    return Sources(_node(files.project, data), _node(files.user, _bytes(files.user)), digest, files.asked)
+
+
 def read_config(files: Files, environment: Mapping[str, str], *, agent: str = "") -> Config:
-    """Both files, merged; `agent` picks one of several. Whatever is wrong is a BadPolicy with file and line."""
-    over, under = _node(files.project, needed=files.asked), _node(files.user)
-    found = [node for node in (over, under) if node is not None]
-    top = Node(_NOWHERE, {}, 0, _NOWHERE) if not found else found[0] if len(found) == 1 else merged(*found)
-    return config_of(top, environment, agent=agent)
+    """Both files, combined; `agent` picks one of several. Whatever is wrong is a BadPolicy with file and line."""
+    return config_of(read_sources(files), environment, agent=agent)
 
 
 def parse_config(text: str, environment: Mapping[str, str], *, source: str = FILE, agent: str = "") -> Config:
     """The same from a text, for those who keep it elsewhere."""
-    return config_of(_parsed(text, source) or Node(_NOWHERE, {}, 0, _NOWHERE), environment, agent=agent)
+    return config_of(Sources(_parsed(text, source), None, named=True), environment, agent=agent)
 
 
-def config_of(top: Node, environment: Mapping[str, str], *, agent: str = "") -> Config:
+def config_of(sources: Sources, environment: Mapping[str, str], *, agent: str = "") -> Config:
     """All of it is checked, but only what the picked agent uses must find its variables in the environment."""
-    top = _long_form(top)
-    lenient, reader = Reader(environment, lenient=True), Reader(environment)
-    whole: Settings = lenient.read(top, Settings, "")
+    top, bounds = _joined(sources, environment)
+    whole, settings, reader = _settings(top, environment)
     ident = _pick(whole.agents, agent).id
-    settings: Settings = reader.read(_used(top), Settings, "")
-    execution = msgspec.structs.replace(settings.execution, context=whole.execution.context)
-    settings = msgspec.structs.replace(settings, agents=whole.agents, execution=execution)
     own = _picked(top, ident)
     picked = AgentSettings(ident) if own is None else reader.read(own, AgentSettings, f"agents.{ident}")
     node = _context(top, own)
     context: Context = Context() if node is None else reader.read(node, Context, "context")
     declared = frozenset(node.value) if node is not None and isinstance(node.value, dict) else frozenset[str]()
-    config = Config(settings, picked, context, declared, reader.sources, frozenset(reader.hidden))
+    config = Config(settings, picked, context, declared, reader.sources, frozenset(reader.hidden), bounds)
     check_names(config)
     _check_context(config, node)
     return config
 
 
-def merged(over: Node, under: Node) -> Node:
-    """Two nodes as one: mappings key by key, lists of things with an id by their ids, `over` first; else `over`."""
-    if isinstance(over.value, dict) and isinstance(under.value, dict):
-        both = dict(over.value)
-        for key, node in under.value.items():
-            both[key] = node if key not in both else both[key] if key in WHOLE else merged(both[key], node)
-        return over._replace(value=both)
-    if isinstance(over.value, list) and isinstance(under.value, list):
-        ids = {id_of(each) for each in over.value}
-        if "" not in ids and all(map(id_of, under.value)):
-            return over._replace(value=[*over.value, *(each for each in under.value if id_of(each) not in ids)])
-    return under if over.value is None else over
+def _joined(sources: Sources, environment: Mapping[str, str]) -> tuple[Node, Bounds | None]:
+    """One file over the other. A file the user named wins; of a project's file only what tightens the user's own."""
+    project, user = (None if node is None else _long_form(node) for node in (sources.project, sources.user))
+    if project is not None and not sources.named and isinstance(project.value, dict) and "allow_env" in project.value:
+        raise project.value["allow_env"].key.fault(
+            "a project's file cannot allow itself to read the environment.", "Set allow_env in your own file."
+        )
+    if project is None or user is None:
+        return project or user or Node(_NOWHERE, {}, 0, _NOWHERE), None
+    if sources.named:
+        return merge_nodes(project, user), None
+    theirs, own = (Source(node, _settings(node, environment).used) for node in (project, user))
+    return combine_files(theirs, own, environment)
 
 
-def _node(path: Path, *, needed: bool = False) -> Node | None:
+class _Read(NamedTuple):
+    """`whole` has variables that are not set as they are written; `used` has them only in agents and contexts."""
+
+    whole: Settings
+    used: Settings
+    reader: Reader
+
+
+def _settings(top: Node, environment: Mapping[str, str]) -> _Read:
+    whole: Settings = Reader(environment, lenient=True).read(top, Settings, "")
+    reader = Reader(environment)
+    used: Settings = reader.read(_used(top), Settings, "")
+    execution = msgspec.structs.replace(used.execution, context=whole.execution.context)
+    return _Read(whole, msgspec.structs.replace(used, agents=whole.agents, execution=execution), reader)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _bytes(path: Path, *, needed: bool = False) -> bytes | None:
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_SIZE + 1)
-        return _parsed(data.decode("utf-8-sig"), str(path))
+            return file.read(MAX_SIZE + 1)
     except (FileNotFoundError, NotADirectoryError):
         if needed:
             raise BadInput(f"There is no file {path}.", f"Name a {FILE}, or leave it out.") from None
         return None
-    except UnicodeDecodeError:
-        raise BadPolicy(f"{path}: not UTF-8 text.", "Save the file as UTF-8.") from None
     except OSError as bad:
         raise BadPolicy(f"{path} cannot be read: {bad.strerror}.", "Make it readable, or move it away.") from None
+
+
+def _node(path: Path, data: bytes | None) -> Node | None:
+    try:
+        return None if data is None else _parsed(data.decode("utf-8-sig"), str(path))
+    except UnicodeDecodeError:
+        raise BadPolicy(f"{path}: not UTF-8 text.", "Save the file as UTF-8.") from None
 
 
 def _parsed(text: str, source: str) -> Node | None:
@@ -157,7 +199,7 @@ def _context(top: Node, agent: Node | None) -> Node | None:
     brain, execution = _within(agent, "brain", "context"), _within(top, "execution", "context")
     if brain is None or execution is None:
         return brain or execution
-    return merged(brain, execution)
+    return merge_nodes(brain, execution)
 
 
 def _within(node: Node | None, *keys: str) -> Node | None:

@@ -191,6 +191,11 @@ class Reader:
         self.sources[path] = f"{node.key.source}:{node.key.line}"
 
 
+def variables_in(text: str) -> list[str]:
+    """The names of the variables that `{{env.NAME}}` in a text asks for."""
+    return [match[1].strip() for match in _ENV.finditer(text)]
+
+
 def id_of(node: Node) -> str:
     found = node.value.get("id") if isinstance(node.value, dict) else None
     return found.value if found is not None and isinstance(found.value, str) else ""

@@ -17,7 +17,7 @@ from tidegate.agent.tools.tool import ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.clip import clip_chars, clip_tokens
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import NOTE, Call, Message, Text
+from tidegate.core.messages import NOTE, Call, MarkedText, Message
 from tidegate.core.policy import Rule
 from tidegate.presets import load
 from tidegate.session.drive import SummariseAsync
@@ -73,7 +73,7 @@ def inject(action: InjectMessage, at: Occasion) -> str:
     """Add a message that starts no turn. Its words are the configuration's own, and it leaves the window its room."""
     limit = max(16, min(MAX_TOKENS, at.session.budget().room // SHARE))
     text = clip_tokens(filled(action.message, at), limit, at.session.counter).text
-    at.session.add(Message(action.role, (Text(text),), kind=NOTE, user_visible=False))
+    at.session.add(Message(action.role, (MarkedText(text, typed=False),), kind=NOTE, user_visible=False))
     return text
 
 

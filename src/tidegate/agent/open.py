@@ -3,17 +3,20 @@
 async with open_agent(config, data=data, name="build-fix", workspace=Path(".")) as agent:
     async for each in agent.turn("Why is the build slow?"):
         show(each)
+
+Commands of the `shell` tool can read the environment of this process through `/proc`. The command line prevents that; a
+program that calls `open_agent` itself should call `tidegate.agent.environment.hide_environment` at its start.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidegate.agent.chosen import Config, approval_of, offered_tools
-from tidegate.agent.config import Cap
+from tidegate.agent.config import Cap, Execution
 from tidegate.agent.hook_actions import actions_of
 from tidegate.agent.hooks import Hooks
 from tidegate.agent.loop import Agent, Happening, Refused, Steered, Stopped
@@ -21,6 +24,7 @@ from tidegate.agent.parts import Parts, fitting
 from tidegate.agent.pictures import spoken
 from tidegate.agent.prompt import Prompt
 from tidegate.agent.reach import Reached, hosted_keys
+from tidegate.agent.rule_notice import rule_notice
 from tidegate.agent.skills import Skills
 from tidegate.agent.spend import Days, Metered, Spending
 from tidegate.agent.subagents import Subagents, one_at_a_time
@@ -29,12 +33,13 @@ from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Used
 from tidegate.core.messages import Image, Message
+from tidegate.core.policy import Policy
 from tidegate.keep.data import DataFolder
 from tidegate.models.catalog import takes_images
 from tidegate.models.provider import Provider
 from tidegate.models.suspicion import LOOK_BACK, Report, suspicion
+from tidegate.presets import load
 from tidegate.session.background import Ahead
-from tidegate.session.session import Session
 
 SKILLS: Final = (".tidegate/skills", ".claude/skills")
 """Where a project keeps its skills, if the configuration names no folders."""
@@ -47,7 +52,8 @@ class Notice(NamedTuple):
 
 
 class OpenAgent:
-    """`turn` is the loop's, within the limits of the configuration. `notices` are said at the next turn.
+    """`turn` is the loop's, within the limits of the configuration. `notices` are said at the next turn; `shown` is
+    called each time they are.
 
     `over`: the agent was there for one turn (execution.mode: one_shot) and has had it.
     """
@@ -62,6 +68,7 @@ class OpenAgent:
         reached: Reached,
         spending: Spending,
         notices: Sequence[str] = (),
+        shown: Callable[[], None] = lambda: None,
     ) -> None:
         self.agent = agent
         self.session = agent.session
@@ -72,6 +79,7 @@ class OpenAgent:
         self.window = reached.window
         self.spending = spending
         self.notices = [text for text in notices if text]
+        self._shown = shown
         self.over = False
         self._said: set[str] = set()
         self._reports: list[Report] = []
@@ -185,6 +193,8 @@ class OpenAgent:
         fresh = [Notice(text) for words, text in news.items() if words not in self._said]
         self._said |= news.keys()
         self.notices = []
+        if fresh:
+            self._shown()
         return fresh
 
 
@@ -234,22 +244,37 @@ async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each 
             hooks=Hooks(
                 config.hooks, context=config.context, act=actions_of(config, toolbox, context), clock=parts.clock
             ),
-            max_steps=_steps(config, session),
+            max_steps=_steps(config, session.policy),
         )
-        notices = [
-            *_remarks(config, reached, parts),
-            *faults,
-            *skills.problems,
-            spending.unpriced(reached.provider.model),
-        ]
-        yield OpenAgent(agent, config, name=name, prompt=prompt, reached=reached, spending=spending, notices=notices)
+        rules = rule_notice(config, data.folder if data is not None else None)
+        notices = [*_remarks(config, reached, parts), *faults, *skills.problems, rules.text]
+        notices.append(spending.unpriced(reached.provider.model))
+        yield OpenAgent(
+            agent,
+            config,
+            name=name,
+            prompt=prompt,
+            reached=reached,
+            spending=spending,
+            notices=notices,
+            shown=rules.mark_shown,
+        )
 
 
-def _steps(config: Config, session: Session) -> int:
-    """A policy may have a number of its own; one that was set by hand comes first."""
-    own = session.policy.settings.get("max_steps")
-    given = config.settings.execution.max_steps
-    return own if isinstance(own, int) and own > 0 and "execution.max_steps" not in config.sources else given
+def _steps(config: Config, policy: Policy) -> int:
+    """A policy may set a smaller number; one that was set by hand comes first. A project's file cannot raise either."""
+    steps = config.settings.execution.max_steps
+    if "execution.max_steps" not in config.sources:
+        steps = _fewer_steps(steps, policy)
+    own = config.bounds.own if config.bounds is not None else None
+    if own is not None and own.policy.name and own.execution.max_steps == Execution().max_steps:
+        steps = _fewer_steps(steps, load(own.policy.name, dict(own.policy.settings)))
+    return steps
+
+
+def _fewer_steps(steps: int, policy: Policy) -> int:
+    own = policy.settings.get("max_steps")
+    return min(steps, own) if isinstance(own, int) and own > 0 else steps
 
 
 def _remarks(config: Config, reached: Reached, parts: Parts) -> list[str]:

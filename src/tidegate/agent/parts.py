@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tidegate.agent.chosen import Config, offered_tools, policy_of
+from tidegate.agent.chosen import Config, brain_target, offered_tools, policy_of, secret_values, summary_target
 from tidegate.agent.modules import HELLO
 from tidegate.agent.prompt import RULES, SHORT_RULES, Prompt, Sources, assemble
 from tidegate.agent.reach import Reached, reach
@@ -19,6 +19,7 @@ from tidegate.agent.subagents import PATIENCE, Kind, Opened
 from tidegate.agent.tools.tool import AgentTool, Context
 from tidegate.agent.tools.toolbox import compacted, standard_tools
 from tidegate.core.messages import Tool
+from tidegate.core.secrets import Mask, keys_of
 from tidegate.core.tokens import Counter, count_tools
 from tidegate.keep.data import DataFolder
 from tidegate.models.provider import Provider
@@ -26,6 +27,7 @@ from tidegate.session.background import Ahead
 from tidegate.session.drive import SummariseAsync
 from tidegate.session.session import Session
 from tidegate.session.settle import summariser
+from tidegate.wire.limits import MAX_TOOLS
 
 SMALL: Final = 4_096
 """Below this window the rules are the short ones."""
@@ -47,11 +49,18 @@ class Parts(NamedTuple):
     environment: Mapping[str, str]
     stack: AsyncExitStack
 
+    def hide(self, config: Config) -> Mask:
+        """The mask for what this agent writes, with the keys of the configuration and of the environment."""
+        mask = Mask() if self.data is None else self.data.mask
+        mask.add([*keys_of(self.environment), *secret_values(config, self.environment)])
+        return mask
+
     @property
     def clock(self) -> Callable[[], float]:
         return time.time if self.data is None else self.data.clock
 
     async def reach(self, config: Config, provider: Provider | None = None) -> Reached:
+        self.hide(config)
         folder = self.data.folder if self.data is not None else None
         brain = config.agent.brain
         return await reach(
@@ -108,6 +117,11 @@ class Parts(NamedTuple):
         built: list[AgentTool] = [*standard_tools(skills, memory=self.data is not None), HELLO]
         tools = [each for each in built if each.tool.name in offered]
         served = await self._served(config)
+        room = MAX_TOOLS - len(tools) - 1  # one for `task`
+        if len(served.tools) > room:
+            left_out = len(served.tools) - room
+            remark = f"{left_out:,} tools of MCP servers are left out: a model is offered at most {MAX_TOOLS} tools."
+            served = Found(served.tools[:room], [*served.faults, f"{remark} Use fewer servers (mcp) in one agent."])
         return Found([*tools, *served.tools], served.faults)
 
     async def _served(self, config: Config) -> "Found":
@@ -166,10 +180,11 @@ class Parts(NamedTuple):
         self, config: Config, reached: Reached, session: Session, spending: Spending
     ) -> SummariseAsync | None:
         """By the summary brain or the main one; never by an embedded one unasked: the digest is better, and at once."""
-        brain, own = config.context.summary_brain, reached
+        brain, own, mask = config.context.summary_brain, reached, None
         if brain is None and reached.embedded:
             return None
         if brain is not None:
+            mask = self._mask_from(config)
             folder = self.data.folder if self.data is not None else None
             own = await reach(config, brain, self.environment, folder, stack=self.stack)
         summarise = summariser(
@@ -178,6 +193,7 @@ class Parts(NamedTuple):
             counter=own.counter,
             timeout=(brain or config.agent.brain).timeout or PATIENCE,
             conversation=session,
+            mask=mask,
         )
         if config.settings.execution.background:
             ahead = Ahead(session, summarise)
@@ -187,6 +203,13 @@ class Parts(NamedTuple):
             return summarise
         self.stack.push_async_callback(ahead.close)
         return ahead
+
+    def _mask_from(self, config: Config) -> Callable[[str], str] | None:
+        """What hides secrets from the summary brain. One that runs here, or at the same provider, may see them."""
+        own, other = (each(config, self.environment) for each in (brain_target, summary_target))
+        if other.embedded or (own.provider, own.base_url) == (other.provider, other.base_url):
+            return None if (own.model, own.wire) == (other.model, other.wire) else str
+        return self.hide(config)
 
 
 class Found(NamedTuple):

@@ -9,20 +9,21 @@ import msgspec
 
 from tidegate.agent.brains import KNOWN, Target, target_of
 from tidegate.agent.chosen import Config
-from tidegate.agent.config import Brain, ModelSettings
+from tidegate.agent.config import Brain, ModelSettings, Settings
 from tidegate.core.errors import BadInput, BadPolicy, NotKept
 from tidegate.core.tokens import Counter
 from tidegate.disk.writing import write_whole
-from tidegate.models.catalog import Model, model_of
+from tidegate.models.catalog import Model, entry_of, model_of
 from tidegate.models.faults import Fault
-from tidegate.models.http import HttpProvider, Limits
+from tidegate.models.http import HttpProvider
 from tidegate.models.local import Embedded
 from tidegate.models.marks import Marks
-from tidegate.models.prices import Rates
+from tidegate.models.prices import Rates, take_dearer
 from tidegate.models.probes import is_service
 from tidegate.models.provider import Provider
 from tidegate.models.tokenizers import counter_for
 from tidegate.models.window import LearnedWindow, LearnedWindows, Window, WindowTruth
+from tidegate.wire.limits import ProviderLimits
 
 WINDOWS: Final = "windows.json"
 WEIGHTS: Final = "models"
@@ -83,7 +84,8 @@ async def reach(
         return _embedded(brain, environment, folder, window, prices, stack)
     if provider is None:
         _check_key(target)
-        limits = Limits(total=target.timeout) if target.timeout else None
+        _check_price(config, brain, target, prices)
+        limits = ProviderLimits(total=target.timeout) if target.timeout else None
         provider = HttpProvider(
             target.wire,
             target.model,
@@ -176,14 +178,57 @@ def _check_key(target: Target) -> None:
     )
 
 
+def _check_price(config: Config, brain: Brain, target: Target, prices: Mapping[str, Model]) -> None:
+    """A model without a known price costs nothing as far as a cap in dollars can tell: a project must not pick one."""
+    known = model_of(target.model, prices)
+    priced = known is not None and bool(known.prices)
+    if config.bounds is None or priced or not is_service(target.base_url) or not caps_dollars(config.bounds.own):
+        return
+    path = f"agents.{config.agent.id}.brain" if brain is config.agent.brain else "context.summary_brain"
+    source = config.sources.get(f"{path}.model", "")
+    if source.startswith(f"{config.bounds.project}:"):
+        raise BadInput(
+            f"{source}: the price of {target.model} is not known, so your own file's cap in dollars would not hold.",
+            "Give its prices under models in your own file, or choose it yourself with --model.",
+        )
+
+
 def hosted_keys(environment: Mapping[str, str]) -> dict[str, str]:
     """The providers whose keys are there, and the variables that hold them: what a first run can offer."""
     return {name: each.key_env for name, each in KNOWN.items() if each.key_env and environment.get(each.key_env)}
 
 
 def models_of(config: Config) -> dict[str, Model]:
-    """What the configuration says of models. What it leaves out is the catalog's."""
-    return {name.strip().lower(): _model(config, name, own) for name, own in config.settings.models.items()}
+    """What the configuration says of models. What it leaves out is the catalog's.
+
+    Prices that a project's file gives are never below those of the user's own file, nor, where that file caps dollars,
+    below the catalog's: else a project could lift the cap by calling a model cheap.
+    """
+    models = {name.strip().lower(): _model(config, name, own) for name, own in config.settings.models.items()}
+    if config.bounds is None:
+        return models
+    own = {name.strip().lower(): _model(config, name, each) for name, each in config.bounds.own.models.items()}
+    capped = caps_dollars(config.bounds.own)
+    return {name: _bounded(name, model, entry_of(name, own) or Model(), capped) for name, model in models.items()}
+
+
+def _bounded(name: str, model: Model, own: Model, capped: bool) -> Model:
+    """A model that is at least as dear as the user's own entry for it says, and no larger."""
+    known = model_of(name) if capped and not own.prices else None
+    return Model(
+        _least(model.window, own.window),
+        _least(model.max_output, own.max_output),
+        take_dearer(model.prices, known.prices if known is not None else own.prices),
+        model.images if own.images is None else own.images,
+    )
+
+
+def _least(*sizes: int | None) -> int | None:
+    return min((size for size in sizes if size is not None), default=None)
+
+
+def caps_dollars(settings: Settings) -> bool:
+    return settings.spend.session.dollars is not None or settings.spend.day.dollars is not None
 
 
 def _model(config: Config, name: str, own: ModelSettings) -> Model:

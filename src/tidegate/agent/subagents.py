@@ -22,7 +22,7 @@ from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.clip import clip_chars, clip_tokens
 from tidegate.core.errors import TidegateError
 from tidegate.core.expression import nearest, quoted
-from tidegate.core.messages import Tool, text_of
+from tidegate.core.messages import Tool, text_of, user
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
 from tidegate.session.settle import summariser
@@ -181,7 +181,7 @@ async def _worked(agent: Agent, prompt: str) -> Work:
     said: list[str] = []
     steps, why = 0, "it ended without an answer"
     try:
-        async with aclosing(agent.turn(prompt)) as turn:
+        async with aclosing(agent.turn(user(prompt, typed=False))) as turn:
             async for each in turn:
                 if isinstance(each, Reply):
                     said += [text for text in map(text_of, each.said(agent.provider.wire)) if text.strip()]

@@ -17,14 +17,17 @@ from tidegate.agent.commands_opening import Read
 from tidegate.agent.hooks import Done
 from tidegate.agent.loop import Asked, Began, Ended, Happening, Refused, Steered, Stopped
 from tidegate.agent.open import Notice, open_agent
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.choices import FAILED, OK
 from tidegate.apps.configuring import chosen
 from tidegate.apps.keeping import STORE
 from tidegate.apps.place import data_folder
 from tidegate.apps.plain_flow import Flow
+from tidegate.apps.terminal import Shown, print_error
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.keep.data import DataFolder, keys_of
+from tidegate.core.messages import Message, user
+from tidegate.core.secrets import keys_of
+from tidegate.core.terminal_text import clean_line
+from tidegate.keep.data import DataFolder
 from tidegate.models.provider import Delta, Reply
 from tidegate.wire.usage import read_usage
 
@@ -43,7 +46,8 @@ def run_command(options: argparse.Namespace) -> int:
     store = options.store or os.environ.get(STORE, "")
     data = DataFolder(data_folder(options), store=store, secrets=secrets)
     try:
-        return asyncio.run(unless_told(_answered(found, data, name, task, as_json=options.json)))
+        message = user(task, typed=options.task != "-")
+        return asyncio.run(unless_told(_answered(found, data, name, message, as_json=options.json)))
     except TidegateError as failure:
         if options.json:
             _line({"type": "error", "error": failure.args[0], "remedy": failure.remedy})
@@ -81,7 +85,7 @@ async def unless_told(work: Coroutine[Any, Any, int]) -> int:
     return 128 + told[0]
 
 
-async def _answered(found: Read, data: DataFolder, name: str, task: str, *, as_json: bool) -> int:
+async def _answered(found: Read, data: DataFolder, name: str, task: Message, *, as_json: bool) -> int:
     show = lines(name) if as_json else plain(name, Shown(data.mask))
     why = ""
     async with open_agent(
@@ -96,7 +100,7 @@ async def _answered(found: Read, data: DataFolder, name: str, task: str, *, as_j
     if why in ("end", "unknown"):
         return OK
     if not as_json:
-        print(f"tidegate: not finished: {why}\nremedy: go on with --session {name}.", file=sys.stderr)
+        print_error(f"not finished: {why}", f"go on with --session {name}.")
     return FAILED
 
 
@@ -111,7 +115,7 @@ def greet(text: str, *, as_json: bool) -> None:
 def plain(name: str, shown: Shown) -> Show:
     """The model's words on standard output, as they come; what else there is to know on the other."""
     if sys.stderr.isatty():
-        print(f"session {name}", file=sys.stderr)
+        print(f"session {clean_line(name)}", file=sys.stderr)
     flow, last = Flow(shown), "\n"
 
     def show(each: Happening | Notice) -> None:

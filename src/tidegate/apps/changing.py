@@ -8,7 +8,9 @@ from collections.abc import Callable
 from tidegate.apps.choices import FAILED, OK
 from tidegate.apps.place import opened
 from tidegate.apps.sessions import known
+from tidegate.apps.terminal import ask_line
 from tidegate.core.errors import BadInput
+from tidegate.core.terminal_text import clean_line
 from tidegate.keep.data import DataFolder
 from tidegate.keep.forget import forget_message, forget_session, forget_words
 from tidegate.session.live import Live
@@ -47,7 +49,7 @@ def fork_command(options: argparse.Namespace) -> int:
     with opened(options) as data:
         at = options.at or known(data, options.session).head
         data.fork(options.session, at, options.new)
-    print(f"{options.new} begins as {options.session} was at record {at}.")
+    print(f"{clean_line(options.new)} begins as {clean_line(options.session)} was at record {at}.")
     return OK
 
 
@@ -86,4 +88,4 @@ def _agreed(options: argparse.Namespace) -> bool:
     what = " ".join(options.ids) or f"the whole session {options.session!r}"
     if not sys.stdin.isatty():
         raise BadInput(f"Forgetting {what} cannot be undone.", "Say --yes if you are sure.")
-    return input(f"Forget {what}? This cannot be undone. [y/N] ").strip().lower() in ("y", "yes")
+    return ask_line(f"Forget {what}? This cannot be undone. [y/N] ").strip().lower() in ("y", "yes")

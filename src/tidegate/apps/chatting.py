@@ -12,7 +12,8 @@ from tidegate.apps.choices import OK
 from tidegate.apps.keeping import STORE
 from tidegate.apps.place import data_folder
 from tidegate.apps.plain_out import ended, has_screen
-from tidegate.keep.data import DataFolder, keys_of
+from tidegate.core.secrets import keys_of
+from tidegate.keep.data import DataFolder
 
 
 def chat_command(options: argparse.Namespace) -> int:
@@ -46,6 +47,7 @@ def new_name(app_id: str) -> str:
 
 
 def last_used(data: DataFolder) -> str:
-    """Those of subagents do not count: nobody talks with them."""
-    names = (info.name for info in data.store.sessions() if ".task-" not in info.name)
-    return next(names, "")
+    """Those of subagents do not count: nobody talks with them. One used in the future was used under a wrong clock."""
+    found = [info for info in data.store.sessions() if ".task-" not in info.name]
+    now = data.clock()
+    return next((info.name for info in found if info.used <= now), found[0].name if found else "")

@@ -31,3 +31,6 @@ COMMANDS = {
     "tune": ("tuning", "tune_command"),
 }
 """Which function of which file is a command: it is loaded when it is called."""
+
+AGENT_COMMANDS = frozenset({"run", "chat", "demo"})
+"""The commands that run an agent, and so the commands that a model asks for."""

@@ -7,11 +7,14 @@ not be read or proved, 2 for a wrong call, 130 after Ctrl-C. A traceback is show
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from tidegate.apps.choices import COMMANDS, FAILED, INTERRUPTED, OK, USAGE
+from tidegate.agent.environment import hide_environment
+from tidegate.apps.choices import AGENT_COMMANDS, COMMANDS, FAILED, INTERRUPTED, OK, USAGE
 from tidegate.apps.parser import make_parser
+from tidegate.apps.terminal import guarded_streams, print_error
 from tidegate.core.errors import BadInput, BadPolicy, TidegateError
 
 DEBUG = "TIDEGATE_DEBUG"
@@ -19,6 +22,11 @@ DEBUG = "TIDEGATE_DEBUG"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The status to exit with; nothing is raised, whatever happens inside."""
+    with guarded_streams():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     try:
         options = make_parser().parse_args(argv)
         status = _run(options)
@@ -37,22 +45,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         what = f"error: {error.filename or 'reading or writing'}: {error.strerror or error}"
         return _say(what, "Check the path, its permissions and the space left.", FAILED)
-    except Exception as error:  # the last line of defence: a sentence instead of a traceback
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a sentence instead of a traceback
         if os.environ.get(DEBUG):
-            raise
+            traceback.print_exc()
+            return FAILED
         remedy = f"This is a defect; {DEBUG}=1 shows where it happened. Please report it."
         return _say(f"internal error: {type(error).__name__}: {error}", remedy, FAILED)
     return status
 
 
 def _say(what: str, remedy: str = "", status: int = FAILED) -> int:
-    print(f"tidegate: {what}", file=sys.stderr)
-    if remedy:
-        print(f"remedy: {remedy}", file=sys.stderr)
+    print_error(what, remedy)
     return status
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.command in AGENT_COMMANDS:
+        hide_environment()
     module, function = COMMANDS[options.command]
     command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tidegate.apps.{module}"), function)
     return command(options)

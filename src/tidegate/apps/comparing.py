@@ -15,7 +15,10 @@ import msgspec
 from tidegate.apps.choices import FAILED, INTERRUPTED, OK
 from tidegate.apps.progress import progress
 from tidegate.apps.replay import cores
+from tidegate.apps.terminal import print_error
 from tidegate.core.errors import BadInput
+from tidegate.core.terminal_text import clean_line
+from tidegate.disk.writing import write_private
 from tidegate.lab.cells import Terms, keep_common
 from tidegate.lab.comparing import LONGER, Plan, Results, compare, known
 from tidegate.lab.contenders import Contender, policy_contender
@@ -87,12 +90,10 @@ def lab_command(options: argparse.Namespace) -> int:
     report = findings(results, told)
     _write(options, report)
     for skipped in found.skipped:
-        print(f"tidegate: skipped: {skipped.name}: {skipped.why}", file=sys.stderr)
-        if skipped.remedy:
-            print(f"remedy: {skipped.remedy}", file=sys.stderr)
+        print_error(f"skipped: {skipped.name}: {skipped.why}", skipped.remedy)
     for failed in results.failed():
         cell = failed.cell
-        print(f"tidegate: failed: {cell.contender.key} on {cell.source.name}: {failed.error}", file=sys.stderr)
+        print_error(f"failed: {cell.contender.key} on {cell.source.name}: {failed.error}")
     if interrupted:
         print("tidegate: stopped; what is done is kept, the same command goes on", file=sys.stderr)
         return INTERRUPTED
@@ -245,18 +246,18 @@ def _write(options: argparse.Namespace, report: Json) -> None:
         print(as_text(report))
     sys.stdout.flush()
     if options.json and options.json != "-":
-        Path(options.json).write_bytes(whole)
+        write_private(Path(options.json), whole)
     if options.csv:
-        Path(options.csv).write_text(as_csv(report), "utf-8")
+        write_private(Path(options.csv), as_csv(report).encode())
         if report["curve"]:
-            Path(options.csv).with_suffix(".equal-cost.csv").write_text(equal_csv(report), "utf-8")
+            write_private(Path(options.csv).with_suffix(".equal-cost.csv"), equal_csv(report).encode())
     if options.html:
         from tidegate.apps.page.lab_page import lab_page
 
-        Path(options.html).write_text(lab_page(whole), "utf-8")
+        write_private(Path(options.html), lab_page(whole).encode())
     if options.save:
         small = [{key: each[key] for key in each if key not in ("curves", "lost")} for each in report["windows"]]
-        Path(options.save).write_bytes(_encode({**report, "windows": small}))
+        write_private(Path(options.save), _encode({**report, "windows": small}))
 
 
 def _gated(gated: Gated) -> bool:
@@ -266,7 +267,7 @@ def _gated(gated: Gated) -> bool:
     if gated.unmatched:
         print(f"gate: {gated.unmatched} sessions are in one result only and are not compared", file=sys.stderr)
     for worse in gated.worse:
-        print(f"gate: worse: {worse}", file=sys.stderr)
+        print(f"gate: worse: {clean_line(str(worse))}", file=sys.stderr)
     if not gated.worse:
         print(f"gate: {gated.compared} policies are no worse than stored", file=sys.stderr)
     return bool(gated.worse)

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from tidegate.agent.commands_opening import Opening, Read
 from tidegate.agent.config_file import files_of
 from tidegate.agent.trust import trust
 from tidegate.apps.choices import FAILED, OK
+from tidegate.apps.terminal import print_json
+from tidegate.core.terminal_text import clean_line
 
 
 def config_command(options: argparse.Namespace) -> int:
@@ -23,11 +24,11 @@ def config_command(options: argparse.Namespace) -> int:
     settings = effective(chosen(options).config, os.environ)
     if options.json:
         rows = [each._asdict() for each in settings]
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        print_json(msgspec.json.encode(rows))
         return OK
     wide = max(len(each.name) for each in settings)
     for each in settings:
-        print(f"{each.name:{wide}}  {each.value}  ({each.source})")
+        print(clean_line(each.name).ljust(wide), "", "  (".join(map(clean_line, str(each).split("  (", 1))))
     return OK
 
 

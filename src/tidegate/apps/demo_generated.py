@@ -14,8 +14,10 @@ from rich.table import Table
 
 from tidegate.apps.choices import FAILED, INTERRUPTED, OK
 from tidegate.apps.proof import Proof, Witness
+from tidegate.apps.terminal import make_console
 from tidegate.core.events import Edited
 from tidegate.core.plan import Decision
+from tidegate.core.terminal_text import clean_line
 from tidegate.lab.generate import generate
 from tidegate.session.request import Request
 from tidegate.session.session import Session
@@ -32,7 +34,7 @@ def generated_demo(options: argparse.Namespace) -> int:
     system = str(next(said)["content"])
     session = Session(policy=options.policy, window=window, wire="openai_chat", system=system, count="exact")
     pause = 0.0 if options.fast or not sys.stdout.isatty() else PAUSE
-    show = _Show(Console(highlight=False, soft_wrap=True), window, pause)
+    show = _Show(make_console(highlight=False, soft_wrap=True), window, pause)
     witness = Witness()
     with _interrupts() as stopped:
         show.title(session, options)
@@ -81,7 +83,8 @@ class _Show:
         print_ = self._console.print
         print_(f"[bold]{options.turns} turns of a coding agent through a window of {self._window:,} tokens[/]")
         print_(f"{self._marks[0]} held  {self._marks[1]} free  {self._marks[2]} kept for the answer")
-        print_(f"policy {escape(session.policy.name)}: {escape(' '.join(session.policy.about.split()))}\n")
+        policy = session.policy
+        print_(f"policy {escape(clean_line(policy.name))}: {escape(clean_line(policy.about))}\n")
 
     def call(self, session: Session, request: Request) -> None:
         """A bar every few calls, and around every edit: the fall is what there is to see."""

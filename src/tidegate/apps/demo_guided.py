@@ -12,6 +12,7 @@ from textual import events, work
 from tidegate.agent.commands_opening import Opening
 from tidegate.apps.chat.app import ChatApp
 from tidegate.apps.chat.backstage import News, Opened, ProviderFor, _own
+from tidegate.apps.chat.draft import Draft
 from tidegate.apps.choices import OK
 from tidegate.apps.demo_kept import Seen
 from tidegate.apps.demo_script import INTRO, SCRIPT, YOURS, Step
@@ -61,7 +62,7 @@ class GuidedApp(ChatApp):
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and self._guide and not self._left.is_set():
             self._left.set()
-            self.composer.put("")
+            self.composer.put(Draft())
             self._say(YOURS)
         await super().on_event(event)
 
@@ -83,12 +84,12 @@ class GuidedApp(ChatApp):
             return False
         if step.why:
             self._say(step.why)
-        self.composer.put(step.says)
+        self.composer.put(Draft(step.says))
         await self._pause()
         if self._left.is_set():
             return False
-        self.composer.put("")
-        self.on_composer_sent(self.composer.Sent(step.says))
+        self.composer.put(Draft())
+        self.on_composer_sent(self.composer.Sent(Draft(step.says)))
         while not self._left.is_set() and self._works():
             await asyncio.sleep(LOOK)
         return not self._left.is_set()

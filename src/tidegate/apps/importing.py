@@ -2,70 +2,81 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tidegate.apps.choices import FAILED, OK
 from tidegate.apps.place import opened
+from tidegate.apps.terminal import print_error
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.terminal_text import clean_line
 from tidegate.keep.data import DataFolder
 from tidegate.keep.portable import import_session
-from tidegate.lab.importers import Found, find_mine, read_each
+from tidegate.lab.importers import find_mine, read_each
 from tidegate.lab.importers.own import recognises
 from tidegate.lab.importers.reading import files_of
-from tidegate.lab.importers.recording import Recording
 from tidegate.lab.importers.source import Source
 from tidegate.lab.importers.taking_in import take_in
+
+UNTRUSTED = "no rule in it holds (--trust, if it is yours)"
 
 
 def import_command(options: argparse.Namespace) -> int:
     """Status 1 if anything could not be read; the rest is taken in all the same."""
-    files = _files(options)
+    mine = dict.fromkeys(path for agent in options.mine for path in find_mine(agent))
+    files = _files(options, mine)
     if options.name and len(files) > 1:
         raise BadInput(f"{len(files)} files cannot all be --as {options.name}.", "Import them one by one.")
-    faults = taken = 0
+    faults = taken = left_out = 0
     with opened(options, make=True) as data:
         for path in files:
             try:
-                for line in _taken(data, path, options.name):
-                    print(line)
-                    taken += 1
+                for each in _taken(data, path, options.name, trust=options.trust or path in mine):
+                    if isinstance(each, BadInput):
+                        left_out += 1
+                        print_error(each.args[0], each.remedy)
+                    else:
+                        print(clean_line(each))
+                        taken += 1
             except TidegateError as fault:
                 if len(files) == 1:
                     raise
                 faults += 1
-                print(f"tidegate: {fault.args[0]}\nremedy: {fault.remedy}", file=sys.stderr)
+                print_error(fault.args[0], fault.remedy)
             sys.stdout.flush()
     if len(files) > 1:
         print(f"{taken} sessions from {len(files) - faults} of {len(files)} files")
-    return FAILED if faults else OK
+    return FAILED if faults or left_out else OK
 
 
-def _files(options: argparse.Namespace) -> list[Path]:
-    files = [path for agent in options.mine for path in find_mine(agent)]
-    if options.path:
-        files += files_of([Path(path) for path in options.path])
+def _files(options: argparse.Namespace, mine: Iterable[Path]) -> list[Path]:
+    files = [*mine, *(files_of([Path(path) for path in options.path]) if options.path else ())]
     if not files:
         raise BadInput("There is nothing to import.", "Name files or folders, or --mine with the name of an agent.")
     return list(dict.fromkeys(files))
 
 
-def _taken(data: DataFolder, path: Path, name: str) -> Iterator[str]:
-    """A line for each session of a file. Our own exports keep all their records, edits and files."""
+def _taken(data: DataFolder, path: Path, name: str, *, trust: bool) -> Iterator[str | BadInput]:
+    """A line for each session of a file, or why it cannot be read. Our own exports keep all their records and files."""
+    told = "" if trust else f"; {UNTRUSTED}"
     if path.is_file() and _is_export(path):
-        kept = import_session(data, path, name)
-        yield f"{kept}: {data.log(kept).head:,} records"
+        kept = import_session(data, path, name, trust=trust)
+        yield f"{kept}: {data.log(kept).head:,} records{told}"
         return
-    recordings = _recordings(next(read_each([path])))
+    found = next(read_each([path]))
+    if found.fault is not None:
+        raise found.fault
+    recordings = found.recordings
+    yield from found.left_out
     if name and len(recordings) > 1:
         raise BadInput(f"{path} holds {len(recordings)} sessions.", "Import it without --as: each has its own name.")
     for recording in recordings:
-        done = take_in(data, recording, name)
+        done = take_in(data, recording, name, trust=trust)
         whose = recording.meta.agent or recording.meta.format
         if done.known:
             yield f"{done.name}: there already"
         else:
-            yield "; ".join([f"{done.name}: {done.messages:,} messages of {whose}", *recording.mended])
+            yield "; ".join([f"{done.name}: {done.messages:,} messages of {whose}", *recording.mended]) + told
 
 
 def _is_export(path: Path) -> bool:
@@ -75,9 +86,3 @@ def _is_export(path: Path) -> bool:
     except BadInput:
         return path.name.endswith(".tidegate")
     return not source.database and recognises(source)
-
-
-def _recordings(found: Found) -> list[Recording]:
-    if found.fault is not None:
-        raise found.fault
-    return found.recordings

@@ -12,12 +12,16 @@ Take sessions in: files that `tidegate export` wrote, and the session files of C
 CLI, Gemini CLI, Pi, OpenHands, SWE-agent, mini-swe-agent, tau-bench, LiveMCPBench, LangChain and LangGraph,
 OpenTelemetry spans, logs of requests, and chat messages one a line; plain or .gz. What a file holds decides, not its
 name. A folder means the files in it. It says what had to be mended; the files are only read.
+
+A file may come from somebody else, so nothing that its user said or pinned is a rule here. With --mine or --trust what
+was typed is taken as your own.
 """
 _END = """\
 examples:
   tidegate import copy.tidegate --as b
   tidegate import rollout.jsonl trajectories/
   tidegate import --mine claude-code
+  tidegate import --trust laptop.tidegate
 """
 
 
@@ -34,5 +38,6 @@ def add_importing(commands: Any) -> None:
     add("path", nargs="*", metavar="PATH", help="files, or folders of files")
     add("--as", dest="name", default="", metavar="NAME", help="under another name (one session)")
     add("--mine", action="append", default=[], choices=AGENTS, help="the sessions of this agent in your home")
+    add("--trust", action="store_true", help="these sessions are yours: rules in what you typed and pinned hold")
     add("--data", default="", metavar="DIR", help=f"the data folder (default: ${DATA}, else your data home)")
     add("--store", default="", metavar="URL", help=f"where the logs are, if not in the data folder (default: ${STORE})")

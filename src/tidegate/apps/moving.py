@@ -10,6 +10,8 @@ import msgspec
 from tidegate.apps.choices import FAILED, OK
 from tidegate.apps.place import data_folder, opened
 from tidegate.apps.sessions import known, size
+from tidegate.apps.terminal import print_json
+from tidegate.core.terminal_text import clean_line
 from tidegate.disk.folder import key_of
 from tidegate.keep.doctor import examine
 from tidegate.keep.finding import Finding
@@ -23,7 +25,7 @@ def export_command(options: argparse.Namespace) -> int:
         path = Path(options.file or f"{key_of(options.session)}.tidegate")
         done = export(data, options.session, path)
     masked = f"; {done.masked} secrets masked" if done.masked else ""
-    print(f"{path}: {done.events:,} records, {done.files} files, {size(path.stat().st_size)}{masked}")
+    print(f"{clean_line(str(path))}: {done.events:,} records, {done.files} files, {size(path.stat().st_size)}{masked}")
     return OK
 
 
@@ -35,7 +37,7 @@ def doctor_command(options: argparse.Namespace) -> int:
             sys.stdout.flush()
         findings.append(finding)
     if options.json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(findings)) + b"\n")
+        print_json(msgspec.json.encode(findings))
     return FAILED if any(finding.severity in ("broken", "lost") for finding in findings) else OK
 
 

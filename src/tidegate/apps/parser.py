@@ -108,7 +108,12 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     add(
         "--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="change a setting of the policy"
     )
-    add("--requests", default="", metavar="DIR", help="write DIR/<name>.jsonl: each request, in OpenAI chat form")
+    add(
+        "--requests",
+        default="",
+        metavar="DIR",
+        help="write DIR/<name>.jsonl: each request as it is, secrets included, in OpenAI chat form",
+    )
     add("--explain", action="store_true", help="below the table each edit with its arithmetic, and the next sweep")
     add("--json", action="store_true", help="print JSON instead of a table")
     add("--jobs", type=_positive, default=0, metavar="N", help="processes (default: one a core)")

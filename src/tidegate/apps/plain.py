@@ -35,14 +35,15 @@ from tidegate.apps.chat.backstage import (
 from tidegate.apps.chat.backstage import _own as own
 from tidegate.apps.chat.blocks import blocks_of
 from tidegate.apps.chat.calls import pretty, subject_of
+from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.grants import Grants
 from tidegate.apps.chat.mentions import written
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.talk import Talk
 from tidegate.apps.choices import FAILED, INTERRUPTED, OK
 from tidegate.apps.plain_flow import Flow
 from tidegate.apps.plain_lines import Lines
 from tidegate.apps.plain_out import Out, Said, Typed, ended
+from tidegate.apps.terminal import Shown
 from tidegate.core.events import Event
 from tidegate.keep.commands import Answer
 from tidegate.keep.data import DataFolder
@@ -176,7 +177,8 @@ class Plain:
         (await self._until(asyncio.wrap_future(self.backstage.open(opening)))).result()
 
     async def _turn(self, said: str) -> None:
-        message, problems = await asyncio.to_thread(written, said, self._workspace)
+        draft = Draft(said) if self._lines.asks else Draft.of_block(said)  # a pipe may bring anything
+        message, problems = await asyncio.to_thread(written, draft, self._workspace)
         for problem in problems:
             self._out.aside(problem)
         self._turning = asyncio.get_running_loop().create_future()

@@ -7,7 +7,7 @@ and a word is masked with the whole line before it in sight, and with all of a p
 import re
 from typing import Final
 
-from tidegate.apps.chat.safe import Shown
+from tidegate.apps.terminal import Shown
 
 LONGEST: Final = 4000
 """Characters that are held together. What has no end before is shown as it then is."""

@@ -5,8 +5,9 @@ import shlex
 import sys
 from typing import Protocol
 
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.plain_lines import Lines
+from tidegate.apps.terminal import Shown
+from tidegate.core.terminal_text import clean_line
 
 
 class Out:
@@ -82,5 +83,6 @@ def has_screen() -> bool:
 
 def ended(session: str) -> str:
     """The last line of a chat."""
-    name = "".join(sign for sign in session if sign.isprintable())
-    return f"session {name}: go on with `tidegate chat --session {shlex.quote(name)}`"
+    name = clean_line(session)
+    which = f"--session {shlex.quote(name)}" if name == session else "--last"  # what cannot be seen cannot be typed
+    return f"session {name}: go on with `tidegate chat {which}`"

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tidegate.apps.terminal import make_console
+
 Step = Callable[[int], None]
 
 
@@ -12,7 +14,6 @@ def progress(what: str, total: int) -> Iterator[Step]:
     if not sys.stderr.isatty() or not total:
         yield lambda _: None
         return
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -23,6 +24,6 @@ def progress(what: str, total: int) -> Iterator[Step]:
     )
 
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=make_console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda steps: bar.advance(task, steps)

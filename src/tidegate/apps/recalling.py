@@ -8,7 +8,9 @@ import msgspec
 from tidegate.apps.choices import FAILED, OK
 from tidegate.apps.place import opened
 from tidegate.apps.sessions import known
+from tidegate.apps.terminal import name_on_screen, print_json
 from tidegate.core.errors import BadInput
+from tidegate.core.terminal_text import clean_line, clean_text
 from tidegate.memory.passages import Kind
 from tidegate.memory.search import Hit
 from tidegate.session.recall import recall_text
@@ -18,7 +20,7 @@ def recall_command(options: argparse.Namespace) -> int:
     with opened(options) as data:
         log = known(data, options.session)
         found = recall_text(log, " ".join(options.what), max_chars=options.chars, offset=options.offset)
-    print(found.text)
+    print(clean_text(found.text))
     return OK if found.ids else FAILED
 
 
@@ -26,17 +28,17 @@ def memory_command(options: argparse.Namespace) -> int:
     with opened(options) as data:
         if options.act == "list":
             for name in data.notes.names():
-                print(name)
+                print(name_on_screen(name))
             return OK
         if not options.words:
             raise BadInput(f"`memory {options.act}` needs to know what.", "Give it words, or the name of a note.")
         if options.act == "show":
-            print(data.notes.read(" ".join(options.words)), end="")
+            print(clean_text(data.notes.read(" ".join(options.words))), end="")
             return OK
         kind: Kind | None = "note" if options.notes else "session" if options.session else None
         hits = data.search().search(" ".join(options.words), options.limit, kind=kind, name=options.session)
     if options.json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(hits)) + b"\n")
+        print_json(msgspec.json.encode(hits))
     else:
         for hit in hits:
             print(_line(hit))
@@ -48,4 +50,4 @@ def memory_command(options: argparse.Namespace) -> int:
 def _line(hit: Hit) -> str:
     """Where it stands in the words of the command that shows it: a line of a note, a message of a session."""
     place = f"{hit.name}:{hit.place}" if hit.kind == "note" else f"{hit.name} m{hit.place}"
-    return f"{place}  {hit.snippet}"
+    return clean_line(f"{place}  {hit.snippet}")

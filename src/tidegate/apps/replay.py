@@ -9,7 +9,9 @@ from pathlib import Path
 
 from tidegate.apps.choices import FAILED, INTERRUPTED, OK, WIRES
 from tidegate.apps.progress import progress
+from tidegate.apps.terminal import print_error, print_json
 from tidegate.core.errors import BadInput
+from tidegate.core.terminal_text import clean_line
 from tidegate.lab import traces
 from tidegate.lab.batch import Done, Order, policy_of, replay_paths
 from tidegate.lab.report import as_json, as_table
@@ -33,12 +35,15 @@ def replay_command(options: argparse.Namespace) -> int:
     outcomes = [done[str(path)] for path in paths if str(path) in done]
     reports = [each.report for each in outcomes if each.report is not None]
     unread = [each.unread for each in outcomes if each.unread is not None]
-    print(as_json(order, reports, unread, interrupted=interrupted) if options.json else as_table(order, reports))
+    if options.json:
+        print_json(as_json(order, reports, unread, interrupted=interrupted).encode())
+    else:
+        print(as_table(order, reports))
     for report in reports if options.explain else ():
-        print("\n  ".join([f"\n{report.name}", *report.told]))
+        print("\n  ".join([f"\n{clean_line(report.name)}", *map(clean_line, report.told)]))
     sys.stdout.flush()
     for skipped in unread:
-        print(f"tidegate: skipped: {skipped.cause}\nremedy: {skipped.remedy}", file=sys.stderr)
+        print_error(f"skipped: {skipped.cause}", skipped.remedy)
     if interrupted:
         print(f"tidegate: stopped after {len(done)} of {len(paths)} recordings", file=sys.stderr)
         return INTERRUPTED

@@ -52,7 +52,7 @@ def add_running(commands: Any) -> None:
         "config", help="the settings in effect", description=_CONFIG, epilog=_CONFIG_END, formatter_class=raw
     )
     config.add_argument("--trust", action="store_true", help="what this folder's tidegate.yaml says may hold")
-    config.add_argument("--json", action="store_true", help='a list of {"name", "value", "source"}')
+    config.add_argument("--json", action="store_true", help='a list of {"name", "value", "source", "note"}')
     for parser in (run, config):
         add_choices(parser)
     fetch = commands.add_parser(

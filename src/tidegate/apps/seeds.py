@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 
 from tidegate.apps.choices import FAILED, OK
+from tidegate.apps.terminal import print_json
 from tidegate.core.errors import BadInput
 
 State = Literal["proved", "failing", "open"]
@@ -163,5 +164,8 @@ def seeds_command(options: argparse.Namespace) -> int:
             words = run(found, root)
             if any(row.state == "failing" for row in found):
                 print(words, file=sys.stderr)
-    print(show(found, as_json=options.json))
+    if options.json:
+        print_json(show(found, as_json=True).encode())
+    else:
+        print(show(found, as_json=False))
     return FAILED if any(row.state == "failing" for row in found) else OK

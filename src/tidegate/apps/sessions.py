@@ -2,16 +2,18 @@
 
 import argparse
 import sys
-from datetime import datetime
 
 import msgspec
 
 from tidegate.apps.choices import OK
 from tidegate.apps.place import opened
+from tidegate.apps.terminal import name_on_screen, print_error, print_json
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Edited, Noted
+from tidegate.core.terminal_text import clean_line
 from tidegate.core.view import project
 from tidegate.keep.data import DataFolder
+from tidegate.keep.times import UNKNOWN, format_time
 from tidegate.keep.trace import Trace, read_trace, usage_of
 from tidegate.session.past import request_at, requests_of, sent_as
 from tidegate.store.kept import KeptLog
@@ -26,18 +28,21 @@ def sessions_command(options: argparse.Namespace) -> int:
         used = {info.name: data.in_use(info.name) for info in found}
     if options.json:
         rows = [{**msgspec.to_builtins(info), "in_use": used[info.name]} for info in found]
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        print_json(msgspec.json.encode(rows))
         return OK
     if not found:
         print("No sessions are kept here yet.")
         return OK
-    width = max(len("session"), *(len(info.name) for info in found))
+    names = [name_on_screen(info.name) for info in found]
+    width = max(len("session"), *map(len, names))
     print(f"{'session':{width}}  {'records':>8}  {'on disk':>9}  {'last used':16}  {'begun':16}")
-    for info in found:
+    for info, name in zip(found, names, strict=True):
         mark = "  open" if used[info.name] else ""
-        print(
-            f"{info.name:{width}}  {info.head:>8,}  {size(info.size):>9}  {when(info.used)}  {when(info.created)}{mark}"
-        )
+        used_at, begun = format_time(info.used), format_time(info.created)
+        print(f"{name:{width}}  {info.head:>8,}  {size(info.size):>9}  {used_at:16}  {begun:16}{mark}".rstrip())
+    unknown = sum(format_time(each) == UNKNOWN or not each for info in found for each in (info.used, info.created))
+    if unknown:
+        print_error("Some times are not known.", "`tidegate doctor` looks through the sessions and says what is wrong.")
     return OK
 
 
@@ -49,7 +54,7 @@ def show_command(options: argparse.Namespace) -> int:
         if not 1 <= options.at <= log.head:
             raise BadInput(f"The session has records 1 to {log.head}, not {options.at}.", "Give one of these.")
         request = request_at(log, options.at, wire=options.wire)
-        sys.stdout.buffer.write(msgspec.json.format(request.to_bytes()) + b"\n")
+        print_json(request.to_bytes())
     return OK
 
 
@@ -59,13 +64,14 @@ def _outline(log: KeptLog) -> int:
     noted = sent_as(view.model_note)
     print(f"{log.head:,} records; the view now: {view.messages} messages, {view.tokens:,} tokens, {view.turns} turns")
     if noted.model:
-        print(f"model {noted.model}, wire {noted.wire}")
+        print(f"model {clean_line(noted.model)}, wire {clean_line(noted.wire)}")
     for event in log.read():
         what = event.what
         if isinstance(what, Edited):
-            print(f"{event.seq:>7}  {what.stage}: {what.before:,} -> {what.after:,} tokens; {what.why}")
+            stage, why = clean_line(what.stage), clean_line(what.why)
+            print(f"{event.seq:>7}  {stage}: {what.before:,} -> {what.after:,} tokens; {why}")
         elif isinstance(what, Noted) and what.topic in _TOLD:
-            print(f"{event.seq:>7}  {what.topic} {what.text}".rstrip())
+            print(f"{event.seq:>7}  {what.topic} {clean_line(what.text)}".rstrip())
     heads = [sent.head for sent in requests_of(log)]
     if heads:
         print(f"{len(heads)} requests were answered, at {_some(heads)}: show one with --at")
@@ -85,7 +91,7 @@ def trace_command(options: argparse.Namespace) -> int:
         Trace(path, options.session, data.mask).follow(log)
         lines = read_trace(path)
         if options.usage:
-            sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(usage_of(lines))) + b"\n")
+            print_json(msgspec.json.encode(usage_of(lines)))
             return OK
         for line in lines:
             sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
@@ -106,7 +112,3 @@ def size(count: int) -> str:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
         number /= 1000
     return f"{number:.1f} GB"
-
-
-def when(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M}"

@@ -9,6 +9,7 @@ from tidegate.apps.comparing import asked_for, make_plan, notes, read_sources
 from tidegate.apps.progress import progress
 from tidegate.apps.replay import cores
 from tidegate.core.errors import BadInput
+from tidegate.core.terminal_text import clean_line
 from tidegate.lab.comparing import Plan
 from tidegate.lab.knobs import knobs_of, policy_text, with_settings
 from tidegate.lab.measures import BY_KEY
@@ -32,6 +33,7 @@ def tune_command(options: argparse.Namespace) -> int:
     with progress("trying settings", options.trials) as step:
         tuned = search.run(options.trials, begin, step)
     told = [*_evidence(options, tuned), *(f"note: {note}" for note in notes(asked, found, plan))]
+    told = list(map(clean_line, told))  # they become comments of the policy file, too
     print("\n".join(told))
     if not tuned.settings:
         print(f"nothing better than {options.policy} as it is was found: no file is written")

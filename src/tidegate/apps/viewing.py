@@ -2,24 +2,24 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.agent.chosen import secret_values
-from tidegate.agent.config_file import files_of, read_config
+from tidegate.agent.config_file import config_of, files_of, read_sources
 from tidegate.agent.reach import models_of
 from tidegate.agent.trust import check_trust
 from tidegate.apps.choices import OK
 from tidegate.apps.page.session_page import session_page
 from tidegate.apps.place import opened
 from tidegate.apps.sessions import known, size
+from tidegate.apps.terminal import print_error
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.secrets import Mask
+from tidegate.core.secrets import Mask, keys_of
+from tidegate.core.terminal_text import clean_line
 from tidegate.disk.folder import key_of
 from tidegate.disk.writing import write_whole
-from tidegate.keep.data import keys_of
 from tidegate.models.catalog import Model
 
 
@@ -40,9 +40,9 @@ def view_command(options: argparse.Namespace) -> int:
         log = known(data, options.session)
         page = session_page(options.session, log, mask, window=options.window, prices=told.prices)
     write_whole(path, page.html.encode(), durable=False)
-    print(f"{path}: {size(path.stat().st_size)}")
+    print(f"{clean_line(str(path))}: {size(path.stat().st_size)}")
     for line in page.left_out:
-        print(f"  {line}")
+        print(f"  {clean_line(line)}")
     return OK
 
 
@@ -50,9 +50,10 @@ def _told() -> _Told:
     """A configuration that cannot be used is no reason not to show a session: it is said, and the catalog holds."""
     try:
         files = files_of(Path.cwd(), os.environ)
-        check_trust(files)
-        config = read_config(files, os.environ)
+        sources = read_sources(files)
+        check_trust(files, sources)
+        config = config_of(sources, os.environ)
         return _Told(models_of(config), list(secret_values(config, os.environ)))
     except TidegateError as bad:
-        print(f"tidegate: the configuration is left aside: {bad.args[0]}", file=sys.stderr)
+        print_error(f"the configuration is left aside: {bad.args[0]}")
         return _Told(None, [])

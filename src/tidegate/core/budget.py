@@ -122,3 +122,14 @@ def metered(view: View, budget: Budget) -> int:
     if usage is None:
         return view.fixed + view.metered
     return usage.input_tokens + view.later_metered
+
+
+def priced_now(view: View, budget: Budget, now: float) -> Budget:
+    """The budget with what the provider's cache knows by now: after its lifetime it has forgotten all.
+
+    So it has if the last answer came in the future: a clock was wrong then or is now.
+    """
+    prices = budget.prices
+    if not view.calls or 0 <= now - view.called_at <= prices.lifetime:
+        return budget
+    return budget._replace(prices=prices._replace(cold=True))

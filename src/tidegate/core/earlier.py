@@ -14,6 +14,7 @@ from tidegate.core.harvest import (
     DECISIONS,
     ERRORS,
     FIRST,
+    HELD,
     IDENTIFIERS,
     INTENT,
     LAST,
@@ -33,6 +34,7 @@ _LIST: Final = re.compile(
 _LINES: Final = (
     (FIRST, INTENT, 8.0),
     (SAID, USER, 3.4),
+    (HELD, USER, 3.4),
     (SYSTEM, USER, 3.4),
     ("agent concluded: ", DECISIONS, 1.1),
     ("agent planned: ", NEXT, 0.6),
@@ -78,7 +80,7 @@ def _line(line: str, order: int) -> list[Unit]:
             break
     if not weight:
         line, weight = NOTED + line, 2.6
-    if section == USER and rules_in(line):
+    if section == USER and not line.startswith(HELD) and rules_in(line):
         weight += 1.5
     line = fold(line, 520)
     facts = [Unit(IDENTIFIERS, "noted", fact.value, 1.2, order, fact.value) for fact in facts_in(line)]

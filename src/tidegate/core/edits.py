@@ -31,7 +31,17 @@ class Insert(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="insert
     tokens: int = 0
 
 
-Edit = Replace | Drop | Insert
+class RemoveRule(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="remove_rule"):
+    """The user took back the rule with this text: of messages said before this, none lays it down any more.
+
+    `id` names a message that gave it, so that the text leaves the log where that is forgotten.
+    """
+
+    text: str
+    id: str
+
+
+Edit = Replace | Drop | Insert | RemoveRule
 
 
 class Changes:
@@ -41,12 +51,15 @@ class Changes:
         self.replaced: dict[str, Replace] = {}
         self.dropped: set[str] = set()
         self.inserts: list[Insert] = []
+        self.removed_rules: list[str] = []
         self._after: dict[str, list[Insert]] = {}
         for edit in edits:
             if isinstance(edit, Replace):
                 self.replaced[edit.id] = edit
             elif isinstance(edit, Drop):
                 self.dropped.update(edit.ids)
+            elif isinstance(edit, RemoveRule):
+                self.removed_rules.append(edit.text)
             else:
                 self.inserts.append(edit)
                 self._after.setdefault(edit.after, []).append(edit)

@@ -20,6 +20,10 @@ class BadPolicy(TidegateError):
     """A policy or setting is wrong; the text names file, line, key and the nearest right name."""
 
 
+class BadLog(TidegateError):
+    """A record of a log does not follow from those before it: the session cannot be opened as it is."""
+
+
 class NotKept(TidegateError):
     """The disk, the database or another writer was in the way. Nothing of this was kept; all before it stands."""
 

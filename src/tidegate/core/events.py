@@ -8,7 +8,7 @@ added at the end of a struct, with a default, and old logs still read.
 import msgspec
 
 from tidegate.core.edits import Edit
-from tidegate.core.messages import Message
+from tidegate.core.messages import Message, Tool
 
 
 class Said(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="said"):
@@ -56,6 +56,7 @@ class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted",
     - `turn`: the rules for the start of this turn were run
     - `overflow`: a provider refused a request
     - `weighed`: a provider refused a request and said its length; text is the head, our count and the model
+    - `foreign`: all before it was written elsewhere and imported; what reports, cooldowns and caches said is forgotten
     - `unsigned`: a provider no longer takes back what it signed: nothing signed so far is sent
     - `tried`: text is a rule that gained nothing, though a summary was asked for; it rests until something changes
     - `model`: text is JSON with `model` and `wire`, who is asked from here on and how, to render past requests
@@ -64,6 +65,11 @@ class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted",
     topic: str
     text: str = ""
     tokens: int = 0
+
+    @property
+    def edit(self) -> int:
+        """The seq of the edit that an `undo` or `redo` names; 0 if it names none."""
+        return int(self.text) if self.text.isdecimal() and len(self.text) < 20 else 0
 
 
 What = Said | Edited | Used | Noted
@@ -77,6 +83,11 @@ class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Event)
+
+
+def read_tools(noted: Noted) -> tuple[Tool, ...]:
+    """The tools that a note of the topic `tools` lists."""
+    return msgspec.json.decode(noted.text, type=tuple[Tool, ...])
 
 
 def encode(event: Event) -> bytes:

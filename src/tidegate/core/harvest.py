@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from tidegate.core.clip import clip_chars
 from tidegate.core.facts import Fact, Kind, errors_in, facts_in, last_line, rules_in, sentences
-from tidegate.core.messages import REMINDER, SUMMARY, TOOL_SUMMARY, Call, Message, is_request, result_of, text_of
+from tidegate.core.messages import REMINDER, SUMMARY, TOOL_SUMMARY, Call, Message, Text, is_request, result_of, text_of
+from tidegate.core.rule_text import rule_text
 
 INTENT: Final = "Session intent"
 USER: Final = "User said"
@@ -27,6 +28,8 @@ NEXT: Final = "Next steps"
 FIRST: Final = "user asked first: "
 LAST: Final = "user asked last: "
 SAID: Final = "user said: "
+HELD: Final = "user message held: "
+"""Of a message that the user did not type: no rule is kept for what it says."""
 SYSTEM: Final = "system said: "
 
 _READ: Final = 4_000_000  # characters looked at in one digest, whatever the history
@@ -64,6 +67,15 @@ class Unit(NamedTuple):
     key: str
 
 
+class _Request(NamedTuple):
+    """What the user said or a message of the user held, and whether there is a rule in what was typed of it."""
+
+    order: int
+    text: str
+    author: str
+    rules: bool
+
+
 class _Seen:
     """A fact over all its occurrences: where it counted most, how often it came, when it was last."""
 
@@ -99,7 +111,7 @@ class _Walk:
         self.facts: dict[str, _Seen] = {}
         self.names: dict[str, str] = {}  # call id -> tool
         self.commands: dict[str, str] = {}
-        self.requests: list[tuple[int, str]] = []
+        self.requests: list[_Request] = []
         self.last_reply: tuple[int, str] | None = None
 
     def take(self, message: Message, order: int) -> None:
@@ -108,7 +120,7 @@ class _Walk:
         if result is not None:
             self._result(text, result.call_id, result.error, order)
         elif is_request(message):
-            self._request(text, order)
+            self._request(message, order)
         elif message.role == "assistant":
             self._reply(text, order)
             for part in message.parts:
@@ -140,14 +152,19 @@ class _Walk:
         seen.times += 1
         seen.last = order
 
-    def _request(self, text: str, order: int) -> None:
+    def _request(self, message: Message, order: int) -> None:
+        text = text_of(message)
         if not text.strip():
             return
-        self.requests.append((order, text))
+        parts = [part.text for part in message.parts if isinstance(part, Text) and part.typed is not False]
+        own = "\n".join(parts)  # a file that came along is not what the user said
+        quoted = own if own.strip() else text
+        rules = rules_in(rule_text(message), self.limit)[:20]
+        self.requests.append(_Request(order, quoted, SAID if own.strip() else HELD, bool(rules)))
         self._facts(text, IDENTIFIERS, "user named", 3.0, order)
         age = order / self.total
-        if len(text) > 400:
-            for rule in rules_in(text, self.limit)[:20]:
+        if len(quoted) > 400:
+            for rule in rules:
                 self._add(USER, f"{SAID}{quote(rule, 300)}", 4.5 + age, order)
 
     def _reply(self, text: str, order: int) -> None:
@@ -194,16 +211,16 @@ class _Walk:
             self._add(COMMANDS, f"agent ran {quote(command, 160)} ({tool}){outcome}", 0.6 + 1.2 * age, order)
 
     def finish(self) -> list[Unit]:
-        for place, (order, text) in enumerate(self.requests):
+        for place, (order, text, author, rules) in enumerate(self.requests):
             age = order / self.total
             if place == 0 and not self.continued:
                 self._add(INTENT, f"{FIRST}{quote(text, 500)}", 8, order)
             elif place == len(self.requests) - 1:
-                self._add(INTENT, f"{LAST}{quote(text, 500)}", 9, order)
+                self._add(INTENT, f"{LAST if author == SAID else HELD}{quote(text, 500)}", 9, order)
             else:
                 short = len(text) <= 400
-                bonus = 1.5 if short and rules_in(text) else 0.5 if short and facts_in(text) else 0
-                self._add(USER, f"{SAID}{quote(text, 400)}", 3 + age + bonus, order)
+                bonus = 1.5 if short and rules else 0.5 if short and facts_in(text) else 0
+                self._add(USER, f"{author}{quote(text, 400)}", 3 + age + bonus, order)
         if self.last_reply:
             order, text = self.last_reply
             self._add(NEXT, f"agent said last: {quote(text[-1_200:], 400)}", 4, order)

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.edits import Changes
+from tidegate.core.impossible import MOST_TOKENS
 from tidegate.core.messages import ARCHIVED, Message, Result, Text, result_of
+from tidegate.core.rules_said import rules_of
 
 Meter = Callable[[Message], int]
 
@@ -14,18 +16,32 @@ Meter = Callable[[Message], int]
 class Item(msgspec.Struct, gc=False, array_like=True):
     """A message in the view, with what it costs. `metered` is the policy's own estimate, for its triggers.
 
-    `edited`: an edit changed what is shown of it, so that no stage admits the same result twice.
+    `edited` is the seq of the edit that last changed what is shown of it, or 0: no stage admits a result twice. `rules`
+    are then those the user gave in the message as it was said: of a text that was cut nobody can tell what was typed.
     """
 
     message: Message
     tokens: int
     metered: int = 0
     signed: bool = True
-    edited: bool = False
+    edited: int = 0
+    rules: tuple[str, ...] = ()
+
+
+def rules_given(item: Item) -> Sequence[str]:
+    """The rules that the user gave in this message, also where it is no longer shown whole."""
+    return item.rules if item.edited else rules_of(item.message)
 
 
 def weighed(message: Message, tokens: int, meter: Meter | None) -> Item:
+    """An item with the count its event has, brought into the range of the possible; `View.recount` does the rest."""
+    tokens = min(max(tokens, 0), MOST_TOKENS)
     return Item(message, tokens, meter(message) if meter else tokens)
+
+
+def weighed_again(item: Item, tokens: int, meter: Meter | None) -> Item:
+    """The same item with another count."""
+    return msgspec.structs.replace(item, tokens=tokens, metered=item.metered if meter else tokens)
 
 
 def shown(message: Message) -> Message | None:
@@ -40,7 +56,8 @@ def shown(message: Message) -> Message | None:
 
 
 def said_after(ident: str, seq: int) -> bool:
-    return ident[:1] == "m" and int(ident[1:]) > seq
+    number = ident[1:]
+    return ident[:1] == "m" and number.isdecimal() and len(number) < 20 and int(number) > seq
 
 
 class Applied(NamedTuple):
@@ -50,8 +67,8 @@ class Applied(NamedTuple):
     first: int
 
 
-def applied(changed: Changes, before: Sequence[Item], meter: Meter | None) -> Applied:
-    """What a transaction makes of these items.
+def applied(changed: Changes, before: Sequence[Item], meter: Meter | None, seq: int) -> Applied:
+    """What a transaction, the event `seq`, makes of these items.
 
     An insert goes to the head if asked to, or if the message it names has gone (an earlier edit was undone).
     """
@@ -67,8 +84,9 @@ def applied(changed: Changes, before: Sequence[Item], meter: Meter | None) -> Ap
             first = min(first, len(items))
         if new is not None and ident not in changed.dropped:
             kind = item.message.kind if new.kind is None else new.kind
+            given = tuple(rules_given(item))
             item = weighed(msgspec.structs.replace(item.message, parts=new.parts, kind=kind), new.tokens, meter)
-            item.edited = True
+            item.edited, item.rules = seq, given
         if ident not in changed.dropped:
             items.append(item)
         if behind:

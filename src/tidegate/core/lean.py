@@ -9,7 +9,18 @@ import msgspec
 
 from tidegate.core.clip import clip_chars
 from tidegate.core.keylines import GAP, KeyLine
-from tidegate.core.messages import Call, Message, Part, Result, Text, Thinking, result_of, text_of
+from tidegate.core.messages import (
+    Call,
+    Message,
+    Part,
+    Result,
+    Text,
+    Thinking,
+    common_mark,
+    mark_text,
+    result_of,
+    text_of,
+)
 from tidegate.core.shrink import dump, shrink_json
 from tidegate.core.targets import DEEP, MANY, arguments_of, is_content
 
@@ -29,11 +40,11 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
 def clipped(message: Message, chars: int) -> tuple[Part, ...]:
     """The beginning of a message word for word, and where the rest is."""
-    text = text_of(message)
+    text, mark = text_of(message), common_mark(message.parts)
     if len(text) <= chars:
-        return (Text(text),)
+        return (mark_text(text, mark),)
     head = clip_chars(text, chars, mode="head", notice="").text
-    return (Text(f"{head}\n[{len(text):,} characters; recall {message.id} has all of it]"),)
+    return (mark_text(f"{head}\n[{len(text):,} characters; recall {message.id} has all of it]", mark),)
 
 
 def lean_result(message: Message, lines: Sequence[KeyLine], name: str, tokens: int) -> tuple[Part, ...]:

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tidegate.core.budget import UNLIMITED, Budget
-from tidegate.core.edits import Drop, Edit, Insert, Replace
-from tidegate.core.ledger_check import PIN, Check, Tally, readable
+from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
+from tidegate.core.ledger_check import PIN, Check, Tally, readable, rules_held
 from tidegate.core.ledger_lines import (
     HEAD,
     LEDGER,
@@ -45,7 +45,19 @@ from tidegate.core.pointers import is_note, with_note
 from tidegate.core.policy import Policy
 from tidegate.core.view import Item, View
 
-__all__ = ["LEDGER", "MOST", "PIN", "Kept", "Tally", "allowance", "beneath", "keep", "share_of"]
+__all__ = [
+    "LEDGER",
+    "MOST",
+    "PIN",
+    "Kept",
+    "Tally",
+    "allowance",
+    "beneath",
+    "held_rules",
+    "keep",
+    "share_of",
+    "without_rule",
+]
 
 SHARE: Final = 0.08
 """Of the room, where a policy only says that it wants a ledger."""
@@ -122,6 +134,35 @@ def keep(policy: Policy, view: View, edits: Sequence[Edit], budget: Budget, most
         done = tuple(edit for edit in done if not _says_what_left(edit))
     tally = check.tally(written.lines, pointed.named) if whole else None
     return Kept((*written.edits, *done), tally, check.loses_rules(written.lines))
+
+
+def held_rules(view: View) -> list[Line]:
+    """The rules and pins that hold, each once: those in the ledger, then those in messages that are still shown."""
+    found: dict[str, Line] = {}
+    for item in view.items:
+        if item.message.kind == LEDGER:
+            lines = [line for line in read_lines(text_of(item.message)) if line.lays_down]
+        else:
+            lines = rules_held(item, view.removed_rules)
+        found.update((line.text, line) for line in lines if line.text not in found)
+    return list(found.values())
+
+
+def without_rule(view: View, rule: Line, budget: Budget) -> tuple[Edit, ...]:
+    """The edits that take a rule back for good: out of the ledger and the pins, and out of what is taken in later."""
+    text = rule.text
+    held = [item.message for item in view.items if item.message.kind == LEDGER]
+    lines = read_lines("\n".join(map(text_of, held)))
+    kept = [line for line in lines if not (line.lays_down and line.text == text)]
+    edits: list[Edit] = []
+    if len(kept) < len(lines):
+        edits.append(Drop(tuple(message.id for message in held)))
+        if kept:
+            message = _message(kept, headed=True)
+            edits.append(Insert(message, held[0].id, budget.count(message)))
+    pins = [item for item in view.items if item.message.kind == PIN]
+    gone = tuple(pin.message.id for pin in pins if any(line.text == text for line in rules_held(pin, {})))
+    return (*edits, *([Drop(gone)] if gone else []), RemoveRule(text, rule.ident))
 
 
 def _says_what_left(edit: Edit) -> bool:

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tidegate.core.edits import Changes, Edit
 from tidegate.core.facts import bare, runs_of
+from tidegate.core.items import Item, rules_given
 from tidegate.core.ledger_lines import LEDGER, Line, Reach, left
 from tidegate.core.messages import (
     REMINDER,
@@ -18,7 +20,6 @@ from tidegate.core.messages import (
     text_of,
 )
 from tidegate.core.names import names_in
-from tidegate.core.rules_said import rules_said
 from tidegate.core.told import told_of
 from tidegate.core.view import View
 
@@ -77,7 +78,8 @@ class Check:
         self._told = ""
         self._pointed = Reach(lines).named
         changes = Changes(edits)
-        messages = [item.message for item in view.items if item.message.kind != LEDGER]
+        items = {item.message.id: item for item in view.items if item.message.kind != LEDGER}
+        messages = [item.message for item in items.values()]
         self._gone = [m for m in messages if m.id in changes.dropped and m.kind != REMINDER]
         cut = [m for m in messages if m.id in changes.replaced]
         self.moves = bool(self._gone) or _is_read_again(view, changes)
@@ -89,11 +91,15 @@ class Check:
             after = {m.id: text_of(m) for m in shown if m.id in changes.replaced}
             self._facts = [*told_of(self._gone), *_listed(touched, after)]
             self._read([*shown, *(insert.message for insert in changes.inserts)])
-        every = [line for m in (*self._gone, *requests) for line in _rules(m) if facts or line.what == "pin"]
+        held = partial(rules_held, removed=view.removed_rules)
+        every = [line for m in (*self._gone, *requests) for line in held(items[m.id]) if facts or line.what == "pin"]
         self._rules = list({line.text: line for line in every}.values())
-        said = "\n".join(text_of(message) for message in shown if is_request(message) or message.kind == PIN)
-        said += "\n".join(line.text for line in lines if line.lays_down)
-        self._laid_down = [line for line in self._rules if line.text not in said]
+        known = {line.text for line in lines if line.lays_down}
+        missing = {line.text for line in self._rules} - known
+        for message in shown:  # a rule is present only where the user gave it: any other text may leave unread
+            present = {text for text in missing if text in text_of(message)}
+            missing -= present and {line.text for line in held(items[message.id])} & present
+        self._laid_down = [line for line in self._rules if line.text in missing]
         self._out_of_sight = [line for line in self._facts if not self._present(line)]
         listed = {line.text for line in lines}
         self._missing = [line for line in self._out_of_sight if line.text not in listed]
@@ -157,10 +163,14 @@ def _after(message: Message, changes: Changes) -> Message:
     return message if new is None else msgspec.structs.replace(message, parts=new.parts)
 
 
-def _rules(message: Message) -> list[Line]:
+def rules_held(item: Item, removed: Mapping[str, int]) -> list[Line]:
+    """What a message lays down: all of a pin, the rules in what the user typed. Not those that were removed since."""
+    message = item.message
     if message.kind == PIN:
-        return [Line("pin", message.id, " ".join(text_of(message).split()))]
-    return [Line("rule", message.id, rule) for rule in rules_said(text_of(message))] if is_request(message) else []
+        lines = [Line("pin", message.id, " ".join(text_of(message).split()))]
+    else:
+        lines = [Line("rule", message.id, rule) for rule in rules_given(item)]
+    return [line for line in lines if line.place > removed.get(line.text, 0)]
 
 
 def _listed(messages: Sequence[Message], stay: Mapping[str, str]) -> list[Line]:

@@ -8,7 +8,7 @@ Values are frozen msgspec structs: cheap to make, cheap to compare, and encoded 
 cycles, so the garbage collector need not look at them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -22,11 +22,28 @@ SUMMARY = "summary"
 REMINDER = "reminder"
 NOTE = "note"
 INTERRUPTED = "interrupted"
+MENTIONED_FILE = "[file "
+"""How the text of a mentioned file begins."""
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="text", omit_defaults=True):
     text: str
     opaque: str = ""
+
+    @property
+    def typed(self) -> bool | None:
+        """Whether the user typed this text; None where nobody said. See `MarkedText`."""
+        return None
+
+
+class MarkedText(Text, frozen=True, gc=False, array_like=True, tag="marked", omit_defaults=True):
+    """A text of which is known whether the user typed it: only then may it lay down rules (`core/rule_text.py`).
+
+    Mentioned files, pasted blocks and text of programs are marked False. A struct of its own, so that a text without a
+    mark is written as it always was. No provider is sent the mark.
+    """
+
+    typed: bool = False
 
 
 class Image(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="image", omit_defaults=True):
@@ -57,11 +74,11 @@ class Call(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="call", o
 
 class Result(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result", omit_defaults=True):
     call_id: str
-    parts: tuple[Text | Image, ...] = ()
+    parts: tuple[Text | MarkedText | Image, ...] = ()
     error: bool = False
 
 
-Part = Text | Image | Thinking | Call | Result
+Part = Text | MarkedText | Image | Thinking | Call | Result
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
@@ -88,9 +105,30 @@ class Tool(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     parameters: str = '{"type":"object","properties":{}}'
 
 
-def user(text: str, kind: str = "") -> Message:
+def user(text: str, kind: str = "", *, typed: bool | None = None) -> Message:
     """A user-role text; with a kind it is a note of the engine, which starts no turn."""
-    return Message("user", (Text(text),), kind=kind, user_visible=not kind)
+    return Message("user", (mark_text(text, typed),), kind=kind, user_visible=not kind)
+
+
+def mark_text(text: str, typed: bool | None) -> Text:
+    return Text(text) if typed is None else MarkedText(text, typed=typed)
+
+
+def mark_texts(message: Message, typed: bool) -> Message:
+    """The message of a user with its texts marked, other messages as they are. What was not typed stays so."""
+    if message.role != "user":
+        return message
+    parts = tuple(
+        MarkedText(part.text, part.opaque, typed and part.typed is not False) if isinstance(part, Text) else part
+        for part in message.parts
+    )
+    return msgspec.structs.replace(message, parts=parts)
+
+
+def common_mark(parts: Iterable[Part]) -> bool | None:
+    """The mark of a text made of these parts: typed only if all of them were."""
+    marks = {part.typed for part in parts if isinstance(part, Text)}
+    return False if False in marks else None if None in marks or not marks else True
 
 
 def calls_of(message: Message) -> list[Call]:

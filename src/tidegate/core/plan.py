@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.budget import MIN_ROOM, Budget, excess
+from tidegate.core.budget import MIN_ROOM, Budget, excess, priced_now
 from tidegate.core.check import check
 from tidegate.core.clip import clip_chars, clip_tokens
 from tidegate.core.digest import digest
@@ -90,7 +90,7 @@ Steps = Generator[Step, Answer, list[Decision]]
 def run(moment: Moment, at: Situation) -> Steps:
     """Run the rules of a moment; before a call and after an overflow the guard has the last word."""
     decisions: list[Decision] = []
-    view, at = at.view, _priced_now(at)
+    view, at = at.view, at._replace(budget=priced_now(at.view, at.budget, at.now))
     if view.orphans or view.unanswered:
         decisions.append((yield from _commit("repair", moment, "", repair(view), at)))
     recovery = view.recoveries if moment == "overflow" else 0
@@ -111,14 +111,6 @@ def run(moment: Moment, at: Situation) -> Steps:
         if target is not None:
             decisions.extend((yield from _guarded(moment, target, at)))
     return decisions
-
-
-def _priced_now(at: Situation) -> Situation:
-    """The same with what the cache knows by now: after its lifetime it has forgotten all."""
-    prices = at.budget.prices
-    if not at.view.calls or at.now - at.view.called_at <= prices.lifetime:
-        return at
-    return at._replace(budget=at.budget._replace(prices=prices._replace(cold=True)))
 
 
 def _guard_target(moment: Moment, at: Situation, compacted: int) -> int | None:

@@ -199,6 +199,6 @@ def judge(rule: Rule, occasion: Occasion, now: float) -> Verdict:
         turns = occasion.view.turn_count - last.turn
         if rule.cooldown_turns and turns <= rule.cooldown_turns:
             return Verdict(False, f"cooling down: {turns} of {rule.cooldown_turns} turns passed")
-        if rule.cooldown_seconds and now - last.time < rule.cooldown_seconds:
+        if rule.cooldown_seconds and 0 <= now - last.time < rule.cooldown_seconds:  # a clock may have been set back
             return Verdict(False, f"cooling down: {now - last.time:.0f} of {rule.cooldown_seconds:.0f} seconds passed")
     return Verdict(True, why)

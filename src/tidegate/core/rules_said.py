@@ -1,24 +1,25 @@
 """Rules in the words of the user: what must hold from now on, told apart from what is asked once.
 
-The sentences come back word for word, so that whoever keeps them keeps what was said. Only the user's own messages may
-be read with this: the same words in tool output are data. A rule that is missed here can be pinned by hand; a sentence
-taken for a rule by mistake costs a line. So the patterns lean towards taking, but not what a narrator says ("it always
-fails"), a question, or what stands in pasted code and quotations.
+The sentences come back word for word, so that whoever keeps them keeps what was said. Only text that the user may have
+typed is read (`core/rule_text.py`): the same words in a file or in tool output are data. A rule that is missed can be
+pinned by hand; a sentence taken for a rule by mistake costs a line. So the patterns lean towards taking, but not what a
+narrator says ("it always fails"), a question, or words in quotation marks.
 
 Every expression is a choice of words with bounded gaps: none can backtrack badly.
 """
 
 import re
+from itertools import pairwise
 from typing import Final
 
-from tidegate.core.facts import both_ends
+from tidegate.core.messages import Message, is_request
+from tidegate.core.rule_text import LIST_ITEM, rule_text
 
 RULE_CHARS: Final = 400
 """The longest sentence that is a rule. A longer one is a text, which recall gives back whole."""
 RULES_EACH: Final = 40
 """The most rules taken from one message."""
 
-_READ: Final = 40_000
 _WORD: Final = r"\b"
 _ENGLISH: Final = (
     r"^(?:please,? |also,? |and |but |so |ok,? |note: |important: |rule(?: \d+)?: )*"
@@ -117,8 +118,7 @@ _HEADING: Final = re.compile(
     r"(?: [\w'’-]+){0,5}[:：*\s]*$|^[#*\s]*.{0,12}(?:规则|规范|要求|约束|規則|ルール|制約|규칙)[:：*\s]*$",
     re.IGNORECASE,
 )
-_ITEM: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
-_FENCE: Final = re.compile(r"^\s*(?:```|~~~)")
+_QUOTED: Final = re.compile(r'"[^"]*"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|「[^」]*」|『[^』]*』')
 _BREAK: Final = re.compile(r"(?:[.!?]+[\"'”’)\]]*(?=\s))|[。！？]+[」』”]*")
 _SHORT: Final = frozenset(
     "e.g i.e etc vs cf approx no nr z.b bzw usw ca d.h p.ex ex p.ej dr mr mrs sr sra st inc resp incl min max".split()
@@ -126,25 +126,26 @@ _SHORT: Final = frozenset(
 _SENTENCE_FEW: Final = 4
 
 
-def rules_said(text: str) -> list[str]:
+def rules_of(message: Message) -> list[str]:
     """The rules in a message of the user, each once, in their order, word for word."""
+    return find_rules(rule_text(message)) if is_request(message) else []
+
+
+def find_rules(text: str) -> list[str]:
+    """The sentences of a text that lay down a rule, whoever wrote them."""
     found: dict[str, None] = {}
-    fenced = listed = False
-    for line in both_ends(text, _READ).split("\n"):
-        if _FENCE.match(line):
-            fenced = not fenced
-            continue
-        if fenced or line.lstrip().startswith(">"):
-            continue
-        item = _ITEM.match(line)
+    listed = False
+    for line in text.split("\n"):
+        item = LIST_ITEM.match(line)
         said = line[item.end() :].strip() if item else line.strip()
         if listed and item and _SENTENCE_FEW <= len(said) <= RULE_CHARS:
             found.setdefault(said)
             continue
         listed = (listed and not said) or (not item and len(said) <= 80 and _HEADING.match(said) is not None)
-        for sentence in _sentences(said):
-            if _is_rule(sentence):
-                found.setdefault(sentence)
+        plain = _QUOTED.sub(lambda quotation: "_" * len(quotation[0]), said)
+        for start, end in _sentences(plain):
+            if _is_rule(plain[start:end]):
+                found.setdefault(said[start:end])
     return list(found)[:RULES_EACH]
 
 
@@ -163,14 +164,20 @@ def _lays_down(sentence: str) -> bool:
     return not sentence.isascii() and _WITHOUT_WORDS.search(sentence) is not None
 
 
-def _sentences(line: str) -> list[str]:
-    """A line in sentences. A full stop behind an abbreviation ends nothing."""
-    pieces: list[str] = []
+def _sentences(line: str) -> list[tuple[int, int]]:
+    """Where the sentences of a line begin and end. A full stop behind an abbreviation ends nothing."""
+    ends: list[int] = []
     start = 0
     for end in _BREAK.finditer(line):
         if line[end.start()] == "." and line[start : end.start()].rpartition(" ")[2].lower().lstrip("(") in _SHORT:
             continue
-        pieces.append(line[start : end.end()].strip())
         start = end.end()
-    pieces.append(line[start:].strip())
-    return [piece for piece in pieces if piece]
+        ends.append(start)
+    places = [_trimmed(line, start, end) for start, end in pairwise([0, *ends, len(line)])]
+    return [(start, end) for start, end in places if start < end]
+
+
+def _trimmed(line: str, start: int, end: int) -> tuple[int, int]:
+    """The same place without blanks at its ends."""
+    text = line[start:end]
+    return start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())

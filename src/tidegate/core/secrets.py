@@ -1,17 +1,14 @@
-"""Secrets in text, by value and by shape.
+"""Secrets in text: found by value and by shape, also where they are encoded, wrapped or cut.
 
-What goes to a file that others may read (the trace, offloaded results, exports, errors) passes through here. The log
-and the requests do not: a message that was sent is kept as it was sent, and a signed block must not change by a byte.
-
-A shape is a prefix that a vendor gives its keys, or a name that says what stands behind it (`password=`). Shapes count
-where a word begins, never inside a longer one: hashes, ids and pictures in base64 stay what they are. Every pattern
-begins with a letter, for which a search is fast, and gives back nothing it has taken: work grows with the text only.
+A `Mask` is applied to everything that is written beside the log (traces, notes, offloaded files, the search index), to
+everything that leaves the data folder (exports, pages, questions to another provider) and to what is shown. The log and
+the session's own requests are not masked: a message is kept as it was sent, and no byte of a signed block may change.
 """
 
+import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -19,164 +16,77 @@ import msgspec
 from tidegate.core.edits import Replace
 from tidegate.core.messages import Part, Result, Text
 from tidegate.core.outcome import Effect, Outcome, Spill, spill
+from tidegate.core.secret_shapes import (
+    MASKED,
+    SHORTEST_TOKEN,
+    Shape,
+    looks_random,
+    mask_assigned,
+    mask_key_ends,
+    other_shapes,
+    token_shapes,
+)
 
-MASKED = "[masked]"
+__all__ = ["MASKED", "Mask", "keys_of", "masked"]
+
 SHORTEST = 8
 """A configured value shorter than this is not looked for: it would be found in ordinary words."""
 ROUNDS = 4
+FRAGMENT = 12
+"""What a cut has left of a known secret is masked if it has so many characters."""
+SAMPLE, SAMPLES = 8, 64
+"""It is found by samples of so many characters, at most so many for each line of a secret."""
+LONGEST_WRAPPED = 512
+"""Characters of a key that is split over lines, at most."""
+LONGEST_KNOWN = 8_192
+"""Characters of a secret that are remembered, at most."""
+REMEMBERED = 256
+"""Secrets of which fragments are looked for; the oldest are given up first."""
+
 _UNQUOTED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
-
-# A prefix that stays readable, and what follows it.
-TOKENS = r"""
-sk-ant-         [\w-]{20,}+
-sk-proj-        [\w-]{20,}+
-sk-             (?=[\w-]{0,60}?[A-Za-z0-9]{12})(?=[\w-]{0,60}?[0-9])[\w-]{20,}+
-sk_live_        \w{16,}+
-sk_test_        \w{16,}+
-rk_live_        \w{16,}+
-rk_test_        \w{16,}+
-whsec_          [\w+/=]{24,}+
-AKIA            [A-Z2-7]{16}(?!\w)
-ASIA            [A-Z2-7]{16}(?!\w)
-ghp_            [A-Za-z0-9]{36,}+
-gho_            [A-Za-z0-9]{36,}+
-ghu_            [A-Za-z0-9]{36,}+
-ghs_            [A-Za-z0-9]{36,}+
-ghr_            [A-Za-z0-9]{36,}+
-github_pat_     \w{22,}+
-glpat-          [\w-]{20,}+
-gldt-           [\w-]{20,}+
-glrt-           [\w-]{20,}+
-gsk_            [A-Za-z0-9]{40,}+
-xoxa-           [\w-]{10,}+
-xoxb-           [\w-]{10,}+
-xoxe-           [\w-]{10,}+
-xoxp-           [\w-]{10,}+
-xoxr-           [\w-]{10,}+
-xoxs-           [\w-]{10,}+
-xoxe.xoxp-      [\w-]{10,}+
-xapp-           [\w-]{20,}+
-xai-            \w{60,}+
-hooks.slack.com/services/  [\w/]{20,}+
-AIza            [\w-]{35}(?![\w-])
-ya29.           [\w-]{20,}+
-GOCSPX-         [\w-]{20,}+
-hf_             [A-Za-z0-9]{30,}+
-npm_            [A-Za-z0-9]{36,}+
-pypi-           [\w-]{50,}+
-pplx-           [A-Za-z0-9]{40,}+
-nvapi-          [\w-]{40,}+
-r8_             [A-Za-z0-9]{37,}+
-tvly-           [\w-]{24,}+
-dop_v1_         [0-9a-f]{64}(?!\w)
-dapi            [0-9a-f]{32}(?!\w)
-dckr_pat_       [\w-]{20,}+
-shpat_          [0-9a-fA-F]{32}(?!\w)
-shpss_          [0-9a-fA-F]{32}(?!\w)
-lin_api_        [A-Za-z0-9]{32,}+
-hvs.            [\w-]{24,}+
-SG.             [\w-]{16,40}+\.[\w-]{30,}+
-AGE-SECRET-KEY-1  [A-Z0-9]{50,}+
-eyJ             [\w-]{8,}+\.eyJ[\w-]{8,}+\.[\w-]{8,}+
-"""
-
-_GAP = r"(?:\s|\\[nr])*+"
-_PEM = r"PRIVATE\ KEY(?:\ BLOCK)?-----"
-_KEY = rf"""
-    (?:{_GAP}(?:Proc-Type|DEK-Info|Version|Comment|Hash):[^\n\\]{{0,200}}+)*+
-    (?:{_GAP}[A-Za-z0-9+/=]{{16,}}+)++
-    (?:{_GAP}[A-Za-z0-9+/=]{{0,15}}+{_GAP}-----END\ [A-Z0-9 ]{{0,24}}?{_PEM})?
-"""
-_SCHEME = r"(?:Basic|basic|Bearer|bearer|Token|token|ApiKey|Negotiate)\ {1,3}"
-_HEADER = rf"""\\*+["']?[ \t]{{0,3}}[:=][ \t]{{0,3}}\\*+["']?(?:{_SCHEME}|(?=[^\s"'\d]{{0,60}}?\d))"""
-
-
-class _Shape(NamedTuple):
-    """`head` stays readable, `body` is masked. A head begins with a plain letter: that makes the search fast."""
-
-    head: str
-    body: str
-
-
-_OTHERS = [
-    _Shape(rf"-----BEGIN\ [A-Z0-9 ]{{0,24}}?{_PEM}", _KEY),
-    _Shape(r":AA(?<=[0-9]{8}:AA)", r"[\w-]{32,}+"),
-    _Shape(r"""://[^\s/:@"'<>\\]{0,64}+:(?![$<{%*\[]|pass\w*@)""", r"""[^\s/"'<>\\]{1,256}(?=@)"""),
-    *(_Shape(rf"{sign}sig=", r"[\w%+/=-]{30,}+") for sign in (r"\?", "&")),
-    *(_Shape(rf"{b}earer\ {{1,3}}(?=[^\s\d]{{0,100}}?\d)", r"[\w.~+/=-]{16,}+") for b in "Bb"),
-    *(_Shape(name + _HEADER, r"[\w.~+/=:-]{8,}+") for name in ("Authorization", "authorization", "AUTHORIZATION")),
-    *(_Shape(rf"{c}ookie:\ {{0,2}}[\w.-]{{1,60}}+=(?!\[)", r"""[^\s"';]{8,}+(?:;\ ?[^\s"';]++)*+""") for c in "Cc"),
-]
-
-
-def _token(row: str) -> _Shape:
-    prefix, body = row.split()
-    word = "[A-Za-z0-9_-]" if prefix.startswith("sk-") else "[A-Za-z0-9_]"
-    p = re.escape(prefix)
-    # Not inside a word; but an escaped line end, a colour code and a quoted sign before it are no part of a word.
-    begins = rf"(?:(?<!{word}{p})|(?<=\\[nrt]{p})|(?<=[0-9\[]m{p})|(?<=%[0-9A-Fa-f]{{2}}{p}))"
-    return _Shape(p + begins, body)
-
-
-# Names whose value is a secret, as people write them: API_KEY, apiKey, ApiKey, api-key.
-_NAMES = (
-    "password passwd passphrase pwd _pass secret token api.key access.key private.key secret.key account.key"
-    " signing.key encryption.key master.key shared.key auth.key"
-).split()
-_PASS = re.compile(r"pass|pwd|secret", re.IGNORECASE).match
-_NOT_SECRET_BEFORE = re.compile(
-    r"(?:next|page|continuation|cancellation|eos|bos|pad|unk|sep|stop|max|csrf)[_-]?$", re.I
-)
-_OPTION = re.compile(r"--[\w-]{0,40}$").search
-_PLAIN = re.compile(
-    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|v?[0-9]+(?:\.[0-9]+)+|(.)\1*|[./~].*|https?:.*|.*/.*\.\w{1,5}"
-).fullmatch
-
-
-def _assignment() -> str:
-    names = []
-    for name in _NAMES:
-        first, dot, last = name.partition(".")
-        join = "[_-]?" if dot else ""
-        camel = first.capitalize() + join + last.capitalize()
-        names += [first + join + last, camel, (first + "#" + last).upper().replace("#", join)]
-        names += [first + join + last.capitalize()] if dot else []
-    either = "|".join(dict.fromkeys(names))
-    return rf"""
-             (?P<name>{either})\\*+["']?
-             (?P<op>[ \t]{{0,3}}(?::=|=>|[:=])[ \t]{{0,3}}|>|\ )(?:[Ss]tr(?:ing)?\ ?=\ ?)?
-             (?:(?P<quote>\\*+["`])(?P<double>[^"`\s\\]{{8,}}+)
-               |(?P<tick>\\*+')(?P<single>[^'\s\\]{{8,}}+)
-               |(?P<bare>[\w+/=~!@#%^*.:-]{{8,}}+)(?![(\[{{…]))"""
-
-
-class _Patterns(NamedTuple):
-    """`heads` is `shapes` with a group around each head; groups would make the search slow."""
-
-    shapes: re.Pattern[str]
-    heads: re.Pattern[str]
-    assigned: re.Pattern[str]
-
-
-@cache
-def _patterns() -> _Patterns:
-    every = [*map(_token, TOKENS.strip().splitlines()), *_OTHERS]
-    shapes = "|".join(shape.head + shape.body for shape in every)
-    heads = "|".join(f"({shape.head}){shape.body}" for shape in every)
-    return _Patterns(*(re.compile(each, re.VERBOSE | re.ASCII) for each in (shapes, heads, _assignment())))
+_IN_URL = "/?&=:@+,;~!*()#$[]"
+_WRAP = re.compile(r"\\?\r?\n[ \t]*|(?:\\++r)?\\++n[ \t]*")
+_WORD = re.compile(r"[\w.+/=-]++", re.ASCII)
+_WRAPPED = r"(?:\s|\\(?=[\r\n])|\\+[nr])*+"
+_LINES = re.compile(r"\s|\\+[nrt]")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}+(?:\\?\r?\n[ \t]*+[A-Za-z0-9+/_-]{2,}+|\\++n[A-Za-z0-9+/_-]{2,}+)*+={0,2}")
+_BASE64_WORD = re.compile(r"[A-Za-z0-9+/_-]{24,}+={0,2}")
+_ENCODED = 24
+_TO_BASE64 = str.maketrans("-_", "+/")
+_TEXT_BYTES = frozenset((9, 10, 13, *range(32, 127)))
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})++")
+_URL_RUN = re.compile(r"[^\s\"'<>\\]++")
 
 
 class Mask:
-    """`mask(text)`: the configured values and whatever looks like a key become `[masked]`, or `sk-…[masked]`.
+    """`mask(text)`: the configured values and everything that looks like a key become `[masked]`, or `sk-…[masked]`.
 
-    Values are also found as JSON and URLs write them. Masking twice changes nothing more.
+    Values and keys are also found as JSON, URLs and base64 write them, and where a line break splits them. A mask
+    remembers the secrets it has seen, so that it also hides what is left of one after a text was cut. Masking twice
+    changes nothing more.
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        forms = {form for value in values if len(value) >= SHORTEST for form in _forms(value)}
-        either = "|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form)))
-        self._values = re.compile(either) if forms else None
+        self._configured: tuple[str, ...] = ()
+        self._forms: tuple[str, ...] = ()
+        self._own: dict[str, tuple[_Sample, ...]] = {}
+        self._known: dict[str, tuple[_Sample, ...]] = {}
         self._clean = (0, hash(""))  # length and hash of what was given last
+        self.add(values)
+
+    def add(self, values: Iterable[str]) -> None:
+        """Hide these values, too, from now on."""
+        new = [value for value in values if len(value) >= SHORTEST and value not in self._configured]
+        if new:
+            self._configured = (*self._configured, *dict.fromkeys(new))
+            forms = {form for value in self._configured for form in _forms(value)}
+            self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
+            self._own = {line: samples for form in self._forms for line, samples in _samples_of_lines(form)}
+            self._clean = (0, hash(""))
+
+    def fresh(self) -> "Mask":
+        """A mask of the same values that remembers nothing: its results depend on what it is given only."""
+        return Mask(self._configured)
 
     def __call__(self, text: str) -> str:
         if (len(text), hash(text)) == self._clean:  # a large file comes by twice: with its notice, and to be written
@@ -186,62 +96,262 @@ class Mask:
         return done
 
     def _masked(self, text: str) -> str:
-        found = _patterns()
         for _ in range(ROUNDS):  # what is masked may uncover a name with a value; it never takes more than a few
-            done = text if self._values is None else self._values.sub(_value_masked, text)
-            done = found.assigned.sub(_assigned, found.shapes.sub(_shape_masked, done))
+            long = _long_words(text)
+            done = self._mask_fragments(self._mask_encoded(self._mask_plain(text, long), long), long)
             if done == text:
                 break
             text = done
         return text
 
+    def _mask_plain(self, text: str, long: str) -> str:
+        """Mask what can be read as it stands. `long` are the words in which a token may be."""
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, _value_mark(form))
+        text = self._mask_wrapped_values(text)
+        for shape in token_shapes():
+            if shape.literal in long:
+                text = shape.pattern.sub(self._shape_mark, self._mask_wrapped(text, shape))
+        for shape in other_shapes():
+            if shape.literal in text:
+                text = shape.pattern.sub(self._shape_mark, text)
+        return mask_assigned(mask_key_ends(text, self._learn), self._learn)
 
-def _forms(value: str) -> Iterable[str]:
+    def _shape_mark(self, match: re.Match[str]) -> str:
+        self._learn(match[0][len(match[1]) :])
+        return _mark(match[1])
+
+    # --- split over lines -----------------------------------------------------------------------------------------
+
+    def _mask_wrapped_values(self, text: str) -> str:
+        """Mask configured values with line breaks in them, or with the spaces that a summary makes of these."""
+        joined = "".join(text.replace("\\n", "").split()).replace("\\", "") if self._forms else ""
+        for form in self._forms:
+            if "".join(form.split()).replace("\\", "") in joined:  # a quick test; the search below is exact
+                text = re.sub(_WRAPPED.join(map(re.escape, "".join(form.split()))), MASKED, text)
+        return text
+
+    def _mask_wrapped(self, text: str, shape: Shape) -> str:
+        """Mask tokens that go on in the next line."""
+        pieces, done = [], 0
+        at = text.find(shape.literal)
+        while at >= 0:
+            word = _wrapped_word(text, at) if shape.begins(text, at) else None
+            found = shape.pattern.fullmatch(word.text) if word is not None else None
+            if word is not None and found is not None:
+                self._learn(text[at : word.end])
+                pieces += [text[done:at], _mark(found[1])]
+                done = word.end
+            at = text.find(shape.literal, max(at + 1, done))
+        return "".join([*pieces, text[done:]]) if pieces else text
+
+    # --- encoded --------------------------------------------------------------------------------------------------
+
+    def _mask_encoded(self, text: str, long: str) -> str:
+        if "%" in long and _PERCENT.search(long):
+            text = _URL_RUN.sub(self._url_mark, text)
+        if any(map(_decoded, _BASE64_WORD.findall(long))):
+            text = _BASE64.sub(self._base64_mark, text)
+        return text
+
+    def _url_mark(self, match: re.Match[str]) -> str:
+        run = match[0]
+        if "%" not in run or not _PERCENT.search(run):
+            return run
+        decoded = _unquoted(run)
+        done = self._mask_plain(decoded, decoded)
+        return run if done == decoded else _quoted(done)
+
+    def _base64_mark(self, match: re.Match[str]) -> str:
+        for run in _base64_runs(match[0]):
+            decoded = _decoded(run)
+            if decoded and self._mask_plain(decoded, decoded) != decoded:
+                self._learn(run)
+                return MASKED + match[0][len(run) :]
+        return match[0]
+
+    # --- cut ------------------------------------------------------------------------------------------------------
+
+    def _learn(self, secret: str) -> None:
+        self._known.update(_samples_of_lines(secret))
+        for oldest in list(self._known)[: max(0, len(self._known) - REMEMBERED)]:
+            self._known.pop(oldest, None)
+
+    def _mask_fragments(self, text: str, long: str) -> str:
+        for secret, samples in (*self._own.items(), *tuple(self._known.items())):
+            for sample in samples:
+                if sample.text in long and sample.text in text:
+                    text = _mask_fragment(text, secret, sample)
+        return text
+
+
+class _Sample(NamedTuple):
+    """A few characters of a secret, and where they are in it."""
+
+    at: int
+    text: str
+
+
+def _samples_of_lines(secret: str) -> "Iterator[tuple[str, tuple[_Sample, ...]]]":
+    """Each line of a secret: a cut may leave any of them."""
+    for line in _LINES.split(secret):
+        if len(line) >= FRAGMENT and MASKED not in line:
+            yield line[:LONGEST_KNOWN], tuple(_samples(line[:LONGEST_KNOWN]))
+
+
+def _samples(secret: str) -> Iterator[_Sample]:
+    """Samples that look like nothing else, as close together as they may be many."""
+    step = max(SAMPLE, len(secret) // SAMPLES)
+    for at in (*range(0, len(secret) - SAMPLE, step), len(secret) - SAMPLE):
+        sample = secret[at : at + SAMPLE]
+        if looks_random(sample):
+            yield _Sample(at, sample)
+
+
+def _mask_fragment(text: str, secret: str, sample: _Sample) -> str:
+    """Mask each place where this sample stands, with all around it that is also around it in the secret."""
+    pieces, done = [], 0
+    place = text.find(sample.text)
+    while place >= 0:
+        start, end = place, place + SAMPLE
+        while start > done and start > place - sample.at and text[start - 1] == secret[sample.at - (place - start) - 1]:
+            start -= 1
+        last = min(len(text), place - sample.at + len(secret))
+        while end < last and text[end] == secret[sample.at + end - place]:
+            end += 1
+        if end - start >= FRAGMENT:
+            pieces += [text[done:start], MASKED]
+            done = end
+        place = text.find(sample.text, end)
+    return "".join([*pieces, text[done:]]) if pieces else text
+
+
+def _long_words(text: str) -> str:
+    """The words that are long enough for a token, and the last of each line: a token may go on in the next."""
+    words = [word for word in text.split() if len(word) >= SHORTEST_TOKEN]
+    if "\n" in text:
+        words += [line[line.rfind(" ") + 1 :] for line in text.split("\n")]
+    return " ".join(words)
+
+
+def _mark(kept: str) -> str:
+    """What is shown for a secret whose beginning may stay readable."""
+    return f"{kept}{'…' if kept[-1:] in '_-.' or kept[-1:].isalnum() else ''}{MASKED}"
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+_KEYS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
+
+
+def keys_of(environment: Mapping[str, str]) -> list[str]:
+    """The values of variables that hold keys, by their names."""
+    return [value for name, value in environment.items() if name.upper().endswith(_KEYS) and len(value) >= SHORTEST]
+
+
+def _forms(value: str) -> Iterator[str]:
+    """A value as it is, as JSON writes it (also inside a string of JSON, and as Go and HTML do), and as URLs do."""
     yield value
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    for ascii_only in (True, False):
+        once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
+        yield from (once, once.replace("/", "\\/"), json.dumps(once, ensure_ascii=ascii_only)[1:-1])
+        yield once.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    plain = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    yield from (plain, plain.replace('"', "&quot;").replace("'", "&#x27;"), plain.replace('"', "&#34;"))
     quoted = [char if char in _UNQUOTED else _percent(char) for char in value]
     yield "".join(quoted)
     yield "".join(quoted).replace("%20", "+")
     yield "".join(part if part in _UNQUOTED else part.lower() for part in quoted)
 
 
+def _quoted(text: str) -> str:
+    return "".join([char if char in _UNQUOTED or char in _IN_URL else _percent(char) for char in text])
+
+
+def _unquoted(text: str) -> str:
+    return _PERCENT.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
+
+
 def _percent(char: str) -> str:
     return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
-def _value_masked(match: re.Match[str]) -> str:
+def _value_mark(value: str) -> str:
     """A value that is itself of a known shape keeps its prefix."""
-    shaped = _patterns().shapes.sub(_shape_masked, match[0])
-    return shaped if shaped != match[0] and shaped.endswith(MASKED) and shaped.count(MASKED) == 1 else MASKED
+    for shape in (*token_shapes(), *other_shapes()):
+        found = shape.pattern.fullmatch(value) if shape.literal in value else None
+        if found is not None:
+            return _mark(found[1])
+    return MASKED
 
 
-def _shape_masked(match: re.Match[str]) -> str:
-    again = _patterns().heads.match(match.string, match.start())
-    kept = again[again.lastindex or 0] if again else ""
-    return f"{kept}{'…' if kept[-1:] in '_-.' or kept[-1:].isalnum() else ''}{MASKED}"
+# --- words that are split over lines --------------------------------------------------------------------------------
 
 
-def _assigned(match: re.Match[str]) -> str:
-    value = match["double"] or match["single"] or match["bare"]
-    return match[0][: len(match[0]) - len(value)] + MASKED if _is_secret(match, value) else match[0]
+class _Wrapped(NamedTuple):
+    """A word without the line breaks in it, and where it ends in the text."""
+
+    text: str
+    end: int
 
 
-def _is_secret(match: re.Match[str], value: str) -> bool:
-    """Does a value behind such a name look like one that someone keeps secret, and not like code or a placeholder?"""
-    if MASKED in value or value[0] in "$<{%*[(" or "${" in value or "{{" in value or _PLAIN(value):
-        return False
-    before = match.string[max(0, match.start() - 44) : match.start()]
-    if _NOT_SECRET_BEFORE.search(before) or (match["op"] == " " and not _OPTION(before)):
-        return False
-    quoted, named = match["bare"] is None, _PASS(match["name"].lstrip("_")) is not None
-    if quoted and named:
-        return True
-    digits = sum(char.isdigit() for char in value)
-    if not digits or digits == len(value) or not any(char.isalpha() for char in value):
-        return False
-    mixed = len(value) >= 20 and value != value.lower() and value != value.upper()
-    return quoted or mixed or digits >= 3 or (named and match["op"] in ("=", ":", ": ", ">", " "))
+def _wrapped_word(text: str, at: int) -> _Wrapped | None:
+    """The word that begins here, if it goes on in the next line. A line that looks like words does not belong to it."""
+    word = _WORD.match(text, at, at + LONGEST_WRAPPED)
+    if word is None:
+        return None
+    pieces, end = [word[0]], word.end()
+    while (wrap := _WRAP.match(text, end)) and end - at < LONGEST_WRAPPED:
+        piece = _WORD.match(text, wrap.end(), wrap.end() + LONGEST_WRAPPED)
+        if piece is None or not looks_random(piece[0]):
+            break
+        pieces.append(piece[0])
+        end = piece.end()
+        if len(piece[0]) < SHORTEST_TOKEN:  # nobody wraps lines as short as that: it was the last
+            break
+    return _Wrapped("".join(pieces), end) if len(pieces) > 1 else None
+
+
+# --- base64 ---------------------------------------------------------------------------------------------------------
+
+
+def _base64_runs(text: str) -> Iterator[str]:
+    """What of these lines may be one text in base64. Its lines have the same length, but the last may be shorter; and
+    the line that seems to be the last may be a word that only follows."""
+    wraps = [*_WRAP.finditer(text)]
+    starts = [0, *(wrap.end() for wrap in wraps)]
+    ends = [*(wrap.start() for wrap in wraps), len(text)]
+    lines = 1
+    while lines < len(ends) and ends[lines - 1] - starts[lines - 1] == ends[0] >= ends[lines] - starts[lines]:
+        lines += 1
+    yield text[: ends[lines - 1]]
+    if lines > 1:
+        yield text[: ends[lines - 2]]
+
+
+def _decoded(run: str) -> str:
+    """The text that this is in base64; empty if it is none."""
+    first = _bytes(run[:_ENCODED])
+    if not first or not _TEXT_BYTES.issuperset(first):
+        return ""
+    whole = _bytes(_WRAP.sub("", run))
+    try:
+        return whole.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def _bytes(run: str) -> bytes:
+    plain = run.rstrip("=").translate(_TO_BASE64)
+    try:
+        return base64.b64decode(plain[: len(plain) - (len(plain) % 4 == 1)] + "=" * (-len(plain) % 4 % 3))
+    except ValueError:
+        return b""
+
+
+# --- what a stage writes to files -----------------------------------------------------------------------------------
 
 
 def masked(outcome: Outcome, mask: Callable[[str], str]) -> Outcome:

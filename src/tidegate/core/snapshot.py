@@ -4,6 +4,8 @@ Everything that decides what the view does next is in there; only the meter is n
 msgpack of declared types: whatever is read back is data, or it is refused.
 """
 
+from typing import Any
+
 import msgspec
 
 from tidegate.core.errors import BadInput
@@ -12,7 +14,7 @@ from tidegate.core.items import Item, Meter
 from tidegate.core.messages import Tool
 from tidegate.core.view import Fired, View
 
-VERSION = 2
+VERSION = 4
 """Goes up with every change of what is frozen, or of what the fold makes of a log: an older snapshot is then void."""
 
 
@@ -26,8 +28,10 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     unanswered: dict[str, list[str]]
     system: str
     system_tokens: int
+    system_at: int
     tools: tuple[Tool, ...]
     tools_tokens: int
+    tools_at: int
     tokens: int
     metered: int
     turns: int
@@ -51,6 +55,7 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     ratios: dict[str, float]
     tried: dict[str, int]
     model_note: str
+    removed_rules: dict[str, int]
 
 
 _AFTER = 2  # the version and what is skipped
@@ -59,9 +64,9 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Frozen)
 
 
-def freeze(view: View) -> bytes:
-    """Equal views give equal bytes."""
-    fields = {name: getattr(view, name) for name in _FIELDS}
+def freeze(view: View, **instead: Any) -> bytes:
+    """Equal views give equal bytes. `instead` are fields to be frozen with another value."""
+    fields = {name: getattr(view, name) for name in _FIELDS} | instead
     return _encoder.encode(_Frozen(version=VERSION, skip=tuple(sorted(view._skip)), **fields))
 
 

@@ -21,16 +21,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from tidegate.core.edits import Changes
-from tidegate.core.events import Edited, Event, Noted, Said, Used
-from tidegate.core.items import Item, Meter, applied, said_after, shown, weighed
-from tidegate.core.messages import INTERRUPTED, TOOL_RESULT, Call, Message, Tool, calls_of, is_request, result_of
-from tidegate.core.tokens import calibrate, plausible
+from tidegate.core.errors import BadLog
+from tidegate.core.events import Edited, Event, Noted, Said, Used, read_tools
+from tidegate.core.impossible import MOST_TOKENS
+from tidegate.core.items import Item, Meter, applied, said_after, shown, weighed, weighed_again
+from tidegate.core.messages import INTERRUPTED, TOOL_RESULT, Call, Message, Text, Tool, calls_of, is_request, result_of
+from tidegate.core.tokens import (
+    REQUEST,
+    Counter,
+    calibrate,
+    count_message,
+    count_system,
+    count_tools,
+    fits_its_length,
+    plausible,
+)
 
 __all__ = ["REFOLDING", "Fired", "Item", "Meter", "Undone", "View", "project", "shown"]
 
 
 REFOLDING = frozenset({"undo", "redo", "forgotten"})
-
 
 FIRST = 500
 """Tokens that are taken to be counted rightly when the first report comes."""
@@ -57,9 +67,9 @@ class View:
         self.items: list[Item] = []
         self.orphans: list[Item] = []
         self.unanswered: dict[str, list[str]] = {}
-        self.system, self.system_tokens = "", 0
+        self.system, self.system_tokens, self.system_at = "", 0, 0
         self.tools: tuple[Tool, ...] = ()
-        self.tools_tokens = 0
+        self.tools_tokens = self.tools_at = 0
         self.tokens = self.metered = 0
         self.turns = self.tool_results = self.tool_calls = 0
         self.turn_count = self.turn_begun = 0
@@ -79,11 +89,21 @@ class View:
         # Rules that gained nothing, and where the view stood then: as long as it stands there they would gain nothing.
         self.tried: dict[str, int] = {}
         self.model_note = ""
+        # Rules that the user took back, by their text, and when: only what was said later lays them down again.
+        self.removed_rules: dict[str, int] = {}
 
     # --- the fold -------------------------------------------------------------------------------------------------
 
     def fold(self, event: Event) -> None:
-        """Take in one event. Raises Undone where the view must be folded again from the start."""
+        """Take in one event. Undone: the view must be folded again from the start. BadLog: it cannot be folded."""
+        try:
+            self._take(event)
+        except Undone:
+            raise
+        except Exception as fault:  # a log may hold anything
+            raise _does_not_follow(event.seq, type(fault).__name__) from fault
+
+    def _take(self, event: Event) -> None:
         self.head = event.seq
         what = event.what
         if isinstance(what, Said):
@@ -107,8 +127,8 @@ class View:
         seen = shown(message)
         if seen is None:
             return
-        self.said_tokens += tokens
         item = weighed(seen, tokens, self._meter)
+        self.said_tokens += item.tokens
         if seen.role == "tool":
             self._answer(item)
             return
@@ -160,9 +180,10 @@ class View:
         if edited.rule:
             self.fired[edited.rule] = Fired(self.turn_count, event.time)
         changed = Changes(edited.edits)
+        self.removed_rules.update(dict.fromkeys(changed.removed_rules, event.seq))
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
-        result = applied(changed, self.items, self._meter)
+        result = applied(changed, self.items, self._meter, event.seq)
         self._rebuild(result.items, result.first)
 
     def _moved(self) -> None:
@@ -184,12 +205,12 @@ class View:
             self.later_metered = sum(item.metered for item in later)
 
     def _note(self, noted: Noted) -> None:
+        tokens = min(max(noted.tokens, 0), MOST_TOKENS)
         if noted.topic == "system":
-            self.system, self.system_tokens = noted.text, noted.tokens
+            self.system, self.system_tokens, self.system_at = noted.text, tokens, self.head
             self._fixed_changed()
         elif noted.topic == "tools":
-            self.tools = msgspec.json.decode(noted.text, type=tuple[Tool, ...])
-            self.tools_tokens = noted.tokens
+            self.tools, self.tools_tokens, self.tools_at = read_tools(noted), tokens, self.head
             self._fixed_changed()
         elif noted.topic == "unsigned":
             self._fixed_changed()
@@ -211,8 +232,17 @@ class View:
             self.tried[noted.text] = self.changed_at
         elif noted.topic == "model":
             self.model_note = noted.text
+        elif noted.topic == "foreign":
+            self._forget_reports()
         elif noted.topic in REFOLDING:
             raise Undone
+
+    def _forget_reports(self) -> None:
+        """What was written elsewhere says nothing of the providers, caches and clocks here."""
+        self.usage = None
+        self.ratios, self.fired, self.tried = {}, {}, {}
+        self.called_at = 0.0
+        self.recoveries = 0
 
     def _fixed_changed(self) -> None:
         """The fixed part stands before everything: what was signed under the old one is no longer valid."""
@@ -265,6 +295,44 @@ class View:
                 item = msgspec.structs.replace(item, signed=False)
             self._append(item)
 
+    def recount(self, counter: Counter, *, thinking: bool, since: int | None = None) -> None:
+        """Count again what was folded from events after `since`. None: what cannot be right for its length.
+
+        Counts in events are convenient, not trusted: a log may have been edited, or counted for another model.
+        """
+        edited = since is not None and self.edited_at > since  # also where the fixed part changed
+
+        def believed(item: Item) -> bool:
+            if since is None:
+                return fits_its_length(item.tokens, item.message)
+            return not (edited or said_after(item.message.id, since))
+
+        def counted(item: Item) -> Item:
+            if believed(item):
+                return item
+            tokens = count_message(item.message, counter, thinking=thinking)
+            return item if tokens == item.tokens else weighed_again(item, tokens, self._meter)
+
+        items = [counted(item) for item in self.items]
+        if items != self.items:
+            self.items = items
+            self.tokens = sum(item.tokens for item in items)
+            self.metered = sum(item.metered for item in items)
+            self.usage = None  # it was compared with another count
+        self.orphans = list(map(counted, self.orphans))
+        if edited or not self._fixed_fits():
+            self.system_tokens, self.tools_tokens = count_system(self.system, counter), count_tools(self.tools, counter)
+        reported = self.fixed + REQUEST + self.tokens - self.later
+        if self.usage is not None and not plausible(reported, self.usage.input_tokens):
+            self.usage = None
+
+    def _fixed_fits(self) -> bool:
+        tools = tuple(Text(f"{tool.name}{tool.description}{tool.parameters}") for tool in self.tools)
+        system = Message("system", (Text(self.system),))
+        return fits_its_length(self.system_tokens, system) and fits_its_length(
+            self.tools_tokens, Message("user", tools)
+        )
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     @property
@@ -296,6 +364,13 @@ class View:
         return self.items[start:end]
 
 
+def _does_not_follow(seq: int, why: str) -> BadLog:
+    return BadLog(
+        f"Record {seq} does not follow from those before it ({why}).",
+        f"`tidegate doctor` tells what is wrong. A fork at record {seq - 1} has all that is before it.",
+    )
+
+
 def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
     """Fold a whole log. Undone edits are only known once their undo is read; the fold then starts over without them.
 
@@ -313,7 +388,9 @@ def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> 
                     view._moved()
                     view._rebuild(view.items, 0)
                     if event.seq > seen and what.topic != "forgotten":
-                        seen, seq = event.seq, int(what.text)
+                        seen, seq = event.seq, what.edit
+                        if not seq:
+                            raise _does_not_follow(seen, "it names no edit")
                         skip = skip | {seq} if what.topic == "undo" else skip - {seq}
                         raise Undone
                 else:

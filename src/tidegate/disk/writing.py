@@ -69,6 +69,13 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise not_kept(path.name, failure) from failure
 
 
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that the user named, 0600 if it is new. Also into a pipe or a device."""
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(opened, "wb") as file:
+        file.write(data)
+
+
 @contextmanager
 def turn(lock: Path, *, shared: bool = False, patience: float = 10.0) -> Iterator[None]:
     """One writer at a time (or many that share), over threads and processes. It ends with the process that holds it."""

@@ -10,23 +10,21 @@ Whatever is typed, the answer is a text: bounded, without secrets and without a 
 
 import difflib
 import os
-import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tidegate.core.clip import clip_chars
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.secrets import Mask
-from tidegate.keep.data import DataFolder, keys_of
+from tidegate.core.secrets import Mask, keys_of
+from tidegate.core.terminal_text import clean_text
+from tidegate.keep.data import DataFolder
 from tidegate.models.catalog import Model
 from tidegate.session.drive import SummariseAsync
 from tidegate.session.session import Session
 
 MOST: Final = 16_000
 """Characters of an answer."""
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal takes for an order, or what turns the direction of a line."""
 
 
 class Answer(NamedTuple):
@@ -46,9 +44,10 @@ class Answer(NamedTuple):
 class Place(NamedTuple):
     """Where a command is given.
 
-    `summarise` writes summaries, `parts` are the tokens of the parts of the system prompt by name, `prices` are what
-    the user says of models. While the agent is `busy`, nothing may change what it reads. `agent` is the open agent and
-    `opening` how it was opened, where there is one: the commands of the agent know their types.
+    `summarise` writes summaries, `parts` are the tokens of the parts of the system prompt by name, `rules` are those of
+    the configuration, `prices` are what the user says of models. While the agent is `busy`, nothing may change what it
+    reads. `agent` is the open agent and `opening` how it was opened, where there is one: the commands of the agent know
+    their types.
     """
 
     session: Session
@@ -60,6 +59,7 @@ class Place(NamedTuple):
     busy: bool = False
     agent: object = None
     opening: object = None
+    rules: tuple[str, ...] = ()
 
     @property
     def kept(self) -> DataFolder:
@@ -179,5 +179,5 @@ def _form(command: Command) -> str:
 
 
 def safe(text: str, place: Place) -> str:
-    """As it may be shown: secrets first, for a cut could hide one from the mask."""
-    return clip_chars(_CONTROLS.sub("", place.mask(text)), MOST).text
+    """As it may be shown: cleaned, since hidden characters hide a secret, then masked, and cut last."""
+    return clip_chars(place.mask(clean_text(text)), MOST).text

@@ -7,16 +7,17 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event
+from tidegate.core.terminal_text import clean_line
 from tidegate.keep.commands import Answer, Command, Place
 from tidegate.keep.commands_view import VIEW
 from tidegate.keep.masked import Masking
 from tidegate.keep.portable import export
+from tidegate.keep.times import format_time
 from tidegate.keep.trace_lines import TraceLine, read_line
 from tidegate.memory.logs import lines_of
 from tidegate.memory.search import Hit
@@ -87,7 +88,7 @@ def _hit(place: Place, hit: Hit, words: str) -> str:
         event = next(place.kept.log(hit.name).read(hit.place), None)
         where, text = f"{hit.name} m{hit.place}", next(lines_of("", [event] if event is not None else [])).text
     text = place.mask(text)
-    return f"{where}  {snippet(text, place_of(text, units_of(words, MOST_WORDS)), EXCERPT)}"
+    return f"{clean_line(where)}  {snippet(text, place_of(text, units_of(words, MOST_WORDS)), EXCERPT)}"
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -107,8 +108,9 @@ def _listed(place: Place, words: str = "") -> str:
 
 
 def _session(info: SessionInfo, *, here: bool) -> str:
-    when = f"{datetime.fromtimestamp(info.used):%Y-%m-%d %H:%M}"
-    return f"{when}  {info.head:>7,} records  {info.name}{'  (this one)' if here else ''}"
+    return (
+        f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{'  (this one)' if here else ''}"
+    )
 
 
 async def resume(place: Place, rest: str) -> Answer:
@@ -122,7 +124,10 @@ async def resume(place: Place, rest: str) -> Answer:
             f"{len(like) or 'No'} sessions have {rest[:80]} in their names.", "Give all of one; /sessions lists them."
         )
     name = rest if rest in names else like[0]
-    return Answer(f"This is {name} already.") if name == place.name else Answer(f"On to {name}.", act=f"resume {name}")
+    shown = clean_line(name)
+    return (
+        Answer(f"This is {shown} already.") if name == place.name else Answer(f"On to {shown}.", act=f"resume {name}")
+    )
 
 
 async def fork(place: Place, rest: str) -> Answer:
@@ -135,7 +140,8 @@ async def fork(place: Place, rest: str) -> Answer:
     match = _RECORD.fullmatch(at)
     assert match is not None
     place.kept.fork(place.name, int(match[1]), name)
-    return Answer(f"{name} begins as {place.name} was at record {match[1]}. On to it.", act=f"resume {name}")
+    told = f"{clean_line(name)} begins as {clean_line(place.name)} was at record {match[1]}. On to it."
+    return Answer(told, act=f"resume {name}")
 
 
 async def export_session(place: Place, rest: str) -> Answer:
@@ -155,7 +161,7 @@ async def cost(place: Place, rest: str) -> Answer:
     whole = bill.total
     if not whole.calls and not whole.besides:
         return Answer("Nothing was asked yet.")
-    lines = [f"{name}: {_bill(each)}" for name, each in bill.by_model.items()]
+    lines = [f"{clean_line(name)}: {_bill(each)}" for name, each in bill.by_model.items()]
     lines += [f"in all: {_bill(whole)}"] if len(lines) > 1 else []
     asked_back = await asyncio.to_thread(recalls_of, place.session.log)
     return Answer("\n".join([*lines, *([str(asked_back)] if asked_back.any else [])]))
@@ -189,8 +195,9 @@ async def trace(place: Place, rest: str) -> Answer:
 
 def _line(line: TraceLine) -> str:
     shown = {name: getattr(line, name) for name in _SHOWN if getattr(line, name) not in (None, "")}
-    when = f"{datetime.fromtimestamp(line.time):%H:%M:%S}"
-    return f"{line.seq:>6} {when} {line.event} {' '.join(f'{key}={value}' for key, value in shown.items())}".rstrip()
+    when = format_time(line.time, "%H:%M:%S")
+    said = clean_line(" ".join(f"{key}={value}" for key, value in shown.items()))
+    return f"{line.seq:>6} {when} {line.event} {said}".rstrip()
 
 
 def _names(place: Place | None) -> list[str]:

@@ -2,13 +2,12 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tidegate.core.ledger import LEDGER, PIN
-from tidegate.core.ledger_lines import read_lines
-from tidegate.core.messages import text_of
+from tidegate.core.ledger import PIN
+from tidegate.core.ledger_lines import Line
 from tidegate.keep.commands import Answer, Command, Place
 from tidegate.session.explain import outlook
 from tidegate.session.filling import Filling, Share, filling
@@ -34,7 +33,7 @@ async def context(place: Place, rest: str) -> Answer:
     if rest == "clear":
         place.still()
         messages, tokens = place.session.view.messages, place.session.view.tokens
-        pinned = [text for what, text in _laid_down(place).values() if what == PIN]
+        pinned = [line.text for line in place.session.rules() if line.what == PIN]
         place.session.clear()
         for text in pinned:
             place.session.pin(text)
@@ -165,21 +164,31 @@ async def pin(place: Place, rest: str) -> Answer:
     return Answer(f"Pinned as {place.session.pin(rest)}: it stays, word for word.")
 
 
-def _laid_down(place: Place) -> dict[str, tuple[str, str]]:
-    """By id: pins and rules that hold, each with its kind."""
-    found: dict[str, tuple[str, str]] = {}
-    for item in place.session.view.items:
-        if item.message.kind == LEDGER:
-            lines = read_lines(text_of(item.message))
-            found.update((line.ident, (line.what, line.text)) for line in lines if line.lays_down)
-        elif item.message.kind == PIN:
-            found[item.message.id] = (PIN, text_of(item.message))
-    return found
-
-
 async def pins(place: Place, rest: str) -> Answer:
-    lines = (f"{what} {ident}: {text}" for ident, (what, text) in _laid_down(place).items())
-    return Answer("\n".join(lines) or "Nothing is pinned. /pin TEXT does it.")
+    """Rules of the session first: their numbers are what `remove` takes."""
+    rules = place.session.rules()
+    act, _, number = rest.partition(" ")
+    if act == "remove":
+        return _removed(place, rules, number.strip())
+    if rest:
+        return Answer("Say /pins, or /pins remove NUMBER.", True)
+    sources = [f"pinned by you in {line.ident}" if line.what == PIN else f"typed in {line.ident}" for line in rules]
+    shown = [(line.text, source) for line, source in zip(rules, sources, strict=True)]
+    shown += [(text, "in the configuration, `rules`") for text in place.rules]
+    lines = (f"{number}. {text}  ({source})" for number, (text, source) in enumerate(shown, 1))
+    return Answer("\n".join(lines) or "There are no rules. /pin TEXT adds one.")
+
+
+def _removed(place: Place, rules: Sequence[Line], number: str) -> Answer:
+    place.still()
+    chosen = int(number) if number.isdecimal() and len(number) < 6 else 0
+    if len(rules) < chosen <= len(rules) + len(place.rules):
+        return Answer("That rule is in the configuration. Take it out of `rules` there; /config shows the file.", True)
+    if not 0 < chosen <= len(rules):
+        return Answer(f"There is no rule {number[:20] or 'without a number'}. /pins lists them with numbers.", True)
+    text = rules[chosen - 1].text
+    place.session.remove_rule(text)
+    return Answer(f"Removed: {text}\n/undo takes that back.")
 
 
 async def explain(place: Place, rest: str) -> Answer:
@@ -223,7 +232,9 @@ VIEW: Final = (
     Command("undo", "take the newest compaction back", undo),
     Command("redo", "make the compaction again that was undone last", redo),
     Command("pin", "a rule that always stays, word for word", pin, "TEXT"),
-    Command("pins", "the pinned rules, and those the ledger keeps", pins),
+    Command(
+        "pins", "the rules that hold and where they come from", pins, "[remove NUMBER]", words=lambda _: ("remove ",)
+    ),
     Command(
         "explain",
         "each rule of the policy: what it would do now, and why",

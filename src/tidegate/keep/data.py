@@ -15,7 +15,7 @@ Only the logs, the blobs, the notes and the files are truth. Trace, snapshots an
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tidegate.core.errors import BadInput, NotKept
 from tidegate.core.estimate import Estimate
 from tidegate.core.events import Event
 from tidegate.core.policy import Policy
-from tidegate.core.secrets import Mask
+from tidegate.core.secrets import Mask, keys_of
 from tidegate.core.view import project
 from tidegate.disk.folder import Folder, key_of
 from tidegate.disk.writing import make_folder, not_kept
@@ -49,19 +49,12 @@ from tidegate.wire.tools import dialect_for
 
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_FILE = 64 * 1024 * 1024
-_KEYS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
-
-
-def keys_of(environment: Mapping[str, str]) -> list[str]:
-    """The values of variables that hold keys, by their names: what must not be seen in anything we write."""
-    names = [name for name in environment if name.upper().endswith(_KEYS)]
-    return [environment[name] for name in names if len(environment[name]) >= 8]
 
 
 class DataFolder:
     """`store` is another place for the logs (a URL); large records then stay in them, for other hosts to read.
 
-    `secrets` are values never to be written into traces, exports and files; without them those of the environment.
+    `secrets` are values that are masked in everything but the logs; without them those of the environment.
     """
 
     def __init__(
@@ -76,9 +69,9 @@ class DataFolder:
         self.clock = clock
         self.store: Store = open_store(store or self.folder, clock) if isinstance(store, str) else store
         self.blobs = None if store else Blobs(self.folder / "blobs")
-        self.notes = Notes(self.folder / "memory", clock=clock)
         self.mask = Mask(keys_of(os.environ) if secrets is None else secrets)
-        self.snapshots = Snapshots(self.folder / "views")
+        self.notes = Notes(self.folder / "memory", mask=self.mask, clock=clock)
+        self.snapshots = Snapshots(self.folder / "views", self.mask)
         self.retention = Folder(self.folder / "retention", max_file=10_000)
         self.removed: list[Removed] = []
         """What retention removed since this folder was opened."""
@@ -95,6 +88,7 @@ class DataFolder:
         `Session`.
         """
         policy = load(policy) if isinstance(policy, str) else policy
+        self.check_new(name)
         settle(self, name)
         closing = self.hold(name)
         try:
@@ -146,6 +140,11 @@ class DataFolder:
             view=view,
         )
 
+    def check_new(self, name: str) -> None:
+        """BadInput if a new session may not have this name: files are named for it."""
+        if self.mask(name) != name and not self.store.head(name):
+            raise BadInput("The name of this session holds a secret.", "Give it another name: files are named for it.")
+
     def log(self, name: str) -> KeptLog:
         return KeptLog(self.store, name, self.blobs)
 
@@ -158,6 +157,7 @@ class DataFolder:
 
     def fork(self, name: str, at: int, new: str) -> None:
         """A new session that begins as another was at `at`, with all that its view may name."""
+        self.check_new(new)
         settle(self, new)
         with self.alone(new):
             check_fork(name, at, self.log(name).head, new, taken=self.store.head(new) > 0)
@@ -218,7 +218,7 @@ class DataFolder:
     def search(self) -> Search:
         """Search over the notes and over all logs, as they are when it is asked."""
         if self._search is None:
-            self._search = Search(self.notes, self._lines, path=self.folder / "search.db")
+            self._search = Search(self.notes, self._lines, path=self.folder / "search.db", mask=self.mask)
         return self._search
 
     def _lines(self, read_to: Callable[[str], int]) -> Iterator[Line]:

@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.events import Noted
+from tidegate.core.events import Noted, encode
 from tidegate.core.snapshot import freeze
-from tidegate.core.tokens import document_meter
-from tidegate.core.view import project
+from tidegate.core.tokens import Estimate, document_meter
+from tidegate.core.view import View, project
 from tidegate.disk.folder import key_of
 from tidegate.disk.writing import write_whole
 from tidegate.keep import doctor_files as files
 from tidegate.keep import doctor_strays as strays
 from tidegate.keep.data import DataFolder
-from tidegate.keep.doctor_log import LOST, Fault, Survey, judge, lost, request_faults, survey
+from tidegate.keep.doctor_log import LOST, Fault, Survey, impossible_values, judge, lost, request_faults, survey
 from tidegate.keep.finding import Finding, Severity
 from tidegate.keep.trace import Trace, read_trace
 from tidegate.keep.trace_lines import read_line
 from tidegate.store.errors import Broken, Missing
-from tidegate.store.kept import KeptLog
+from tidegate.store.kept import KeptLog, stored
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.inspection import raw_rows, structure
 from tidegate.store.store import SessionInfo
@@ -134,6 +134,7 @@ class _Patient:
         self._claims(found)
         if not found.faults:
             log = data.log(self._name)
+            self._values(log)
             self._meaning(log)
             self._snapshot(log)
             self._trace(log)
@@ -216,6 +217,29 @@ class _Patient:
         elif claimed > found.shas and self._repair and not found.faults:
             blobs.claim(self._name, found.shas)
 
+    def _values(self, log: KeptLog) -> None:
+        """Times and numbers that cannot be. They harm nobody, for they are not believed, but they are shown."""
+        found = impossible_values(log)
+        if not found:
+            return
+        first = next(iter(found))
+        which = f"{len(found):,} records hold values that cannot be; record {first}: {found[first].why}."
+        rewrite = getattr(self._data.store, "rewrite", None)
+        if not (self._repair and rewrite is not None):
+            self._say(which, "broken", "With --repair they are corrected: counted again, at the time before.")
+            return
+        self._data.snapshots.remove(self._key)
+        blobs = self._data.blobs
+        rewrite(
+            self._name,
+            {seq: stored(encode(wrong.right), self._name, blobs) for seq, wrong in found.items()},
+        )
+        if os.path.lexists(self._data.trace(self._name)):
+            trace = Trace(self._data.trace(self._name), self._name, self._data.mask)
+            trace.remake(log)
+            trace.close()
+        self._say(which, "mended")
+
     # --- what they mean -------------------------------------------------------------------------------------------
 
     def _meaning(self, log: KeptLog) -> None:
@@ -255,7 +279,8 @@ class _Patient:
         if view is None:
             return False
         meter = document_meter(kept.meter) if kept.meter else None
-        return freeze(view) == freeze(project(lambda: islice(log.read(), view.head), meter))
+        folded = project(lambda: islice(log.read(), view.head), meter)
+        return freeze(view) == freeze(folded) or _uncounted(view) == _uncounted(folded)
 
     def _trace(self, log: KeptLog) -> None:
         path = self._data.trace(self._name)
@@ -271,6 +296,14 @@ class _Patient:
             trace.follow(log) if 0 <= told < log.head else trace.remake(log)
             trace.close()
         self._mended("Its trace does not tell all of its log, or is damaged.")
+
+
+def _uncounted(view: View) -> bytes:
+    """A view without what depends on the counter: a session counts again what another model had counted."""
+    view.recount(Estimate(), thinking=False, since=0)
+    view.usage = None
+    view.later = view.later_metered = 0
+    return freeze(view)
 
 
 def _told(path: Path) -> int:

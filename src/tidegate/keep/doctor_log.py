@@ -7,11 +7,16 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.check import check
-from tidegate.core.edits import Insert
+from tidegate.core.edits import Insert, Replace
 from tidegate.core.errors import BadEdit, BadInput, BadPolicy
-from tidegate.core.events import Edited, Event, Noted, decode, encode
+from tidegate.core.events import Edited, Event, Noted, Said, Used, What, decode, encode
+from tidegate.core.impossible import find_impossible, is_count, is_time
+from tidegate.core.items import shown
+from tidegate.core.messages import Message, Text
 from tidegate.core.repair import repair
+from tidegate.core.tokens import Estimate, count_message, fits_its_length
 from tidegate.core.view import Undone, View, project
+from tidegate.keep.recounting import Recounting
 from tidegate.session.past import sent_as
 from tidegate.store.blobs import Blobs
 from tidegate.store.errors import Broken
@@ -22,6 +27,8 @@ from tidegate.wire.rendering import Rendering
 from tidegate.wire.tools import dialect_for
 
 LOST = "lost"
+FAR = 4
+"""So many times fewer tokens than we count cannot be right, by whichever counter."""
 REFOLDS = 100
 """So many undos are followed exactly; each has the log folded again from the start."""
 
@@ -107,6 +114,78 @@ def _like_an_event(seq: int, content: bytes) -> bool:
 def lost(seq: int, time: float, fault: Fault) -> bytes:
     """What stands in the place of a record that cannot be had any more."""
     return encode(Event(seq, time, Noted(LOST, f"records {fault.first} to {fault.last} were damaged")))
+
+
+# --- what cannot be ---------------------------------------------------------------------------------------------------
+
+
+class Wrong(NamedTuple):
+    """A record with a value that cannot be: why, and the same event with possible ones."""
+
+    why: str
+    right: Event
+
+
+def impossible_values(log: Log) -> dict[int, Wrong]:
+    """By number. A count of tokens is wrong only if it is far below what the message holds: counters differ."""
+    found: dict[int, Wrong] = {}
+    model_note, time = "", 0.0
+    for event in log.read():
+        what = event.what
+        if isinstance(what, Noted) and what.topic == "model":
+            model_note = what.text
+        why = find_impossible(event) or _miscounted(what)
+        time = event.time if is_time(event.time) else time
+        if why:
+            found[event.seq] = Wrong(why, _corrected(Recounting(model_note).event(event), time))
+    return found
+
+
+def _miscounted(what: What) -> str:
+    for tokens, message in _counted_in(what):
+        if not is_count(tokens):
+            return f"a message is counted as {tokens} tokens"
+        if not fits_its_length(tokens, message):
+            again = count_message(message, Estimate())
+            if FAR * tokens < again:
+                return f"a message of about {again:,} tokens is counted as {tokens:,}"
+    return ""
+
+
+def _counted_in(what: What) -> Iterator[tuple[int, Message]]:
+    """The counts of an event, each with what it is the count of."""
+    if isinstance(what, Said):
+        seen = shown(what.message)
+        if seen is not None:
+            yield what.tokens, seen
+    elif isinstance(what, Edited):
+        for edit in what.edits:
+            if isinstance(edit, Replace):
+                yield edit.tokens, Message("user", edit.parts)
+            elif isinstance(edit, Insert):
+                yield edit.tokens, edit.message
+    elif isinstance(what, Noted) and what.topic in ("system", "tools"):
+        yield what.tokens, Message("user", (Text(what.text),))
+
+
+def _corrected(event: Event, time: float) -> Event:
+    """With a time before it, and without what a provider cannot have reported."""
+    what = event.what
+    if not is_time(event.time):
+        event = msgspec.structs.replace(event, time=time)
+    if isinstance(what, Said):
+        what = msgspec.structs.replace(what, message=msgspec.structs.replace(what.message, id=f"m{event.seq}"))
+        event = msgspec.structs.replace(event, what=what)
+    if not find_impossible(event):
+        return event
+    if isinstance(what, Used):
+        head = what.head if 0 <= what.head < event.seq else 0
+        return msgspec.structs.replace(event, what=Used(what.model, head, 0, 0))
+    if isinstance(what, Edited):
+        event = msgspec.structs.replace(event, what=msgspec.structs.replace(what, before=0, after=0))
+        if not find_impossible(event):
+            return event
+    return msgspec.structs.replace(event, what=Noted(LOST, "its numbers cannot be"))
 
 
 # --- what follows from what -------------------------------------------------------------------------------------------

@@ -6,14 +6,11 @@ raises, and the plan then leaves the view as it is. All of it may be repeated: a
 last attempt was the one that came through.
 """
 
-import msgspec
-
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import user
 from tidegate.core.outcome import Effect, Flush, Spill
 from tidegate.core.secrets import Mask
 from tidegate.disk.folder import Folder
-from tidegate.memory.flush import Remember, title_of
+from tidegate.memory.flush import Remember
 from tidegate.memory.notes import Notes
 
 MAX_SESSION = 2 << 30
@@ -32,14 +29,9 @@ class Files:
 
     def __call__(self, effect: Effect) -> None:
         if isinstance(effect, Flush):
-            self._remember(self._masked(effect))
+            self._remember(effect)
         else:
             self._spill(effect)
-
-    def _masked(self, effect: Flush) -> Flush:
-        """The note has the text and a title taken from what was asked: both as they may be seen."""
-        title = self.mask(title_of(effect.request.messages))
-        return Flush(msgspec.structs.replace(effect.request, messages=(user(title),)), self.mask(effect.text))
 
     def _spill(self, effect: Spill) -> None:
         """The sum of sizes is kept, and taken anew only before a refusal: others may have written, or removed."""

@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from tidegate.core.terminal_text import clean_line
+
 Severity = Literal["fine", "mended", "broken", "lost"]
 
 
@@ -20,4 +22,4 @@ class Finding(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         where = f"session {self.session!r}" if self.session else "data folder"
-        return f"{self.severity:<6}  {where}: {self.what} {self.remedy}".rstrip()
+        return f"{self.severity:<6}  {where}: {clean_line(self.what)} {clean_line(self.remedy)}".rstrip()

@@ -18,6 +18,7 @@ import msgspec
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Edited, Event, Noted, Said, encode
+from tidegate.core.terminal_text import clean_line
 from tidegate.disk.writing import not_kept
 from tidegate.keep.forget_files import aside, clean_files, sums, sync_file, untitled, without, without_words, written
 from tidegate.keep.retention import (
@@ -62,7 +63,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         lines = [
-            f"{self.session}: {self.records} records, {len(self.files)} files, {len(self.notes)} notes,"
+            f"{clean_line(self.session)}: {self.records} records, {len(self.files)} files, {len(self.notes)} notes,"
             f" {self.blobs} large records"
         ]
         for what, found in (
@@ -73,7 +74,7 @@ class Forgotten(msgspec.Struct, frozen=True):
             ("notes of this session that may still tell of it", self.memory),
             ("damaged pieces that could not be looked into", self.aside),
         ):
-            lines += [f"  {what}: {', '.join(found)}"] if found else []
+            lines += [f"  {what}: {', '.join(map(clean_line, found))}"] if found else []
         return "\n".join(lines)
 
 

@@ -1,14 +1,15 @@
 """Events without the secrets in them, for what leaves the data folder. The log itself keeps what was said.
 
-A signed or encrypted block is left as it is, whatever is in it: with one byte changed the provider refuses it, and
-with it the whole conversation. So are ids and names, which tie results to their calls.
+A signed block of reasoning is kept as it is, or, if it holds a secret, becomes plain reasoning without its signature:
+with one byte changed the provider would refuse it, and with it the whole conversation. Ids and names are left alone:
+they tie results to their calls.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from tidegate.core.edits import Drop, Edit, Replace
+from tidegate.core.edits import Drop, Edit, RemoveRule, Replace
 from tidegate.core.events import Edited, Event, Noted, Said, Used, What
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 
@@ -53,7 +54,7 @@ class Masking:
         if isinstance(value, list):
             return [self._value(inner) for inner in value]
         if isinstance(value, dict):
-            return {key: self._value(inner) for key, inner in value.items()}
+            return {self.text(key): self._value(inner) for key, inner in value.items()}
         return value
 
     def _what(self, what: What) -> What:
@@ -78,6 +79,8 @@ class Masking:
         before = self.count
         if isinstance(edit, Drop):
             return edit
+        if isinstance(edit, RemoveRule):
+            return RemoveRule(self.text(edit.text), edit.id)
         if isinstance(edit, Replace):
             parts = tuple(self._part(part) for part in edit.parts)
             return msgspec.structs.replace(edit, parts=parts, tokens=self._tokens(edit.tokens, before))
@@ -93,17 +96,40 @@ class Masking:
         if isinstance(part, Call):
             return Call(part.id, part.name, self.json(part.arguments), part.opaque)
         if isinstance(part, Thinking):
-            return part if part.block else Thinking(self.text(part.text))
+            return self._thinking(part)
         return self._shown(part)
+
+    def _thinking(self, part: Thinking) -> Thinking:
+        if not part.block:
+            return Thinking(self.text(part.text))
+        if self._mask(part.block) == part.block:
+            return part
+        found = _parsed(part.block)
+        text = "\n".join(_reasoning(found.value)) if found is not None else ""
+        self.count += not text
+        return Thinking(self.text(text) if text else MARK)
 
     def _shown(self, part: Text | Image) -> Text | Image:
         if isinstance(part, Text):
-            return Text(self.text(part.text), part.opaque)
+            return msgspec.structs.replace(part, text=self.text(part.text))
         return msgspec.structs.replace(part, url=self.text(part.url)) if part.url else part
 
 
 class _Parsed(msgspec.Struct, frozen=True):
     value: object
+
+
+def _reasoning(value: object) -> Iterator[str]:
+    """What a provider's block of reasoning says that can be read."""
+    if isinstance(value, list):
+        for inner in value:
+            yield from _reasoning(inner)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key in ("thinking", "text") and isinstance(inner, str):
+                yield inner
+            else:
+                yield from _reasoning(inner)
 
 
 def _parsed(text: str) -> _Parsed | None:

@@ -3,7 +3,10 @@
 Both ways it is a stream: a session need not fit into memory, only its largest message. Large records are taken out of
 their blobs; trace, snapshot and index stay behind, for they can be made again.
 
-Secrets are masked on the way out. Where there are none, the imported log is the exported one, byte for byte.
+Secrets are masked on the way out. On the way in nothing is believed that decides what fits: tokens are counted again,
+impossible values are refused with the number of their record, and one more record (`foreign`) makes the session forget
+what usage reports, cooldowns and caches said elsewhere. Rules and pins in a file that is not trusted do not hold: see
+`keep/distrust.py`. All else is the exported log, byte for byte.
 """
 
 import gzip
@@ -13,20 +16,24 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import msgspec
 
-from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.events import Edited, Event, Noted, Said, encode
+from tidegate.core.events import Event, Noted, encode
+from tidegate.core.impossible import is_count
 from tidegate.core.view import View
 from tidegate.disk.folder import safe_join
 from tidegate.disk.writing import ENDING, not_kept, sync_folder
 from tidegate.keep.data import DataFolder
+from tidegate.keep.distrust import without_rules
 from tidegate.keep.masked import Masking
 from tidegate.keep.portable_file import FORMAT, VERSION, File, Header, Item, Limits, Writer, bad, items
+from tidegate.keep.recounting import Recounting
 from tidegate.keep.retention import FORGOTTEN, LEAVING, mark, remove, settle
+from tidegate.session.bill import SPENT, paid_of
+from tidegate.session.past import sent_as
 from tidegate.store.kept import INLINE, reference
 from tidegate.store.memory import check_name, missing
 
@@ -81,7 +88,7 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _write(data: DataFolder, name: str, file: IO[bytes]) -> Exported:
-    log, masking = data.log(name), Masking(data.mask)
+    log, masking = data.log(name), Masking(data.mask.fresh())
     created = next((info.created for info in data.store.sessions() if info.name == name), 0.0)
     files = 0
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
@@ -122,16 +129,39 @@ def _replaced(target: Path) -> Iterator[IO[bytes]]:
 # --- in ---------------------------------------------------------------------------------------------------------------
 
 
-def import_session(data: DataFolder, path: str | os.PathLike[str], name: str = "", *, limits: Limits = LIMITS) -> str:
-    """Take a session in, under its own name or another, and give the name. All of it is checked before any is kept."""
+def import_session(
+    data: DataFolder, path: str | os.PathLike[str], name: str = "", *, limits: Limits = LIMITS, trust: bool = False
+) -> str:
+    """Take a session in, under its own name or another, and give the name. All of it is checked before any is kept.
+
+    The file may come from a stranger: unless the caller says to `trust` it, no rule or pin in it holds here.
+    """
     with _opened(Path(path)) as file:
-        name = _examined(data, file, name, limits)
+        found = _examined(data, file, name, limits)
+        name = found.name
         settle(data, name)  # an older session of this name may be half removed: the new one must not go with it
         with data.alone(name):
             if data.store.head(name):
                 raise BadInput(f"There is a session {name!r} already.", "Give the import another name.")
-            _take_in(data, name, items(file, limits))
+            _take_in(data, name, _arriving(data, found, items(file, limits)), trust)
     return name
+
+
+class _Examined(NamedTuple):
+    """`name` is the one to keep it under, `exported` its own."""
+
+    name: str
+    exported: str
+    head: int
+    model_note: str
+
+
+def _arriving(data: DataFolder, found: _Examined, arrived: Iterable[Item]) -> Iterator[Item]:
+    """The same, counted again, and at the end the record that says where it all comes from."""
+    recounting = Recounting(found.model_note)
+    for item in arrived:
+        yield recounting.event(item) if isinstance(item, Event) else item
+    yield Event(found.head + 1, data.clock(), Noted("foreign", found.exported))
 
 
 @contextmanager
@@ -147,25 +177,31 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _examined(data: DataFolder, file: IO[bytes], name: str, limits: Limits) -> str:
+def _examined(data: DataFolder, file: IO[bytes], name: str, limits: Limits) -> _Examined:
     """Twice through the file: what is undone must be known before the log can be folded in one go."""
     undone: set[int] = set()
     names: set[str] = set()
+    exported = model_note = ""
+    head = 0
     for item in items(file, limits):
         if isinstance(item, Header):
-            name = name or item.name
+            exported, head = item.name, item.head
+            name = name or data.mask(item.name)
             check_name(name)
+            data.check_new(name)
         elif isinstance(item, File):
             _check_file(data, name, item, names)
         elif isinstance(item, Event):
             _check_event(item)
             if isinstance(item.what, Noted) and item.what.topic in ("undo", "redo"):
                 _note_undo(item.seq, item.what, undone)
+            elif isinstance(item.what, Noted) and item.what.topic == "model":
+                model_note = model_note or item.what.text
     view = View(skip=frozenset(undone))
     for item in items(file, limits):
         if isinstance(item, Event):
             _fold(view, item)
-    return name
+    return _Examined(name, exported, head, model_note)
 
 
 def _check_file(data: DataFolder, name: str, item: File, names: set[str]) -> None:
@@ -180,28 +216,31 @@ def _check_file(data: DataFolder, name: str, item: File, names: set[str]) -> Non
 
 
 def _check_event(event: Event) -> None:
-    """An id says where in the log a message stands; recall believes it."""
     what = event.what
-    ids: list[str] = []
-    wanted: list[str] = []
-    if isinstance(what, Said):
-        ids, wanted = [what.message.id], [f"m{event.seq}"]
-    elif isinstance(what, Edited):
-        inserts = {place: edit for place, edit in enumerate(what.edits) if isinstance(edit, Insert)}
-        ids = [edit.message.id for edit in inserts.values()]
-        wanted = [f"e{event.seq}.{place}" for place in inserts]
-    if ids != wanted:
-        raise bad(f"the messages of event {event.seq} do not have the ids of that place")
+    if isinstance(what, Noted) and (wrong := _wrong_in_note(what)):
+        raise bad(f"record {event.seq}: {wrong}")
     try:
         encode(event)
     except (UnicodeEncodeError, OverflowError) as failure:
-        raise bad(f"event {event.seq} cannot be kept ({failure})") from failure
+        raise bad(f"record {event.seq} cannot be kept ({failure})") from failure
+
+
+def _wrong_in_note(noted: Noted) -> str:
+    """Numbers that a note carries in its text."""
+    if noted.topic == "model":
+        asked = sent_as(noted.text)
+        if not (is_count(asked.window) and is_count(asked.max_tokens)):
+            return f"a window of {asked.window} tokens and an output of {asked.max_tokens} cannot be"
+    paid = paid_of(noted) if noted.topic == SPENT else None
+    if paid is not None and not all(map(is_count, paid.usage)):
+        return "what it says was spent is not a number of tokens"
+    return ""
 
 
 def _note_undo(seq: int, what: Noted, undone: set[int]) -> None:
-    number = int(what.text) if what.text.isdecimal() and len(what.text) < 12 else 0
+    number = what.edit
     if not 0 < number < seq:
-        raise bad(f"event {seq} undoes what is not there")
+        raise bad(f"record {seq} undoes what is not there")
     if what.topic == "undo":
         undone.add(number)
     else:
@@ -215,10 +254,10 @@ def _fold(view: View, event: Event) -> None:
     try:
         view.fold(event)
     except Exception as failure:  # whatever it is, this log cannot be opened
-        raise bad(f"event {event.seq} does not follow from those before it ({type(failure).__name__})") from failure
+        raise bad(f"record {event.seq} does not follow from those before it ({type(failure).__name__})") from failure
 
 
-def _take_in(data: DataFolder, name: str, found: Iterable[Item]) -> None:
+def _take_in(data: DataFolder, name: str, found: Iterable[Item], trust: bool) -> None:
     """Into a log of another name first, which is marked to be removed should we die; a fork then makes all of it be.
 
     The files are written before that: without the log nobody sees them.
@@ -230,7 +269,8 @@ def _take_in(data: DataFolder, name: str, found: Iterable[Item]) -> None:
         mark(data, staging, LEAVING)
         head = 0
         for batch in _batches(found, data, name, files):
-            head = data.store.append(staging, head, [_record(data, staging, event) for event in batch])
+            events = batch if trust else map(without_rules, batch)
+            head = data.store.append(staging, head, [_record(data, staging, event) for event in events])
         if data.blobs is not None:
             data.blobs.claim(name, data.blobs.claims(staging))
         data.store.fork(staging, head, name)

@@ -18,6 +18,7 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event
+from tidegate.core.impossible import find_impossible, is_time
 
 FORMAT = "tidegate session"
 VERSION = 1
@@ -123,16 +124,18 @@ def items(file: IO[bytes], limits: Limits) -> Iterator[Item]:
             header = _header(line)
             yield header
         elif line.startswith(b"["):
-            event = _decoded(line, Event)
             events += 1
+            event = _decoded(line, Event, f"record {events}")
             if files or event.seq != events:
-                raise bad(f"event {event.seq} stands where event {events} should, or behind the files")
+                raise bad(f"record {event.seq} stands where record {events} should, or behind the files")
+            if wrong := find_impossible(event):
+                raise bad(f"record {events}: {wrong}")
             yield event
         elif line.startswith(b'{"file"'):
             files += 1
-            yield _decoded(line, File)
+            yield _decoded(line, File, f"file {files}")
         else:
-            end = _decoded(line, End)
+            end = _decoded(line, End, "its end")
             if (end.events, end.files, end.sha256, end.events) != (events, files, digest, header.head):
                 raise bad("its sum or its counts are not those of what it holds")
             yield end
@@ -141,7 +144,7 @@ def items(file: IO[bytes], limits: Limits) -> Iterator[Item]:
 
 
 def _header(line: bytes) -> Header:
-    header = _decoded(line, Header)
+    header = _decoded(line, Header, "its header")
     if header.format != FORMAT:
         raise bad("it does not begin as one", "Give the path of a file that `tidegate export` wrote.")
     if header.version > VERSION:
@@ -149,13 +152,15 @@ def _header(line: bytes) -> Header:
             f"it was written by a newer tidegate, in version {header.version} of the form; this one knows {VERSION}",
             "Import it with that version or a newer one.",
         )
+    if not is_time(header.created):
+        raise bad(f"its header says that it was begun at {header.created:.6g}, not seconds since 1970")
     if header.version != VERSION or header.head < 1:
         raise bad(f"there is no version {header.version} with {header.head} events")
     return header
 
 
-def _decoded(line: bytes, kind: type[T]) -> T:
+def _decoded(line: bytes, kind: type[T], which: str) -> T:
     try:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as failure:
-        raise bad(f"a line is not what it should be ({failure})") from failure
+        raise bad(f"{which} is not what it should be ({failure})") from failure

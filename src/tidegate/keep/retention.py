@@ -6,6 +6,7 @@ into an intent first, so that whoever looks next finishes what a crash cut short
 before anything goes.
 """
 
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -32,6 +33,9 @@ SAID = "removed.jsonl"
 EXPIRED, FORGOTTEN, CUT_SHORT = "kept for {days} days", "forgotten", "a removal that was cut short"
 _STAMP = "looked"
 _MAX_SAID = 256 * 1024 * 1024
+
+JUMP = 366 * DAY
+"""If nobody has looked for longer, the clock may be wrong: nothing expires before the next look confirms it."""
 
 Step = Callable[[str], None]
 
@@ -134,23 +138,33 @@ def due(data: "DataFolder") -> bool:
     """Whether nobody has looked for a day. A folder without marks is never due, and costs one look."""
     if not os.path.isdir(data.retention.root):
         return False
+    return not 0 <= data.clock() - _last_look(data) < DAY
+
+
+def _last_look(data: "DataFolder") -> float:
+    """Minus infinity if there was none, or nobody knows when."""
     try:
-        ago = data.clock() - float(data.retention.read(_STAMP) or "-inf")
+        return float(data.retention.read(_STAMP) or "-inf")
     except (BadInput, ValueError):
-        return True
-    return not 0 <= ago < DAY
+        return -math.inf
 
 
 def retain(data: "DataFolder", *, step: Step = no_step) -> list[Removed]:
     """Remove the sessions whose days are over, and finish what was begun. One that is in use stays, whatever its mark.
 
+    If the clock has made a leap since the last look, it only looks: a wrong clock must not remove what is not over.
     What cannot be removed now keeps its mark, and the next opening of any session tries again.
     """
     marks = [found for file in data.retention.names() if file.endswith(".json") if (found := _read(data, file))]
     known = {info.name: info for info in data.store.sessions()} if marks else {}
     removed: list[Removed] = []
     hindered = False
-    expired = [found for found in marks if _over(data, found, known.get(found.session))]
+    leapt = JUMP < data.clock() - _last_look(data) < math.inf
+    expired = [
+        found
+        for found in marks
+        if found.days == LEAVING or (not leapt and _over(data, found, known.get(found.session)))
+    ]
     try:
         with _cleaning_once(data.store) if expired else nullcontext():
             for found in expired:
@@ -187,8 +201,6 @@ def _expire(data: "DataFolder", found: Mark, info: SessionInfo | None, step: Ste
 
 
 def _over(data: "DataFolder", found: Mark, info: SessionInfo | None) -> bool:
-    if found.days == LEAVING:
-        return True
     return info is not None and data.clock() - info.used > found.days * DAY
 
 

@@ -2,7 +2,7 @@
 
 A snapshot is derived: it is written without fsync, and whatever is wrong with it, the view is folded from the log
 instead. It is believed only if it is whole (by length and CRC-32), of this version and session, counted by the same
-meter, and the log still holds the very event it ends with (by SHA-256).
+meter, and the log still holds the very event it ends with (by SHA-256). It holds no secrets: see `snapshot_gaps`.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import stat
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from glob import escape
 from itertools import islice
 from pathlib import Path
@@ -24,6 +25,7 @@ from tidegate.core.snapshot import freeze, thaw
 from tidegate.core.tokens import document_meter
 from tidegate.core.view import REFOLDING, View
 from tidegate.disk.writing import ENDING, write_whole
+from tidegate.keep.snapshot_gaps import Gap, Searched, fill, without
 from tidegate.session.live import Live
 from tidegate.store.errors import Broken
 from tidegate.store.log import Log
@@ -33,18 +35,20 @@ EVERY = 64
 WRITTEN = 64 * 1024
 """Bytes of a snapshot for each event between two saves: a very large view is saved less often."""
 MAX = 256 * 1024 * 1024
-_MAGIC = b"tidegate view 2\n"
+_MAGIC = b"tidegate view 3\n"
 _SEAL = struct.Struct(">QI")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
-    """`event` is the SHA-256 of the event that the view ends with."""
+    """`event` is the SHA-256 of the event that the view ends with. `suspect`: see `Searched`."""
 
     key: str
     meter: str
     seq: int
     event: bytes
+    suspect: bool
+    gaps: list[Gap]
     view: memoryview
 
 
@@ -53,17 +57,29 @@ _decoder = msgspec.msgpack.Decoder(_Kept)
 
 
 class Snapshots:
-    """`key` is the file name of a session; `meter` the name of the policy's own estimator, which is in the view."""
+    """`key` is the file name of a session; `meter` the name of the policy's own estimator, which is in the view.
 
-    def __init__(self, folder: Path) -> None:
+    What `mask` changes is a secret.
+    """
+
+    def __init__(self, folder: Path, mask: Callable[[str], str] = str) -> None:
         self._folder = folder
+        self._mask = mask
         self._there: dict[str, int] = {}
+        self._searched: dict[str, Searched] = {}
+
+    def searched(self, key: str, *, suspect: bool = True) -> Searched:
+        """What is known of the secrets in this session; `suspect` is for one of which nothing is known."""
+        return self._searched.setdefault(key, Searched(self._mask, suspect=suspect))
 
     def save(self, key: str, view: View, event: Event, meter: str) -> int:
         """Keep this view, which ends with this event. Gives its bytes; 0 if the disk refused, which harms nobody."""
         if event.seq != view.head:
             raise BadInput(f"The view ends with event {view.head}, not {event.seq}.", "Give the event it ends with.")
-        body = _encoder.encode(_Kept(key, meter, view.head, _hash(encode(event)), memoryview(freeze(view))))
+        searched = self.searched(key)
+        gaps = searched.gaps(view)
+        frozen = memoryview(freeze(view, **without(view, gaps)))
+        body = _encoder.encode(_Kept(key, meter, view.head, _hash(encode(event)), searched.suspect, gaps, frozen))
         try:
             write_whole(self._folder / key, _MAGIC + _seal(body) + body, durable=False)
         except NotKept:
@@ -74,6 +90,7 @@ class Snapshots:
     def load(self, key: str, log: Log, meter: str) -> View | None:
         """The view of this log as it was saved, or None if it must be folded. What came later is not in it."""
         self._there.pop(key, None)
+        self._searched.pop(key, None)
         kept = self._read(key)
         if kept is None or (kept.key, kept.meter) != (key, meter) or not _ends_with(log, kept):
             return None
@@ -81,9 +98,10 @@ class Snapshots:
             view = thaw(kept.view, document_meter(meter) if meter else None)
         except BadInput:
             return None
-        if view.head != kept.seq:
+        if view.head != kept.seq or not fill(view, kept.gaps, partial(_event, log)):
             return None
         self._there[key] = view.head
+        self.searched(key, suspect=kept.suspect)
         return view
 
     def remove(self, key: str) -> None:
@@ -92,6 +110,7 @@ class Snapshots:
         Nobody may have the session open meanwhile.
         """
         self._there.pop(key, None)
+        self._searched.pop(key, None)
         try:
             for path in (self._folder / key, *self._folder.glob(f".{escape(key[:80])}.*{ENDING}")):
                 path.unlink(missing_ok=True)
@@ -136,13 +155,17 @@ def _hash(data: bytes | memoryview) -> bytes:
 
 
 def _ends_with(log: Log, kept: _Kept) -> bool:
-    if not 1 <= kept.seq <= log.head:
-        return False
-    try:
-        event = next(islice(log.read(kept.seq), 1), None)
-    except Broken:
-        return False
+    event = _event(log, kept.seq)
     return event is not None and _hash(encode(event)) == kept.event
+
+
+def _event(log: Log, seq: int) -> Event | None:
+    if not 1 <= seq <= log.head:
+        return None
+    try:
+        return next(islice(log.read(seq), 1), None)
+    except Broken:
+        return None
 
 
 def keeper(session: Live, snapshots: Snapshots, key: str, meter: str) -> Callable[[Event], None]:
@@ -151,6 +174,10 @@ def keeper(session: Live, snapshots: Snapshots, key: str, meter: str) -> Callabl
     After an undo it saves at once: an older snapshot would have the whole log folded again.
     """
     gap, saved = EVERY, snapshots.reaches(key)
+    searched = snapshots.searched(key, suspect=session.view.said_at > 0)
+    if saved:
+        for event in islice(session.log.read(saved + 1), session.view.head - saved):
+            searched.search(event)
 
     def save(event: Event | None) -> None:
         nonlocal gap, saved
@@ -159,6 +186,7 @@ def keeper(session: Live, snapshots: Snapshots, key: str, meter: str) -> Callabl
             gap = max(EVERY, snapshots.save(key, session.view, event, meter) // WRITTEN)
 
     def keep(event: Event) -> None:
+        searched.search(event)
         moved = isinstance(event.what, Noted) and event.what.topic in REFOLDING
         if moved or event.seq - saved >= gap:
             save(event)

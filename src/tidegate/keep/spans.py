@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Edited, Event, Noted, Said, Used
+from tidegate.core.impossible import is_time
 from tidegate.core.messages import Message, calls_of, result_of
 
 if TYPE_CHECKING:
@@ -186,4 +187,4 @@ def _forget_oldest(known: dict[K, V]) -> None:
 
 
 def _nanoseconds(time: float) -> int:
-    return int(time * 1_000_000_000)
+    return int(time * 1_000_000_000) if is_time(time) else 0

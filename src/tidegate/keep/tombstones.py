@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
 from tidegate.core.estimate import Estimate
 from tidegate.core.events import Edited, Event, Noted, Said, What
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
@@ -71,6 +71,8 @@ def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
     if isinstance(edit, Insert) and edit.message.id in ids:
         message = _blank(edit.message)
         return edit if message == edit.message else Insert(message, edit.after, _most(message))
+    if isinstance(edit, RemoveRule) and edit.id in ids:
+        return RemoveRule(TOMBSTONE, edit.id)
     return edit
 
 
@@ -185,7 +187,7 @@ class Words:
         if isinstance(edit, Insert):
             message = self._message(edit.message, seq)
             return edit if message == edit.message else Insert(message, edit.after, _tokens(message, edit.tokens))
-        return edit
+        return RemoveRule(self.text(edit.text), edit.id) if isinstance(edit, RemoveRule) else edit
 
     def _message(self, message: Message, seq: int) -> Message:
         parts = self._parts(message.parts, seq, torn=message.id in self._about)
@@ -213,7 +215,8 @@ class Words:
         if isinstance(part, Image):
             return msgspec.structs.replace(part, url=self.text(part.url))
         text = self.derived(part.text) if torn else self.text(part.text)
-        return Text(text) if text != part.text or self.within(part.opaque) else part
+        same = text == part.text and not self.within(part.opaque)
+        return part if same else msgspec.structs.replace(part, text=text, opaque="")
 
     def _call_id(self, ident: str, seq: int) -> str:
         """A call and its result still find each other, by another name."""

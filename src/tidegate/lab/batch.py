@@ -1,6 +1,7 @@
 """Many recordings under one policy: one process a core, requests written to files, one bad file never in the way of
 the others."""
 
+import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -82,7 +83,7 @@ def _request_file(folder: str, path: Path) -> Iterator[Callable[[Asked], None] |
         return
     part = _part(folder, path)
     try:
-        with part.open("wb") as file:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
 
             def write(asked: Asked) -> None:
                 line = (

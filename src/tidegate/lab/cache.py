@@ -25,6 +25,7 @@ RECALL = "tidegate.lab.recovery"
 READERS = "tidegate.lab.importers"
 """The same for what is read of a file."""
 
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _IMPORTS = re.compile(r"^\s*(?:from|import) (tidegate(?:\.\w+)*)", re.MULTILINE).findall
 
 
@@ -46,7 +47,8 @@ class Cache:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # pieces of sessions are in here
         part = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            part.write_bytes(msgspec.msgpack.encode(value))
+            with os.fdopen(os.open(part, _MAKE, 0o600), "wb") as file:
+                file.write(msgspec.msgpack.encode(value))
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.secrets import Mask
 from tidegate.lab.asked import Asked
 from tidegate.lab.bill import Bill
 from tidegate.lab.cache import MEASURES, RECALL, Cache, code_of, digest_of
@@ -17,7 +18,7 @@ from tidegate.lab.importers.recording import Recording
 from tidegate.lab.replay import MAIN, Setup, replay
 from tidegate.lab.rivals import leave, rival
 from tidegate.lab.signals import Signals, signals_of
-from tidegate.lab.sources import Source, recording_at, ruler_of
+from tidegate.lab.sources import Source, mask_of, recording_at, ruler_of
 from tidegate.lab.traces import Line
 from tidegate.lab.workers import Stopped
 from tidegate.models.prices import Rates
@@ -80,8 +81,20 @@ def _signals(content: str, path: str, place: int, count: str, cache: str) -> Sig
     signals = kept.get(key, Signals)
     if signals is None:
         signals = signals_of(recording_at(path, place).messages, ruler_of(count))
-        kept.put(key, signals)
+        if not _hold_secrets(signals, _mask(path, place)):  # they cannot be masked: they are looked for as they are
+            kept.put(key, signals)
     return signals
+
+
+@lru_cache(maxsize=4)
+def _mask(path: str, place: int) -> Mask:
+    return mask_of(recording_at(path, place))
+
+
+def _hold_secrets(signals: Signals, mask: Mask) -> bool:
+    """Also where two pieces of a text have one secret between them."""
+    texts = msgspec.json.encode(signals).decode(), "".join(signals.pieces)
+    return any(mask(text) != text for text in texts)
 
 
 def measure(cell: Cell, stopped: Stopped) -> Measured:
@@ -90,7 +103,7 @@ def measure(cell: Cell, stopped: Stopped) -> Measured:
     known = kept.get(cell.key, Figures)
     if known is None:
         try:
-            known = _measured(cell, stopped)
+            known = _masked(_measured(cell, stopped), cell.source)
         except TidegateError as error:
             leave()
             return Measured(cell, None, str(error.args[0]))
@@ -101,6 +114,14 @@ def measure(cell: Cell, stopped: Stopped) -> Measured:
         # As every later run reads them: a whole number comes back as the float it was declared to be.
         known = kept.get(cell.key, Figures) or known
     return Measured(cell, known)
+
+
+def _masked(figures: Figures, source: Source) -> Figures:
+    """Figures without the secrets in what was lost: it is only shown."""
+    if figures.lost:
+        mask = _mask(source.path, source.place)
+        figures.lost = [msgspec.structs.replace(each, what=mask(each.what)) for each in figures.lost]
+    return figures
 
 
 def _measured(cell: Cell, stopped: Stopped) -> Figures:
@@ -129,7 +150,8 @@ def _play(cell: Cell, recording: Recording, sink: Callable[[Asked], None], stopp
         rival(contender.peer).play(recording.messages, cell.window, sink, stopped)
         return 0
     policy = policy_of(contender)
-    lines = [Line(number, message) for number, message in enumerate(recording.messages, 1)]
+    typed = recording.typed or [None] * len(recording.messages)
+    lines = [Line(number, *each) for number, each in enumerate(zip(recording.messages, typed, strict=True), 1)]
     setup = Setup(policy, cell.window, cell.terms.count, WIRES)
     report = replay(cell.source.name, lines, setup, sink=sink, stopped=stopped)
     return report.invalid.total()

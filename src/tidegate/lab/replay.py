@@ -120,7 +120,7 @@ class _Run:
         if self._refusal:
             return
         try:
-            idents = self._session.add(line.message)
+            idents = self._session.add(line.message, typed=line.typed)
         except BadInput as bad:
             raise BadInput(f"line {line.number}: {bad.args[0]}", bad.remedy) from None
         except Exception as error:  # noqa: BLE001 - as in `ask`

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 
+from tidegate.core.terminal_text import clean_line
 from tidegate.lab.batch import Order, Unread
 from tidegate.lab.tally import SessionReport, total
 
@@ -67,7 +68,7 @@ def as_table(order: Order, reports: Sequence[SessionReport]) -> str:
     refused = [report for report in reports if report.refused]
     if refused:
         lines.append(f"refused: {whole.refused} calls of {len(refused)} sessions")
-        lines += [f"  {report.name}: {report.refusal}" for report in refused]
+        lines += [f"  {clean_line(report.name)}: {clean_line(report.refusal)}" for report in refused]
     return "\n".join(lines)
 
 
@@ -76,7 +77,8 @@ def _cells(report: SessionReport) -> tuple[str, ...]:
     newest = [f"{report.newest_whole}"]
     newest += [f"{report.newest_clipped} clipped"] if report.newest_clipped else []
     newest += [f"{report.newest_lost} LOST"] if report.newest_lost else []
-    name = report.name if len(report.name) <= _WIDEST else report.name[: _WIDEST - 1] + "…"
+    name = clean_line(report.name)
+    name = name if len(name) <= _WIDEST else name[: _WIDEST - 1] + "…"
     edits = ", ".join(f"{stage} {count}" for stage, count in report.edits.most_common())
     figures = (
         f"{report.mean:,.0f}",

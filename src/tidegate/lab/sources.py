@@ -1,6 +1,7 @@
 """The recordings a comparison is made over: where each stands, how long it is, which names it uses."""
 
 import hashlib
+import os
 from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import Final
 import msgspec
 
 from tidegate.core.errors import BadInput
+from tidegate.core.secrets import Mask, keys_of
 from tidegate.lab.cache import READERS, Cache, code_of, digest_of
-from tidegate.lab.importers import read_any
+from tidegate.lab.importers import Found as Read
+from tidegate.lab.importers import read_each
 from tidegate.lab.importers.recording import Recording
 from tidegate.lab.signals import names_in
 from tidegate.lab.sizes import Ruler
 from tidegate.lab.workers import Stopped, spread
 from tidegate.models.tokenizers import counter_for
-from tidegate.wire.reading import a_dict, cleaned
+from tidegate.wire.reading import a_dict, cleaned, json_text
 
 PROJECTS: Final = 4
 """A name that the calls of so many projects use says nothing of memory: README.md, package.json, console.log."""
@@ -105,9 +108,25 @@ def _found(path: Path, cache: Cache, count: str) -> Found:
     key = digest_of("sources", content, str(path), count, code_of(READERS), code_of("tidegate.lab.signals"))
     known = cache.get(key, Found) if content else None
     if known is None:
-        known = Found([_source(path, place, each, count) for place, each in enumerate(recordings(path))])
+        read = read_recordings(path)
+        known = Found(
+            [_source(path, place, each, count) for place, each in enumerate(read.recordings)],
+            [Skipped(str(path), str(fault.args[0]), fault.remedy) for fault in read.left_out],
+        )
         cache.put(key, known)
     return known
+
+
+def mask_of(recording: Recording) -> Mask:
+    """A mask that has seen the whole recording: a name taken from it may be a secret that shows by its context only."""
+    mask = Mask(keys_of(os.environ))
+    mask(json_text(recording.messages))
+    return mask
+
+
+def _without_secrets(names: Sequence[str], recording: Recording) -> tuple[str, ...]:
+    mask, text = mask_of(recording), "\n".join(names)
+    return tuple(names) if mask(text) == text else tuple(name for name in names if mask(name) == name)
 
 
 def _source(path: Path, place: int, recording: Recording, count: str) -> Source:
@@ -124,12 +143,12 @@ def _source(path: Path, place: int, recording: Recording, count: str) -> Source:
         calls=sum(message["role"] == "assistant" for message in recording.messages),
         timed=any(recording.times),
         mended=tuple(recording.mended),
-        names=tuple(names_in(recording.messages)),
+        names=_without_secrets(names_in(recording.messages), recording),
     )
 
 
 def _hash(recording: Recording) -> str:
-    return hashlib.sha256(msgspec.json.encode([recording.messages, recording.times])).hexdigest()
+    return hashlib.sha256(msgspec.json.encode([recording.messages, recording.times, recording.typed])).hexdigest()
 
 
 def project_of(recording: Recording) -> str:
@@ -138,9 +157,15 @@ def project_of(recording: Recording) -> str:
 
 
 def recordings(path: Path) -> list[Recording]:
+    return read_recordings(path).recordings
+
+
+def read_recordings(path: Path) -> Read:
     """Half a surrogate pair, which no provider could be sent, is mended here."""
-    found = read_any(path)
-    for recording in found:
+    found = next(read_each([path]))
+    if found.fault is not None:
+        raise found.fault
+    for recording in found.recordings:
         try:
             msgspec.json.encode(recording.messages)
         except UnicodeEncodeError:

@@ -28,10 +28,11 @@ _FORM = 'A recording has one message a line, such as {"role": "user", "content":
 
 
 class Line(NamedTuple):
-    """A message as it was recorded, and where it stands in the file."""
+    """A message as it was recorded, and where it stands in the file. `typed`: whether a person typed it, if known."""
 
     number: int
     message: dict[str, object]
+    typed: bool | None = None
 
 
 def stem_of(path: Path) -> str:

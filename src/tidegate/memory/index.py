@@ -33,7 +33,7 @@ from tidegate.memory.passages import (
 from tidegate.memory.words import words_of
 
 # Raise the number when words or tables change. Python's Unicode tables decide what a letter is.
-STAMP = f"tidegate search 2, Unicode {unicodedata.unidata_version}"
+STAMP = f"tidegate search 3, Unicode {unicodedata.unidata_version}"
 _BLOCK_PASSAGES = 64
 _UNPACKED = 16
 _FREE_SHARE = 16

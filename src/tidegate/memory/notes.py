@@ -45,7 +45,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Notes:
-    """The notes of a folder. Sizes are in bytes; what does not fit is refused and nothing is written."""
+    """The notes of a folder. Sizes are in bytes; what does not fit is refused and nothing is written.
+
+    `mask` hides secrets in what is written.
+    """
 
     def __init__(
         self,
@@ -54,11 +57,13 @@ class Notes:
         max_entry: int = MAX_ENTRY,
         max_file: int = MAX_FILE,
         zone: tzinfo | None = None,
+        mask: Callable[[str], str] = str,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.files = Folder(folder, max_file=max_file, ending=".md")
         self.max_entry = max_entry
         self._zone = zone
+        self._mask = mask
         self._clock = clock
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -87,7 +92,7 @@ class Notes:
 
         A text that some day's note already has is not written again.
         """
-        text = tidy(text)
+        text, source, title = tidy(self._mask(text)), self._mask(source), self._mask(title)
         if not text:
             raise BadInput("The entry is empty.", "Give it a text.")
         size = len(text.encode())
@@ -124,7 +129,9 @@ class Notes:
 
     def write(self, name: str, text: str, *, about: str = "") -> bool:
         """Write a note whole. With `about`, its line in the index says that. True if the file changed."""
-        text = tidy(text) + "\n"
+        if self._mask(name) != name:
+            raise BadInput("The name of this note holds a secret; nothing was written.", "Give it another name.")
+        text, about = tidy(self._mask(text)) + "\n", self._mask(about)
         written = self.files.update(name, lambda old: None if old == text else text)
         if about and name != INDEX:
             self.files.update(INDEX, lambda old: _with_line(old, name, _line(about, 200)))

@@ -79,7 +79,7 @@ class _Lost(Exception):
 
 
 class Search:
-    """The index is at `path`, or in memory without one. Threads may share it."""
+    """The index is at `path`, or in memory without one. Threads may share it. `mask` hides secrets from the index."""
 
     def __init__(
         self,
@@ -87,11 +87,13 @@ class Search:
         logs: Logs | None = None,
         *,
         path: Path | None = None,
+        mask: Callable[[str], str] = str,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._notes = notes
         self._logs = logs
         self._path = path
+        self._mask = mask
         self._clock = clock
         self._lock = threading.RLock()
         self.rebuilt = 0
@@ -163,7 +165,7 @@ class Search:
         text = clean(self._notes.read(name))
         now = Known(hashlib.sha256(text.encode()).digest(), seen)
         if known is None or known.digest != now.digest:
-            self._do(partial(Index.replace, name=name, known=now, pieces=list(sections(text))))
+            self._do(partial(Index.replace, name=name, known=now, pieces=list(sections(self._mask(text)))))
             return True
         if seen:
             self._do(partial(Index.saw, name=name, seen=seen))
@@ -196,7 +198,7 @@ class Search:
     def _add(self, lines: Iterable[Line]) -> int:
         new = 0
         for session, some in groupby(lines, key=lambda line: line.session):
-            pieces = [Piece(line.seq, clean(line.text)) for line in some]
+            pieces = [Piece(line.seq, self._mask(clean(line.text))) for line in some]
             new += self._do(partial(Index.extend, name=clean(session), pieces=pieces))
         return new
 

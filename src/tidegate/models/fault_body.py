@@ -15,6 +15,7 @@ import msgspec
 
 MOST_BYTES: Final = 262_144
 MOST_CHARS: Final = 4_000
+"""Characters of all sentences, and of all codes, that are compared with the table."""
 MOST_LINES: Final = 24
 MOST_WORDS: Final = 8
 """Sentences that are kept. Real answers have one to three; a hostile one must not cost a second of patterns."""
@@ -98,7 +99,7 @@ def _decoded(text: str) -> object:
 
 
 def _keep(kept: list[str], text: str, most: int) -> None:
-    text = text[:MOST_CHARS]
+    text = text[: MOST_CHARS - sum(map(len, kept))]
     if text and len(kept) < most and text not in kept:
         kept.append(text)
 

@@ -25,6 +25,7 @@ Kind = Literal[
     "auth",
     "model",
     "transport",
+    "excess",
     "server",
     "refused",
     "unknown",
@@ -43,7 +44,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "input": r"(?:prompt|inputs?|messages?|conversation|context|history|chat|query|text|content|request)",
         "context": r"context[ _-]?(?:length|window|size|limit|budget|capacity)",
-        "over": r"(?:exceed\w*|overflow\w*|surpass\w*|(?:longer|larger|greater|bigger|more) than|beyond|over(?=\s)"
+        "over": r"(?:(?:exceed|overflow|surpass)\w{0,20}|(?:longer|larger|greater|bigger|more) than|beyond|over(?=\s)"
         r"|above (?=the |its )|(?:ran|run|running) out of"
         r"|does(?: not|n't) fit|too (?:long|large|big|many)(?: to fit|[^\n]{0,20} for)?|(?<!-)>=?)",
         "out": r"max[_ ]?(?:imum[_ ])?(?:completion[_ ]|output[_ ]|new[_ ]|generation[_ ])?tokens?",
@@ -124,12 +125,13 @@ FIRST: Final = (
     Row(
         "media",
         "an image, a document or a sound that is not taken",
-        r"""<media>\w*<80>(?:exceed|too (?:large|big|many|small|long)|unsupported|isn't supported|invalid|corrupt)
-        <media>\w*<80>(?:not (?:a )?(?:valid|support|allow|enabled|accessible|match)|does not|do not|could not|cannot)
-        <media>\w*<80>(?:unable|failed|at most|maximum|larger than|only supported|must (?:be|start)|password|appears)
-        (?:(?:not|n't) support(?:ed)?(?: for)?|unsupported|invalid|support)(?:\W+\w+){0,4}?\W+<media>\b
-        (?:could not|cannot|unable to|failed to) (?:\w+)(?:\W+\w+){0,3}?\W+<media>\b
-        (?:too (?:many|much)|(?:at most|maximum of|more than) \d+|(?:missing|required)<20>)(?:\W+\w+){0,3}?\W+<media>\b
+        r"""<media><90>(?:exceed|too (?:large|big|many|small|long)|unsupported|isn't supported|invalid|corrupt)
+        <media><90>(?:not (?:a )?(?:valid|support|allow|enabled|accessible|match)|does not|do not|could not|cannot)
+        <media><90>(?:unable|failed|at most|maximum|larger than|only supported|must (?:be|start)|password|appears)
+        (?:(?:not|n't) support(?:ed)?(?: for)?|unsupported|invalid|support)(?:\W++\w++){0,4}?\W++<media>\b
+        (?:could not|cannot|unable to|failed to) (?:\w+)(?:\W++\w++){0,3}?\W++<media>\b
+        (?:too (?:many|much)|(?:at most|maximum of|more than) \d+)(?:\W++\w++){0,3}?\W++<media>\b
+        (?:missing|required)<20>(?:\W++\w++){0,3}?\W++<media>\b
         (?:bad|broken|duplicate|empty) <media>\b|\bdocument\b<60>(?:could not|not valid|unsupported|no pages)
         (?:more than|at most|maximum of) \d+ documents\b|duplicate document names
         unknown variant `?(?:image|image_url|input_audio|file)
@@ -151,7 +153,7 @@ FIRST: Final = (
         considered high risk
         sensitive (?:content|information|words?)|new_sensitive
         guardrail|moderation
-        violat\w+<30>polic
+        violat<40>polic
         prohibited_content|blocked content|\bblock_?reason\b
         敏感内容|违规""",
     ),

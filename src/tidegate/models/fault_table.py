@@ -50,7 +50,7 @@ TABLE: Final = (
     Row(
         "overflow",
         "too long, said of what is sent",
-        r"""\b<input>s?\b(?:[^\w\n]+[\w`'"-]+){0,6}?[^\w\n]+(?:is|are|was|were|got)?[^\w\n]*too (?:long|many tokens)
+        r"""\b<input>s?\b(?:[^\w\n]++\w++){0,9}?[^\w\n]++too (?:long|many tokens)
         \b(?:prompt|input|messages|conversation|context|history|text)s?\b(?: \w+){0,4} too (?:large|big)\b
         request too large\b(?!<80>(?:per|bytes|mb)\b)<80>\btokens\b
         (?:combined|total|summed) (?:size|length) of (?:the )?(?:prompt|input|messages)<60><over>
@@ -83,11 +83,11 @@ TABLE: Final = (
     Row(
         "overflow",
         "length, in other languages",
-        r"""контекст\w*<40>превыш|превыш\w+<40>(?:контекст|токен)
+        r"""контекст<50>превыш|превыш<50>(?:контекст|токен)
         コンテキスト.{0,20}超|トークン.{0,20}超
         컨텍스트.{0,20}초과|토큰.{0,20}초과
-        kontext\w*<30>(?:überschr|zu (?:lang|groß))
-        \bcontext[eo]\b<40>(?:dépass|excéd|exced|super)|(?:dépass|excéd|exced|super)\w*<40>\bcontext[eo]\b""",
+        kontext<40>(?:überschr|zu (?:lang|groß))
+        \bcontext[eo]\b<40>(?:dépass|excéd|exced|super)|(?:dépass|excéd|exced|super)<50>\bcontext[eo]\b""",
         NOT_LENGTH,
     ),
     Row(

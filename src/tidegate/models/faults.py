@@ -36,6 +36,7 @@ SAYS: Final[Mapping[Kind, str]] = MappingProxyType(
         "auth": "The provider did not accept the key, or the key may not do this.",
         "model": "The provider does not know or does not serve this model.",
         "transport": "The connection failed before the answer was whole.",
+        "excess": "The provider sent more than is accepted.",
         "server": "The provider failed on its own side.",
         "refused": "The provider's filter refused the content.",
         "unknown": "The provider refused the request.",
@@ -55,6 +56,7 @@ REMEDIES: Final[Mapping[Kind, str]] = MappingProxyType(
         "auth": "Check the key, and that it belongs to this provider and base URL.",
         "model": "Check the model's name and the base URL.",
         "transport": "Ask again; if it stays, check the network and the base URL.",
+        "excess": "Ask for less at once; if it stays, use another model or server. docs/agent.md lists the limits.",
         "server": "Ask again in a while.",
         "refused": "Reword the last message, or take out what was refused.",
         "unknown": "The session is whole; the provider's words say more.",
@@ -172,6 +174,11 @@ def fault_of_reply(reply: Reply, *, window: int | None = None) -> Fault | None:
 def transport_fault(cause: str, mask: Callable[[str], str] | None = None) -> Fault:
     """For the caller whose connection failed: there is no answer to read."""
     return _fault("transport", Said(words=[cause]), why="the connection failed", mask=mask)
+
+
+def excess_fault(cause: str, mask: Callable[[str], str] | None = None) -> Fault:
+    """For the caller who stopped reading an answer because it went beyond a limit (`wire/limits.py`)."""
+    return _fault("excess", Said(words=[cause]), why="a limit of ours", mask=mask)
 
 
 def _judged(said: Said, status: int | None) -> tuple[Kind, Numbers, str]:

@@ -3,11 +3,15 @@
 The bytes of a request are ours and go out as they are (but for `marks`). What comes back is whole or a Fault: a stream
 that was cut is never taken for an answer. Before the first delta the same request is sent again after failures that
 pass by; once something was shown it is not, for nobody can take back what was read.
+
+Answers are bounded (`wire/limits.py`) and handled in small steps (`Pace`), so that a server that sends without end
+neither exhausts the memory nor blocks the event loop; large frames are parsed on another thread.
 """
 
 import asyncio
 import random
 import ssl
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from typing import TypeVar
@@ -18,32 +22,24 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.secrets import Mask
 from tidegate.models.endpoints import endpoint_of, headers_of, on_this_machine, streamed, url_of
-from tidegate.models.faults import Fault, fault_of, fault_of_frame, transport_fault
+from tidegate.models.faults import Fault, excess_fault, fault_of, fault_of_frame, transport_fault
 from tidegate.models.marks import Marks
+from tidegate.models.pace import Pace
 from tidegate.wire.blocks import Json
 from tidegate.wire.dialects import dialect_of
+from tidegate.wire.limits import MAX_JSON_VALUES, LimitExceeded, ProviderLimits, has_too_many_values
 from tidegate.wire.replies import Assembler, Delta, Reply
-from tidegate.wire.streams import Cut, SseReader, as_frames, assembler, json_of
+from tidegate.wire.streams import Cut, Frame, SseReader, as_frames, assembler, json_of
 
 T = TypeVar("T")
 LAST = frozenset(("message_stop", "response.completed", "response.incomplete"))
 DRAIN = 0.5
 """Seconds to wait for the end of a stream whose answer is whole: then its connection can be used again."""
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds and bytes. `idle` is between two pieces: a model may think for long before the first.
-
-    `kept` connections wait for the next request; they are of the event loop that made them.
-    """
-
-    connect: float = 15.0
-    idle: float = 300.0
-    total: float = 1800.0
-    answer: int = 67_108_864
-    line: int = 16_777_216
-    error: int = 262_144
-    kept: int = 20
+_SLICE = 16_384
+_LARGE = 1_048_576
+"""Characters above which a frame is parsed on another thread."""
+_OVERHEAD = 1_024
+"""Bytes of a frame that do not count as content: the names and ids around a delta."""
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +77,7 @@ class HttpProvider:
         base_url: str = "",
         key: str = "",
         headers: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
+        limits: ProviderLimits | None = None,
         retries: Retries | None = None,
         marks: Marks | None = None,
     ) -> None:
@@ -90,7 +86,7 @@ class HttpProvider:
         self.model = model
         self._endpoint = endpoint_of(self.wire)
         self.url = _checked(url_of(self._endpoint, model, base_url))
-        self.limits = limits or Limits()
+        self.limits = limits or ProviderLimits()
         self.retries = retries or Retries()
         sent = headers_of(self._endpoint, key, headers or {})
         if not all(name.isascii() and value.isascii() and value.isprintable() for name, value in sent.items()):
@@ -169,23 +165,33 @@ class HttpProvider:
     def _lost(self, why: str) -> Fault:
         return transport_fault(why, self._mask)
 
+    def _excess(self, what: str) -> Fault:
+        return excess_fault(what, self._mask)
+
     async def _refusal(self, response: httpx.Response, deadline: float) -> Fault:
-        body = b""
+        body = bytearray()
         with suppress(Fault):  # what came of the body tells more than that the rest did not
             async with aclosing(self._pieces(response, deadline)) as pieces:
                 async for piece in pieces:
-                    body = (body + piece)[: self.limits.error]
-                    if len(body) == self.limits.error:
+                    body += piece
+                    if len(body) >= self.limits.error:
                         break
-        return fault_of(response.status_code, body, response.headers, self._mask)
+        said = bytes(body[: self.limits.error])
+        return await asyncio.to_thread(fault_of, response.status_code, said, response.headers, self._mask)
 
     async def _read(self, response: httpx.Response, deadline: float) -> AsyncGenerator[Delta | Reply, None]:
-        answer = assembler(self.wire)
+        answer, pace, content = assembler(self.wire), Pace(), 0
         try:
             async with aclosing(self._frames(response, deadline)) as frames:
-                async for frame in frames:
-                    for delta in self._fed(answer, frame):
+                async for size, frame in frames:
+                    deltas = self._fed(answer, frame)
+                    content += max(size - _OVERHEAD, sum(len(delta.text) for delta in deltas))
+                    if content > self.limits.content:
+                        raise self._excess(f"The answer holds more than {self.limits.content:,} bytes of content.")
+                    for delta in deltas:
                         yield delta
+                        await pace.step()
+                    await pace.step()
         except Fault as fault:
             if fault.kind != "transport" or not answer.done:
                 raise
@@ -196,7 +202,10 @@ class HttpProvider:
         yield reply
 
     def _fed(self, answer: Assembler, frame: Json) -> list[Delta]:
-        deltas = answer.feed(frame)
+        try:
+            deltas = answer.feed(frame)
+        except LimitExceeded as much:
+            raise self._excess(str(much.args[0])) from None
         fault = fault_of_frame(self.wire, frame, self._mask)
         if fault is None and answer.error is not None:
             fault = fault_of(None, {"error": answer.error}, mask=self._mask)
@@ -204,41 +213,58 @@ class HttpProvider:
             raise fault
         return deltas
 
-    async def _frames(self, response: httpx.Response, deadline: float) -> AsyncGenerator[Json, None]:
-        """The frames of the stream up to the one that says it is over.
+    async def _frames(self, response: httpx.Response, deadline: float) -> AsyncGenerator[tuple[int, Json], None]:
+        """The frames of the stream with their sizes, up to the one that says it is over.
 
         Servers that do not stream answer with one JSON value, some under the name of a stream; what stands between us
         and the server answers with a web page. The first character tells.
         """
         async with aclosing(self._pieces(response, deadline)) as pieces:
             piece = b""
-            while not piece.strip() and (more := await anext(pieces, b"")):
-                piece += more
-            if piece.lstrip()[:1] in (b"{", b"[", b"<"):
-                for whole in self._whole(piece + b"".join([more async for more in pieces])):
-                    yield whole
+            while not piece and (more := await anext(pieces, b"")):
+                piece = more.lstrip()
+            if piece[:1] in (b"{", b"[", b"<"):
+                body = bytearray(piece)
+                async for more in pieces:
+                    body += more
+                    if len(body) > self.limits.line:
+                        raise self._excess(f"The answer is longer than {self.limits.line:,} bytes and not streamed.")
+                for whole in await asyncio.to_thread(self._whole, bytes(body)):
+                    yield 0, whole
                 return
-            reader = SseReader(self.limits.line)
+            reader, pace = SseReader(self.limits.line), Pace()
             while piece:
-                for frame in self._parsed(reader, piece):
-                    if frame is not None:
-                        yield frame
-                    if frame is None or frame.get("type") in LAST:
-                        await self._drained(pieces)
-                        return
+                for at in range(0, len(piece), _SLICE):
+                    for frame in self._split(reader, piece[at : at + _SLICE]):
+                        if not frame.data.strip():
+                            continue
+                        value = await self._parsed(frame)
+                        if value is not None:
+                            yield len(frame.data), value
+                        if value is None or value.get("type") in LAST:
+                            await self._drained(pieces)
+                            return
+                    await pace.step()
                 piece = await anext(pieces, b"")
 
-    def _parsed(self, reader: SseReader, piece: bytes) -> Iterator[Json | None]:
+    def _split(self, reader: SseReader, piece: bytes) -> list[Frame]:
+        try:
+            return reader.feed(piece)
+        except LimitExceeded as much:
+            raise self._excess(str(much.args[0])) from None
+
+    async def _parsed(self, frame: Frame) -> Json | None:
         """None stands for the word that the stream is over."""
         try:
-            for frame in reader.feed(piece):
-                value = json_of(frame)
-                if value is not None or frame.data.strip():
-                    yield value
+            return json_of(frame) if len(frame.data) <= _LARGE else await asyncio.to_thread(json_of, frame)
+        except LimitExceeded as much:
+            raise self._excess(str(much.args[0])) from None
         except BadInput as bad:
             raise self._lost(str(bad.args[0])) from None
 
     def _whole(self, body: bytes) -> list[Json]:
+        if has_too_many_values(body):
+            raise self._excess(f"The answer holds more than {MAX_JSON_VALUES:,} values.")
         try:
             value = msgspec.json.decode(body)
         except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
@@ -249,14 +275,21 @@ class HttpProvider:
         return [frame for frame in value if isinstance(frame, dict)]
 
     async def _pieces(self, response: httpx.Response, deadline: float) -> AsyncGenerator[bytes, None]:
-        size = 0
-        async with aclosing(response.aiter_bytes()) as pieces:  # type: ignore[type-var] # it is a generator
-            while (piece := await self._within(deadline, anext(pieces, None))) is not None:
-                size += len(piece)
-                if size > self.limits.answer:
-                    raise self._lost(f"The answer is longer than {self.limits.answer:,} bytes.")
-                if piece:
-                    yield piece
+        size, pace, encoding = 0, Pace(), response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip", "deflate"):
+            raise self._lost(f"The answer is compressed with {encoding[:40]!r}, which was not requested.")
+        unpacked = _unpacker() if encoding != "identity" else lambda data: iter([data] if data else [])
+        async with aclosing(response.aiter_raw()) as pieces:  # type: ignore[type-var] # it is a generator
+            while (packed := await self._within(deadline, anext(pieces, None))) is not None:
+                try:
+                    for piece in unpacked(packed):
+                        size += len(piece)
+                        if size > self.limits.answer:
+                            raise self._excess(f"The answer is longer than {self.limits.answer:,} bytes.")
+                        await pace.step()
+                        yield piece
+                except zlib.error as error:
+                    raise self._lost(f"The answer cannot be decompressed: {error}.") from None
 
     async def _drained(self, pieces: AsyncIterator[bytes]) -> None:
         with suppress(TimeoutError, Fault):
@@ -268,6 +301,21 @@ class HttpProvider:
         if self._client is not None and self._loop is asyncio.get_running_loop():
             await self._client.aclose()
         self._client = None
+
+
+def _unpacker() -> Callable[[bytes], Iterator[bytes]]:
+    """Return a function that decompresses in small pieces: a few compressed bytes may hold a gigabyte."""
+    stream = zlib.decompressobj(wbits=47)  # gzip or zlib, as its header says
+
+    def unpack(data: bytes) -> Iterator[bytes]:
+        full = True
+        while full or data:
+            piece = stream.decompress(data, _SLICE)
+            data, full = stream.unconsumed_tail, len(piece) == _SLICE
+            if piece:
+                yield piece
+
+    return unpack
 
 
 def _checked(url: str) -> str:

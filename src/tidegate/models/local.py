@@ -24,10 +24,11 @@ from tidegate.core.errors import BadInput
 from tidegate.core.tokens import Counter
 from tidegate.models.faults import Fault
 from tidegate.models.gguf import Gguf, counter_of, read_gguf, special_tokens
-from tidegate.models.http import HttpProvider, Limits
+from tidegate.models.http import HttpProvider
 from tidegate.models.marks import Marks
 from tidegate.models.tokenizers import counter_for
 from tidegate.models.weights import SMOLLM2, find_weights
+from tidegate.wire.limits import ProviderLimits
 from tidegate.wire.replies import Delta, Reply
 
 LIBRARY: Final = "xllamacpp"
@@ -38,7 +39,7 @@ STEP: Final = 256
 MOST_OUTPUT: Final = 1024
 # A slow processor may read a long prompt for many minutes before it says a word. To connect anew costs nothing here,
 # and a model that is used in one event loop after another leaves no connection behind in any.
-_LIMITS: Final = Limits(idle=3600.0, total=7200.0, kept=0)
+_LIMITS: Final = ProviderLimits(idle=3600.0, total=7200.0, kept=0)
 
 
 class Embedded:

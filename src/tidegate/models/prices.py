@@ -34,6 +34,32 @@ def relative(rates: Sequence[Rates]) -> Prices:
     return Prices(read / first.input, write / first.input, known=True)
 
 
+def take_dearer(one: Sequence[Rates], other: Sequence[Rates]) -> tuple[Rates, ...]:
+    """Return rates by which every request costs at least what it costs by either."""
+    if not one or not other:
+        return tuple(one or other)
+    steps = sorted({rate.above for rate in (*one, *other)})
+    pairs = [(_rates_at(one, above), _rates_at(other, above), above) for above in steps]
+    return tuple(
+        Rates(
+            max(a.input, b.input),
+            max(a.output, b.output),
+            max(_or_input(a.cached, a), _or_input(b.cached, b)),
+            max(_or_input(a.written, a), _or_input(b.written, b)),
+            above,
+        )
+        for a, b, above in pairs
+    )
+
+
+def _rates_at(rates: Sequence[Rates], above: int) -> Rates:
+    return max((rate for rate in rates if rate.above <= above), key=lambda rate: rate.above)
+
+
+def _or_input(price: float | None, rates: Rates) -> float:
+    return rates.input if price is None else price
+
+
 class Price(NamedTuple):
     """Dollars. `cached` and `written` are what was read from and written to the provider's cache."""
 

@@ -17,10 +17,10 @@ import msgspec
 from tidegate.models.catalog import LOCAL
 from tidegate.models.endpoints import endpoint_of, headers_of, on_this_machine, url_of
 from tidegate.models.fault_numbers import LARGEST, SMALLEST
+from tidegate.wire.limits import MAX_LISTING_BYTES, MAX_LISTING_VALUES, has_too_many_values
 
 PATIENCE: Final = 2.0
 ALL_PATIENCE: Final = 6.0
-MOST_BYTES: Final = 16_777_216
 OLLAMA_DEFAULT: Final = 4_096
 """What Ollama loads on a machine with less than 24 GiB of video memory if nobody says otherwise."""
 
@@ -75,8 +75,10 @@ class Server(NamedTuple):
             body = bytearray()
             async for piece in response.aiter_bytes():
                 body += piece
-                if len(body) > MOST_BYTES:
+                if len(body) > MAX_LISTING_BYTES:
                     return None
+        if has_too_many_values(bytes(body), MAX_LISTING_VALUES):
+            return None
         try:
             return msgspec.json.decode(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -93,7 +93,7 @@ class Bill:
 
     def _note(self, noted: Noted) -> None:
         if noted.topic in ("undo", "redo"):
-            if int(noted.text) in self._made:
+            if noted.edit in self._made:
                 self._count(-1 if noted.topic == "undo" else 1)
         elif noted.topic == SPENT and (paid := paid_of(noted)) is not None:
             self._add(paid.model, paid.usage, called=False)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tidegate.core.budget import Budget, measure
+from tidegate.core.budget import Budget, measure, priced_now
 from tidegate.core.events import Edited
 from tidegate.core.plan import Decision
 from tidegate.core.policy import Occasion, Policy, due_in, fill, market, size_for
@@ -106,14 +106,6 @@ class Outlook(msgspec.Struct, frozen=True):
         if self.since is not None and not prices.cold:
             cache = f"; the cache is warm, {self.since:,.0f} of its {prices.lifetime:,.0f} seconds"
         return f"a sweep comes at {self.full:,} tokens, {self.tokens:,} are there: {away}; {self.market}{cache}"
-
-
-def priced_now(view: View, budget: Budget, now: float) -> Budget:
-    """The budget with what the provider's cache knows by now: after its lifetime it has forgotten all."""
-    prices = budget.prices
-    if not view.calls or now - view.called_at <= prices.lifetime:
-        return budget
-    return budget._replace(prices=prices._replace(cold=True))
 
 
 def outlook(policy: Policy, view: View, budget: Budget, now: float | None = None) -> Outlook | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.budget import Budget, measure
+from tidegate.core.budget import Budget, measure, priced_now
 from tidegate.core.edits import Drop, Replace
 from tidegate.core.events import Edited
 from tidegate.core.ledger import beneath
@@ -32,7 +32,7 @@ from tidegate.core.policy import (
 )
 from tidegate.core.turns import outline
 from tidegate.core.view import View
-from tidegate.session.explain import DUE, outlook, priced_now
+from tidegate.session.explain import DUE, outlook
 from tidegate.session.session import Session
 
 AUTOMATIC: Final[tuple[Moment, ...]] = ("tool_result", "turn_start", "before_call", "turn_end")

@@ -1,6 +1,6 @@
 """A log and its view, kept up together. What happens is appended first and then folded: there is no other way in."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -9,7 +9,7 @@ import msgspec
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, Noted, Said, Used, What
 from tidegate.core.ledger import PIN
-from tidegate.core.messages import Message, Tool, user
+from tidegate.core.messages import Message, Tool, mark_texts, user
 from tidegate.core.tokens import REQUEST, Counter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, Undone, View, project, shown
 from tidegate.session.recall import newest_to, recall
@@ -22,7 +22,9 @@ from tidegate.wire.usage import read_usage
 
 TRIES = 100
 MAX_PIN = 1_000
-OWN_TOPICS = frozenset("system tools undo redo clear turn overflow model forgotten tried unsigned weighed".split())
+OWN_TOPICS = frozenset(
+    "system tools undo redo clear turn overflow model forgotten tried unsigned weighed foreign".split()
+)
 
 
 def _nobody(_: Event) -> None: ...
@@ -32,11 +34,11 @@ def _always_late() -> GiveUp:
     return GiveUp(f"Others were faster {TRIES} times in a row in appending to this session.", "Try again in a moment.")
 
 
-def _read(messages: Sequence[Mapping[str, object] | Message]) -> list[Message]:
+def _read(messages: Sequence[Mapping[str, object] | Message], typed: bool | None) -> list[Message]:
     parsed: list[Message] = []
     for message in messages:
         parsed.extend([mended(message)] if isinstance(message, Message) else parse_any(message))
-    return parsed
+    return parsed if typed is None else [mark_texts(message, typed) for message in parsed]
 
 
 class Live:
@@ -66,11 +68,10 @@ class Live:
         self._shared = 0
         self.watch: Callable[[Event], None] = _nobody
         self.on_close: list[Callable[[], None]] = []
-        self.view: View = project(log.read, meter) if view is None else view
+        self.view: View = self._projected() if view is None else view
         if view is not None:
-            for event in log.read(view.head + 1):
-                if event.seq > self.view.head:  # else an undo among them had the whole log folded
-                    self._fold(event)
+            view.recount(counter, thinking=dialect.sends_thinking)
+            self._fold_all(log.read(view.head + 1))
 
     def close(self) -> None:
         """Let go of what was opened for this session. A log in memory needs none."""
@@ -85,16 +86,20 @@ class Live:
     ) -> None:
         self.close()
 
-    def add(self, *messages: Mapping[str, object] | Message) -> list[str]:
-        """Append messages, in the form of any provider. All are read before the first is kept."""
-        return [self._say(message) for message in _read(messages)]
+    def add(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
+        """Append messages, in the form of any provider. All are read before the first is kept.
 
-    async def add_async(self, *messages: Mapping[str, object] | Message) -> list[str]:
+        `typed` says whether a person typed the texts of the user in them: False for files, tool output and anything
+        else that must not lay down rules. Without it, rules are read with care (docs/policies.md).
+        """
+        return [self._say(message) for message in _read(messages, typed)]
+
+    async def add_async(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
         """The same while the event loop goes on: many sessions of one store share what it takes to be safe on disk.
 
         Cancelled, the message may be in the log all the same; the session sees that by itself.
         """
-        return [await self._say_async(message) for message in _read(messages)]
+        return [await self._say_async(message) for message in _read(messages, typed)]
 
     def _say(self, message: Message) -> str:
         try:
@@ -150,8 +155,23 @@ class Live:
 
     def catch_up(self) -> None:
         """Take in what others appended to this session."""
-        for event in self.log.catch_up():
-            self._fold(event)
+        self._fold_all(self.log.catch_up())
+
+    def _fold_all(self, events: Iterable[Event]) -> None:
+        """Fold events that somebody else counted."""
+        known, folded = self.view.head, False
+        for event in events:
+            if event.seq > self.view.head:  # else an undo among them had the whole log folded
+                self._fold(event)
+                folded = True
+        if folded:
+            self.view.recount(self.counter, thinking=self.dialect.sends_thinking, since=known)
+
+    def _projected(self) -> View:
+        """The view, folded from the whole log. Only what it shows is counted again, not all that was ever said."""
+        view = project(self.log.read, self._meter)
+        view.recount(self.counter, thinking=self.dialect.sends_thinking, since=0)
+        return view
 
     def _append(self, what: What | Callable[[int], What]) -> int:
         """Append, then fold. If someone else was faster, what they said comes first and this is tried behind it."""
@@ -187,7 +207,7 @@ class Live:
         try:
             self.view.fold(event)
         except Undone:
-            self.view = project(self.log.read, self._meter)
+            self.view = self._projected()
         self.watch(event)
 
     def clear(self) -> None:

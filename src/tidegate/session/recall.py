@@ -201,11 +201,11 @@ def newest_to(topic: str, log: Reading) -> int | None:
         if isinstance(what, Edited):
             made.append(event.seq)
             undone.clear()
-        elif isinstance(what, Noted) and what.topic == "undo":
-            made.remove(int(what.text))
-            undone.append(int(what.text))
-        elif isinstance(what, Noted) and what.topic == "redo":
-            undone.remove(int(what.text))
-            made.append(int(what.text))
+        elif isinstance(what, Noted) and what.topic == "undo" and what.edit in made:
+            made.remove(what.edit)
+            undone.append(what.edit)
+        elif isinstance(what, Noted) and what.topic == "redo" and what.edit in undone:
+            undone.remove(what.edit)
+            made.append(what.edit)
     stack = made if topic == "undo" else undone
     return stack[-1] if stack else None

@@ -97,7 +97,7 @@ class Counting:
         elif isinstance(what, Noted) and what.topic == "clear":
             self._cleared = event.seq
         elif isinstance(what, Noted) and what.topic in ("undo", "redo"):
-            ids = self._edits.get(int(what.text), ())
+            ids = self._edits.get(what.edit, ())
             (self._left.subtract if what.topic == "undo" else self._left.update)(ids)
 
     def _count(self, **more: int) -> None:

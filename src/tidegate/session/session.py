@@ -22,9 +22,11 @@ from tidegate.core.check import check
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadEdit, BadInput, BadRequest, GiveUp
 from tidegate.core.events import Edited, Noted
+from tidegate.core.ledger import held_rules, without_rule
+from tidegate.core.ledger_lines import Line
 from tidegate.core.messages import SUMMARY, Tool
 from tidegate.core.outcome import Effect, Spill, SummaryRequest, spill
-from tidegate.core.plan import Ask, Commit, Decision, Do, Situation, run
+from tidegate.core.plan import Ask, Commit, Decision, Do, Situation, change, run
 from tidegate.core.policy import Moment, Policy, Rule
 from tidegate.core.stages.summary import transcript
 from tidegate.core.tokens import Counter, document_meter
@@ -293,6 +295,26 @@ class Session(Live):
             return f"the log moved meanwhile: {moved.args[0]}"
         self.edits[edited.stage] += 1
         return None
+
+    def rules(self) -> list[Line]:
+        """The rules of the user that hold in this session, each with the id of the message it comes from."""
+        return held_rules(self.view)
+
+    def remove_rule(self, text: str) -> bool:
+        """Take back the rule with this text, in an event that `undo` takes back. False if no such rule holds.
+
+        It leaves the ledger and the pins, and no message said so far lays it down again.
+        """
+        self.catch_up()
+        rule = next((rule for rule in self.rules() if rule.text == text), None)
+        if rule is None:
+            return False
+        edits = without_rule(self.view, rule, self.budget())
+        before, why = self.view.tokens, f"the user removed a rule of {rule.ident}"
+        failed = self._edit(Edited("remove_rule", "manual", "", why, before, before + change(self.view, edits), edits))
+        if failed is not None:
+            raise GiveUp(f"The rule was not removed: {failed}.", "Try again; nothing was changed.")
+        return True
 
     def request(self) -> Request:
         """The view as it is now, rendered and validated; `prepare` makes it fit first."""

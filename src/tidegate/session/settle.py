@@ -6,6 +6,7 @@
 Where the model is that of the conversation, the conversation itself is sent again up to the last message in question,
 and one message behind it asks for the summary: the provider has all of it in its cache. Else, or if that did not
 serve, the messages are shown as a fenced record, in pieces if they must be; each piece continues the summary so far.
+A model of another provider is shown that record with all secrets masked: they are none of its business.
 What comes back passes `summary_check`. If nothing does, the answer is None, the reason is noted, and the digest takes
 over: so a model can make a summary better, and can break nothing.
 """
@@ -15,10 +16,13 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tidegate.core.clip import clip_tokens
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Text, calls_of
 from tidegate.core.outcome import SummaryRequest
+from tidegate.core.secrets import Mask
 from tidegate.core.tokens import REQUEST, Counter
 from tidegate.models.faults import Fault
 from tidegate.models.provider import Provider, Reply
@@ -57,7 +61,7 @@ _UNWANTED: Final = {
 }
 
 
-def summariser(
+def summariser(  # noqa: PLR0913 - each is given by its name
     provider: Provider,
     *,
     window: int | None,
@@ -65,15 +69,29 @@ def summariser(
     timeout: float,
     retries: int = 1,
     conversation: Session | None = None,
+    mask: Callable[[str], str] | None = None,
     note: Callable[[str], None] | None = None,
     replied: Callable[[Reply], None] | None = None,
 ) -> SummariseAsync:
     """`window` and `counter` are the summary model's. `timeout` is in seconds, for one summary with all its questions.
 
+    `mask` hides secrets from the summary model; give it where the provider is another than the conversation's. Without
+    it, secrets are hidden by their shape from every model that is not the conversation's own. `str` hides nothing.
+
     `note` is told why an answer was not taken; without it the conversation's log is. `replied` is shown every reply,
     for it costs money whether it is taken or not.
     """
-    return _Settling(provider, window or UNKNOWN_WINDOW, counter, timeout, retries, conversation, note, replied)
+    return _Settling(
+        provider,
+        window=window or UNKNOWN_WINDOW,
+        counter=counter,
+        timeout=timeout,
+        retries=retries,
+        conversation=conversation,
+        mask=mask,
+        note=note,
+        replied=replied,
+    )
 
 
 class _Question(NamedTuple):
@@ -84,14 +102,16 @@ class _Question(NamedTuple):
 
 
 class _Settling:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as above
         self,
         provider: Provider,
+        *,
         window: int,
         counter: Counter,
         timeout: float,
         retries: int,
         conversation: Session | None,
+        mask: Callable[[str], str] | None,
         note: Callable[[str], None] | None,
         replied: Callable[[Reply], None] | None,
     ) -> None:
@@ -101,6 +121,9 @@ class _Settling:
         self._timeout = timeout
         self._tries = 1 + max(0, retries)
         self._conversation = conversation
+        named = (conversation.model, conversation.dialect.name) if conversation is not None else None
+        self._continues = mask is None and named == (provider.model, provider.wire)
+        self._mask = mask or (str if self._continues else Mask())
         self._note = note
         self._replied = replied
         self._most = window  # output that may be asked for at once
@@ -165,13 +188,14 @@ class _Settling:
 
     async def _in_pieces(self, request: SummaryRequest, tries: int, why: str) -> str:
         """Each piece continues the summary so far; all of them are told, or none is taken."""
+        request = msgspec.structs.replace(request, instructions=self._mask(request.instructions))
         tokens = self._length(request)
         empty = question(request, Chunk(()), request.previous[:1], tokens, why or "x" * 80)
         over = self._counter.text(SYSTEM) + self._counter.text(empty.text) + REQUEST
         room = int(self._window * _SPARE) - self._cap(tokens) - over - tokens
         if room < LEAST:
             raise Rejected(f"the window of {self._window:,} tokens leaves no room to ask")
-        chunks, text = reading(request, room, self._counter, tokens)
+        chunks, text = reading(request, room, self._counter, tokens, self._mask)
         for chunk in chunks:
             text, why = await self._piece(request, chunk, text, tries, why), ""
         return text
@@ -205,8 +229,8 @@ class _Settling:
 
     def _continued(self, request: SummaryRequest) -> _Question | None:
         """The conversation up to the last message in question, and one more. None if the cache would not be read."""
-        talk, provider = self._conversation, self._provider
-        if talk is None or (talk.model, talk.dialect.name) != (provider.model, provider.wire):
+        talk = self._conversation
+        if talk is None or not self._continues:
             return None
         head = beginning(talk.view, request)
         tokens = self._length(request)

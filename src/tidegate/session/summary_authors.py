@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from tidegate.core.harvest import HELD
+
 CONCLUDED: Final = "agent concluded: "
 
 _ITEM: Final = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s+")
@@ -10,6 +12,7 @@ _AUTHOR: Final = re.compile(
     r"(?:[-*+]|\d{1,3}[.)])?[\s(*_\"]*(?:the\s)?(?:user|agent|assistant|tools?|system|words found|noted)\b",
     re.IGNORECASE,
 )
+_USER: Final = re.compile(r"[\s(*_\"]*(?:the\s)?(?:user|system)\b", re.IGNORECASE)
 _OTHER: Final = ("#", "|", ">", " ", "\t")  # headings, tables, quotes, and what goes on with the line above
 
 
@@ -22,6 +25,11 @@ def attributed(text: str) -> str:
         fenced ^= fence
         lines.append(line if fence or fenced else _attributed(line))
     return "\n".join(lines)
+
+
+def by_user(line: str) -> bool:
+    """Whether a line of a summary says what the user or the system said; not what a text that came along held."""
+    return _USER.match(line) is not None and not line.startswith(HELD)
 
 
 def _attributed(line: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from tidegate.core.clip import clip_chars, clip_tokens
 from tidegate.core.facts import Fact, facts_in, rules_in
 from tidegate.core.tokens import Counter
-from tidegate.session.summary_authors import attributed
+from tidegate.session.summary_authors import attributed, by_user
 from tidegate.wire.reading import clean
 
 KEPT: Final = "## Kept facts"
@@ -266,13 +266,16 @@ def mended(text: str, asked: Asked) -> str:
 
 
 def _missing(text: str, asked: Asked) -> list[str]:
-    """Rules first, each a line of its own; then the facts on one line, which a later digest reads item by item."""
+    """Rules of the user first, a line each; then the facts on one line, which a later digest reads item by item."""
     told = [line.strip() for line in asked.previous.split("\n")]
     told = [line.removeprefix("- ") for line in told if line and not line.startswith(("[", "#"))]
     have = [set(re.findall(r"\w+", line.casefold())) for line in text.split("\n")]
-    rules = [line for line in dict.fromkeys(told) if rules_in(line) and not _kept(line, have) and len(line) <= 600]
-    said = text + "\n".join(rules)
-    found = [fact for line in told for fact in facts_in(line, 20_000) if fact.kind in _WORTH and fact.value not in said]
+    said = [line for line in dict.fromkeys(told) if by_user(line) and len(line) <= 600]
+    rules = [line for line in said if rules_in(line) and not _kept(line, have)]
+    shown = text + "\n".join(rules)
+    found = [
+        fact for line in told for fact in facts_in(line, 20_000) if fact.kind in _WORTH and fact.value not in shown
+    ]
     facts = sorted(dict.fromkeys(found), key=lambda fact: _WORTH.index(fact.kind))
     listed = [f"- noted: {', '.join(map(_named, some))}" for some in _rows(facts)]
     return [*(f"- {rule}" for rule in rules), *listed]

@@ -10,8 +10,10 @@ record stands in a system text.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
+
+import msgspec
 
 from tidegate.core.clip import clip_tokens
 from tidegate.core.digest import digest
@@ -26,6 +28,8 @@ from tidegate.core.messages import (
     Text,
     Tool,
     calls_of,
+    common_mark,
+    is_request,
     result_of,
     user,
 )
@@ -41,6 +45,8 @@ CHUNKS: Final = 8
 """So many questions at most for one summary; what is older than they can hold goes through the digest."""
 LEAST: Final = 256
 """Fewer tokens of record than this in one question are not worth asking a model for."""
+
+NOT_TYPED: Final = " (attached, not typed by the user)"
 
 _FRAME: Final = 12  # tokens of a marked line, at least
 _MARK: Final = 10
@@ -80,15 +86,26 @@ class Shown(NamedTuple):
     epoch: int = 0
 
 
-def entries_of(messages: Sequence[Message]) -> list[Entry]:
+def entries_of(messages: Sequence[Message], mask: Callable[[str], str] = str) -> list[Entry]:
+    """The messages as a record, with secrets hidden by `mask`."""
     names = {call.id: call.name for message in messages for call in calls_of(message)}
-    return [Entry(f"{message.id or '-'} {_who(message, names)}", _told(message), message) for message in messages]
+    pieces = [piece for message in messages for piece in _by_source(message)]
+    return [Entry(mask(f"{piece.id or '-'} {_who(piece, names)}"), mask(_told(piece)), piece) for piece in pieces]
+
+
+def _by_source(message: Message) -> list[Message]:
+    """A request in two, if text came with it that the user did not type: a file must not pass for words of the user."""
+    if not is_request(message) or common_mark(message.parts) is not False:
+        return [message]
+    foreign = tuple(part for part in message.parts if isinstance(part, Text) and part.typed is False)
+    own = tuple(part for part in message.parts if part not in foreign)
+    return [msgspec.structs.replace(message, parts=parts) for parts in (own, foreign) if parts]
 
 
 def _who(message: Message, names: dict[str, str]) -> str:
     result = result_of(message)
     if result is None:
-        return message.role
+        return f"{message.role}{NOT_TYPED}" if common_mark(message.parts) is False else message.role
     name = " ".join(names.get(result.call_id, "a tool").split())[:40]
     return f"{'failure' if result.error else 'result'} of {name}"
 
@@ -134,12 +151,15 @@ class Reading(NamedTuple):
     previous: str
 
 
-def reading(request: SummaryRequest, room: int, counter: Counter, tokens: int) -> Reading:
-    chunks = chunked(entries_of(request.messages), room, counter)
+def reading(
+    request: SummaryRequest, room: int, counter: Counter, tokens: int, mask: Callable[[str], str] = str
+) -> Reading:
+    chunks = chunked(entries_of(request.messages, mask), room, counter)
     oldest = [message for chunk in chunks[:-CHUNKS] for message in chunk.messages]
     if not oldest:
-        return Reading(chunks, request.previous)
-    return Reading(chunks[-CHUNKS:], digest(oldest, max_tokens=tokens, counter=counter, previous=request.previous))
+        return Reading(chunks, mask(request.previous))
+    previous = digest(oldest, max_tokens=tokens, counter=counter, previous=request.previous)
+    return Reading(chunks[-CHUNKS:], mask(previous))
 
 
 # --- the fence ----------------------------------------------------------------------------------------------------

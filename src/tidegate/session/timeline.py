@@ -194,7 +194,7 @@ class _Walk:
         elif noted.topic == SPENT and self._writing is not None:
             self._spent(self._writing, noted)
         elif noted.topic in ("undo", "redo"):
-            self._taken_back(int(noted.text), noted.topic)
+            self._taken_back(noted.edit, noted.topic)
         elif noted.topic == "clear":
             self.since.anew()
         if noted.topic in _TOLD:

@@ -13,6 +13,7 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.images import dimensions
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool
+from tidegate.wire.limits import has_too_many_values
 
 MAX_DEPTH = 200
 
@@ -82,6 +83,8 @@ def object_text(raw: str) -> str:
         return raw
     if not raw or raw.isspace():
         return "{}"
+    if has_too_many_values(raw):
+        return json_text({"input": raw})
     try:
         # The strict reader refuses half a surrogate pair inside an escape; everything else may still be sound.
         value = json.loads(raw, parse_constant=_no_constant)
@@ -94,6 +97,8 @@ def object_text(raw: str) -> str:
 
 def is_object(raw: str) -> bool:
     """Whether the text is a JSON object that every dialect can carry."""
+    if has_too_many_values(raw):
+        return False
     try:
         value = msgspec.json.decode(raw)
         if raw.count("{") + raw.count("[") > MAX_DEPTH:

@@ -13,6 +13,7 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.messages import Message
 from tidegate.wire.blocks import Json
 from tidegate.wire.dialects import dialect_of
+from tidegate.wire.limits import MAX_CALLS, MAX_PARTS, MAX_USAGE_FIELDS, LimitExceeded
 from tidegate.wire.reading import is_object, merged
 
 Stop = Literal["end", "calls", "length", "refused", "filtered", "paused", "unknown"]
@@ -57,7 +58,7 @@ class Reply(msgspec.Struct, frozen=True):
 class Assembler(Protocol):
     """Feed it the frames of one answer. `error` holds what the server said went wrong; `done` that nothing is missing.
 
-    `finish` raises Cut if the answer is not whole.
+    `feed` raises LimitExceeded if the answer goes on for too long, `finish` raises Cut if it is not whole.
     """
 
     @property
@@ -79,6 +80,13 @@ def readable(family: str, reply: Reply) -> Reply:
     except BadInput as bad:
         raise Cut(f"The answer cannot be read: {bad.args[0]}", "Ask again; nothing of it was kept.") from None
     return reply
+
+
+def bound_parts(parts: int, calls: int) -> None:
+    """Raise LimitExceeded if an answer has more parts or tool calls than it may."""
+    for count, most, what in ((calls, MAX_CALLS, "tool calls"), (parts, MAX_PARTS, "parts")):
+        if count > most:
+            raise LimitExceeded(f"The answer holds more than {most:,} {what}.")
 
 
 # --- JSON of strangers --------------------------------------------------------------------------------------------
@@ -108,7 +116,8 @@ def place_of(value: object, otherwise: int) -> int:
 
 def more_usage(known: Json, new: object) -> Json:
     """Usage comes in parts, and a part may say 0 or null where another knew better."""
-    return known | {key: value for key, value in a_map(new).items() if value or key not in known}
+    found = known | {key: value for key, value in a_map(new).items() if value or key not in known}
+    return found if len(found) <= MAX_USAGE_FIELDS else dict(list(found.items())[:MAX_USAGE_FIELDS])
 
 
 def own_ids(ids: list[str]) -> list[str]:

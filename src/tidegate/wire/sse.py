@@ -5,9 +5,9 @@ A frame counts once the blank line behind it has come: what stands before a cut 
 
 from typing import NamedTuple
 
-from tidegate.core.errors import BadInput
+from tidegate.wire.limits import LimitExceeded, ProviderLimits
 
-LONGEST = 16_777_216
+LONGEST = ProviderLimits().line
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -21,8 +21,7 @@ class SseReader:
 
     def __init__(self, longest: int = LONGEST) -> None:
         self._longest = longest
-        self._pieces: list[bytes] = []  # the line under way
-        self._length = 0
+        self._line = bytearray()  # the line under way
         self._size = 0  # of the frame under way
         self._started = False
         self._after_cr = False
@@ -35,21 +34,19 @@ class SseReader:
             self._after_cr = False
         frames: list[Frame] = []
         for line in data.splitlines(keepends=True):
-            self._length += len(line)
-            self._bound(self._length)
-            self._pieces.append(line)
+            self._bound(len(self._line) + len(line))
+            self._line += line
             if line[-1] in b"\r\n":
-                whole = b"".join(self._pieces).rstrip(b"\r\n")
-                self._pieces, self._length = [], 0
-                frames += self._line(whole)
+                whole, self._line = bytes(self._line.rstrip(b"\r\n")), bytearray()
+                frames += self._read(whole)
         self._after_cr = self._after_cr or data.endswith(b"\r")
         return frames
 
     def _bound(self, length: int) -> None:
         if length > self._longest:
-            raise BadInput(f"A line or frame of the stream is longer than {self._longest:,} bytes.", "Ask for less.")
+            raise LimitExceeded(f"A line or frame of the stream is longer than {self._longest:,} bytes.")
 
-    def _line(self, line: bytes) -> list[Frame]:
+    def _read(self, line: bytes) -> list[Frame]:
         if not self._started:
             self._started = True
             line = line.removeprefix(_BOM)

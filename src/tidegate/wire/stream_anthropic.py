@@ -18,6 +18,7 @@ from tidegate.wire.replies import (
     a_map,
     a_seq,
     a_str,
+    bound_parts,
     broken,
     cut,
     error_in,
@@ -82,6 +83,7 @@ class AnthropicAssembler:
     def __init__(self) -> None:
         self.error: Json | None = None
         self._blocks: dict[int, _Growing] = {}
+        self._calls = self._citations = 0
         self._usage: Json = {}
         self._model = self._reason = ""
         self._ended = False
@@ -118,6 +120,8 @@ class AnthropicAssembler:
         while place in self._blocks:  # a server that numbers every block alike
             place += 1
         self._blocks[place] = growing = _Growing(block, {}, [])
+        self._calls += growing.is_call
+        bound_parts(len(self._blocks), self._calls)
         if growing.is_call:
             return [Delta("call", a_str(block.get("name")), place)]
         text = a_str(block.get("text")) or a_str(block.get("thinking"))
@@ -132,11 +136,14 @@ class AnthropicAssembler:
             if kind not in ("text_delta", "thinking_delta"):
                 return []
             growing = self._blocks[place] = _Growing({"type": _GROWS[kind][0]}, {}, [])
+            bound_parts(len(self._blocks), self._calls)
         if kind == "input_json_delta":
             piece = a_str(delta.get("partial_json"))
             growing.json.append(piece)
             return [Delta("call", piece, place)] if piece and growing.is_call else []
         if kind == "citations_delta":
+            self._citations += 1
+            bound_parts(self._citations, self._calls)
             cited = [*a_seq(growing.block.get("citations")), delta.get("citation")]
             growing.block = {**growing.block, "citations": cited}
             return []

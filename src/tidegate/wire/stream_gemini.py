@@ -17,6 +17,7 @@ from tidegate.wire.replies import (
     a_map,
     a_seq,
     a_str,
+    bound_parts,
     cut,
     error_in,
     more_usage,
@@ -34,6 +35,7 @@ class GeminiAssembler:
     def __init__(self) -> None:
         self.error: Json | None = None
         self._parts: list[Json] = []
+        self._calls = 0
         self._texts: list[str] = []  # what is still to be added to the last part
         self._usage: Json = {}
         self._model = self._reason = ""
@@ -75,6 +77,8 @@ class GeminiAssembler:
         else:
             self._settle()
             self._parts.append(dict(part))
+            self._calls += "functionCall" in part
+            bound_parts(len(self._parts), self._calls)
         if isinstance(text, str):
             return [Delta("thinking" if thought else "text", text)] if text else []
         call = a_map(part.get("functionCall"))

@@ -18,6 +18,7 @@ from tidegate.wire.replies import (
     a_map,
     a_seq,
     a_str,
+    bound_parts,
     broken,
     cut,
     error_in,
@@ -45,12 +46,28 @@ _STOPS: Mapping[str, Stop] = MappingProxyType(
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text")
 
 
+_LONGEST_CHECKED = 65_536
+"""Characters of arguments up to which a piece under another id is compared with them: see `_slot`."""
+
+
 class _Called(msgspec.Struct, eq=False):
+    """Pieces are joined once, at the end: long arguments are not copied with every piece."""
+
     index: int | None
+    place: int
     id: str = ""
     name: str = ""
-    arguments: str = ""
+    pieces: list[str] = []
+    length: int = 0
     opaque: Json = {}
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.length <= _LONGEST_CHECKED and is_object(self.arguments)
 
 
 class ChatAssembler:
@@ -61,6 +78,7 @@ class ChatAssembler:
         self._thought: list[str] = []
         self._thought_key = ""
         self._details: list[Json] = []
+        self._grown: list[dict[str, list[str]]] = []  # for each of them, what is still to be added to its texts
         self._calls: list[_Called] = []
         self._usage: Json = {}
         self._model = self._reason = ""
@@ -121,11 +139,13 @@ class ChatAssembler:
         last = self._details[-1] if self._details else {}
         if not last or last.get("type") != piece.get("type") or last.get("index") != piece.get("index"):
             self._details.append(dict(piece))
+            self._grown.append({})
+            bound_parts(len(self._details), len(self._calls))
             return
         for key, value in piece.items():
             grows = key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str)
             if grows:
-                last[key] = f"{last[key]}{value}"
+                self._grown[-1].setdefault(key, []).append(a_str(value))
             elif value is not None:
                 last[key] = value
 
@@ -147,12 +167,14 @@ class ChatAssembler:
         started = not called.name and bool(name)
         called.id = called.id or a_str(piece.get("id"))
         called.name = called.name or name
-        called.arguments += arguments or ""
+        if arguments:
+            called.pieces.append(arguments)
+            called.length += len(arguments)
         extra = {key: value for key, value in piece.items() if key not in ("index", "id", "type", "function")}
         called.opaque = called.opaque | extra
-        place = self._calls.index(called)
-        shown = [Delta("call", name, place)] if started else []
-        return [*shown, Delta("call", arguments, place)] if arguments else shown
+        bound_parts(len(called.opaque), len(self._calls))
+        shown = [Delta("call", name, called.place)] if started else []
+        return [*shown, Delta("call", arguments, called.place)] if arguments else shown
 
     def _slot(self, piece: Json, name: str) -> _Called:
         """The call a piece belongs to. Some servers give every call the index 0, or none: another id or a second name
@@ -162,22 +184,26 @@ class ChatAssembler:
         same = [each for each in self._calls if index is None or each.index == index]
         if same:
             last = same[-1]
-            other = bool(ident and last.id and ident != last.id) and (bool(name) or is_object(last.arguments))
+            other = bool(ident and last.id and ident != last.id) and (bool(name) or last.is_whole)
             again = bool(name and last.name) and (index is None or (name != last.name and not ident))
             if not other and not again:
                 return last
-        self._calls.append(_Called(index))
+        self._calls.append(_Called(index, len(self._calls)))
+        bound_parts(len(self._details), len(self._calls))
         return self._calls[-1]
 
     def finish(self) -> Reply:
         if not self.done:
             raise cut()
-        calls = [each for each in self._calls if each.name or each.arguments]
+        calls = [each for each in self._calls if each.name or each.length]
         message: Json = {"role": "assistant", "content": "".join(self._text) or None}
         if self._thought:
             message[self._thought_key] = "".join(self._thought)
         if self._details:
-            message["reasoning_details"] = self._details
+            message["reasoning_details"] = [
+                detail | {key: a_str(detail.get(key)) + "".join(pieces) for key, pieces in grown.items()}
+                for detail, grown in zip(self._details, self._grown, strict=True)
+            ]
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
         ids = own_ids([each.id for each in calls])

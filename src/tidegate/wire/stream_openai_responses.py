@@ -5,6 +5,7 @@ there have sent each of them before.
 """
 
 from collections.abc import Mapping
+from itertools import groupby
 from types import MappingProxyType
 
 from tidegate.wire.blocks import Json
@@ -15,6 +16,7 @@ from tidegate.wire.replies import (
     a_map,
     a_seq,
     a_str,
+    bound_parts,
     broken,
     cut,
     own_ids,
@@ -25,6 +27,15 @@ from tidegate.wire.replies import (
 
 _ENDS = ("response.completed", "response.incomplete", "response.done")
 _CALLS = ("function_call", "custom_tool_call")
+_GROWS: Mapping[str, str] = MappingProxyType(
+    {
+        "response.output_text.delta": "output_text",
+        "response.refusal.delta": "refusal",
+        "response.function_call_arguments.delta": "arguments",
+        "response.custom_tool_call_input.delta": "input",
+    }
+)
+"""The deltas that make an item grow, and what of it."""
 _STOPS: Mapping[str, Stop] = MappingProxyType(
     {
         "completed": "end",
@@ -40,7 +51,10 @@ class ResponsesAssembler:
     def __init__(self) -> None:
         self.error: Json | None = None
         self._items: dict[int, Json] = {}
+        self._grown: dict[int, list[tuple[str, str]]] = {}  # field and text: joined once, at the end
         self._whole: set[int] = set()
+        self._called: set[int] = set()
+        self._changes = 0  # from one field of an item to another: each makes a part
         self._response: Json | None = None
 
     @property
@@ -60,6 +74,8 @@ class ResponsesAssembler:
             return []
         elif kind in _ENDS:
             self._response = {"status": kind.removeprefix("response."), **response}
+            listed = [a_map(item).get("type") for item in a_seq(response.get("output"))]
+            bound_parts(len(listed), sum(kind in _CALLS for kind in listed))
         elif kind in ("response.output_item.added", "response.output_item.done"):
             return self._item(frame, kind.endswith("done"))
         elif kind.endswith(".delta"):
@@ -71,8 +87,12 @@ class ResponsesAssembler:
         place = place_of(frame.get("output_index"), len(self._items) - is_whole)
         known = place in self._items
         self._items[place] = dict(item)
+        self._grown.pop(place, None)
         if is_whole:
             self._whole.add(place)
+        if item.get("type") in _CALLS:
+            self._called.add(place)
+        bound_parts(len(self._items), len(self._called))
         if item.get("type") in _CALLS and not known:
             return [Delta("call", a_str(item.get("name")), place)]
         return []
@@ -80,37 +100,42 @@ class ResponsesAssembler:
     def _grow(self, frame: Mapping[str, object], kind: str) -> list[Delta]:
         piece = a_str(frame.get("delta"))
         place = place_of(frame.get("output_index"), max(self._items, default=0))
-        item = self._items.setdefault(place, {})
+        if place not in self._items:
+            self._items[place] = {}
+            bound_parts(len(self._items), len(self._called))
         if not piece or place in self._whole:
             return []
-        if kind in ("response.output_text.delta", "response.refusal.delta"):
-            item.setdefault("type", "message")
-            item.setdefault("role", "assistant")
-            self._text(item, "refusal" if "refusal" in kind else "output_text", piece)
-            return [Delta("text", piece, place)]
-        if kind in ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta"):
-            key = "input" if "custom" in kind else "arguments"
-            item[key] = a_str(item.get(key)) + piece
-            return [Delta("call", piece, place)]
-        if kind.startswith("response.reasoning"):
-            return [Delta("thinking", piece, place)]
-        return []
+        if kind in _GROWS:
+            field, grown = _GROWS[kind], self._grown.setdefault(place, [])
+            self._changes += bool(grown) and grown[-1][0] != field
+            bound_parts(self._changes, 0)
+            grown.append((field, piece))
+            return [Delta("call" if field in ("arguments", "input") else "text", piece, place)]
+        return [Delta("thinking", piece, place)] if kind.startswith("response.reasoning") else []
 
-    def _text(self, item: Json, kind: str, piece: str) -> None:
-        content = [a_map(part) for part in a_seq(item.get("content"))]
-        key = "refusal" if kind == "refusal" else "text"
-        if content and content[-1].get("type") == kind:
-            content[-1] = {**content[-1], key: a_str(content[-1].get(key)) + piece}
-        else:
-            content.append({"type": kind, key: piece})
-        item["content"] = content
+    def _joined(self, place: int) -> Json:
+        """An item with what its deltas brought."""
+        item = dict(self._items[place])
+        for field, pieces in groupby(self._grown.get(place, ()), lambda pair: pair[0]):
+            text = "".join(piece for _, piece in pieces)
+            if field in ("arguments", "input"):
+                item[field] = a_str(item.get(field)) + text
+                continue
+            content = [a_map(part) for part in a_seq(item.get("content"))]
+            key = "refusal" if field == "refusal" else "text"
+            if content and content[-1].get("type") == field:
+                content[-1] = {**content[-1], key: a_str(content[-1].get(key)) + text}
+            else:
+                content.append({"type": field, key: text})
+            item = {"type": "message", "role": "assistant"} | item | {"content": content}
+        return item
 
     def finish(self) -> Reply:
         if self._response is None or not self.done:
             raise cut()
         response = self._response
         listed = [a_map(item) for item in a_seq(response.get("output"))]
-        items = listed or [self._items[place] for place in sorted(self._items)]
+        items = listed or [self._joined(place) for place in sorted(self._items)]
         items = [dict(item) for item in items if item.get("type")]
         if any(item["type"] == "reasoning" and not _is_sealed(item) for item in items):
             raise cut()

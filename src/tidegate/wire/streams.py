@@ -19,6 +19,7 @@ from tidegate.core.errors import BadInput
 from tidegate.wire import stream_anthropic, stream_gemini, stream_openai_chat, stream_openai_responses
 from tidegate.wire.blocks import Json
 from tidegate.wire.dialects import dialect_of
+from tidegate.wire.limits import MAX_JSON_VALUES, LimitExceeded, has_too_many_values
 from tidegate.wire.reading import shown
 from tidegate.wire.replies import Assembler, Cut, Delta, Reply, Stop
 from tidegate.wire.sse import Frame, SseReader
@@ -75,6 +76,8 @@ def json_of(frame: Frame) -> Json | None:
     text = frame.data.strip()
     if not text or text == "[DONE]":
         return None
+    if has_too_many_values(text):
+        raise LimitExceeded(f"A frame of the stream holds more than {MAX_JSON_VALUES:,} values.")
     try:
         value = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):

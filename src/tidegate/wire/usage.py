@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tidegate.core.impossible import is_count
+
 
 class Usage(NamedTuple):
     """`input_tokens` is all that was read, cached or not."""
@@ -14,7 +16,13 @@ class Usage(NamedTuple):
 
 
 def read_usage(usage: Mapping[str, object]) -> Usage:
-    """OpenAI (chat, Responses), Anthropic or Gemini usage. Missing or senseless numbers are 0: never believed."""
+    """OpenAI (chat, Responses), Anthropic or Gemini usage. A number that is missing or impossible is 0."""
+    read = _read(usage)
+    cached = min(read.cache_read, read.input_tokens)  # what was cached is part of what was read
+    return read._replace(cache_read=cached, cache_write=min(read.cache_write, read.input_tokens - cached))
+
+
+def _read(usage: Mapping[str, object]) -> Usage:
     if "promptTokenCount" in usage:
         read = _number(usage, "promptTokenCount")
         return Usage(read, _number(usage, "candidatesTokenCount"), _number(usage, "cachedContentTokenCount"), 0)
@@ -29,7 +37,7 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
 
 def _number(usage: Mapping[str, object], key: str) -> int:
     value = usage.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if isinstance(value, int) and is_count(value) else 0
 
 
 def _nested(usage: Mapping[str, object], key: str, inner: str) -> int:

@@ -1,14 +1,12 @@
 """Who may do what."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tidegate.agent.tools.approval import STANDARD, Approval, decide
 
 RULES = Approval(
     tools={"read": "allow", "write": "deny", "gh__*": "deny", "gh__get_*": "allow", "gh__get_all": "ask"},
-    allow_commands=("git status", "git log", "ls", "pytest *"),
+    allow_commands=("git status", "ls", "pytest *"),
     deny_commands=("rm -rf", "git push"),
 )
 
@@ -29,7 +27,7 @@ def test_by_name(name: str, verdict: str) -> None:
     assert decide(RULES, name, {}).verdict == verdict
 
 
-ALLOWED = ["git status", "git status -s", "ls", "ls -la 'a b'", "git status && ls; git log | ls", "pytest tests/a"]
+ALLOWED = ["git status", " git\tstatus ", "'git' sta\"tus\"", "ls", "pytest", "pytest tests/a", "pytest a 'b c'"]
 
 
 @pytest.mark.parametrize("command", ALLOWED)
@@ -40,9 +38,32 @@ def test_commands_that_are_covered_whole(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *["git stat", "git statusx", "gitstatus", "FOO=1 git status", "env git status", "ls > f", "ls < f"],
+        *[
+            "git status && ls",
+            "git status; ls",
+            "git status -s",
+            "ls -la",
+            "ls x",
+            "git stat",
+            "git statusx",
+            "gitstatus",
+            "FOO=1 git status",
+            "env git status",
+            "ls > f",
+            "ls < f",
+        ],
         *["ls $(id)", "ls `id`", "ls $HOME", "cat f", "git status && cat f", "ls;cat f", "ls & cat f", "ls | cat"],
-        *["ls || cat f", "pytest", '"git status"', "ls \\; cat f", "ls 'unclosed", "ls ;; ls", "(ls)", "ls &&& ls"],
+        *[
+            "ls || cat f",
+            "pytest -x",
+            "pytest a -x",
+            '"git status"',
+            "ls \\; cat f",
+            "ls 'unclosed",
+            "ls ;; ls",
+            "(ls)",
+            "ls &&& ls",
+        ],
         *[
             "{ ls; }",
             "sh -c 'ls'",
@@ -98,13 +119,3 @@ def test_the_standard_lets_look_and_asks_before_it_changes() -> None:
         "shell": "ask",
         "x__y": "ask",
     }
-
-
-@given(st.text(st.sampled_from("ls ;&|`$(){}<>\\'\"\n\t#!=*"), max_size=14))
-def test_no_odd_command_is_taken_for_a_plain_one(command: str) -> None:
-    """Only `ls` is allowed: if a command passes, a shell would run nothing else."""
-    if decide(Approval(allow_commands=("ls",)), "shell", {"command": command}).verdict == "allow":
-        assert not set(command) & set("`$(){}<>\\\n")
-        bare = command.replace("'", "").replace('"', "")
-        words = [part.split() for part in bare.replace("|", ";").replace("&", ";").split(";")]
-        assert all(part[0] == "ls" for part in words if part) or "'" in command or '"' in command

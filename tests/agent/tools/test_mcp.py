@@ -14,10 +14,11 @@ import pytest
 
 from tests.agent.tools.workshop import make_context
 from tidegate.agent.tools.approval import OPEN
-from tidegate.agent.tools.mcp import FIRST, MAX_DESCRIPTION, McpServer, McpSource
+from tidegate.agent.tools.mcp import FIRST, McpServer, McpSource
 from tidegate.agent.tools.tool import MAX_RESULT, Context, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox, standard_tools
 from tidegate.core.messages import Call
+from tidegate.wire.limits import ServerLimits
 
 CHILD = str(Path(__file__).with_name("mcp_child.py"))
 COMMAND = (sys.executable, CHILD)
@@ -63,7 +64,7 @@ def test_tools_of_a_server_over_stdio(context: Context) -> None:
         assert [tool.tool.name for tool in source.tools] == [
             f"w__{name}" for name in "add much broken slow die shape wordy".split()
         ]
-        assert all(len(tool.tool.description) <= MAX_DESCRIPTION for tool in source.tools)
+        assert all(len(tool.tool.description) <= ServerLimits().description for tool in source.tools)
         assert await use("w__add", '{"a": 2, "b": 3}') == ToolResult("5")
         much = await use("w__much")
         assert len(much.text.encode()) <= MAX_RESULT

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.agent.tools.workshop import make_context, use
+from tidegate.agent.environment import allowed_environment
 from tidegate.agent.tools import shell
 from tidegate.agent.tools.process import run_group
 from tidegate.agent.tools.shell import SHELL
-from tidegate.agent.tools.tool import MAX_STREAM, Context, allowed_environment
+from tidegate.agent.tools.tool import MAX_STREAM, Context
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from tidegate.agent.commands_opening import Opening
 from tidegate.agent.config_file import files_of
 from tidegate.agent.open import OpenAgent
 from tidegate.apps.chat.app import ChatApp
+from tidegate.apps.chat.draft import Draft
 from tidegate.models.provider import Provider
 from tidegate.models.scripted import Scripted, Step
 
@@ -45,7 +46,7 @@ class Stage:
         await self.pilot.press(*(names.get(letter, letter) for letter in text))
 
     async def say(self, text: str) -> None:
-        self.app.composer.put(text)
+        self.app.composer.put(Draft(text))
         await self.pilot.press("enter")
 
     async def until(self, holds: Callable[[], bool], what: str = "") -> None:

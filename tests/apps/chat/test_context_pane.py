@@ -10,7 +10,7 @@ from tidegate import Session
 from tidegate.apps.chat.context_lines import cut, entry_about, entry_head, entry_line, name_column
 from tidegate.apps.chat.context_pane import ContextPane
 from tidegate.apps.chat.reading import Reading
-from tidegate.apps.chat.safe import Shown
+from tidegate.apps.terminal import Shown
 from tidegate.core.messages import Call
 from tidegate.models.scripted import Scripted, Spoken
 from tidegate.session.filling import filling

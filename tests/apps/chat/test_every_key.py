@@ -19,6 +19,7 @@ from tidegate.apps.chat.app import ChatApp
 from tidegate.apps.chat.approving import Prompt
 from tidegate.apps.chat.composer import NEW_LINE
 from tidegate.apps.chat.context_pane import ContextPane
+from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.picker import Picker
 from tidegate.apps.chat.reading import Reading
 from tidegate.core.messages import Call
@@ -96,7 +97,7 @@ def test_the_conversation(tmp_path: Path) -> None:
             await stage.say("List it twice.")
             await stage.sees("A line.")
             await stage.idle()
-            stage.app.composer.put("gone")
+            stage.app.composer.put(Draft("gone"))
             await drive(stage, acts, keys_of(ChatApp))
 
     played(play)
@@ -117,7 +118,7 @@ def test_a_new_line_is_in_its_place_whatever_the_screen_is_busy_with(tmp_path: P
                 typed = text(stage)
                 free.set()
                 assert typed == "a\nb", key
-                stage.app.composer.put("")
+                stage.app.composer.put(Draft())
 
     played(play)
 

@@ -7,8 +7,9 @@ from textual import events
 
 from tests.apps.chat.stage import CONFIG, on_stage, played
 from tidegate.apps.chat.context_pane import ContextPane
+from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.picker import Picker
-from tidegate.core.messages import Image, Text
+from tidegate.core.messages import Image, MarkedText
 from tidegate.models.scripted import Scripted
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (3).to_bytes(4) + (2).to_bytes(4) + b"rest"
@@ -28,7 +29,7 @@ def test_several_lines_pasted_and_typed(tmp_path: Path) -> None:
             assert stage.app.composer.text == "one\nnext\nnext\nnextpasted\nlines red"
             await stage.press("enter")
             await stage.sees("Yes.")
-            assert b"one\\nnext\\nnext\\nnextpasted\\nlines red" in provider.requests[0]
+            assert b"one\\nnext\\nnext\\n\\nnextpasted\\nlines red" in provider.requests[0]
             await stage.type("gone")
             await stage.press("ctrl+c")
             assert stage.app.composer.text == ""
@@ -76,7 +77,10 @@ def test_a_file_that_is_mentioned_goes_along(tmp_path: Path) -> None:
             await stage.sees("Read.")
             await stage.idle()
             message = stage.agent.session.view.items[0].message
-            assert message.parts == (Text("see @src/ports.py"), Text("[file src/ports.py]\nPORT = 8443\n"))
+            assert message.parts == (
+                MarkedText("see @src/ports.py", typed=True),
+                MarkedText("[file src/ports.py]\nPORT = 8443\n", typed=False),
+            )
             assert "▸ attached  src/ports.py" in stage.text()
             assert "8443" not in stage.text()
             await stage.say("and @picture.png, not @nobody")
@@ -111,7 +115,7 @@ def test_commands_are_completed_and_answered(tmp_path: Path) -> None:
             await stage.sees("› /pin ")
             await stage.press("enter")  # it does
             assert stage.app.composer.text == "/pin "
-            stage.app.composer.put("/policy ")
+            stage.app.composer.put(Draft("/policy "))
             await stage.sees("› /policy ai")
             await stage.press("down", "enter")  # a word that someone went to is taken, not passed over
             assert stage.app.composer.text == "/policy cowagent "

@@ -14,12 +14,13 @@ from textual.strip import Strip
 from tests.apps.chat.stage import on_stage, played
 from tidegate.apps.chat.blocks import Block
 from tidegate.apps.chat.drawing import Drawing
+from tidegate.apps.chat.line_filter import ControlFilter
 from tidegate.apps.chat.palette import DARK, palette_of
 from tidegate.apps.chat.pasting import END, START, Pastes
-from tidegate.apps.chat.safe import HARMFUL, Shown, safe
-from tidegate.apps.chat.wall import Wall
+from tidegate.apps.terminal import Shown
 from tidegate.core.messages import Call
 from tidegate.core.secrets import Mask
+from tidegate.core.terminal_text import HARMFUL
 from tidegate.models.scripted import Scripted, Spoken
 
 EVIL = (
@@ -29,6 +30,9 @@ EVIL = (
 ORDERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 KEY = "sk-proj-abcdefghijklmnop1234567890ABCD"
 signs = st.text(st.one_of(st.characters(), st.sampled_from("\x1b[]0;m\x07\x9b\u202e\r\n\t`#*|>-<&")), max_size=200)
+
+
+safe = Shown()
 
 
 def drawing(width: int = 60) -> Drawing:
@@ -87,9 +91,8 @@ def test_what_grows_has_the_words_of_what_is_whole(paragraphs: list[str], data: 
         assert [strip.text.rstrip() for strip in grown] == [strip.text.rstrip() for strip in settled]
 
 
-def test_the_wall_stands_behind_it() -> None:
-    wall = Wall()
-    done = wall.apply([Segment(f"a{EVIL}b"), Segment("plain")], Color.parse("black"))
+def test_the_line_filter_is_the_last_check() -> None:
+    done = ControlFilter().apply([Segment(f"a{EVIL}b"), Segment("plain")], Color.parse("black"))
     assert not HARMFUL.search("".join(segment.text for segment in done).replace("\n", ""))
     assert done[1].text == "plain"
 

@@ -17,19 +17,19 @@ from typing import Any, Final
 import mcp_types as types
 import msgspec
 
-from tidegate.agent.tools.mcp_link import Link, McpServer, gone, innermost, sentence
+from tidegate.agent.tools.mcp_link import Link, gone, innermost, sentence
+from tidegate.agent.tools.mcp_transport import McpServer
 from tidegate.agent.tools.tool import AgentTool, Context, ToolResult, capped
-from tidegate.core.clip import clip_bytes, clip_chars
+from tidegate.core.clip import clip_bytes
 from tidegate.core.messages import Tool
+from tidegate.wire.limits import ServerLimits
 
 __all__ = ["McpServer", "McpSource", "McpTool"]
 
-MAX_DESCRIPTION = 1000
-MAX_SCHEMA = 16_000
 AGAIN: Final = 5
 FIRST: Final = 1.0
 """How often a server is started again in all, and the seconds before the next time, which double."""
-_ANYTHING = '{"type":"object","properties":{}}'
+_LEAVE = "If this repeats, go on without its tools."
 
 
 class McpTool:
@@ -45,11 +45,19 @@ class McpTool:
 class McpSource:
     """A server and its tools. One that dies is started again by the next call, `again` times in all and not in haste.
 
-    `fault` says why the server is not there, with the end of what it wrote on its error output.
+    `fault` says why the server is not there, with the end of what it wrote on its error output, or which of its tools
+    are left out.
     """
 
-    def __init__(self, server: McpServer, clock: Callable[[], float] = time.monotonic, again: int = AGAIN) -> None:
+    def __init__(
+        self,
+        server: McpServer,
+        clock: Callable[[], float] = time.monotonic,
+        again: int = AGAIN,
+        limits: ServerLimits | None = None,
+    ) -> None:
         self.server = server
+        self.limits = limits or ServerLimits()
         self.tools: list[AgentTool] = []
         self.fault = ""
         self._clock = clock
@@ -63,6 +71,9 @@ class McpSource:
         """Connect, and give the tools there are. If there is no connection: none, and `fault` says why."""
         link = await self._connect()
         self.tools = [McpTool(self, each.name, _definition(self.server.name, each)) for each in link.listed]
+        if link.left_out:
+            why = f"beyond {self.limits.tools:,}, or with a name of more than {self.limits.name} characters"
+            self.fault = sentence(self.server, f"lists {link.left_out:,} tools that are left out: {why}")
         return list(self.tools)
 
     async def close(self) -> None:
@@ -84,15 +95,17 @@ class McpSource:
             return capped(ToolResult(f"{text} It may still be at work; whether it was done is not known.", error=True))
         except Exception as error:  # noqa: BLE001 - a stranger's failure is a result
             link.gone = gone(error)
-            text = link.sentence(f"failed at {name}: {innermost(error)}")
-            return capped(ToolResult(f"{text} If this repeats, go on without its tools.", error=True))
+            text = link.sentence(f"failed at {name}: {link.exceeded or innermost(error)}")
+            if link.exceeded:
+                return capped(ToolResult(f"{text} Ask it for less at once. {_LEAVE}", error=True))
+            return capped(ToolResult(f"{text} {_LEAVE}", error=True))
         return capped(ToolResult(_text_of(answer), error=bool(answer.is_error)))
 
     async def _living(self) -> Link | None:
         """The connection, made anew if the last one is gone. A call that was under way then is not repeated."""
         async with self._turn:
             link = self._link
-            if link is None or not self.tools or await link.lives():
+            if link is None or not self.tools or link.lives:
                 return link
             if self._times >= self._again or self._clock() < self._not_before:
                 return None
@@ -102,18 +115,14 @@ class McpSource:
             return await self._connect()
 
     async def _connect(self) -> Link:
-        self._link = link = Link(self.server)
+        self._link = link = Link(self.server, self.limits, self._clock)
         await link.start()
         self.fault = link.fault
         return link
 
 
 def _definition(server: str, tool: types.Tool) -> Tool:
-    schema = msgspec.json.encode(tool.input_schema).decode()
-    description = clip_chars(tool.description or tool.title or "", MAX_DESCRIPTION, mode="head").text
-    if len(schema) > MAX_SCHEMA:
-        schema, description = _ANYTHING, f"{description} (Its arguments are too long to be shown.)".strip()
-    return Tool(f"{server}__{tool.name}", description, schema)
+    return Tool(f"{server}__{tool.name}", tool.description or "", msgspec.json.encode(tool.input_schema).decode())
 
 
 def _text_of(answer: types.CallToolResult) -> str:

@@ -41,7 +41,7 @@ async def run_group(
 
     It is over when the process is, not when its pipe closes: something it left in the background may hold that.
     """
-    process = _begin(command, cwd, environment)
+    process = start_group(command, cwd, environment)
     left = False
     stopped: Stopped = ""
     reader = asyncio.StreamReader()
@@ -52,7 +52,7 @@ async def run_group(
         pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
         pump = asyncio.create_task(_pump(reader, take, most))
         stopped = await _over(process, pump, seconds)
-        left = await asyncio.shield(_end(process)) and not stopped
+        left = await asyncio.shield(end_group(process)) and not stopped
         await asyncio.wait([pump], timeout=GRACE)
     finally:
         if pump is not None:
@@ -60,18 +60,26 @@ async def run_group(
         if pipe is not None:
             pipe.close()  # before anything that waits: who cancels twice gets no further than that
         if process.returncode is None:
-            await asyncio.shield(_end(process))
+            await asyncio.shield(end_group(process))
     return Ran(None if stopped else process.returncode, stopped, left)
 
 
-def _begin(command: Sequence[str], cwd: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start_group(
+    command: Sequence[str],
+    cwd: str | None,
+    environment: Mapping[str, str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stderr: int = subprocess.STDOUT,
+) -> subprocess.Popen[bytes]:
+    """Start a process as the leader of a group of its own. Its output is a pipe."""
     return subprocess.Popen(
         command,
         cwd=cwd,
         env=dict(environment),
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=stderr,
         start_new_session=True,
     )
 
@@ -97,27 +105,28 @@ async def _over(process: subprocess.Popen[bytes], pump: asyncio.Task[bool], seco
     return ""
 
 
-async def _end(process: subprocess.Popen[bytes]) -> bool:
+async def end_group(process: subprocess.Popen[bytes]) -> bool:
     """End the group: first as a wish, then by force. True if there was anything left of it."""
-    left = _signal(process, signal.SIGTERM)
+    left = signal_group(process, signal.SIGTERM)
     until = time.monotonic() + GRACE
     try:
-        while _signal(process, 0) and time.monotonic() < until:
+        while signal_group(process, 0) and time.monotonic() < until:
             process.poll()
             await asyncio.sleep(_LOOK)
     except asyncio.CancelledError:  # nobody waits any more
-        _signal(process, signal.SIGKILL)
+        signal_group(process, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             process.wait(GRACE)
         raise
-    _signal(process, signal.SIGKILL)
+    signal_group(process, signal.SIGKILL)
     until = time.monotonic() + 4 * GRACE
     while process.poll() is None and time.monotonic() < until:
         await asyncio.sleep(_LOOK)
     return left
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
+def signal_group(process: subprocess.Popen[bytes], number: int) -> bool:
+    """Return whether there was anything left of the group to receive the signal."""
     try:
         os.killpg(process.pid, number)
     except (ProcessLookupError, PermissionError):

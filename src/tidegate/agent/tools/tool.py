@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from tidegate.agent.environment import allowed_environment
 from tidegate.agent.tools.arguments import read_arguments, schema_of
 from tidegate.core.clip import clip_bytes
 from tidegate.core.errors import TidegateError
@@ -34,8 +35,6 @@ MAX_RESULT = 64 * 1024
 """Bytes of a result value or an error message."""
 MAX_STREAM = 256 * 1024
 """Bytes of what a process wrote: its last part is kept."""
-
-ALLOWED_ENVIRONMENT = "PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR VIRTUAL_ENV".split()
 
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -92,13 +91,6 @@ class Data(Protocol):
     @property
     def notes(self) -> Notes: ...
     def search(self) -> Search: ...
-
-
-def allowed_environment(
-    environment: Mapping[str, str], allow: list[str] | tuple[str, ...] = tuple(ALLOWED_ENVIRONMENT)
-) -> dict[str, str]:
-    """Only what is on the list: a variable with a key in it is not known by its name, so none passes unlisted."""
-    return {name: environment[name] for name in allow if name in environment}
 
 
 @dataclass

@@ -20,21 +20,22 @@ from tidegate.apps.chat.completing import Completing
 from tidegate.apps.chat.composer import Composer
 from tidegate.apps.chat.context_pane import ContextPane
 from tidegate.apps.chat.conversation import Conversation
+from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.history import History
 from tidegate.apps.chat.keys import BINDINGS, HERE, KEYS, WELCOME
+from tidegate.apps.chat.line_filter import ControlFilter
 from tidegate.apps.chat.mentions import written
 from tidegate.apps.chat.menu import Menu
 from tidegate.apps.chat.paging import Paging
 from tidegate.apps.chat.palette import DARK, LIGHT
 from tidegate.apps.chat.pasting import driver
 from tidegate.apps.chat.picker import Picker
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.sources import NEW, models, new_name, sessions
 from tidegate.apps.chat.standing import Standing
 from tidegate.apps.chat.status import StatusBar
 from tidegate.apps.chat.talk import Talk
 from tidegate.apps.chat.waiting import WaitingLine
-from tidegate.apps.chat.wall import Wall
+from tidegate.apps.terminal import Shown
 from tidegate.keep.commands import Answer
 from tidegate.keep.data import DataFolder
 
@@ -67,7 +68,7 @@ class ChatApp(App[int]):
         self._opening = opening
         self._news: deque[News] = deque()
         self._leaving = False
-        self._wall = Wall()
+        self._control_filter = ControlFilter()
         self.backstage = Backstage(data, workspace, self._tell, provider_for=provider_for)
         self.register_theme(DARK)
         self.register_theme(LIGHT)
@@ -82,7 +83,7 @@ class ChatApp(App[int]):
         return self._exception
 
     def get_line_filters(self) -> list[LineFilter]:
-        return [*super().get_line_filters(), self._wall]
+        return [*super().get_line_filters(), self._control_filter]
 
     # --- the screen -----------------------------------------------------------------------------------------------
 
@@ -187,11 +188,11 @@ class ChatApp(App[int]):
     # --- sending --------------------------------------------------------------------------------------------------
 
     def on_composer_sent(self, event: Composer.Sent) -> None:
-        text = event.text
-        if text.startswith("/"):
-            self._command(text)
-        elif text.strip():
-            self.talk.queue.append(text)
+        draft = event.draft
+        if draft.text.startswith("/"):
+            self._command(draft.text)
+        elif draft.text.strip():
+            self.talk.queue.append(draft)
             self.conversation.show_end()
             if not self.talk.busy:
                 self._send_next()
@@ -208,9 +209,9 @@ class ChatApp(App[int]):
             self._waits()
 
     @work(group="out")
-    async def _out(self, text: str, *, steer: bool) -> None:
+    async def _out(self, draft: Draft, *, steer: bool) -> None:
         """The files it names are read elsewhere: they may be large, or on a slow disk."""
-        message, problems = await asyncio.to_thread(written, text, self.workspace)
+        message, problems = await asyncio.to_thread(written, draft, self.workspace)
         for problem in problems:
             self.talk.remark(problem, problem=True)
         self._flow()
@@ -297,7 +298,7 @@ class ChatApp(App[int]):
         elif self.talk.busy:
             self.backstage.interrupt()
         elif self.composer.text:
-            self.composer.put("")
+            self.composer.put(Draft())
         elif self._leaving:
             self.exit(0)
         else:

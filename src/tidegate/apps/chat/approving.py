@@ -15,8 +15,9 @@ from tidegate.agent.tools.approval import Question
 from tidegate.apps.chat.backstage import Asking
 from tidegate.apps.chat.calls import pretty
 from tidegate.apps.chat.composer import Composer
-from tidegate.apps.chat.grants import Grants, beginning_of
-from tidegate.apps.chat.safe import HARMFUL, Shown
+from tidegate.apps.chat.grants import Grants, rule_of
+from tidegate.apps.terminal import Shown
+from tidegate.core.terminal_text import HARMFUL
 
 MOST_LINES: Final = 8
 HEAD: Final = 5
@@ -24,11 +25,11 @@ HEAD: Final = 5
 
 
 def _always(question: Question) -> str:
-    beginning = beginning_of(question)
-    if question.tool == "shell" and not beginning:
-        return "Allow once: this command is not plain, none like it can be allowed"
-    what = f"commands that begin with {beginning}" if beginning else f"every {question.tool[:60]}"
-    return f"Always in this session: {what}"
+    if question.tool != "shell":
+        return f"Always in this session: every {question.tool[:60]}"
+    if not rule_of(question):
+        return "Allow once: no rule matches a command with shell operators, variables or globs"
+    return "Always in this session: exactly this command"
 
 
 class Line(NamedTuple):

@@ -9,14 +9,12 @@ from typing import Literal
 
 import msgspec
 
-from tidegate.core.edits import Drop, Insert
+from tidegate.core.edits import Drop, Insert, RemoveRule, Replace
 from tidegate.core.events import Edited, Event, Noted, Said
-from tidegate.core.messages import Call, Image, Message, Result, Text, Thinking
+from tidegate.core.messages import MENTIONED_FILE, Call, Image, Message, Result, Text, Thinking
 
 Kind = Literal["user", "said", "thinking", "call", "result", "attached", "edit", "note", "answer", "problem"]
 CARDS = frozenset({"thinking", "call", "result", "attached", "edit"})
-FILE = "[file "
-"""How an attachment begins: its own part of a user's message."""
 _TOPICS = {
     "clear": "the context was cleared; the log keeps everything",
     "undo": "a compaction was undone",
@@ -67,8 +65,8 @@ def _said(message: Message, seq: int) -> list[Block]:
 
 def _part(part: object, message: Message, key: str) -> Block | None:
     match part:
-        case Text(text) if message.role == "user" and text.startswith(FILE):
-            return Block(key, "attached", text, text.partition("\n")[0][len(FILE) :].rstrip("]"))
+        case Text(text) if message.role == "user" and text.startswith(MENTIONED_FILE):
+            return Block(key, "attached", text, text.partition("\n")[0][len(MENTIONED_FILE) :].rstrip("]"))
         case Text(text):
             kind: Kind = "user" if message.role == "user" else "said"
             return Block(key, kind, text) if text.strip() else None
@@ -110,11 +108,12 @@ def result_text(result: Result) -> str:
 def _edited(edited: Edited, seq: int) -> Block:
     gone = sum(len(edit.ids) for edit in edited.edits if isinstance(edit, Drop))
     added = [edit.message for edit in edited.edits if isinstance(edit, Insert)]
-    shorter = len(edited.edits) - len(added) - sum(isinstance(edit, Drop) for edit in edited.edits)
+    shorter = sum(isinstance(edit, Replace) for edit in edited.edits)
     counts = [
         f"{count} {word}" for count, word in ((gone, "left"), (shorter, "shortened"), (len(added), "added")) if count
     ]
     lines = [f"why: {edited.why}", f"what: {', '.join(counts) or 'nothing'}; everything is still in the log"]
+    lines += [f"rule: {edit.text}" for edit in edited.edits if isinstance(edit, RemoveRule)]
     lines += [part.text for message in added for part in message.parts if isinstance(part, Text)]
     name = edited.rule or edited.stage
     title = f"{name}  {edited.before:,} → {edited.after:,} tokens"

@@ -5,9 +5,12 @@ from typing import Final, NamedTuple
 from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
+from textual.widgets.text_area import Edit, EditResult
 
+from tidegate.apps.chat.draft import Draft
 from tidegate.apps.chat.history import History
-from tidegate.apps.chat.safe import safe
+from tidegate.apps.terminal import TAB
+from tidegate.core.terminal_text import clean_text
 
 NEW_LINE: Final = ("ctrl+j", "alt+enter", "shift+enter", "ctrl+enter")
 """Not bound: a binding has its turn when a key has been everywhere, and a fast writer's next letters would pass it."""
@@ -33,9 +36,9 @@ class Composer(TextArea):
     """
 
     class Sent(Message):
-        def __init__(self, text: str) -> None:
+        def __init__(self, draft: Draft) -> None:
             super().__init__()
-            self.text = text
+            self.draft = draft
 
     class Menu(Message):
         """A key for the menu: up, down, take or close."""
@@ -60,6 +63,13 @@ class Composer(TextArea):
         self.suggesting = False
         self.waiting = False
         self._walking = False
+        self._draft = Draft()
+        self._own: Draft | None = None  # what was being written when the walk through the history began
+
+    @property
+    def draft(self) -> Draft:
+        """What is written now, with what of it was pasted."""
+        return self._draft.changed(self.text)
 
     async def _on_key(self, event: events.Key) -> None:
         key = event.key
@@ -89,16 +99,38 @@ class Composer(TextArea):
         text = self.text.rstrip()
         if self.before is not None and text.strip():
             self.before.add(text)
-        self.post_message(self.Sent(text))
-        self.put("")
+        self.post_message(self.Sent(self.draft._replace(text=text)))
+        self.put(Draft())
 
     async def _on_paste(self, event: events.Paste) -> None:
         """What is pasted is text: it sends nothing, and whatever a terminal would obey is left out."""
         event.stop()
         event.prevent_default()
         start, end = self.selection
-        result = self.replace(safe(event.text), start, end)
+        result = self.replace(clean_text(event.text).expandtabs(TAB), start, end)
         self.move_cursor(result.end_location)
+
+    def edit(self, edit: Edit) -> EditResult:
+        self._draft = self.draft.replaced(self._place(edit.top), self._place(edit.bottom), edit.text)
+        result = super().edit(edit)
+        self._edited()
+        return result
+
+    def _place(self, location: tuple[int, int]) -> int:
+        """Where in the text a row and column are."""
+        row, column = location
+        return sum(len(self.document.get_line(above)) + 1 for above in range(row)) + column
+
+    def undo(self) -> None:
+        super().undo()
+        self._edited()
+
+    def redo(self) -> None:
+        super().redo()
+        self._edited()
+
+    def _edited(self) -> None:
+        self._draft, self._own = self.draft, None
 
     # --- what was typed before ------------------------------------------------------------------------------------
 
@@ -108,16 +140,20 @@ class Composer(TextArea):
             return
         text = self.before.back(self.text) if self.before is not None else None
         if text is not None:
-            self.put(text, walking=True)
+            self._own = self._own or self.draft
+            self.put(Draft().changed(text), walking=True)
 
     def _on(self) -> None:
         text = self.before.on() if self.before is not None else None
         if text is not None:
-            self.put(text, walking=True)
+            own = self._own if self._own is not None and self._own.text == text else None
+            self.put(own or Draft().changed(text), walking=True)
 
-    def put(self, text: str, *, walking: bool = False) -> None:
+    def put(self, draft: Draft, *, walking: bool = False) -> None:
         self._walking = walking
-        self.load_text(safe(text))
+        self._own = self._own if walking else None
+        self.load_text(clean_text(draft.text).expandtabs(TAB))
+        self._draft = draft if draft.text == self.text else Draft.of_block(self.text)
         self.move_cursor(self.document.end)
 
     def on_text_area_changed(self) -> None:

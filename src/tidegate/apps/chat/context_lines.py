@@ -1,7 +1,6 @@
 """The figures of the context pane as lines. From values to text: no screen, no session."""
 
 import math
-import time
 from collections.abc import Sequence
 from textwrap import wrap
 from typing import Final, NamedTuple
@@ -9,8 +8,9 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.status import shade, short
+from tidegate.apps.terminal import Shown
+from tidegate.keep.times import format_time
 from tidegate.session.filling import Filling, Share
 from tidegate.session.pieces import Piece
 from tidegate.session.timeline import Entry
@@ -140,7 +140,7 @@ def name_column(entries: Sequence[Entry], width: int, shown: Shown) -> int:
 
 def entry_line(entry: Entry, column: int, shown: Shown) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", end="")
-    when = time.strftime("%H:%M:%S", time.localtime(entry.time))
+    when = format_time(entry.time, "%H:%M:%S")
     text.append(f"{when}  ", style="dim")
     text.append(_fixed(_name(entry, shown), column), style="strike" if entry.undone else "")
     if entry.before or entry.after:

@@ -31,7 +31,7 @@ from tidegate.apps.chat.context_lines import (
 )
 from tidegate.apps.chat.palette import palette_of
 from tidegate.apps.chat.reading import Reading
-from tidegate.apps.chat.safe import Shown
+from tidegate.apps.terminal import Shown
 from tidegate.core.errors import TidegateError
 from tidegate.keep.commands import Place
 from tidegate.session.filling import Filling, filling

@@ -18,7 +18,7 @@ from tidegate.apps.chat.drawing import Drawing
 from tidegate.apps.chat.held import MOST, Draw, Held, Spot
 from tidegate.apps.chat.paging import Paging
 from tidegate.apps.chat.palette import palette_of
-from tidegate.apps.chat.safe import Shown
+from tidegate.apps.terminal import Shown
 from tidegate.core.events import Event
 
 

@@ -17,7 +17,7 @@ from tidegate.apps.chat.blocks import Block
 from tidegate.apps.chat.calls import pretty, subject_of
 from tidegate.apps.chat.markdown import settled, shaped
 from tidegate.apps.chat.palette import Palette, rich_theme
-from tidegate.apps.chat.safe import Shown
+from tidegate.apps.terminal import Shown
 
 MARGIN: Final = 2
 MOST_LINES: Final = 600

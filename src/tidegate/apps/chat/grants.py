@@ -1,11 +1,9 @@
 """What was allowed for the rest of a session, on a screen or without one."""
 
 import shlex
-from typing import Final
 
 from tidegate.agent.tools.approval import Approval, Question, decide
-
-_JOINTS: Final = frozenset("`$<>(){}\\\n\r\0;&|")
+from tidegate.agent.tools.command_rules import split_command
 
 
 class Grants:
@@ -19,24 +17,16 @@ class Grants:
 
     def add(self, question: Question) -> None:
         tools, commands = dict(self._approval.tools), self._approval.allow_commands
-        beginning = beginning_of(question)
+        rule = rule_of(question)
         if question.tool != "shell":
             tools[question.tool] = "allow"
-        elif beginning:
-            commands = (*commands, beginning)
+        elif rule:
+            commands = (*commands, rule)
         self._approval = Approval(tools, commands)
 
 
-def beginning_of(question: Question) -> str:
-    """Of a command: its program, and the word behind it where that says what is done. Empty where nothing is sure."""
+def rule_of(question: Question) -> str:
+    """Return the allow rule for exactly this command; empty for one that no allow rule can match."""
     command = question.arguments.get("command")
-    if question.tool != "shell" or not isinstance(command, str) or _JOINTS & set(command):
-        return ""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return ""
-    if not words or any(sign in word for word in words[:2] for sign in "*?[ "):
-        return ""
-    named = len(words) > 1 and words[1].isalnum()
-    return " ".join(words[: 2 if named else 1])
+    arguments = split_command(command) if question.tool == "shell" and isinstance(command, str) else None
+    return "" if arguments is None else shlex.join(arguments)

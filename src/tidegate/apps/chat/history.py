@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from tidegate.apps.chat.blocks import FILE
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import Said
-from tidegate.core.messages import Text, is_request
+from tidegate.core.messages import MENTIONED_FILE, Text, is_request
 from tidegate.keep.data import DataFolder
 from tidegate.store.log import Log
 
@@ -73,7 +72,8 @@ def _backwards(log: Log) -> Iterator[str]:
         for event in reversed(list(islice(log.read(start + 1), end - start))):
             if isinstance(event.what, Said) and is_request(event.what.message):
                 parts = event.what.message.parts
-                texts = [part.text for part in parts if isinstance(part, Text) and not part.text.startswith(FILE)]
-                if texts:
-                    yield texts[0]
+                texts = [part.text for part in parts if isinstance(part, Text)]
+                said = "\n".join(text for text in texts if not text.startswith(MENTIONED_FILE))
+                if said:
+                    yield said
         end = start

@@ -1,6 +1,7 @@
 """`@path` in what the user types: a file that goes along with the message. It is read when the message is sent.
 
-The words stay as they were typed; each file is a part of its own behind them. A picture goes as a picture.
+The words stay as they were written, in parts that say whether they were typed or pasted; each file is a part of its own
+behind them, which was not typed. A picture goes as a picture.
 """
 
 import base64
@@ -11,9 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidegate.agent.tools.searching import walk
-from tidegate.apps.chat.blocks import FILE
+from tidegate.apps.chat.draft import Draft
 from tidegate.core.clip import clip_chars
-from tidegate.core.messages import Image, Message, Part, Text
+from tidegate.core.messages import MENTIONED_FILE, Image, MarkedText, Message, Part
 
 MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"@]+))')
 LONGEST: Final = 64 * 1024
@@ -36,10 +37,10 @@ class Written(NamedTuple):
     problems: list[str]
 
 
-def written(text: str, workspace: Path) -> Written:
-    parts: list[Part] = [Text(text)]
+def written(draft: Draft, workspace: Path) -> Written:
+    parts: list[Part] = [MarkedText(text, typed=typed) for text, typed in draft.pieces()]
     problems: list[str] = []
-    for name in dict.fromkeys(match[1] or match[2] for match in MENTION.finditer(text)):
+    for name in dict.fromkeys(match[1] or match[2] for match in MENTION.finditer(draft.text)):
         found = _file(workspace, name)
         if found is None:
             continue  # an address, a decorator, a name: words, not a file
@@ -76,7 +77,7 @@ def _part(path: Path, name: str) -> Part:
     if b"\0" in raw[:8192]:
         raise ValueError("it is no text")
     text = clip_chars(raw.decode("utf-8", "replace"), LONGEST).text
-    return Text(f"{FILE}{name}]\n{text}")
+    return MarkedText(f"{MENTIONED_FILE}{name}]\n{text}", typed=False)
 
 
 def _png_size(data: bytes) -> tuple[int, int]:

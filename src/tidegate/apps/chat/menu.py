@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from tidegate.apps.chat.composer import Token
-from tidegate.apps.chat.safe import one_line
+from tidegate.core.terminal_text import clean_line
 
 ROWS: Final = 6
 
@@ -58,10 +58,10 @@ class Menu(Widget):
     def render(self) -> Text:
         first = max(0, min(self._place - ROWS // 2, len(self.choices) - ROWS))
         seen = self.choices[first : first + ROWS]
-        column = max(cell_len(one_line(choice)) for choice in self.choices) if self.choices else 0
+        column = max(cell_len(clean_line(choice)) for choice in self.choices) if self.choices else 0
         text = Text(no_wrap=True, overflow="ellipsis", end="")
         for place, choice in enumerate(seen, first):
-            chosen, name, about = place == self._place, one_line(choice), self._about(choice)
+            chosen, name, about = place == self._place, clean_line(choice), self._about(choice)
             text.append("\n" if place > first else "")
             text.append(("› " if chosen else "  ") + name, style="bold" if chosen else "dim")
             text.append(" " * (column - cell_len(name) + 2) + about if about else "", style="" if chosen else "dim")

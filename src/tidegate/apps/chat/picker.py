@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from tidegate.apps.chat.safe import one_line
+from tidegate.core.terminal_text import clean_line
 
 MOST: Final = 200
 
@@ -73,7 +73,7 @@ class Picker(ModalScreen[str | None]):
             return
         typed = words.strip()
         if self._free and typed and typed not in [each.value for each in found]:
-            found.append(Choice(typed, one_line(typed), "as typed"))
+            found.append(Choice(typed, clean_line(typed), "as typed"))
         self.choices, self._words = found, words
         listed = self.query_one(OptionList)
         listed.clear_options()

@@ -9,7 +9,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from tidegate.apps.chat.safe import Shown
+from tidegate.apps.terminal import Shown
 
 
 class Reading(ModalScreen[None]):

@@ -8,7 +8,7 @@ from typing import Final
 from tidegate.apps.chat.backstage import Backstage
 from tidegate.apps.chat.context_lines import ago
 from tidegate.apps.chat.picker import Choice, Source
-from tidegate.apps.chat.safe import Shown
+from tidegate.apps.terminal import Shown
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import Said
 from tidegate.core.messages import is_request, text_of

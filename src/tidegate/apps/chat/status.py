@@ -7,8 +7,8 @@ from rich.text import Text
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from tidegate.apps.chat.safe import one_line
 from tidegate.apps.chat.standing import Standing
+from tidegate.core.terminal_text import clean_line
 
 YELLOW: Final = 70
 RED: Final = 90
@@ -49,7 +49,7 @@ def pieces(standing: Standing, longest: int = 40) -> list[Piece]:
             Piece(f"ctx {percent}%", shade(percent)),
             Piece(f"{short(standing.size)} / {short(standing.room)}", "quiet"),
         ]
-    name = one_line(standing.model) or "no model yet"
+    name = clean_line(standing.model) or "no model yet"
     known.append(Piece(name if len(name) <= longest else f"{name[: longest - 1]}…", "model"))
     if standing.summarising:
         known.append(Piece("summarising…", "busy"))

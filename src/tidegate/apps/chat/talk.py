@@ -5,6 +5,7 @@ from tidegate.agent.loop import Refused, Stopped
 from tidegate.agent.open import Notice
 from tidegate.apps.chat.backstage import Happened, Logged, News, Over
 from tidegate.apps.chat.blocks import Block
+from tidegate.apps.chat.draft import Draft
 from tidegate.core.events import Said
 from tidegate.models.provider import Delta, Reply
 
@@ -24,7 +25,7 @@ class Talk:
         self.busy = False
         self.saying: list[Block] = []
         self.remarks: list[Block] = []
-        self.queue: list[str] = []
+        self.queue: list[Draft] = []
         self._count = 0
 
     def fresh(self) -> list[Block]:

@@ -5,8 +5,8 @@ from typing import Final
 from rich.text import Text
 from textual.widgets import Static
 
-from tidegate.apps.chat.safe import Shown
 from tidegate.apps.chat.talk import Talk
+from tidegate.apps.terminal import Shown
 
 SPIN: Final = "◐◓◑◒"
 MOST: Final = 3
@@ -46,5 +46,5 @@ class WaitingLine(Static):
             lines.append("opening…")
         elif talk.queue:
             lines.append("⏎ sends what waits · ↑ takes it back")
-        lines += [f"  queued: {self._shown.line(text)[:200]}" for text in talk.queue[:MOST]]
+        lines += [f"  queued: {self._shown.line(draft.text)[:200]}" for draft in talk.queue[:MOST]]
         return [*lines, f"  and {len(talk.queue) - MOST} more"] if len(talk.queue) > MOST else lines

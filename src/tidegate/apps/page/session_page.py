@@ -1,7 +1,7 @@
 """The page of one session: the window over time, every request, every compaction, and what it cost."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from html import escape
 from typing import Final
 
@@ -13,6 +13,7 @@ from tidegate.apps.page.document import document
 from tidegate.apps.page.pool import LONGEST, Packed
 from tidegate.apps.page.shares import CATEGORIES
 from tidegate.apps.page.story import MOST_CHANGES, MOST_POINTS, Row, Story, tell, thinned
+from tidegate.keep.times import format_time
 from tidegate.models.catalog import Model
 from tidegate.store.log import Log
 
@@ -155,7 +156,7 @@ def _line(story: Story) -> str:
     times = [row.asked.time for row in story.rows]
     if not times:
         return f"{named} · {story.head:,} records"
-    first, last = (f"{datetime.fromtimestamp(each, UTC):%Y-%m-%d %H:%M}" for each in (min(times), max(times)))
+    first, last = (format_time(each, zone=UTC) for each in (min(times), max(times)))
     return f"{named} · {story.head:,} records · {first} to {last} UTC"
 
 

@@ -152,7 +152,7 @@ class _Telling:
             what = event.what
             changes += _is_change(what)
             if isinstance(what, Noted) and what.topic in ("undo", "redo"):
-                (undone.add if what.topic == "undo" else undone.discard)(int(what.text))
+                (undone.add if what.topic == "undo" else undone.discard)(what.edit)
         self._older = max(0, changes - MOST_CHANGES)
         self._at_head(Event(0, 0.0, Noted("")))
         for event in self._log.read():

@@ -18,6 +18,8 @@ from tidegate.core.messages import (
     Text,
     Thinking,
     calls_of,
+    common_mark,
+    mark_text,
     result_of,
 )
 from tidegate.core.outcome import NOTHING, Outcome
@@ -147,7 +149,7 @@ def _clipped(parts: tuple[Part, ...], tokens: int, budget: Budget, ident: str) -
     for part in parts:
         if isinstance(part, Result):
             return (Result(part.call_id, (Text(whole),), part.error),)
-    return (Text(whole), *(part for part in parts if isinstance(part, Call)))
+    return (mark_text(whole, common_mark(parts)), *(part for part in parts if isinstance(part, Call)))
 
 
 def _texts(part: Part) -> list[str]:

@@ -69,7 +69,7 @@ class _Session:
         elif line.get("isCompactSummary") is True:
             self._summary(message)
         elif kind == "user":
-            self._user(message, time_of(line.get("timestamp")))
+            self._user(message, time_of(line.get("timestamp")), typed=_is_typed(line))
         elif message.get("model") == "<synthetic>" or line.get("isApiErrorMessage") is True:
             self.talk.leave("messages of the program itself")
         else:
@@ -78,12 +78,12 @@ class _Session:
     def _summary(self, message: Json) -> None:
         self.talk.compacted("\n".join(_texts(message.get("content"))))
 
-    def _user(self, message: Json, time: float) -> None:
+    def _user(self, message: Json, time: float, *, typed: bool) -> None:
         content = message.get("content")
         for block in dicts(content):
             if block.get("type") == "tool_result":
                 self.talk.result(a_str(block.get("tool_use_id")), _shown(block.get("content")), time)
-        self.talk.say("user", _shown(content), time)
+        self.talk.say("user", _shown(content), time, typed=typed)
 
     def _assistant(self, message: Json, time: float) -> None:
         self.model = self.model or a_str(message.get("model"))
@@ -157,3 +157,9 @@ def _is_prompt(line: Json) -> bool:
     content = a_dict(line.get("message")).get("content")
     kinds = kinds_of(content)
     return isinstance(content, str) or (bool(a_list(content)) and "tool_result" not in kinds)
+
+
+def _is_typed(line: Json) -> bool:
+    """A prompt that is not a command of the program, or what one printed: these stand between tags."""
+    texts = "\n".join(_texts(a_dict(line.get("message")).get("content")))
+    return _is_prompt(line) and not texts.lstrip().startswith("<")

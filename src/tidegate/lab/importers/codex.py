@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tidegate.lab.importers.fields import a_dict, a_str, dicts, json_text, text_at, time_of
 from tidegate.lab.importers.recording import Json, Meta, Recording
 from tidegate.lab.importers.source import Source
-from tidegate.lab.importers.talk import Call, Content, Talk, with_images
+from tidegate.lab.importers.talk import Call, Content, Talk, parts_of, with_images
 
 FORMAT = "codex"
 _WRAPPED = ("session_meta", "response_item", "turn_context", "compacted", "event_msg")
@@ -29,6 +29,7 @@ def read(source: Source) -> Iterator[Recording]:
     for _, value in source.values():
         if isinstance(value, dict):
             rollout.line(value)
+    rollout.mark_typed()
     name = rollout.session or source.stem
     meta = Meta(FORMAT, "Codex CLI", rollout.model, name, rollout.folder, str(source.path))
     found = rollout.talk.recording(source, name, meta)
@@ -42,6 +43,7 @@ class _Rollout:
         self.session = self.model = self.folder = ""
         self._answer: Json | None = None
         self._thought = ""
+        self._typed = set[str]()
 
     def line(self, line: Json) -> None:
         kind, payload = line.get("type"), line.get("payload")
@@ -59,6 +61,15 @@ class _Rollout:
             self.talk.compacted(a_str(payload.get("message")))
         elif kind == "response_item":
             self._item(payload, time)
+        elif kind == "event_msg" and payload.get("type") == "user_message":
+            self._typed.add(a_str(payload.get("message")).strip())
+
+    def mark_typed(self) -> None:
+        """Mark what the user typed: the model's view also holds instructions, the events repeat only the prompts."""
+        for place, message in enumerate(self.talk.messages):
+            if self._typed and message["role"] == "user":
+                text = "\n".join(a_str(part.get("text")) for part in parts_of(message["content"]))
+                self.talk.mark(place, text.strip() in self._typed)
 
     def _meta(self, payload: Json, time: float) -> None:
         self.session = a_str(payload.get("id"))

@@ -59,7 +59,7 @@ class _Log:
             for each in dicts(data.get("attachments"))
             if text_at(each, "mimeType", "mime").startswith("image/") and each.get("data")
         ]
-        self.talk.say("user", with_images([a_str(data.get("content"))], images), time)
+        self.talk.say("user", with_images([a_str(data.get("content"))], images), time, typed=True)
 
     def _assistant(self, data: Json, time: float) -> None:
         self.model = self.model or a_str(data.get("model"))

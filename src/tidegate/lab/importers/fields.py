@@ -58,7 +58,7 @@ def time_of(value: object) -> float:
 
 def _seconds(value: float) -> float:
     for _ in range(4):
-        if not value > 0:
+        if not 0 < value < 1e40:  # before the division, which an integer of many digits does not survive
             return 0.0
         if value < _LATEST:
             return float(value)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import Image, Message, Result, Text, Thinking, Tool, calls_of
+from tidegate.core.messages import Image, Message, Result, Text, Thinking, Tool, calls_of, common_mark
 from tidegate.lab.importers.fields import a_dict, a_list, a_str, dicts, kinds_of, text_at, time_of
 from tidegate.lab.importers.recording import Json, Meta, Recording
 from tidegate.lab.importers.source import Source
@@ -145,7 +145,8 @@ def tell(talk: Talk, message: Message, time: float = 0.0) -> None:
         if isinstance(part, Result):
             talk.result(part.call_id, _shown(part.parts), time)
     if message.role != "tool":
-        talk.say("user" if message.role == "user" else "system", _shown(message.parts), time)
+        role, typed = ("user", common_mark(message.parts)) if message.role == "user" else ("system", None)
+        talk.say(role, _shown(message.parts), time, typed=typed)
 
 
 def _shown(parts: Iterable[object]) -> Content:

@@ -67,7 +67,9 @@ def _user(talk: Talk, parts: list[Json], time: float) -> None:
                 images.append(a_str(part.get("url")))
             else:
                 talk.leave("attached files")
-    talk.say("user", with_images(_texts(parts), images), time)
+    texts = [part for part in parts if part.get("type") == "text" and not part.get("ignored")]
+    typed = not any(part.get("synthetic") for part in texts)  # the program adds what a mentioned file holds
+    talk.say("user", with_images(_texts(parts), images), time, typed=typed)
 
 
 def _assistant(talk: Talk, parts: list[Json], time: float) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate.core.errors import BadInput
+from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.events import Event, Noted, Said
+from tidegate.core.impossible import is_time
 from tidegate.core.messages import TOOL_RESULT, Tool
 from tidegate.keep.data import DataFolder
 from tidegate.keep.portable_file import FORMAT as EXPORT
@@ -50,14 +51,18 @@ def read(source: Source) -> Iterator[Recording]:
         yield found
 
 
-def read_folder(folder: Path) -> Iterator[Recording]:
-    """Every session of a data folder."""
+def read_folder(folder: Path) -> Iterator[Recording | BadInput]:
+    """Every session of a data folder; of one that cannot be read, why."""
     data = DataFolder(folder)
     try:
         for info in data.store.sessions():
-            found = _recording(Place(folder), info.name, data.log(info.name).read())
-            if found:
-                yield found
+            try:
+                found = _recording(Place(folder), info.name, data.log(info.name).read())
+            except TidegateError as fault:
+                yield BadInput(f"{folder}, session {info.name!r}: {fault.args[0]}", fault.remedy)
+            else:
+                if found:
+                    yield found
     except sqlite3.Error as error:
         raise BadInput(f"{folder}: cannot be read ({error}).", "Run `tidegate doctor` on it.") from None
     finally:
@@ -68,17 +73,24 @@ def _recording(source: Source | Place, name: str, events: Iterable[Event]) -> Re
     talk = Talk()
     model = system = ""
     for event in events:
-        what = event.what
+        what, time = event.what, event.time if is_time(event.time) else 0.0
         if isinstance(what, Said):
             if what.message.agent_visible and what.message.kind in _SAID:
-                tell(talk, what.message, event.time)
+                tell(talk, what.message, time)
             else:
                 talk.leave("notes of the engine")
         elif isinstance(what, Noted) and what.topic == "system" and what.text != system:
             system = what.text
-            talk.say("system", system, event.time)
+            talk.say("system", system, time)
         elif isinstance(what, Noted) and what.topic == "tools":
-            talk.tools = tools_of(msgspec.json.decode(what.text, type=tuple[Tool, ...]))
+            talk.tools = tools_of(_tools(event.seq, what.text))
         elif isinstance(what, Noted) and what.topic == "model":
             model = sent_as(what.text).model or model
     return talk.recording(source, name, Meta(FORMAT, "tidegate", model, name, "", str(source.path)))
+
+
+def _tools(seq: int, text: str) -> tuple[Tool, ...]:
+    try:
+        return msgspec.json.decode(text, type=tuple[Tool, ...])
+    except msgspec.DecodeError as fault:
+        raise BadInput(f"Record {seq} does not describe tools: {fault}.", "Run `tidegate doctor` on it.") from fault

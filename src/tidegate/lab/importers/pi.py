@@ -60,7 +60,7 @@ class _Session:
         if kind == "message":
             self._message(a_dict(line.get("message")), time)
         elif kind == "custom_message":
-            self.talk.say("user", _content(line.get("content")), time)
+            self.talk.say("user", _content(line.get("content")), time, typed=False)
         elif kind == "compaction":
             self.talk.compacted(text_at(line, "summary"))
         elif kind == "branch_summary":
@@ -69,7 +69,7 @@ class _Session:
     def _message(self, message: Json, time: float) -> None:
         role, content = message.get("role"), message.get("content")
         if role in ("user", "custom", "hookMessage"):
-            self.talk.say("user", _content(content), time)
+            self.talk.say("user", _content(content), time, typed=role == "user")
         elif role == "toolResult":
             self.talk.result(a_str(message.get("toolCallId")), _content(content), time)
         elif role == "bashExecution":
@@ -91,7 +91,7 @@ class _Session:
             self.talk.leave("commands kept from the model")
         else:
             command, output = a_str(message.get("command")), a_str(message.get("output"))
-            self.talk.say("user", f"Ran `{command}`\n```\n{output}\n```", time)
+            self.talk.say("user", f"Ran `{command}`\n```\n{output}\n```", time, typed=False)
 
 
 def _content(value: object) -> Content:

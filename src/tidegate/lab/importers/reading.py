@@ -67,11 +67,15 @@ _KNOWN = (
 
 
 class Found(NamedTuple):
-    """What came of one file: its sessions, or the fault that kept it from being read."""
+    """What came of one file: its sessions, or the fault that kept it from being read.
+
+    `left_out` tells of single sessions of a data folder that cannot be read; the others are here.
+    """
 
     path: Path
     recordings: list[Recording]
     fault: BadInput | None = None
+    left_out: Sequence[BadInput] = ()
 
 
 def read_any(path: Path, limits: Limits = LIMITS) -> list[Recording]:
@@ -80,7 +84,7 @@ def read_any(path: Path, limits: Limits = LIMITS) -> list[Recording]:
     Of a folder, a file that cannot be read is passed over; `read_each` tells of it.
     """
     if not path.is_dir():
-        return _read(path, limits)
+        return _read(path, limits).recordings
     found = list(read_each([path], limits))
     recordings = [recording for each in found for recording in each.recordings]
     if not recordings:
@@ -92,7 +96,7 @@ def read_each(paths: Sequence[Path], limits: Limits = LIMITS) -> Iterator[Found]
     """File by file what these paths hold, with the fault of each that cannot be read."""
     for path in files_of(paths):
         try:
-            yield Found(path, _read(path, limits))
+            yield _read(path, limits)
         except BadInput as fault:
             yield Found(path, [], fault)
 
@@ -130,18 +134,30 @@ def _nothing(path: Path) -> BadInput:
     return BadInput(f"{path}: no recorded session in this folder.", f"Name one that holds {', '.join(SUFFIXES[::2])}.")
 
 
-def _read(path: Path, limits: Limits) -> list[Recording]:
+def _read(path: Path, limits: Limits) -> Found:
     if path.is_dir():
-        return list(own.read_folder(path))
+        return _read_folder(path, path)
     source = Source(path, limits)
-    if source.database:
-        ours = path.name == own.DATABASE
-        recordings = list(own.read_folder(path.parent) if ours else opencode_store.read_database(path, limits))
+    if source.database and path.name == own.DATABASE:
+        found = _read_folder(path, path.parent)
+    elif source.database:
+        found = Found(path, list(opencode_store.read_database(path, limits)))
     else:
-        recordings = list(_format(source).read(source))
-    if not recordings:
+        found = Found(path, list(_format(source).read(source)))
+    if not found.recordings:
         raise source.bad(0, "holds no message", source.damage or _KNOWN)
-    return _named(recordings)
+    return found._replace(recordings=_named(found.recordings))
+
+
+def _read_folder(path: Path, folder: Path) -> Found:
+    """A data folder. One session that cannot be read does not keep the others from being read."""
+    recordings: list[Recording] = []
+    faults: list[BadInput] = []
+    for each in own.read_folder(folder):
+        recordings.append(each) if isinstance(each, Recording) else faults.append(each)
+    if faults and not recordings:
+        raise faults[0]
+    return Found(path, _named(recordings), left_out=faults)
 
 
 def _format(source: Source) -> Format:

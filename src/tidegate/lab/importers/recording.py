@@ -27,7 +27,8 @@ class Recording(msgspec.Struct):
     """Messages in OpenAI chat form: every call answered once, straight behind it, in call order, ids unique.
 
     `times` has a Unix time for each message (0.0 where one was not recorded), or is empty if none was. `mended` says
-    in words what had to be changed or left out to make it so. An assistant message may have the extra key
+    in words what had to be changed or left out to make it so. `typed` has for each message whether a person typed it,
+    None where the format does not tell; it is empty if that is so of all. An assistant message may have the extra key
     `reasoning_content`, its plain thinking; a content is a list of parts only where there are images.
     """
 
@@ -36,5 +37,6 @@ class Recording(msgspec.Struct):
     meta: Meta
     mended: list[str] = []
     times: list[float] = []
+    typed: list[bool | None] = []
     tools: list[Json] = []
     compactions: list[Compaction] = []

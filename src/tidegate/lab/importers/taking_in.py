@@ -7,7 +7,7 @@ log says where it comes from and what was mended, and has the recorded times.
 import gzip
 import hashlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,16 +62,19 @@ class _Clock:
         self.now = max(self.now, time)
 
 
-def take_in(data: DataFolder, recording: Recording, name: str = "") -> Taken:
-    """Keep a recording as a session, under its own name or another. A name that is taken gets a number behind it."""
+def take_in(data: DataFolder, recording: Recording, name: str = "", *, trust: bool = False) -> Taken:
+    """Keep a recording as a session, under its own name or another. A name that is taken gets a number behind it.
+
+    `trust`: the user's words in it are the user's own, so that what was typed may lay down rules. Else none of it does.
+    """
     sha = hashlib.sha256(json_text(recording.messages).encode()).hexdigest()
-    place = _place(lambda each: _state(data, each, sha), name or recording.name[:_LONGEST])
+    place = _place(lambda each: _state(data, each, sha), name or data.mask(recording.name)[:_LONGEST])
     if not place.known:
-        log = _log(recording, sha, data.clock)
+        log = _log(recording, sha, data.clock, trust)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "session"
             _write(file, place.name, log)
-            import_session(data, file, place.name)
+            import_session(data, file, place.name, trust=True)  # its texts are marked already
     return Taken(place.name, len(recording.messages), place.known)
 
 
@@ -102,8 +105,11 @@ def _state(data: DataFolder, name: str, sha: str) -> str:
     return "taken"
 
 
-def _log(recording: Recording, sha: str, clock: Callable[[], float]) -> MemoryLog:
+def _log(recording: Recording, sha: str, clock: Callable[[], float], trust: bool) -> MemoryLog:
     messages, times = recording.messages, recording.times or [0.0] * len(recording.messages)
+    typed: Sequence[bool | None] = (
+        recording.typed if trust and recording.typed else [None if trust else False] * len(messages)
+    )
     fixed = next((at for at, message in enumerate(messages) if message["role"] != "system"), len(messages))
     system = "\n\n".join(a_str(message["content"]) for message in messages[:fixed])
     known = [time for time in times if time]
@@ -116,9 +122,9 @@ def _log(recording: Recording, sha: str, clock: Callable[[], float]) -> MemoryLo
         meta.format, sha, meta.agent, meta.model, meta.session, meta.project, meta.path, tuple(recording.mended)
     )
     session.note(TOPIC, msgspec.json.encode(origin).decode())
-    for message, time in zip(messages[fixed:], times[fixed:], strict=True):
+    for message, time, mark in zip(messages[fixed:], times[fixed:], typed[fixed:], strict=True):
         now.set(time)
-        session.add(message)
+        session.add(message, typed=mark)
     session.close()
     return log
 

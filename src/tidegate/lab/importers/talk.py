@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from tidegate.core.rule_text import UNMARKED_CHARS
+from tidegate.core.terminal_text import clean_line
 from tidegate.lab.importers.fields import json_text
 from tidegate.lab.importers.mending import mend
 from tidegate.lab.importers.recording import Compaction, Json, Meta, Recording
@@ -30,16 +32,25 @@ class Talk:
     def __init__(self) -> None:
         self.messages: list[Json] = []
         self.times: list[float] = []
+        self.typed: list[bool | None] = []
         self.tools: list[Json] = []
         self.left: Counter[str] = Counter()
         self._compactions: list[Compaction] = []
         self._made: set[str] = set()
         self._early: list[str] = []
 
-    def say(self, role: str, content: Content, time: float = 0.0) -> None:
-        """The system or the user says something; nothing said is nothing."""
+    def say(self, role: str, content: Content, time: float = 0.0, *, typed: bool | None = None) -> None:
+        """The system or the user says something; nothing said is nothing. `typed`: see `mark`."""
         if content:
             self._add({"role": role, "content": cleaned(content)}, time)
+            self.mark(-1, typed)
+
+    def mark(self, place: int, typed: bool | None) -> None:
+        """Say whether a person typed the message at this place. A long text is not marked as typed: no format tells
+        what of it was pasted."""
+        texts = (part.get("text") for part in parts_of(self.messages[place]["content"]))
+        size = sum(len(text) for text in texts if isinstance(text, str))
+        self.typed[place] = None if typed and size > UNMARKED_CHARS else typed
 
     def answer(self, text: Content = "", calls: Sequence[Call] = (), thinking: str = "", time: float = 0.0) -> Json:
         """The model answers. More can be added to the message given back, with `more`."""
@@ -84,6 +95,7 @@ class Talk:
     def _add(self, message: Json, time: float) -> Json:
         self.messages.append(message)
         self.times.append(time)
+        self.typed.append(None)
         return message
 
     def recording(self, source: Source | Place, name: str, meta: Meta) -> Recording | None:
@@ -95,13 +107,15 @@ class Talk:
         early = sum(ident in self._made for ident in self._early)
         moved = [f"{early} results stood before their call: moved behind it"] if early else []
         times = [self.times[at] for at in done.origin]
+        typed = [self.typed[at] if self.messages[at]["role"] == "user" else None for at in done.origin]
         places = sorted(done.origin)
         return Recording(
-            name=clean(name),
+            name=clean_line(name) or clean_line(source.stem) or "recording",
             messages=done.messages,
             meta=meta,
             mended=([source.damage] if source.damage else []) + moved + done.said + left,
             times=times if any(times) else [],
+            typed=typed if any(mark is not None for mark in typed) else [],
             tools=self.tools,
             compactions=[Compaction(bisect_left(places, cut.at), cut.summary) for cut in self._compactions],
         )

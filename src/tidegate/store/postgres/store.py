@@ -163,7 +163,10 @@ class PostgresStore:
     def sessions(self) -> list[SessionInfo]:
         with self._lent("Ask again.") as link:
             rows = link.execute(SESSIONS, binary=True).fetchall()
-        return [SessionInfo(name.decode(), head, created, used, size) for name, head, created, used, size in rows]
+        return [
+            SessionInfo(name.decode("utf-8", "replace"), head, created, used, size)
+            for name, head, created, used, size in rows
+        ]
 
     def fork(self, session: str, at: int, new: str) -> None:
         check_name(new)

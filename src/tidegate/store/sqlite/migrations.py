@@ -14,7 +14,7 @@ from zlib import crc32
 
 from tidegate.store.sqlite.connection import Database, Migration, connect_readonly, skip_damage
 from tidegate.store.sqlite.rows import PACK_RECORDS, PACKED, PLAIN, Row, SessionRow, last_number
-from tidegate.store.sqlite.tables import SELECT_PACKED, SELECT_SESSION, Tables, span_of
+from tidegate.store.sqlite.tables import SELECT_PACKED, SELECT_SESSION, Tables, rebuilt, span_of
 
 _SESSIONS = """CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
     head INTEGER NOT NULL, packed INTEGER NOT NULL, places TEXT NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL,
@@ -89,11 +89,11 @@ def _convert(db: Database, tables: set[str]) -> None:
 
 def _convert_session(db: Database, session: SessionRow, shared: "_SharedRows") -> None:
     """Move a session's shared rows to the packed ones, and bring its columns up to date."""
-    if crc32(repr(tuple(session[:8])).encode()) != session.seal:  # damaged: its packed rows tell where it ended
+    if crc32(repr(tuple(session[:8])).encode()) != session.seal or not session.is_possible():
+        # Damaged: its packed rows tell where it ended.
         ask = f"{SELECT_PACKED} WHERE id BETWEEN ? AND ? AND mark = {PACKED} ORDER BY id DESC LIMIT 1"
         packed = max((last_number(Row._make(row)) for row in db.execute(ask, span_of(session))), default=0)
-        created, used = (float(each) if isinstance(each, int | float) else 0.0 for each in session[6:8])
-        session = SessionRow(session.id, session.name, packed, packed, "", 0, created, used)
+        session = rebuilt(session, packed, packed)
     span = span_of(session, session.packed + 1, session.packed + 2 * PACK_RECORDS)
     moved = [row for place, row in shared.rows.items() if span[0] <= place <= span[1]]
     db.executemany("INSERT OR IGNORE INTO packed_rows VALUES (?, ?, ?, ?, ?)", moved)

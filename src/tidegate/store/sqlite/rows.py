@@ -7,6 +7,8 @@ from typing import NamedTuple
 import msgspec
 from isal import isal_zlib
 
+from tidegate.core.impossible import is_count, is_time
+
 PACK_RECORDS = 64
 PACK_BYTES = 256 * 1024
 """A session's recent records are packed into one compressed row when there are this many of them, or bytes."""
@@ -15,6 +17,7 @@ NUMBERS = (1 << 36) - 1
 PACKED, PLAIN, RECENT = 1, 0, 2
 """Kinds of rows. The `mark` column of a plain row may be negative: formats 2 to 5 kept a time in it."""
 
+_MAX_BYTES = 1 << 53  # of a session
 _COLUMN_TYPES = (int, int, int, bytes, bytes)  # a flipped bit can change the type of a column, too
 _new_sha256 = sha256().copy  # sha256() itself takes longer than hashing a small record
 _encode = msgspec.msgpack.Encoder().encode
@@ -55,10 +58,23 @@ class SessionRow(NamedTuple):
     used: float
     seal: int = 0
 
-    def checksum(self) -> int:
-        """Return what `seal` must be; -1 if a column has a type that it cannot have."""
-        types = [type(column) for column in self[2:6]]
-        return seal_of(self.head, self.packed, self.size) if types == [int, int, str, int] else -1
+    def is_intact(self) -> bool:
+        """Return whether this is what was written. Anybody can compute the checksum, so the values are checked, too."""
+        return (
+            self.is_possible()
+            and isinstance(self.places, str)
+            and self.seal == seal_of(self.head, self.packed, self.size)
+        )
+
+    def is_possible(self) -> bool:
+        return (
+            isinstance(self.name, str)
+            and is_count(self.head, NUMBERS)
+            and is_count(self.packed, self.head)
+            and is_count(self.size, _MAX_BYTES)
+            and is_time(self.created)
+            and is_time(self.used)
+        )
 
 
 def seal_of(head: int, packed: int, size: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from tidegate.core.impossible import is_time
 from tidegate.store.errors import Broken
 from tidegate.store.memory import missing
 from tidegate.store.sqlite.connection import Database, skip_damage
@@ -19,6 +20,7 @@ from tidegate.store.sqlite.rows import (
     pack_row,
     pack_rows,
     row_id,
+    seal_of,
 )
 
 READ_ROWS = 8
@@ -64,7 +66,7 @@ class Tables:
 
     def save(self, session: SessionRow) -> SessionRow:
         columns = "head = ?, packed = ?, places = ?, size = ?, created = ?, used = ?, seal = ?"
-        session = session._replace(seal=session.checksum())
+        session = session._replace(seal=seal_of(session.head, session.packed, session.size))
         self._db.execute(f"UPDATE sessions SET {columns} WHERE id = ?", (*session[2:], session.id))
         self._db.step("session saved")
         return session
@@ -83,17 +85,16 @@ class Tables:
         return session._replace(size=size + sum(len(row.data) for row in self.recent_rows(session)))
 
     def _checked(self, row: Iterable[Any]) -> SessionRow:
-        """Return the session. One that fails its checksum is rebuilt from its rows."""
+        """Return the session. One that is damaged, or holds impossible values, is rebuilt from its rows."""
         self._db.step("session read")
         session = SessionRow._make(row)
-        if session.checksum() == session.seal:
+        if session.is_intact():
             return session
         last = self.row_before(session, NUMBERS)
         packed = last_number(last) if last else 0
         rows = self._scan_recent(span_of(session, packed + 1))
         head = max((row.first for row in rows), default=packed)
-        created, used = (float(each) if isinstance(each, int | float) else 0.0 for each in session[6:8])
-        return self.counted(SessionRow(session.id, session.name, head, packed, "", 0, created, used))
+        return self.counted(rebuilt(session, head, packed))
 
     # --- writing rows -------------------------------------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ class Tables:
                     rows[row[0]] = Row(row[0], 1, RECENT, *row[1:])
         if any(row not in rows for row in range(low, high + 1)):
             rows |= {row.id: row for row in self._scan_recent((low, high))}
-        return [rows[row] for row in range(low, high + 1) if row in rows]
+        return [rows[row] for row in sorted(rows) if low <= row <= high]
 
     def _scan_recent(self, span: tuple[int, int]) -> list[Row]:
         """Find recent rows wherever they are, from both ends of the table up to a damaged page."""
@@ -211,6 +212,13 @@ class Tables:
 
 def span_of(session: SessionRow, first: int = 1, last: int = NUMBERS) -> tuple[int, int]:
     return row_id(session.id, first), row_id(session.id, last)
+
+
+def rebuilt(session: SessionRow, head: int, packed: int) -> SessionRow:
+    """Return a damaged session with what its rows say. A name or time that cannot be one is replaced."""
+    name = session.name if isinstance(session.name, str) else repr(session.name)
+    created, used = (float(each) if is_time(each) else 0.0 for each in (session.created, session.used))
+    return SessionRow(session.id, name, head, packed, "", 0, created, used)
 
 
 def _isolated(row: Row) -> Row:

@@ -1,0 +1,8 @@
+"""`python -m tidegate`: the command `tidegate`."""
+
+import sys
+
+from tidegate.apps.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

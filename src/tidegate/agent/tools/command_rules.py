@@ -1,0 +1,151 @@
+"""Rules for shell commands: `allow_commands` and `deny_commands` of `capabilities`.
+
+An allow rule is a list of arguments, written as in a shell, and matches a command with exactly these arguments:
+
+    git status            only `git status`
+    git diff *            `git diff` and further arguments, none of which starts with `-`
+    git diff --stat *     the option `--stat` is listed, so it may be there; no other option may
+    find . -name '*.py'   a quoted `*` is an ordinary character
+
+A command is matched only where the shell would pass on the words as they are written. Operators, redirections,
+substitutions, variables, assignments, globs, escapes and line breaks are never matched by an allow rule.
+
+A deny rule matches broadly: its words, in this order, anywhere in the command text, with options between them or not.
+"""
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+_PIECE: Final = re.compile(r"""'(?P<single>[^']*)'|"(?P<double>[^"$`\\]*)"|(?P<bare>[^\s'"`$<>(){}\[\]*?;&|\\]+)""")
+"""One piece of a word: in single quotes, in double quotes without anything the shell expands there, or bare."""
+_EXPANDED: Final = re.compile(r"(?:^|[=:])~|^[#!]")
+"""Bare text that the shell does not take as it is: a home folder, a comment, a negation."""
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_DENY_WORDS: Final = re.compile(r"[^\s;&|<>(){}'\"`$]+")
+
+
+def split_command(command: str) -> tuple[str, ...] | None:
+    """Return the arguments that the shell would pass on, or None where the text is more than a plain list of words."""
+    if any(not character.isprintable() and character != "\t" for character in command):
+        return None
+    words: list[str] = []
+    place = 0
+    while place < len(command):
+        if command[place] in " \t":
+            place += 1
+            continue
+        word, before = "", ""
+        while place < len(command) and command[place] not in " \t":
+            piece = _PIECE.match(command, place)
+            if piece is None:
+                return None
+            bare = piece["bare"]
+            if bare is not None and _EXPANDED.search(bare if not before else before[-1] + bare):
+                return None
+            text = bare if bare is not None else piece["single"] if piece["single"] is not None else piece["double"]
+            word, before, place = word + text, before + piece[0], piece.end()
+        words.append(word)
+    if not words or not words[0] or _ASSIGNMENT.match(words[0]):
+        return None
+    return tuple(words)
+
+
+class CommandRule(NamedTuple):
+    """`open_ended`: the rule ends with `*` and admits further arguments that are not options."""
+
+    arguments: tuple[str, ...]
+    open_ended: bool = False
+
+    def matches(self, arguments: tuple[str, ...]) -> bool:
+        size = len(self.arguments)
+        if arguments[:size] != self.arguments:
+            return False
+        further = arguments[size:]
+        return not further or (self.open_ended and not any(each.startswith("-") for each in further))
+
+    def covers(self, other: "CommandRule") -> bool:
+        """Whether every command that `other` matches is matched by this rule."""
+        return self.matches(other.arguments) and (self.open_ended or not other.open_ended)
+
+
+def read_rule(text: str) -> CommandRule | None:
+    """Return the allow rule, or None for a text that can match no command."""
+    stripped = text.strip(" \t")
+    open_ended = stripped.endswith((" *", "\t*"))
+    arguments = split_command(stripped[:-1] if open_ended else stripped)
+    return None if arguments is None else CommandRule(arguments, open_ended)
+
+
+def allows(rules: tuple[str, ...], command: str) -> bool:
+    arguments = split_command(command)
+    if arguments is None:
+        return False
+    return any(rule is not None and rule.matches(arguments) for rule in map(read_rule, rules))
+
+
+def intersect_rules(one: tuple[str, ...], other: tuple[str, ...]) -> frozenset[str]:
+    """Return the rules that match exactly the commands that a rule of `one` and a rule of `other` both match.
+
+    Of two rules, one covers the other or no command matches both, so no new rule is needed.
+    """
+    return frozenset(_covered(one, other)) | frozenset(_covered(other, one))
+
+
+def _covered(rules: tuple[str, ...], by: tuple[str, ...]) -> Iterator[str]:
+    for text in rules:
+        rule = read_rule(text)
+        if rule is not None and any(each is not None and each.covers(rule) for each in map(read_rule, by)):
+            yield text
+
+
+def describe_rule(text: str) -> str:
+    """Return what an allow rule does, as the rest of a sentence that begins with the rule."""
+    rule = read_rule(text)
+    if rule is None:
+        return "matches no command"
+    if rule.open_ended:
+        return "admits further arguments, but no options other than those it lists"
+    return "admits no further arguments"
+
+
+def suggest_rule(text: str) -> str:
+    """Return what to write instead of a rule that once stood for every command that begins with it."""
+    rule = read_rule(text)
+    if rule is None:
+        return "Write one command without operators or variables; quote special characters; * is for the end alone."
+    stem = text.strip(" \t").removesuffix("*").rstrip(" \t") if rule.open_ended else text.strip(" \t")
+    listed = f'To allow an option, list it: "{stem} --OPTION *".'
+    return listed if rule.open_ended else f'To allow further arguments, write "{stem} *". {listed}'
+
+
+def denies(rule: str, command: str) -> bool:
+    """Whether a deny rule matches: also after `sudo`, within quotes, and where a path names the program."""
+    words = rule.split()
+    while words and words[-1] == "*":
+        words.pop()
+    unquoted = re.sub(r"['\"\\]", "", command)
+    return bool(words) and any(_stands_in(_DENY_WORDS.findall(text), words) for text in (command, unquoted))
+
+
+def _stands_in(words: list[str], rule: list[str]) -> bool:
+    """Whether the words of a rule follow each other, where options, each with a value or not, may stand in between."""
+    programs = [word.rsplit("/", 1)[-1] or word for word in words]
+    ends = [place + 1 for place, word in enumerate(words) if fnmatchcase(word, rule[0])]
+    ends += [place + 1 for place, program in enumerate(programs) if fnmatchcase(program, rule[0])]
+    for expected in rule[1:]:
+        ends = [place + 1 for place in _next_places(words, ends) if fnmatchcase(words[place], expected)]
+    return bool(ends)
+
+
+def _next_places(words: list[str], ends: list[int]) -> Iterator[int]:
+    """Yield the places where a rule may go on after any of `ends`, in one pass over the words."""
+    starts, reached, after_option = set(ends), False, False
+    for place, word in enumerate(words):
+        if place in starts:
+            reached = True
+        if reached or after_option:
+            yield place
+            option = word.startswith("-")
+            reached, after_option = after_option and not option, option

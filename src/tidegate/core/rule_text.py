@@ -1,0 +1,151 @@
+"""Which text of a user message may lay down rules: what the user typed.
+
+A user message also carries text of others: mentioned files, pasted logs, diffs, blocks that a program put between
+tags. None of that may become a rule, or a README could give orders for the rest of the session. A text that is marked
+as not typed is left out whole. From typed text, and from text without a mark, these are left out:
+
+- fenced blocks; a fence that is never closed runs to the end
+- text between tags, from the first `<x>` to the last `</x>`: what stands inside cannot end its own block. Without a
+  closing tag it runs to the end, without an opening tag it begins at the start
+- quoted lines (`>`), and quotations that begin a line
+- diffs
+- paragraphs of more than 600 characters; each item of a list is a paragraph
+
+Text without a mark is not read at all if it has more than 2,000 characters: hardly anybody types that much, and of such
+messages nearly all are plans, instructions of programs and files. Else only the first 40,000 characters are
+read, so that no block can begin unseen in the middle of a longer text.
+"""
+
+import re
+from typing import Final
+
+from tidegate.core.messages import MENTIONED_FILE, Message, Text
+
+PARAGRAPH_CHARS: Final = 600
+"""The longest paragraph that counts as typed."""
+UNMARKED_CHARS: Final = 2_000
+"""The longest text without a mark that may have been typed."""
+READ_CHARS: Final = 40_000
+
+LIST_ITEM: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
+
+_FENCE: Final = re.compile(r"`{3,}|^\s*~{3,}")
+_INLINE_CODE: Final = re.compile(r"`[^`\n]+`")
+_TAG: Final = re.compile(r"<(?:/([A-Za-z][\w.:-]*)\s*|(?<!\w<)([A-Za-z][\w.:-]*)(?:\s[^<>]*)?(?<!/))>")
+_NOT_BREAK: Final = re.compile(r"[^\n]")
+_VOID_TAGS: Final = frozenset("area base br col embed hr img input link meta source track wbr".split())
+_DIFF_HEADER: Final = re.compile(
+    r"diff --\w|index [0-9a-f]{7,}\.\.|Index: \S|@@ -\d|--- \S|\+\+\+ \S|\*\*\* (?:Begin|Update|Add|Delete)\b"
+)
+_DIFF_LINE: Final = (" ", "\t", "+", "-", "@", "\\", "*** ")
+_QUOTES: Final = {'"': '"', "“": "”", "„": "“", "«": "»", "「": "」", "『": "』"}
+
+
+def rule_text(message: Message) -> str:
+    """The text of a user message in which rules are looked for. What is left out leaves empty lines."""
+    texts = [part for part in message.parts if isinstance(part, Text) and part.typed is not False]
+    # In a log from before there were marks, the chat put mentioned files into parts of their own.
+    texts = [part for part in texts if part.typed or not part.text.startswith(MENTIONED_FILE)]
+    if sum(len(part.text) for part in texts if not part.typed) > UNMARKED_CHARS:
+        texts = [part for part in texts if part.typed]
+    return own_words("\n\n".join(part.text for part in texts))
+
+
+def own_words(text: str) -> str:
+    """The text without blocks that are not the user's own words, each line of them empty."""
+    lines = _without_fences(text[:READ_CHARS].split("\n"))
+    lines = _without_tags("\n".join(lines)).split("\n")
+    lines = _without_quotations(_without_diffs(lines))
+    return "\n".join(_without_long_paragraphs(lines))
+
+
+def _without_fences(lines: list[str]) -> list[str]:
+    kept: list[str] = []
+    fence = ""
+    for line in lines:
+        if fence:
+            if line.rstrip().endswith(fence):
+                fence = ""
+            kept.append("")
+        else:
+            before, fence = _open_fence(line)
+            kept.append(before)
+    return kept
+
+
+def _open_fence(line: str) -> tuple[str, str]:
+    """The line without the fenced text in it, and the fence that is still open at its end."""
+    kept: list[str] = []
+    done = 0
+    while (opening := _FENCE.search(line, done)) is not None:
+        kept.append(line[done : opening.start()])
+        fence = opening[0].strip()
+        end = line.find(fence, opening.end())
+        if end < 0:
+            return " ".join(kept), fence
+        done = end + len(fence)
+        while line.startswith(fence[0], done):
+            done += 1
+    return " ".join([*kept, line[done:]]), ""
+
+
+def _without_tags(text: str) -> str:
+    blocks: dict[str, tuple[int, int]] = {}
+    searched = _INLINE_CODE.sub(lambda code: " " * len(code[0]), text)
+    for tag in _TAG.finditer(searched):
+        name = (tag[1] or tag[2]).lower()
+        if name in _VOID_TAGS:
+            continue
+        start, _ = blocks.get(name, (0 if tag[1] else tag.start(), 0))
+        blocks[name] = (start, tag.end() if tag[1] else len(text))
+    kept: list[str] = []
+    done = 0
+    for start, end in sorted(blocks.values()):
+        kept += [text[done:start], _NOT_BREAK.sub(" ", text[max(start, done) : end])]
+        done = max(done, end)
+    return "".join([*kept, text[done:]])
+
+
+def _without_diffs(lines: list[str]) -> list[str]:
+    """A diff ends where a paragraph begins that does not look like one."""
+    kept: list[str] = []
+    inside = False
+    after_blank = True
+    for line in lines:
+        blank = not line.strip()
+        if _DIFF_HEADER.match(line):
+            inside = True
+        elif inside and after_blank and not blank and not line.startswith(_DIFF_LINE):
+            inside = False
+        kept.append("" if inside or line.startswith("+") else line)
+        after_blank = blank
+    return kept
+
+
+def _without_quotations(lines: list[str]) -> list[str]:
+    """A quotation that begins a line and does not end on it goes on to its closing mark or the end of the paragraph."""
+    kept: list[str] = []
+    closing = ""
+    for line in lines:
+        words = line.lstrip(" \t-*•")
+        if not words:
+            closing = ""
+        if closing:
+            closing = "" if closing in line else closing
+            kept.append("")
+            continue
+        if words[:1] in _QUOTES and _QUOTES[words[0]] not in words[1:]:
+            closing = _QUOTES[words[0]]
+        kept.append("" if closing or words.startswith(">") else line)
+    return kept
+
+
+def _without_long_paragraphs(lines: list[str]) -> list[str]:
+    kept: list[str] = []
+    paragraph: list[str] = []
+    for line in [*lines, ""]:
+        if not line.strip() or LIST_ITEM.match(line):
+            kept += paragraph if sum(map(len, paragraph)) <= PARAGRAPH_CHARS else [""] * len(paragraph)
+            paragraph = []
+        paragraph.append(line)
+    return kept

@@ -1,0 +1,48 @@
+"""Events of a log that a stranger may have written: nothing in them lays down a rule.
+
+What was said stays as it was, without the authority of the user. Texts of the user are marked as not typed; pins and
+ledgers become notes, and a ledger loses its rules and the heading that says that they hold.
+"""
+
+import msgspec
+
+from tidegate.core.edits import Edit, Insert, Replace
+from tidegate.core.events import Edited, Event, Said
+from tidegate.core.ledger import LEDGER, PIN
+from tidegate.core.ledger_lines import HEAD, read_lines
+from tidegate.core.messages import NOTE, Message, Part, Text, mark_texts
+
+_NO_RULES = "[From the ledger of an imported session. This is data.]"  # shorter than the heading it replaces
+
+
+def without_rules(event: Event) -> Event:
+    what = event.what
+    if isinstance(what, Said):
+        return msgspec.structs.replace(event, what=Said(_distrusted(what.message), what.tokens))
+    if isinstance(what, Edited):
+        edits = tuple(_distrusted_edit(edit) for edit in what.edits)
+        return msgspec.structs.replace(event, what=msgspec.structs.replace(what, edits=edits))
+    return event
+
+
+def _distrusted_edit(edit: Edit) -> Edit:
+    if isinstance(edit, Insert):
+        return msgspec.structs.replace(edit, message=_distrusted(edit.message))
+    if isinstance(edit, Replace) and edit.kind in (LEDGER, PIN):
+        return msgspec.structs.replace(edit, kind=NOTE)
+    return edit
+
+
+def _distrusted(message: Message) -> Message:
+    if message.kind == LEDGER:
+        message = msgspec.structs.replace(message, parts=tuple(map(_without_rule_lines, message.parts)))
+    kind = NOTE if message.kind in (LEDGER, PIN) else message.kind
+    return msgspec.structs.replace(mark_texts(message, typed=False), kind=kind)
+
+
+def _without_rule_lines(part: Part) -> Part:
+    if not isinstance(part, Text):
+        return part
+    lines = part.text.replace(HEAD, _NO_RULES).split("\n")
+    kept = [line for line in lines if not any(each.lays_down for each in read_lines(line))]
+    return msgspec.structs.replace(part, text="\n".join(kept) or "-")

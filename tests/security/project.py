@@ -1,0 +1,111 @@
+"""A project's folder with its `tidegate.yaml`, a user with one of their own, and an agent that is opened there."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tidegate import DataFolder
+from tidegate.agent.commands_opening import Opening, Read
+from tidegate.agent.config_file import files_of
+from tidegate.agent.open import Notice, OpenAgent, open_agent
+from tidegate.agent.trust import trust
+from tidegate.core.messages import Call
+from tidegate.models.scripted import Scripted, Spoken, Step
+
+AGENT = "agents: [{id: main, brain: {provider: openai, model: gpt-4o}}]\n"
+KEY = "sk-proj-" + "c4D5" * 10
+
+
+class Talk(NamedTuple):
+    """What the provider was sent, and what the user was told."""
+
+    requests: list[str]
+    notices: list[str]
+
+    @property
+    def tools(self) -> set[str]:
+        return {each["function"]["name"] for each in json.loads(self.requests[0]).get("tools", [])}
+
+
+class Project:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "work"
+        self.folder.mkdir()
+        self.data = folder / "data"
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "XDG_CONFIG_HOME": str(folder / "conf"),
+            "TIDEGATE_DATA": str(self.data),
+            "OPENAI_API_KEY": KEY,
+        }
+        self.files = files_of(self.folder, self.environment)
+        self.files.user.parent.mkdir(parents=True)
+
+    def write(self, *, user: str = AGENT, project: str = "", trusted: bool = False) -> "Project":
+        self.files.user.write_text(user)
+        self.files.project.write_text(project)
+        if trusted:
+            trust(self.files)
+        return self
+
+    def opening(self, *, named: bool = False) -> Opening:
+        asked = str(self.files.project) if named else ""
+        return Opening(files_of(self.folder, self.environment, asked=asked), self.environment, name="talk")
+
+    def read(self, *, named: bool = False) -> Read:
+        """The configuration, as every command reads it."""
+        return self.opening(named=named).read()
+
+    def talk(self, steps: Sequence[Step] = ("Hi.",), *said: str, named: bool = False) -> Talk:
+        """Open the agent and say something. Nobody is there to be asked, so what would be asked is denied."""
+
+        async def run() -> Talk:
+            read = self.read(named=named)
+            provider = Scripted("openai_chat", steps, model=read.config.agent.brain.model)
+            data, notices = DataFolder(self.data, secrets=[]), list[str]()
+            try:
+                async with open_agent(
+                    read.config,
+                    data=data,
+                    name="talk",
+                    workspace=self.folder,
+                    provider=provider,
+                    environment=self.environment,
+                ) as agent:
+                    for text in said or ("Hello.",):
+                        notices += await _say(agent, text)
+            finally:
+                data.close()
+            return Talk([request.decode() for request in provider.requests], notices)
+
+        return asyncio.run(run())
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the project's folder."""
+        command = [sys.executable, "-m", "tidegate.apps.cli", *arguments]
+        return subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    def shown(self) -> dict[str, dict[str, Any]]:
+        """What `tidegate config` says, by the names of the settings."""
+        ran = self.run("config", "--json")
+        assert ran.returncode == 0, ran.stderr
+        return {each["name"]: each for each in json.loads(ran.stdout)}
+
+
+async def _say(agent: OpenAgent, text: str) -> list[str]:
+    async with aclosing(agent.turn(text)) as turn:
+        return [each.text async for each in turn if isinstance(each, Notice)]
+
+
+def calls(name: str, **arguments: str) -> Spoken:
+    """An answer that calls one tool."""
+    return Spoken(calls=(Call("c1", name, json.dumps(arguments)),))
