@@ -114,7 +114,7 @@ def _ordered(path: Path) -> None:
         for session in sessions_of_rows(db):
             _try(
                 db,
-                f"INSERT INTO sessions SELECT {session}, 'recovered-{session}', 0, 0, 0, 0, 0, 0, 0"
+                f"INSERT INTO sessions SELECT {session}, 'recovered-{session}', 0, 0, '', 0, 0, 0, -1"
                 f" WHERE {session} NOT IN (SELECT id FROM sessions NOT INDEXED)",
             )
         db.commit()
