@@ -85,6 +85,7 @@ class Appends:
             return False
         row = row_id(tail.session, tail.head + 1)
         self._is_valid = False
+        self._db.step("begun")
         try:
             self._db.execute(_INSERT, (row, append.time, digest_recent(row, records[0]), records[0]))
         except sqlite3.IntegrityError:  # another process has changed the session

@@ -126,9 +126,10 @@ class GroupCommit:
 
     def _commit_queue(self) -> int:
         """Commit all that wait; return how many."""
-        queued = [self._queue.popleft() for _ in range(len(self._queue))]
         with self._lock:
-            # With the lock: who was interrupted may have looked already whether its append was written.
+            # Only now: appends that came while another thread was committing share this commit, and a caller that was
+            # interrupted may already have looked whether its append was written.
+            queued = [self._queue.popleft() for _ in range(len(self._queue))]
             waiting = [append for append in queued if not append.abandoned and not _is_cancelled(append)]
             try:
                 if waiting:
