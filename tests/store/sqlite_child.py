@@ -61,6 +61,8 @@ def steps(folder: Path, number: int) -> None:
         if name == "session read":  # nothing is written there
             return
         seen.append(name)
+        if name == "committed":
+            say(name)
         if len(seen) == number:
             say(f"at {name}")
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Appends in one transaction. The database itself compares and swaps the head of each session: see `schema.py`."""
+"""Appends in one transaction. A trigger compares and swaps the head of each session: see `migrations.py`."""
 
 import sqlite3
 from collections.abc import Sequence
