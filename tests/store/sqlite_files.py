@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from tidegate.store.sqlite import SqliteStore
+from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.store import SharesCommits
 
 FILE = "tidegate.db"
@@ -34,6 +35,18 @@ def together(store: SharesCommits, after: dict[str, int], records: Sequence[byte
         return await asyncio.gather(*told)
 
     return asyncio.run(act())
+
+
+def open_with_connection(folder: Path) -> tuple[SqliteStore, sqlite3.Connection]:
+    """A store, and the connection that it uses, which a migration of the caller is given."""
+    connections: list[sqlite3.Connection] = []
+
+    def keep_connection(db: sqlite3.Connection) -> None:
+        connections.append(db)
+
+    SqliteStore(folder).close()  # a new file is made by another connection
+    store = SqliteStore(folder, migrations=(*MIGRATIONS, keep_connection))
+    return store, connections[0]
 
 
 def filled(folder: Path, sessions: dict[str, int]) -> Path:

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.sqlite_files import FILE, filled, noise
+from tests.store.sqlite_files import FILE, filled, noise, open_with_connection
 from tidegate import BadInput, Session
 from tidegate.core.errors import NotKept
 from tidegate.lab.generate import generate
 from tidegate.store.errors import Broken, Missing
 from tidegate.store.kept import KeptLog
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.connection import open_file
 from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.tables import READ_ROWS
 from tidegate.store.store import Store
@@ -44,10 +43,10 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
 
 def test_an_append_is_power_safe_when_it_returns(tmp_path: Path) -> None:
     """The settings that this rests on: a power cut cannot be had in a test."""
-    db = open_file(tmp_path / FILE, timeout=1, migrations=MIGRATIONS, step=lambda _: None)
+    store, db = open_with_connection(tmp_path)
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert db.execute("PRAGMA synchronous").fetchone() == (2,)
-    db.close()
+    store.close()
 
 
 def third(db: sqlite3.Connection) -> None:

@@ -13,16 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.sqlite_files import FILE, change, noise, together
+from tests.store.sqlite_files import FILE, change, noise, open_with_connection, together
 from tests.store.test_sqlite_damage import salvage
 from tidegate.store.errors import Broken, Missing, Stale
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.appends import MAX_PACKS, Appends
-from tidegate.store.sqlite.connection import open_file, transact
-from tidegate.store.sqlite.group_commit import Append
-from tidegate.store.sqlite.migrations import MIGRATIONS
-from tidegate.store.sqlite.rewrite import fork_session, rewrite_session
-from tidegate.store.sqlite.tables import Tables
+from tidegate.store.sqlite.appends import MAX_PACKS
 
 ROOMS = ["a", "b", "c", "d", "e"]
 
@@ -342,24 +337,21 @@ def test_killed_at_every_step_of_a_commit_of_many(tmp_path: Path) -> None:
 def test_no_table_is_read_from_end_to_end(tmp_path: Path) -> None:
     """The statements of the store, as SQLite would run them."""
     said: set[str] = set()
-    db = open_file(tmp_path / FILE, timeout=1, migrations=MIGRATIONS, step=lambda _: None)
+    store, db = open_with_connection(tmp_path)
     db.set_trace_callback(said.add)
-    tables = Tables(db)
-    appends = Appends(db, tables)
-    for number in range(130):
-        batch = [Append(name, number, [noise(number + 1, name)], 1.0) for name in ROOMS]
-        assert appends.write(batch[:1]) == [number + 1]
-        assert appends.write(batch[1:]) == [number + 1] * 4
+    for number in range(1, 131):
+        alone(store, "a", number, number)
+        arrive(store, number, number, ROOMS[1:])
     for name in ROOMS:
-        assert len(tables.read(tables.get(name), 129)) == 2
-    transact(db, lambda: fork_session(db, tables, "a", 65, "f", 1.0))
-    transact(db, lambda: rewrite_session(db, tables, "b", {7: b"x"}))
+        assert len(list(store.read(name, 129))) == 2
+    store.fork("a", 65, "f")
+    store.rewrite("b", {7: b"x"})
     db.set_trace_callback(None)
     plans: list[str] = []
     for statement in sorted(said):
         if statement.startswith(("SELECT", "INSERT", "DELETE", "UPDATE")):
             plans += [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}")]
-    db.close()
+    store.close()
     assert any("SEARCH recent_rows" in plan for plan in plans)
     assert any("SEARCH packed_rows" in plan for plan in plans)
     assert [plan for plan in plans if "SCAN" in plan and "CONSTANT ROW" not in plan] == []

@@ -7,7 +7,7 @@ Tables, in format 6 (`migrations.py`):
 
 - `sessions`: one row for each session, with its head, what it holds and a checksum.
 - `recent_rows`: the latest records, one row each, in the order in which they were appended. All sessions write at the
-  end of this table, so a commit for many of them changes few pages. A trigger on it moves the session's head, or refuses
+  end of this table, so a commit for many of them changes few pages. A trigger moves the session's head, or refuses
   a record that is not the next one.
 - `packed_rows`: older records, 64 to a row, compressed. The id is the session's id and the number of the first record,
   so reading a session is a range scan. An append that finds 64 recent records packs them.
