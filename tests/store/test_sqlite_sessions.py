@@ -11,6 +11,7 @@ import pytest
 from tests.store.sqlite_files import FILE, change, noise
 from tidegate.store.errors import Broken, Stale
 from tidegate.store.sqlite import SqliteStore
+from tidegate.store.sqlite.rows import seal_of
 from tidegate.store.store import SessionInfo
 
 
@@ -169,3 +170,21 @@ def test_a_damaged_session_is_put_in_order_by_the_next_append(column: str, store
     assert list(store.read("s")) == [noise(number) for number in range(1, 73)]
     assert store.sessions()[0].size == size_of_rows(tmp_path)
     other.close()
+
+
+def test_a_forged_head_costs_nothing_but_its_session(store: SqliteStore, tmp_path: Path) -> None:
+    """Its checksum is right and the number is possible, but there are no rows for billions of records."""
+    written(store, "forged", 1, 10)
+    written(store, "other", 1, 10)
+    with closing(sqlite3.connect(tmp_path / FILE)) as db, db:
+        (size,) = db.execute("SELECT size FROM sessions WHERE name = 'forged'").fetchone()
+        seal = seal_of(1 << 35, 0, size)
+        db.execute("UPDATE sessions SET head = ?, seal = ? WHERE name = 'forged'", (1 << 35, seal))
+    reading = store.read("forged")
+    assert [next(reading) for _ in range(10)] == [noise(number) for number in range(1, 11)]
+    with pytest.raises(Broken) as damage:
+        next(reading)
+    assert (damage.value.first, damage.value.last) == (11, 1 << 35)
+    assert store.append("forged", 1 << 35, [b"next"]) == (1 << 35) + 1
+    assert list(store.read("forged", (1 << 35) + 1)) == [b"next"]
+    written(store, "other", 11, 12)
