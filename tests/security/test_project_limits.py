@@ -4,6 +4,7 @@ unasked, the address a key is sent to. A project's file, trusted or not, may onl
 
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.security.project import AGENT, KEY, Project, calls
+from tidegate import DataFolder
 from tidegate.agent.chosen import Config, approval_of, offered_tools
 from tidegate.agent.config_file import Files, read_config
 from tidegate.agent.modules import MODULES
@@ -363,3 +365,48 @@ def _check_verdicts(both: Config, own: Config, user: dict[str, Any]) -> None:
 def test_no_key_in_what_is_shown(project: Project) -> None:
     project.write(user=f"{AGENT}spend: {{day: {{dollars: 5}}}}\n", project="spend: {day: {dollars: 9}}\n")
     assert KEY not in project.run("config").stdout
+
+
+# --- how long sessions are kept ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("own", ["", "policy: {name: cowagent, settings: {retention_days: 30}}\n"])
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_project_does_not_shorten_how_long_a_session_is_kept(project: Project, own: str, trusted: bool) -> None:
+    short = "policy: {name: cowagent, settings: {retention_days: 1}}\n"
+    project.write(user=AGENT + own, project=short, trusted=trusted)
+    project.talk()
+    now = time.time()
+    data = DataFolder(project.data, clock=lambda: now + 3 * 86_400, secrets=[])
+    data.open("other", "gpt-4o", policy="cowagent").close()
+    assert "talk" in [each.name for each in data.store.sessions()]
+    data.close()
+
+
+def test_a_file_the_user_named_may_shorten_it(project: Project) -> None:
+    project.write(project="policy: {name: cowagent, settings: {retention_days: 1}}\n")
+    project.talk(named=True)
+    now = time.time()
+    data = DataFolder(project.data, clock=lambda: now + 3 * 86_400, secrets=[])
+    data.open("other", "gpt-4o", policy="cowagent").close()
+    assert "talk" not in [each.name for each in data.store.sessions()]
+    data.close()
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
+def test_a_link_does_not_bring_a_file_of_the_user_into_the_prompt(project: Project, tmp_path: Path, name: str) -> None:
+    (tmp_path / "private.md").write_text("The vault opens with 4711.")
+    (project.folder / name).symlink_to(tmp_path / "private.md")
+    project.write()
+    assert "4711" not in "".join(project.talk().requests)
+
+
+def test_a_skill_does_not_lead_out_of_its_folder(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "private.md").write_text("---\nname: vault\ndescription: The vault opens with 4711.\n---\nBody.\n")
+    (project.folder / ".tidegate" / "skills" / "vault").mkdir(parents=True)
+    (project.folder / ".tidegate" / "skills" / "vault" / "SKILL.md").symlink_to(tmp_path / "private.md")
+    project.write()
+    assert "4711" not in "".join(project.talk().requests)

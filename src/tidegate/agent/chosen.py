@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.agent.brains import Target, target_of
-from tidegate.agent.config import AgentSettings, Brain, Capabilities, Context, Settings
+from tidegate.agent.config import AgentSettings, Brain, Capabilities, Context, PolicyChoice, Settings
 from tidegate.agent.config_reading import Secret
 from tidegate.agent.hook_types import CompactContext, ContextPressure, Hook, ModuleAction
 from tidegate.agent.modules import KEPT, MODULES, TOOLS
@@ -51,7 +51,8 @@ class Config(msgspec.Struct, frozen=True):
     """`context` is the brain's over the execution's; `declared` names the keys of it that a file gives.
 
     `sources` tells for each path that a file gives where it stands; `hidden` paths are shown masked. `bounds` is None
-    unless the settings come from a project's file and the user's own.
+    unless the settings come from a project's file and the user's own. `project_policy`: a project's file
+    chose the policy.
     """
 
     settings: Settings
@@ -61,6 +62,7 @@ class Config(msgspec.Struct, frozen=True):
     sources: Mapping[str, str]
     hidden: frozenset[str]
     bounds: Bounds | None = None
+    project_policy: bool = False
 
     @property
     def policy_name(self) -> str:
@@ -122,7 +124,7 @@ def policy_of(config: Config) -> Policy:
     """The policy a session is opened with. A setting it does not know is named with its file and line."""
     settings = policy_settings(config)
     try:
-        return load(config.policy_name, settings)
+        return _keep_retention(config, load(config.policy_name, settings))
     except BadPolicy as bad:
         for name in config.settings.policy.settings:
             try:
@@ -133,6 +135,15 @@ def policy_of(config: Config) -> Policy:
         if named := config.sources.get("policy.name"):
             raise BadPolicy(f"{named}: {bad.args[0]}", bad.remedy) from None
         raise
+
+
+def _keep_retention(config: Config, policy: Policy) -> Policy:
+    """A project's file cannot shorten how long sessions are kept: that deletes data of the user."""
+    if not config.project_policy:
+        return policy
+    own = config.bounds.own.policy if config.bounds is not None else PolicyChoice()
+    kept = load(own.name, dict(own.settings)).retention if own.name else 0
+    return msgspec.structs.replace(policy, retention=kept)
 
 
 def brain_target(config: Config, environment: Mapping[str, str]) -> Target:

@@ -79,10 +79,25 @@ def config_of(sources: Sources, environment: Mapping[str, str], *, agent: str = 
     node = _context(top, own)
     context: Context = Context() if node is None else reader.read(node, Context, "context")
     declared = frozenset(node.value) if node is not None and isinstance(node.value, dict) else frozenset[str]()
-    config = Config(settings, picked, context, declared, reader.sources, frozenset(reader.hidden), bounds)
+    config = Config(
+        settings,
+        picked,
+        context,
+        declared,
+        reader.sources,
+        frozenset(reader.hidden),
+        bounds,
+        _project_sets_policy(sources),
+    )
     check_names(config)
     _check_context(config, node)
     return config
+
+
+def _project_sets_policy(sources: Sources) -> bool:
+    if sources.project is None or sources.named:
+        return False
+    return isinstance(sources.project.value, dict) and "policy" in sources.project.value
 
 
 def _joined(sources: Sources, environment: Mapping[str, str]) -> tuple[Node, Bounds | None]:

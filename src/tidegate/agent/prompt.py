@@ -78,11 +78,11 @@ def assemble(sources: Sources, *, room: int = 8_000, counter: Counter | None = N
 
 
 def project_text(folder: Path | None, most: int = MAX_PROJECT) -> str:
-    """What the project tells agents: the first of its files that is there."""
+    """What the project tells agents: the first of its files that is there and does not lead out of the project."""
     for name in PROJECT_FILES if folder is not None else ():
         path = Path(folder or "") / name
         with suppress(OSError):  # what cannot be read says nothing
-            if path.is_file():
+            if path.is_file() and path.resolve().is_relative_to(Path(folder or "").resolve()):
                 with path.open("rb") as file:
                     data = file.read(4 * MAX_PROJECT)
                 return clip_bytes(data.decode("utf-8", "replace").strip(), min(most, MAX_PROJECT)).text

@@ -41,9 +41,14 @@ class Skills:
         self.problems: list[str] = []
         for folder in folders:
             for path in sorted(folder.glob(f"*/{FILE}"))[:MAX_SKILLS]:
-                self._take(path)
+                self._take(path, folder)
 
-    def _take(self, path: Path) -> None:
+    def _take(self, path: Path, folder: Path) -> None:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            self.problems.append(
+                f"{path.parent.name}/{FILE}: is a link that leads out of {folder.name}, and is not read."
+            )
+            return
         try:
             skill = read_head(path)
         except (BadInput, BadPolicy, OSError) as bad:

@@ -1,6 +1,7 @@
 """Other tools as contenders: their own code, in their own interpreter, asked over pipes."""
 
 import json
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,8 @@ from tidegate.lab.workers import Stopped
 
 Json = dict[str, Any]
 
+PASSED_ON = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
+"""Of the environment: a peer needs no keys."""
 SERVING = Path(__file__).with_name("serving.py")
 
 
@@ -72,6 +75,7 @@ class Rival:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            env={name: os.environ[name] for name in PASSED_ON if name in os.environ},
         )
 
     def play(self, messages: Sequence[Json], window: int, sink: Callable[[Asked], None], stopped: Stopped) -> None:
