@@ -3,7 +3,7 @@
     python bench/ablation.py RECORDING... [--window 32000] [--count chars/4] [--only EXPRESSION]
 
 A variant is settings of the policy, or one function or figure of it put out of action in a process of its own. The
-figures are those of the lab (`tidegate/lab/measures.py`), as means over the recordings: far references and edit anchors
+figures are those of the lab (`tidegate/lab/scoring/measures.py`), as means over the recordings: far references and edit anchors
 kept, strict readings of both, the same for what was last seen within half a window, the user's words, what of the
 missing a recall call in the request gives back, the bill against the unmanaged history.
 """
@@ -22,15 +22,15 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tidegate import presets
-from tidegate.lab.asked import Asked
-from tidegate.lab.bill import Bill
-from tidegate.lab.figures import Figures, Share
-from tidegate.lab.gauge import Gauge, Task, unmanaged
-from tidegate.lab.occurrences import holds
-from tidegate.lab.replay import Setup, replay
-from tidegate.lab.signals import ANCHOR, Need, shown, signals_of
-from tidegate.lab.sources import recordings, ruler_of
-from tidegate.lab.traces import Line
+from tidegate.lab.scoring.contender_request import ContenderRequest
+from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.scoring.session_figures import SessionFigures, KeptShare
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
+from tidegate.lab.scoring.occurrences import contains_whole_name
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
+from tidegate.lab.scoring.signals import ANCHOR_KIND, Need, searchable_text_of, extract_signals
+from tidegate.lab.comparison.session_sources import read_clean_recordings, create_unit_counter
+from tidegate.lab.replay.recording_file import RecordedLine
 
 COLUMNS = {
     "far": "far references",
@@ -103,15 +103,15 @@ class Taken(NamedTuple):
     """A recording and what it itself says it needed: found once, for all variants."""
 
     name: str
-    task: Task
+    task: ScoringTask
 
 
 def taken(paths: Sequence[str], window: int, count: str) -> Iterator[Taken]:
-    ruler = ruler_of(count)
+    ruler = create_unit_counter(count)
     for path in paths:
-        for recording in recordings(Path(path)):
+        for recording in read_clean_recordings(Path(path)):
             messages = recording.messages
-            yield Taken(recording.name, Task(signals_of(messages, ruler), messages, ruler, window))
+            yield Taken(recording.name, ScoringTask(extract_signals(messages, ruler), messages, ruler, window))
 
 
 def measured(number: int, all_taken: Sequence[Taken], count: str, answer: Callable[[Any], None]) -> None:
@@ -121,18 +121,18 @@ def measured(number: int, all_taken: Sequence[Taken], count: str, answer: Callab
     policy = presets.load("default", dict(variant.settings))
     rows = []
     for name, task in all_taken:
-        gauge, near = Gauge(task, Bill((), [])), Near(task)
+        gauge, near = RequestScorer(task, InputBill((), [])), Near(task)
 
-        def sink(asked: Asked, gauge: Gauge = gauge, near: Near = near) -> None:
+        def sink(asked: ContenderRequest, gauge: RequestScorer = gauge, near: Near = near) -> None:
             gauge.add(asked)
             near.add(asked)
 
-        lines = [Line(at, message) for at, message in enumerate(task.messages, 1)]
-        report = replay(name, lines, Setup(policy, task.window, count), sink=sink)
+        lines = [RecordedLine(at, message) for at, message in enumerate(task.messages, 1)]
+        report = replay_session(name, lines, ReplaySetup(policy, task.window, count), sink=sink)
         if report.exceptions:
             raise RuntimeError(f"{variant.name}: {name}: {dict(report.exceptions)}")
-        figures: Figures = gauge.figures()
-        figures.unmanaged = unmanaged(task, Bill((), []))
+        figures: SessionFigures = gauge.figures()
+        figures.unmanaged = compute_unmanaged_cost(task, InputBill((), []))
         rows.append(figures.values() | near.values())
     answer({key: mean([row[key] for row in rows]) for key in (*COLUMNS, "over", "invalid")})
 
@@ -143,22 +143,24 @@ class Near:
     Counted, as all of fidelity is, at requests whose whole history is longer than the window.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: ScoringTask) -> None:
         self._history, self._limit = task.signals.history, task.ruler.per * task.window
-        self._found = {"near": Share(), "near_strict": Share()}
+        self._found = {"near": KeptShare(), "near_strict": KeptShare()}
         self._needs: dict[int, list[tuple[str, Need]]] = {}
         for key, needs in (("near", task.signals.references), ("near_strict", task.signals.strict_anchors)):
             for need in needs:
                 if need.back <= task.window / 2:
                     self._needs.setdefault(need.at, []).append((key, need))
 
-    def add(self, asked: Asked) -> None:
+    def add(self, asked: ContenderRequest) -> None:
         needs = self._needs.get(asked.at, ())
         if needs and self._history[asked.at] > self._limit:
-            text = "\x01".join(shown(message) for message in asked.messages)
+            text = "\x01".join(searchable_text_of(message) for message in asked.messages)
             for key, need in needs:
                 self._found[key].of += 1
-                self._found[key].kept += need.text in text if need.kind == ANCHOR else holds(text, need.text)
+                self._found[key].kept += (
+                    need.text in text if need.kind == ANCHOR_KIND else contains_whole_name(text, need.text)
+                )
 
     def values(self) -> dict[str, float | None]:
         return {key: share.value for key, share in self._found.items()}

@@ -160,18 +160,18 @@ def in_terminal(folder: Path) -> dict[str, float]:
 def child(folder: Path) -> int:
     from textual.geometry import Size
 
-    import tidegate.apps.chat.app as chat
+    import tidegate.tui.app as chat
     from tidegate import DataFolder
-    from tidegate.agent.commands_opening import Opening
-    from tidegate.agent.config_file import files_of
-    from tidegate.models.scripted import Scripted
+    from tidegate.commands.agent_launch import LaunchOptions
+    from tidegate.agent.config.files import locate_config_files
+    from tidegate.models.scripted_provider import ScriptedProvider
 
     imported, began, cpu = time.time(), time.perf_counter(), time.process_time()
     figures: dict[str, Any] = {"imports_wall": imported, "imports_cpu": cpu}
     config = folder / "tidegate.yaml"
     config.write_text("agents: [{id: main, brain: {provider: openai, model: gpt-4o}}]\nwindow: 16000\n")
     data = DataFolder(folder / "data", secrets=[])
-    opening = Opening(files_of(folder, {}, asked=str(config)), {"HOME": str(folder)}, name="long")
+    opening = LaunchOptions(locate_config_files(folder, {}, asked=str(config)), {"HOME": str(folder)}, name="long")
 
     class Timed(chat.ChatApp):
         def _begin(self) -> None:
@@ -205,7 +205,7 @@ def child(folder: Path) -> int:
                 await drawn.wait()
             return time.process_time() - at
 
-    provider = Scripted("openai_chat", [], model="gpt-4o")
+    provider = ScriptedProvider("openai_chat", [], model="gpt-4o")
     app = Timed(data, opening, folder, provider_for=lambda _: provider)
     app.run(size=(80, 24))
     assert app.size == Size(80, 24)

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate import Session
-from tidegate.agent.loop import Agent, Asked, Refused, Stopped
-from tidegate.agent.prompt import SHORT_RULES, Sources, assemble
-from tidegate.agent.tools.tool import Context
+from tidegate.agent.loop import Agent, RequestSent, RequestRefused, TurnEnded
+from tidegate.agent.system_prompt import SHORT_AGENT_RULES, PromptSources, assemble_prompt
+from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import text_of
-from tidegate.models.local import Embedded
+from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.provider import Reply
-from tidegate.session.settle import summariser
+from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.wire.usage import read_usage
 
 HEAD = "turn  asked  told  said  by model   cpu s  stop     stages"
@@ -65,16 +65,16 @@ async def answered(agent: Agent, text: str) -> Answered:
     stages: list[str] = []
     try:
         async for each in agent.turn(text):
-            if isinstance(each, Asked):
+            if isinstance(each, RequestSent):
                 asked = each.request.tokens
                 stages += [decision.stage for decision in each.decisions if decision.acted]
             elif isinstance(each, Reply):
                 usage = read_usage(each.usage)
                 told, said = usage.input_tokens, usage.output_tokens
                 words = "".join(text_of(message) for message in each.said(agent.provider.wire)).strip()
-            elif isinstance(each, Refused):
+            elif isinstance(each, RequestRefused):
                 refused += 1
-            elif isinstance(each, Stopped):
+            elif isinstance(each, TurnEnded):
                 stop = each.why
     except TidegateError as error:
         failure = f"{type(error).__name__}: {error}"
@@ -89,15 +89,17 @@ async def answered(agent: Agent, text: str) -> Answered:
 
 
 def an_agent(options: argparse.Namespace) -> Agent:
-    model = Embedded(window=options.window, max_output=options.most, seed=options.seed)
-    system = assemble(Sources(rules=SHORT_RULES), room=model.window // 8).text
+    model = EmbeddedProvider(window=options.window, max_output=options.most, seed=options.seed)
+    system = assemble_prompt(PromptSources(rules=SHORT_AGENT_RULES), room=model.window // 8).text
     session = Session(
         model.model, wire=model.wire, window=model.window, count=model.counter, system=system, policy=options.preset
     )
     summarise = None
     if options.summaries:
-        summarise = summariser(model, window=model.window, counter=model.counter, timeout=300.0, conversation=session)
-    return Agent(session, model, Toolbox(), Context(Path("."), session), summarise=summarise)
+        summarise = create_summarizer(
+            model, window=model.window, counter=model.counter, timeout=300.0, conversation=session
+        )
+    return Agent(session, model, Toolbox(), ToolContext(Path("."), session), summarise=summarise)
 
 
 async def soak(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from conversation import WINDOW, Chat
 from measure import main
 
 from tidegate import Session
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
 
 POLICY = """

@@ -27,11 +27,11 @@ from rich.terminal_theme import TerminalTheme
 from textual.pilot import Pilot
 
 from tidegate import DataFolder
-from tidegate.agent.commands_opening import Opening
-from tidegate.agent.config_file import files_of
-from tidegate.apps.chat.app import ChatApp
-from tidegate.apps.chat.context_pane import ContextPane
-from tidegate.apps.chat.draft import Draft
+from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.files import locate_config_files
+from tidegate.tui.app import ChatApp
+from tidegate.tui.screens.context_pane import ContextPane
+from tidegate.tui.composer.draft import MessageDraft
 
 CHAT = (100, 33)
 PANE = (100, 28)
@@ -138,7 +138,7 @@ async def played(folder: Path) -> list[Screen]:
 async def spoken(app: ChatApp, pilot: Pilot[int], turn: Turn, provider: Model) -> None:
     """A turn, or a command, to its end."""
     all_said = len(provider.requests) + len(turn.answers)
-    app.composer.put(Draft(turn.user))
+    app.composer.put(MessageDraft(turn.user))
     await pilot.press("enter")
     await until(pilot, lambda: len(provider.requests) == all_said, turn.user)
     if turn.user.startswith("/"):
@@ -162,9 +162,9 @@ async def staged(folder: Path, clock: Clock, provider: Model) -> AsyncIterator[t
     workspace.mkdir()
     make_project(workspace)
     environment = {"XDG_CONFIG_HOME": str(folder)}
-    files = files_of(workspace, environment)
+    files = locate_config_files(workspace, environment)
     data = DataFolder(folder / "data", secrets=[], clock=clock)
-    app = ChatApp(data, Opening(files, environment, name=SESSION), workspace, provider_for=lambda _: provider)
+    app = ChatApp(data, LaunchOptions(files, environment, name=SESSION), workspace, provider_for=lambda _: provider)
     try:
         async with app.run_test(size=CHAT) as pilot:
             app.composer.cursor_blink = False

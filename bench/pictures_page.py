@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tidegate.apps.cli import main as tidegate
+from tidegate.cli.main import main as tidegate
 
 WIDTH, HEIGHT = 1280, 1000
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.messages import Call
-from tidegate.models.scripted import Scripted, Spoken
-from tidegate.models.tokenizers import counter_for
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.models.token_counters import create_counter
 from tidegate.wire.usage import Usage
 
 SESSION = "cent-short"
@@ -159,12 +159,12 @@ class Clock:
 
 class Turn(msgspec.Struct, frozen=True):
     user: str
-    answers: tuple[Spoken, ...]
+    answers: tuple[ScriptedAnswer, ...]
 
 
-def _calls(text: str, *calls: tuple[str, dict[str, object]], thinking: str = "") -> Spoken:
+def _calls(text: str, *calls: tuple[str, dict[str, object]], thinking: str = "") -> ScriptedAnswer:
     made = [Call("", name, msgspec.json.encode(arguments).decode()) for name, arguments in calls]
-    return Spoken(text=text, thinking=thinking, calls=tuple(made))
+    return ScriptedAnswer(text=text, thinking=thinking, calls=tuple(made))
 
 
 def _read(*names: str) -> list[tuple[str, dict[str, object]]]:
@@ -185,29 +185,31 @@ def story() -> list[Turn]:
             "Orders with a discount are sometimes a cent short. Find out why. Never touch the invoices.",
             (
                 _calls("I look at the code and run the tests.", *_read("shop/prices.py", "shop/orders.py"), RUN),
-                Spoken(text=cause),
+                ScriptedAnswer(text=cause),
             ),
         ),
         Turn(
             "How many articles does it hit?",
             (
                 _calls("", *_read("shop/catalogue.csv")),
-                Spoken(text=f"**{len(hit)} of 144** articles: all with 30% off, where the float is a hair too small."),
+                ScriptedAnswer(
+                    text=f"**{len(hit)} of 144** articles: all with 30% off, where the float is a hair too small."
+                ),
             ),
         ),
         Turn(
             "Which ones?",
             (
                 _calls("", ("grep", {"pattern": ";30$", "path": "shop/catalogue.csv"})),
-                Spoken(text="\n".join(f"- `{each.number}` {each.name}: {each.cents} cents" for each in hit)),
+                ScriptedAnswer(text="\n".join(f"- `{each.number}` {each.name}: {each.cents} cents" for each in hit)),
             ),
         ),
-        Turn("/compact the cause, and what I asked for", (Spoken(text=SUMMARY),)),
+        Turn("/compact the cause, and what I asked for", (ScriptedAnswer(text=SUMMARY),)),
         Turn(
             "Were they sold in the last three years?",
             (
                 *(_calls("", *_read(f"shop/invoices-{year}.csv")) for year in YEARS),
-                Spoken(text="Yes, in each of them. I have only **read** the invoices."),
+                ScriptedAnswer(text="Yes, in each of them. I have only **read** the invoices."),
             ),
         ),
         Turn(
@@ -225,7 +227,7 @@ def story() -> list[Turn]:
                     ("edit", {"path": "CHANGES.md", "old": "# Changes\n", "new": CHANGED}),
                 ),
                 _calls("", RUN),
-                Spoken(text=_done(len(hit))),
+                ScriptedAnswer(text=_done(len(hit))),
             ),
         ),
     ]
@@ -250,21 +252,21 @@ All tests pass, with a new one for every discount. The invoices are *untouched*.
 """
 
 
-class Model(Scripted):
+class Model(ScriptedProvider):
     """Says what the story says, and reports the usage of a provider with a prompt cache: what it has read before, from
     the beginning on, is cached."""
 
     def __init__(self, clock: Clock, turns: list[Turn]) -> None:
         self._clock = clock
-        self._tokens = counter_for("scripted").text
+        self._tokens = create_counter("scripted").text
         self._called = 0
         steps = [self._step_of(answer) for turn in turns for answer in turn.answers]
         super().__init__("anthropic", steps)
 
-    def _step_of(self, spoken: Spoken) -> Callable[[bytes], Spoken]:
+    def _step_of(self, spoken: ScriptedAnswer) -> Callable[[bytes], ScriptedAnswer]:
         return lambda request: self._said(spoken, request.decode())
 
-    def _said(self, spoken: Spoken, request: str) -> Spoken:
+    def _said(self, spoken: ScriptedAnswer, request: str) -> ScriptedAnswer:
         self._clock.now += 6
         calls = tuple(
             msgspec.structs.replace(call, id=f"call_{place}")

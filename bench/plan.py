@@ -23,8 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidegate.lab.comparing import LONGER
-from tidegate.lab.sources import recordings, ruler_of
+from tidegate.lab.comparison.runner import DEFAULT_MIN_WINDOWS
+from tidegate.lab.comparison.session_sources import read_clean_recordings, create_unit_counter
 
 BENCH = Path(__file__).resolve().parent
 OTHER = str(BENCH / "clear_and_summarise.yaml")
@@ -75,14 +75,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("paths", nargs="+", metavar="RECORDING")
     parser.add_argument("--windows", default="32000,128000")
-    parser.add_argument("--longer", type=float, default=LONGER, metavar="WINDOWS", help="leave out shorter recordings")
+    parser.add_argument(
+        "--longer", type=float, default=DEFAULT_MIN_WINDOWS, metavar="WINDOWS", help="leave out shorter recordings"
+    )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--first", default="", metavar="REVISION", help="beside the default of this revision")
     given = parser.parse_args()
-    windows, ruler = [int(window) for window in given.windows.split(",")], ruler_of("chars/4")
+    windows, ruler = [int(window) for window in given.windows.split(",")], create_unit_counter("chars/4")
     with rows(given.first) as every:
         spent: dict[tuple[int, str], list[float]] = {(window, row.name): [] for window in windows for row in every}
-        for recording in (each for path in given.paths for each in recordings(Path(path))):
+        for recording in (each for path in given.paths for each in read_clean_recordings(Path(path))):
             tokens = sum(map(ruler.units, recording.messages)) / ruler.per
             for window in windows:
                 for row in every if tokens > given.longer * window else ():

@@ -5,7 +5,7 @@
 Two readings of the same user messages are compared:
 
     whole   every user message, without fenced blocks and quoted lines: how rules were read before texts had marks
-    typed   what the ledger reads now (`core/rule_text.py`), with the marks that the importer of each format sets
+    typed   what the ledger reads now (`core/text/rule_text.py`), with the marks that the importer of each format sets
 
 "Typed" is a guess from the form: a user message of up to 2,000 characters that does not begin with `<`. The second
 reading leaves out longer messages without a mark, so the guess flatters it. `--sample` prints lines of each reading,
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.core.messages import Message, mark_texts, text_of
-from tidegate.core.rules_said import find_rules, rules_of
-from tidegate.lab.importers import read_each
-from tidegate.wire.dialects import parse_any
+from tidegate.core.text.user_rules import find_rules, rules_of
+from tidegate.lab.importers import read_recordings_by_file
+from tidegate.wire.registry import parse_any_message
 
 TYPED_CHARS = 2_000
 SHOWN = 160
@@ -69,7 +69,7 @@ def main() -> int:
 
 def _sessions(folder: Path) -> Iterator[tuple[str, list[Message]]]:
     """The user messages of each session, marked as its format tells."""
-    for found in read_each([folder]):
+    for found in read_recordings_by_file([folder]):
         if found.fault is not None:
             print(f"left out: {found.fault}", file=sys.stderr)
         for recording in found.recordings:
@@ -77,7 +77,7 @@ def _sessions(folder: Path) -> Iterator[tuple[str, list[Message]]]:
             users = [
                 (each, typed) for each, typed in zip(recording.messages, marks, strict=True) if each["role"] == "user"
             ]
-            messages = [(message, typed) for each, typed in users for message in parse_any(each)]
+            messages = [(message, typed) for each, typed in users for message in parse_any_message(each)]
             yield recording.name, [each if typed is None else mark_texts(each, typed) for each, typed in messages]
 
 

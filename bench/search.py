@@ -35,8 +35,8 @@ sys.path.insert(0, str(BENCH / "peers"))
 
 from rows import ENVS  # noqa: E402
 
-from tidegate.lab import traces  # noqa: E402
-from tidegate.memory.logs import Line  # noqa: E402
+from tidegate.lab.replay import recording_file  # noqa: E402
+from tidegate.memory.log_lines import LogLine  # noqa: E402
 from tidegate.memory.search import Search  # noqa: E402
 
 PYTHON = ENVS / "embeddings" / "bin" / "python"
@@ -90,12 +90,12 @@ def sampled(folder: Path, most: int) -> tuple[list[Text], list[Said]]:
     """Texts of users and tools, and the assistant's sentences, from recordings spread over the folder."""
     texts: list[Text] = []
     sentences: list[Said] = []
-    paths = traces.find([folder])
+    paths = recording_file.find_chat_recordings([folder])
     step = max(1, len(paths) // max(1, most // (MOST_OF_ONE // 2)))
     for path in paths[::step]:
-        name = traces.stem_of(path)
+        name = recording_file.get_recording_name(path)
         taken = 0
-        for seq, line in enumerate(traces.read(path), 1):
+        for seq, line in enumerate(recording_file.read_chat_recording(path), 1):
             said = content(line.message)
             if line.message["role"] == "assistant":
                 sentences += [Said(name, seq, one.strip()) for one in _SENTENCE.split(said)]
@@ -136,7 +136,7 @@ def questions(texts: Sequence[Text], sentences: Sequence[Said]) -> Iterator[Quer
 
 def by_words(texts: Sequence[Text], queries: Sequence[Query], folder: Path) -> tuple[Ranks, dict[str, float]]:
     places = {(text.session, text.seq): place for place, text in enumerate(texts)}
-    lines = [Line(*text) for text in sorted(texts)]
+    lines = [LogLine(*text) for text in sorted(texts)]
     path = folder / "search.db"
     search = Search(logs=lambda head: [] if head(lines[0].session) else lines, path=path)
     began = time.process_time()

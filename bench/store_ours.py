@@ -13,7 +13,7 @@ from conversation import message
 from serve import Job, serve
 
 from tidegate import KeptLog
-from tidegate.core.events import Event, Said
+from tidegate.core.events import Event, MessageAdded
 from tidegate.core.messages import Message, Text
 from tidegate.store.sqlite import SqliteStore
 
@@ -24,7 +24,7 @@ def said(first: int, count: int, size: int) -> list[Message]:
 
 def speak(log: KeptLog, texts: list[Message]) -> None:
     for text in texts:
-        log.append(Event(log.head + 1, 0.0, Said(text, 400)))
+        log.append(Event(log.head + 1, 0.0, MessageAdded(text, 400)))
 
 
 class Ours:
@@ -47,7 +47,7 @@ class Ours:
 
         async def talk(log: KeptLog) -> None:
             for text in texts:
-                await log.append_async(Event(log.head + 1, 0.0, Said(text, 400)))
+                await log.append_async(Event(log.head + 1, 0.0, MessageAdded(text, 400)))
 
         async def job() -> dict[str, int]:
             await asyncio.gather(*(talk(log) for log in self.rooms[:sessions]))

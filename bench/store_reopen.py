@@ -13,10 +13,10 @@ from ours import POLICY
 from serve import Job, serve
 
 from tidegate import Session
-from tidegate.core.events import encode
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.events import encode_event
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
-from tidegate.keep.data import DataFolder
+from tidegate.datafolder.data_folder import DataFolder
 
 MODEL = "none"
 SETTINGS = {
@@ -103,7 +103,7 @@ def _grown(size: int) -> Iterator[bytes]:
             session.record({"prompt_tokens": session.view.tokens})
             fresh = 0
     session.fit()
-    return (encode(event) for event in session.log.read())
+    return (encode_event(event) for event in session.log.read())
 
 
 if __name__ == "__main__":

@@ -13,14 +13,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 from serve import Job, serve
 
 from tidegate import KeptLog
-from tidegate.core.events import Event, Said
-from tidegate.lab import traces
-from tidegate.lab.generate import generate
-from tidegate.memory.logs import Line, lines_of
+from tidegate.core.events import Event, MessageAdded
+from tidegate.lab.replay import recording_file
+from tidegate.proof.session_generator import generate_session
+from tidegate.memory.log_lines import LogLine, extract_log_lines
 from tidegate.memory.search import Search
 from tidegate.store.blobs import Blobs
 from tidegate.store.sqlite import SqliteStore
-from tidegate.wire.dialects import parse_any
+from tidegate.wire.registry import parse_any_message
 
 AT_ONCE = 10
 """Messages between two updates of the index: it is searched while it grows."""
@@ -29,11 +29,14 @@ AT_ONCE = 10
 def sources(source: str) -> Iterator[tuple[str, Iterator[dict[str, object]]]]:
     """Sessions by name. Recordings are taken from the whole folder, in steps, so that few of them are a fair sample."""
     if not source:
-        yield "generated", generate(1_000_000, seed=1)
+        yield "generated", generate_session(1_000_000, seed=1)
         return
-    paths = traces.find([Path(source)])
+    paths = recording_file.find_chat_recordings([Path(source)])
     for path in [path for start in range(7) for path in paths[start::7]]:
-        yield traces.stem_of(path), (line.message for line in traces.read(path))
+        yield (
+            recording_file.get_recording_name(path),
+            (line.message for line in recording_file.read_chat_recording(path)),
+        )
 
 
 def size_of(folder: Path) -> int:
@@ -48,9 +51,9 @@ class Disk:
             raw = told = 0
             names: list[str] = []
 
-            def lines(read_to: Callable[[str], int]) -> Iterator[Line]:
+            def lines(read_to: Callable[[str], int]) -> Iterator[LogLine]:
                 for name in names[-1:]:
-                    yield from lines_of(name, KeptLog(store, name, blobs).read(read_to(name) + 1))
+                    yield from extract_log_lines(name, KeptLog(store, name, blobs).read(read_to(name) + 1))
 
             search = Search(logs=lines, path=index / "search.db")
             for name, messages in sources(source):
@@ -58,8 +61,8 @@ class Disk:
                 log = KeptLog(store, name, blobs)
                 for message in islice(messages, count - told):
                     raw += len(json.dumps(message, ensure_ascii=False).encode()) + 1
-                    for parsed in parse_any(message):
-                        log.append(Event(log.head + 1, 0.0, Said(parsed, 1)))
+                    for parsed in parse_any_message(message):
+                        log.append(Event(log.head + 1, 0.0, MessageAdded(parsed, 1)))
                     told += 1
                     if told % AT_ONCE == 0:
                         search.refresh()

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
-from tidegate.lab import traces
-from tidegate.lab.replay import Setup, replay
-from tidegate.lab.tally import SessionReport, total
-from tidegate.presets import load, names
+from tidegate.lab.replay import recording_file
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
+from tidegate.lab.replay.replay_report import ReplayReport, sum_reports
+from tidegate.presets import load, preset_names
 
 WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000)
 COUNTS = ("exact", "chars/4")
@@ -48,25 +48,25 @@ class Task(NamedTuple):
 
 class Swept(NamedTuple):
     path: Path
-    reports: tuple[SessionReport, ...]
+    reports: tuple[ReplayReport, ...]
     unread: str = ""
 
 
 def sweep(task: Task) -> Swept:
     """One recording under every case. It is read once: the same messages serve all."""
-    name = traces.stem_of(task.path)
+    name = recording_file.get_recording_name(task.path)
     try:
-        lines = list(traces.read(task.path))
+        lines = list(recording_file.read_chat_recording(task.path))
         reports = []
         for case in task.cases:
-            setup = Setup(load(case.preset), case.window, case.how, WIRES, AFRESH)
-            reports.append(replay(name, lines, setup))
+            setup = ReplaySetup(load(case.preset), case.window, case.how, WIRES, AFRESH)
+            reports.append(replay_session(name, lines, setup))
     except BadInput as bad:
         return Swept(task.path, (), str(bad))
     return Swept(task.path, tuple(reports))
 
 
-def row(case: Case, report: SessionReport) -> list[str]:
+def row(case: Case, report: ReplayReport) -> list[str]:
     prefix = "-" if report.prefix is None else f"{100 * report.prefix:.1f}%"
     invalid = [report.invalid[wire] for wire in WIRES]
     newest = [report.newest_whole, report.newest_clipped, report.newest_lost]
@@ -75,7 +75,7 @@ def row(case: Case, report: SessionReport) -> list[str]:
     return [case.preset, f"{case.window:,}", case.how, str(report.calls), *sizes, *map(str, figures)]
 
 
-def is_clean(report: SessionReport) -> bool:
+def is_clean(report: ReplayReport) -> bool:
     return not (report.over or report.invalid.total() or report.newest_lost or report.exceptions.total())
 
 
@@ -85,7 +85,7 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
 
 
-def print_faults(case: Case, reports: Sequence[SessionReport]) -> None:
+def print_faults(case: Case, reports: Sequence[ReplayReport]) -> None:
     """Which sessions broke the promise, and how: the place to begin looking."""
     for report in reports:
         if is_clean(report):
@@ -101,7 +101,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N recordings, spread over the folder")
-    parser.add_argument("--presets", default=",".join(names()))
+    parser.add_argument("--presets", default=",".join(preset_names()))
     parser.add_argument("--windows", default=",".join(map(str, WINDOWS)))
     parser.add_argument("--counts", default=",".join(COUNTS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -110,7 +110,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parsed(argv)
-    paths = traces.find([options.folder])
+    paths = recording_file.find_chat_recordings([options.folder])
     if options.sample:
         paths = paths[:: max(1, len(paths) // options.sample)][: options.sample]
     windows = [int(window) for window in options.windows.split(",")]
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{len(done)}/{len(paths)} {swept.path.name} {time.monotonic() - start:.0f} s", file=sys.stderr)
     read = [swept for swept in sorted(done) if not swept.unread]
     by_case = [(case, [swept.reports[place] for swept in read]) for place, case in enumerate(cases)]
-    print_table([HEAD, *(row(case, total(reports)) for case, reports in by_case)])
+    print_table([HEAD, *(row(case, sum_reports(reports)) for case, reports in by_case)])
     for case, reports in by_case:
         print_faults(case, reports)
     for window in windows:

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from tidegate import load
-from tidegate.agent.config_file import files_of, read_config
-from tidegate.apps.choices import COMMANDS
-from tidegate.core.policy import METRICS, MOMENTS, OPS
-from tidegate.core.policy_file import IN_POLICY, IN_RULE
+from tidegate.agent.config.files import locate_config_files, read_config
+from tidegate.terminal.exit_codes import COMMAND_FUNCTIONS
+from tidegate.core.policy.policy import METRICS, MOMENTS, COMPARISONS
+from tidegate.core.policy.parser import POLICY_KEYS, RULE_KEYS
 from tidegate.core.stages import STAGES
 from tidegate.wire import limits as limits_module
 from tidegate.wire.limits import ProviderLimits, ServerLimits
@@ -82,7 +82,7 @@ def test_choices_of_a_setting_are_the_choices_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "there"), [("metric", list(METRICS)), ("moment", list(MOMENTS)), ("key", list(IN_POLICY))]
+    ("head", "there"), [("metric", list(METRICS)), ("moment", list(MOMENTS)), ("key", list(POLICY_KEYS))]
 )
 def test_every_name_once_and_no_other(head: str, there: list[str]) -> None:
     assert sorted(named(head)) == sorted(there)
@@ -93,7 +93,7 @@ def test_the_example_of_a_rule_shows_every_key_and_is_a_rule(tmp_path: Path) -> 
     example = next(block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "- stage:" in block)
     keys = re.findall(r"^[- ] (\w+):", example, re.MULTILINE)
     stage = keys[0] == "stage" and example.split()[2]
-    assert set(keys) - set(settings_of(str(stage))) == set(IN_RULE)
+    assert set(keys) - set(settings_of(str(stage))) == set(RULE_KEYS)
     path = tmp_path / "example.yaml"
     path.write_text("settings: {strategy: summarize}\nmoments:\n  manual:\n" + re.sub("^", "    ", example, flags=re.M))
     (rule,) = load(path).moments["manual"]
@@ -102,7 +102,7 @@ def test_the_example_of_a_rule_shows_every_key_and_is_a_rule(tmp_path: Path) -> 
 
 def test_every_comparison_and_no_other() -> None:
     (line,) = [line for line in POLICIES.read_text("utf-8").splitlines() if line.startswith("Triggers compare with")]
-    assert sorted(_QUOTED.findall(line)) == sorted(OPS)
+    assert sorted(_QUOTED.findall(line)) == sorted(COMPARISONS)
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -113,7 +113,7 @@ def blocks(page: str, language: str) -> list[str]:
 def test_the_example_of_a_configuration_is_read(tmp_path: Path) -> None:
     (example,) = blocks("agent.md", "yaml")
     (tmp_path / "tidegate.yaml").write_text(example)
-    config = read_config(files_of(tmp_path, {"HOME": str(tmp_path)}), {})
+    config = read_config(locate_config_files(tmp_path, {"HOME": str(tmp_path)}), {})
     assert config.settings.spend.day.dollars == 5
     assert [hook.id for hook in config.hooks] == ["nudge"]
 
@@ -134,7 +134,7 @@ def test_every_command_that_is_shown_exists(page: str) -> None:
     plain = "\n".join(text for language, text in fenced if not language)
     shown = set(re.findall(r"^tidegate ([a-z]+)", plain, re.MULTILINE))
     assert shown
-    assert shown <= set(COMMANDS)
+    assert shown <= set(COMMAND_FUNCTIONS)
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tidegate import Session, load
-from tidegate.agent.brains import KNOWN
-from tidegate.agent.commands import registry
-from tidegate.agent.config_file import files_of, read_config
-from tidegate.agent.trust import trust
-from tidegate.apps.chat.app import ChatApp
-from tidegate.apps.chat.composer import NEW_LINE
-from tidegate.apps.parser import make_parser
-from tidegate.core.events import Edited
-from tidegate.lab.generate import generate
+from tidegate.agent.config.provider_target import KNOWN_PROVIDERS
+from tidegate.commands.agent_commands import create_command_registry
+from tidegate.agent.config.files import locate_config_files, read_config
+from tidegate.agent.config.trust import trust_project_file
+from tidegate.tui.app import ChatApp
+from tidegate.tui.composer.composer import NEW_LINE_KEYS
+from tidegate.cli.parser import make_parser
+from tidegate.core.events import ViewEdited
+from tidegate.proof.session_generator import generate_session
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide.md"
 pytestmark = pytest.mark.skipif(not GUIDE.exists(), reason="the documentation is not in the source distribution")
@@ -60,30 +60,38 @@ def test_every_command_of_the_chat_and_no_other() -> None:
     told = [
         (row[0].strip("`").replace("\\|", "|"), row[1], re.findall(r"`/([^`]+)`", row[2])) for row in table("command")
     ]
-    there = [(f"/{each.name} {each.usage}".rstrip(), each.about, list(each.aliases)) for each in registry()]
+    there = [
+        (f"/{each.name} {each.usage}".rstrip(), each.about, list(each.aliases)) for each in create_command_registry()
+    ]
     assert told == there
 
 
 def test_the_keys_are_keys_of_the_app() -> None:
     told = {key for row in table("key") for key in re.findall(r"`([^`]+)`", " ".join(row))} - {"/", "@"}
     bound = {getattr(each, "key", "") for each in ChatApp.BINDINGS}
-    typed = {"enter", "up", "down", "tab", NEW_LINE[0]}  # the composer takes these: tests/apps/chat/test_every_key.py
+    typed = {
+        "enter",
+        "up",
+        "down",
+        "tab",
+        NEW_LINE_KEYS[0],
+    }  # the composer takes these: tests/apps/chat/test_every_key.py
     assert told - bound == typed
     assert bound <= told
 
 
 def test_the_keys_of_providers_are_those_that_are_looked_for() -> None:
     told = set(re.findall(r"`([A-Z]+_API_KEY)`", text()))
-    assert told == {each.key_env for each in KNOWN.values() if each.key_env}
+    assert told == {each.key_env for each in KNOWN_PROVIDERS.values() if each.key_env}
     (local,) = re.findall(r"Servers on your machine\s+\(([^)]*)\)", text())
-    keyless = {name for name, each in KNOWN.items() if each.base_url and not each.key_env}
+    keyless = {name for name, each in KNOWN_PROVIDERS.items() if each.base_url and not each.key_env}
     assert set(re.findall(r"`(\w+)`", local)) == keyless
 
 
 def test_the_configuration_is_read(tmp_path: Path) -> None:
     (tmp_path / "tidegate.yaml").write_text(fenced("yaml")[0])
-    files = files_of(tmp_path, {"HOME": str(tmp_path)})
-    trust(files)
+    files = locate_config_files(tmp_path, {"HOME": str(tmp_path)})
+    trust_project_file(files)
     config = read_config(files, {})
     assert (config.agent.brain.model, config.policy_name) == ("claude-sonnet-4-5", "default")
     assert [hook.id for hook in config.hooks] == ["room"]
@@ -95,13 +103,13 @@ def test_the_policy_is_one_and_works(tmp_path: Path) -> None:
     path.write_text(fenced("yaml")[1])
     assert load(path, {"keep": 8}).name == "mine"
     session = Session(policy=str(path), window=8000, wire="openai_chat", count="exact")
-    for message in generate(12, 7):
+    for message in generate_session(12, 7):
         if message["role"] == "assistant":
             session.prepare()
         session.add(message)
-    stages = {event.what.stage for event in session.log.read() if isinstance(event.what, Edited)}
+    stages = {event.what.stage for event in session.log.read() if isinstance(event.what, ViewEdited)}
     assert {"clear_results", "summarise"} <= stages
-    assert "compact" in {command.name for command in registry()}
+    assert "compact" in {command.name for command in create_command_registry()}
     assert load(path).moments["manual"]
 
 

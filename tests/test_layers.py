@@ -117,7 +117,7 @@ def test_a_name_of_the_surface_is_the_surface() -> None:
 
 
 def test_running_the_package_is_an_app() -> None:
-    assert arrow_faults(Source("tidegate.__main__", "from tidegate.apps.cli import main")) == []
+    assert arrow_faults(Source("tidegate.__main__", "from tidegate.cli.main import main")) == []
 
 
 def test_unknown_room_is_seen() -> None:

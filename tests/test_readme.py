@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate import Session, SummaryRequest
-from tidegate.core.events import Said
+from tidegate.core.events import MessageAdded
 from tidegate.core.messages import text_of
 
 README = Path(__file__).parents[1] / "README.md"
@@ -87,7 +87,7 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     session = space["session"]
     assert isinstance(session, Session)
     assert session.edits, "something was done to make it fit"
-    told = [text_of(event.what.message) for event in session.log.read() if isinstance(event.what, Said)]
+    told = [text_of(event.what.message) for event in session.log.read() if isinstance(event.what, MessageAdded)]
     for number in range(1, ROUNDS + 1):
         assert any(text.startswith(f"step of call_{number} took") for text in told), "nothing was lost"
 

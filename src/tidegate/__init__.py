@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from tidegate.core.outcome import Spill as Spill
     from tidegate.core.outcome import SummaryRequest as SummaryRequest
     from tidegate.core.plan import Decision as Decision
-    from tidegate.core.policy import Policy as Policy
+    from tidegate.core.policy.policy import Policy as Policy
     from tidegate.core.view import View as View
-    from tidegate.keep.data import DataFolder as DataFolder
+    from tidegate.datafolder.data_folder import DataFolder as DataFolder
     from tidegate.presets import load as load
-    from tidegate.session.explain import Explanation as Explanation
+    from tidegate.session.reports.explanation import Explanation as Explanation
     from tidegate.session.request import Request as Request
     from tidegate.session.session import Session as Session
-    from tidegate.store.kept import KeptLog as KeptLog
+    from tidegate.store.session_log import KeptLog as KeptLog
     from tidegate.store.log import Log as Log
     from tidegate.store.log import MemoryLog as MemoryLog
     from tidegate.store.open import open_store as open_store

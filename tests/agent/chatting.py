@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidegate import DataFolder
-from tidegate.agent.commands import place_of, registry
-from tidegate.agent.commands_opening import Opening
-from tidegate.agent.config_file import files_of
-from tidegate.agent.open import OpenAgent, open_agent
-from tidegate.keep.commands import Answer
-from tidegate.models.scripted import Scripted, Step
+from tidegate.commands.agent_commands import make_command_context, create_command_registry
+from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.runtime import OpenAgent, open_agent
+from tidegate.commands.registry import CommandAnswer
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
 
 KEY = "sk-proj-" + "a1B2" * 10
 USER = """\
@@ -22,7 +22,7 @@ agents:
     brain: {provider: openai, model: gpt-4o}
 window: 20000
 """
-REGISTRY = registry()
+REGISTRY = create_command_registry()
 
 
 class Chat(NamedTuple):
@@ -40,15 +40,17 @@ class Chat(NamedTuple):
     def project(self) -> Path:
         return self.tmp / "work" / "tidegate.yaml"
 
-    def opening(self, **more: Any) -> Opening:
-        return Opening(files_of(self.tmp / "work", self.environment), self.environment, "talk")._replace(**more)
+    def opening(self, **more: Any) -> LaunchOptions:
+        return LaunchOptions(
+            locate_config_files(self.tmp / "work", self.environment), self.environment, "talk"
+        )._replace(**more)
 
     @asynccontextmanager
-    async def open(self, opening: Opening, steps: Sequence[Step] = ()) -> AsyncIterator[OpenAgent]:
+    async def open(self, opening: LaunchOptions, steps: Sequence[ScriptStep] = ()) -> AsyncIterator[OpenAgent]:
         read = opening.read()
         brain = read.config.agent.brain
         wire = "anthropic" if brain.provider == "anthropic" else "openai_chat"
-        provider = Scripted(wire, steps, model=brain.model)
+        provider = ScriptedProvider(wire, steps, model=brain.model)
         async with open_agent(
             read.config,
             data=self.data,
@@ -64,14 +66,16 @@ class Chat(NamedTuple):
             async for _ in turn:
                 pass
 
-    def answers(self, *lines: str, opening: Opening | None = None, then: "Then | None" = None) -> list[Answer]:
+    def answers(
+        self, *lines: str, opening: LaunchOptions | None = None, then: "Then | None" = None
+    ) -> list[CommandAnswer]:
         """Answer these lines in one chat, opening it again wherever an answer says so."""
 
-        async def run() -> list[Answer]:
-            now, told = opening or self.opening(), list[Answer]()
+        async def run() -> list[CommandAnswer]:
+            now, told = opening or self.opening(), list[CommandAnswer]()
             for line in lines:
                 async with self.open(now) as agent:
-                    told.append(await REGISTRY.answer(line, place_of(agent, self.data, now)))
+                    told.append(await REGISTRY.answer(line, make_command_context(agent, self.data, now)))
                 now = now.after(told[-1].act)
             async with self.open(now) as agent:
                 if then is not None:

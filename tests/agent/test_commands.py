@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.agent.chatting import KEY, REGISTRY, USER, Chat, chat_in
-from tidegate.agent.commands import Choice, models, place_of
-from tidegate.agent.open import OpenAgent
-from tidegate.core.events import Noted
-from tidegate.keep.commands import Answer
-from tidegate.models.scripted import Scripted, Spoken
+from tidegate.commands.agent_commands import ModelChoice, list_model_choices, make_command_context
+from tidegate.agent.runtime import OpenAgent
+from tidegate.core.events import NoteAdded
+from tidegate.commands.registry import CommandAnswer
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 
@@ -31,15 +31,17 @@ def test_the_model_is_switched_and_the_conversation_goes_on(chat: Chat) -> None:
         opening = chat.opening()
         async with chat.open(opening, ["Noted."]) as agent:
             await chat.say(agent, "The port is 8443.")
-            told = await REGISTRY.answer("/model anthropic/claude-sonnet-5", place_of(agent, chat.data, opening))
+            told = await REGISTRY.answer(
+                "/model anthropic/claude-sonnet-5", make_command_context(agent, chat.data, opening)
+            )
         assert told.act == "model anthropic/claude-sonnet-5"
         async with chat.open(opening.after(told.act), ["8443."]) as agent:
             assert (agent.session.model, agent.session.dialect.name) == ("claude-sonnet-5", "anthropic")
             await chat.say(agent, "Which port?")
             provider = agent.reached.provider
-            assert isinstance(provider, Scripted)
+            assert isinstance(provider, ScriptedProvider)
             assert b"The port is 8443." in provider.requests[0]
-            notes = [each.what for each in agent.session.log.read() if isinstance(each.what, Noted)]
+            notes = [each.what for each in agent.session.log.read() if isinstance(each.what, NoteAdded)]
             assert [note.topic for note in notes].count("model") == 2
 
     asyncio.run(run())
@@ -54,10 +56,10 @@ def test_a_model_that_cannot_be_asked_is_refused(chat: Chat) -> None:
 
 def test_the_models_that_can_be_picked(chat: Chat) -> None:
     chat.file.write_text(USER + "models: {gpt-4.1: {window: 1000}}\n")
-    found: list[Choice] = []
+    found: list[ModelChoice] = []
 
     async def then(agent: OpenAgent) -> None:
-        found.extend(models(place_of(agent, chat.data, chat.opening())))
+        found.extend(list_model_choices(make_command_context(agent, chat.data, chat.opening())))
 
     (told,) = chat.answers("/model", then=then)
     assert told.act == "pick-model"
@@ -84,9 +86,9 @@ def test_the_policy_is_switched(chat: Chat) -> None:
 
 
 def test_nothing_is_switched_while_the_agent_works(chat: Chat) -> None:
-    async def run() -> list[Answer]:
+    async def run() -> list[CommandAnswer]:
         async with chat.open(chat.opening()) as agent:
-            place = place_of(agent, chat.data, chat.opening(), busy=True)
+            place = make_command_context(agent, chat.data, chat.opening(), busy=True)
             return [await REGISTRY.answer(line, place) for line in ("/model x", "/policy jutul", "/config window 1000")]
 
     assert all(told.error and "at work" in told.text for told in asyncio.run(run()))
@@ -123,10 +125,10 @@ def test_cost_with_the_day_and_its_caps(chat: Chat) -> None:
 
     async def run() -> str:
         opening = chat.opening()
-        spoken = Spoken(text="Yes.", usage=Usage(2_000, 10, 500, 0))
+        spoken = ScriptedAnswer(text="Yes.", usage=Usage(2_000, 10, 500, 0))
         async with chat.open(opening, [spoken]) as agent:
             await chat.say(agent, "Well?")
-            return (await REGISTRY.answer("/cost", place_of(agent, chat.data, opening))).text
+            return (await REGISTRY.answer("/cost", make_command_context(agent, chat.data, opening))).text
 
     text = asyncio.run(run())
     assert "gpt-4o: 1 calls, 2,000 tokens read (25% from the cache), 10 written, $" in text
@@ -141,9 +143,9 @@ def test_context_tells_the_parts_of_the_prompt(chat: Chat) -> None:
 
     async def run() -> str:
         opening = chat.opening()
-        async with chat.open(opening, [Spoken(text="Yes.", usage=Usage(2_000, 10, 0, 0))]) as agent:
+        async with chat.open(opening, [ScriptedAnswer(text="Yes.", usage=Usage(2_000, 10, 0, 0))]) as agent:
             await chat.say(agent, "Well?")
-            return (await REGISTRY.answer("/context", place_of(agent, chat.data, opening))).text
+            return (await REGISTRY.answer("/context", make_command_context(agent, chat.data, opening))).text
 
     text = asyncio.run(run())
     assert "last call: 2,000 tokens reported" in text
@@ -169,7 +171,7 @@ def test_every_command_of_the_chat_is_there(chat: Chat) -> None:
     assert "/config max_steps" not in REGISTRY.complete("/config exec")
 
     async def then(agent: OpenAgent) -> None:
-        place = place_of(agent, chat.data, chat.opening())
+        place = make_command_context(agent, chat.data, chat.opening())
         assert "/config execution.max_steps" in REGISTRY.complete("/config exec", place)
         assert "/policy jutul" in REGISTRY.complete("/policy j", place)
         assert "/model openai/gpt-4o" in REGISTRY.complete("/model open", place)

@@ -8,11 +8,11 @@ import pytest
 
 from tests.agent.chatting import KEY, REGISTRY, USER, Chat, chat_in
 from tidegate import DataFolder
-from tidegate.agent.commands import place_of
-from tidegate.agent.config_file import read_sources
-from tidegate.agent.open import OpenAgent
-from tidegate.agent.trust import check_trust, trust
-from tidegate.core.events import Edited
+from tidegate.commands.agent_commands import make_command_context
+from tidegate.agent.config.files import read_config_sources
+from tidegate.agent.runtime import OpenAgent
+from tidegate.agent.config.trust import check_trust, trust_project_file
+from tidegate.core.events import ViewEdited
 
 
 @pytest.fixture
@@ -31,14 +31,14 @@ def test_a_setting_holds_at_once_and_after_a_restart(chat: Chat) -> None:
             for number in range(4):
                 await chat.say(agent, f"ask {number}")
             assert agent.session.view.turns == 4
-            told = await REGISTRY.answer("/config max_context_turns 3", place_of(agent, chat.data, opening))
+            told = await REGISTRY.answer("/config max_context_turns 3", make_command_context(agent, chat.data, opening))
         assert told.act == "reopen"
         assert "policy.settings.max_context_turns is 3 from now on" in told.text
         opening = opening.after(told.act)
         async with chat.open(opening, ["ok"] * 4) as agent:  # what leaves is summarised into memory first
             assert agent.session.policy.settings["max_context_turns"] == 3
             await chat.say(agent, "ask 4")
-            rules = [event.what.rule for event in agent.session.log.read() if isinstance(event.what, Edited)]
+            rules = [event.what.rule for event in agent.session.log.read() if isinstance(event.what, ViewEdited)]
         assert "turn_limit" in rules
 
     asyncio.run(run())
@@ -137,7 +137,7 @@ policy: jutul
 """
     chat.project.write_text(before)
     chat.project.chmod(0o644)
-    trust(chat.opening().files)
+    trust_project_file(chat.opening().files)
     told = chat.answers("/config window 12000", "/config clear_at 0.5", "/config execution.max_steps 9")
     assert [each.error for each in told] == [False] * 3
     text = chat.project.read_text()
@@ -146,7 +146,7 @@ policy: jutul
     assert "max_steps: 9" in chat.file.read_text()
     assert chat.project.stat().st_mode & 0o777 == 0o644
     files = chat.opening().files
-    check_trust(files, read_sources(files))
+    check_trust(files, read_config_sources(files))
     chat.project.write_text(text + "mcp: {evil: {command: rm}}\n")
     with pytest.raises(Exception, match="you have not said"):
         chat.answers("/config window 13000")

@@ -5,9 +5,14 @@ from pathlib import Path
 import pytest
 
 from tidegate import BadInput, BadPolicy
-from tidegate.agent.chosen import Config, Setting, effective, secret_values
-from tidegate.agent.config_file import Files, files_of, parse_config, read_config
-from tidegate.agent.hook_types import Always, InjectMessage, LogMessage, ModuleAction, TurnCount
+from tidegate.agent.config.resolved_config import (
+    ResolvedConfig,
+    EffectiveSetting,
+    list_effective_settings,
+    collect_secret_values,
+)
+from tidegate.agent.config.files import ConfigFiles, locate_config_files, parse_config, read_config
+from tidegate.agent.hooks.types import Always, InjectMessage, LogMessage, ModuleAction, TurnCount
 
 KEY = "sk-live-Zx81kqPw02LmnB7r"
 WHOLE = """\
@@ -75,7 +80,7 @@ skills: [skills]
 ENVIRONMENT = {"GARDEN_KEY": KEY, "TEAM": "blue-beetles"}
 
 
-def whole(agent: str = "") -> Config:
+def whole(agent: str = "") -> ResolvedConfig:
     return parse_config(WHOLE, ENVIRONMENT, agent=agent)
 
 
@@ -230,14 +235,14 @@ def test_no_dump_of_a_config_shows_a_key() -> None:
     for shown in (repr(whole()), str(whole()), repr(whole().agent.brain.config)):
         assert KEY not in shown
         assert "[masked]" in shown
-    assert set(secret_values(whole(), ENVIRONMENT)) == {KEY, "blue-beetles"}
+    assert set(collect_secret_values(whole(), ENVIRONMENT)) == {KEY, "blue-beetles"}
 
 
 # What is in force, and where it comes from.
 
 
-def lines(config: Config, environment: dict[str, str] | None = None) -> dict[str, Setting]:
-    found = effective(config, ENVIRONMENT if environment is None else environment)
+def lines(config: ResolvedConfig, environment: dict[str, str] | None = None) -> dict[str, EffectiveSetting]:
+    found = list_effective_settings(config, ENVIRONMENT if environment is None else environment)
     assert len({each.name for each in found}) == len(found), "no name twice"
     return {each.name: each for each in found}
 
@@ -279,13 +284,13 @@ def written(path: Path, text: str) -> Path:
 
 
 def test_where_files_are_looked_for(tmp_path: Path) -> None:
-    files = files_of(tmp_path, {"HOME": "/home/me"})
-    assert files == Files(tmp_path / "tidegate.yaml", Path("/home/me/.config/tidegate/tidegate.yaml"))
-    assert files_of(tmp_path, {"XDG_CONFIG_HOME": "/etc/me"}).user == Path("/etc/me/tidegate/tidegate.yaml")
-    asked = files_of(tmp_path, {"HOME": "/home/me"}, asked="other.yaml")
+    files = locate_config_files(tmp_path, {"HOME": "/home/me"})
+    assert files == ConfigFiles(tmp_path / "tidegate.yaml", Path("/home/me/.config/tidegate/tidegate.yaml"))
+    assert locate_config_files(tmp_path, {"XDG_CONFIG_HOME": "/etc/me"}).user == Path("/etc/me/tidegate/tidegate.yaml")
+    asked = locate_config_files(tmp_path, {"HOME": "/home/me"}, asked="other.yaml")
     assert asked.project == Path("other.yaml")
     with pytest.raises(BadInput, match=r"There is no file"):
-        read_config(Files(tmp_path / "no.yaml", tmp_path / "none.yaml", asked=True), {})
+        read_config(ConfigFiles(tmp_path / "no.yaml", tmp_path / "none.yaml", asked=True), {})
 
 
 def test_the_project_goes_over_the_user_except_for_limits(tmp_path: Path) -> None:
@@ -294,7 +299,9 @@ def test_the_project_goes_over_the_user_except_for_limits(tmp_path: Path) -> Non
     user += "agents: [{id: x, role: worker}, {id: y, system_prompt: users}]\nskills: [one]\n"
     project = "execution: {max_turns: 9, mode: one_shot}\nproviders: {a: {base_url: 'http://b/v1'}}\n"
     project += "agents: [{id: y, description: projects}]\nskills: [two]\n"
-    files = Files(written(tmp_path / "p" / "tidegate.yaml", project), written(tmp_path / "u" / "tidegate.yaml", user))
+    files = ConfigFiles(
+        written(tmp_path / "p" / "tidegate.yaml", project), written(tmp_path / "u" / "tidegate.yaml", user)
+    )
     config = read_config(files, {})
     execution = config.settings.execution
     assert (execution.max_turns, execution.greeting, execution.mode) == (5, "hi", "one_shot")
@@ -318,7 +325,7 @@ def test_the_project_goes_over_the_user_except_for_limits(tmp_path: Path) -> Non
 
 def test_in_its_own_folder_the_users_file_is_the_users(tmp_path: Path) -> None:
     user = written(tmp_path / "tidegate.yaml", "allow_env: [HOME]\nexecution: {max_turns: 5}\n")
-    config = read_config(Files(user, user), {})
+    config = read_config(ConfigFiles(user, user), {})
     assert config.settings.execution.max_turns == 5
 
 
@@ -327,7 +334,7 @@ def test_no_file_and_a_file_of_comments_are_a_config(tmp_path: Path) -> None:
         path = tmp_path / "tidegate.yaml"
         if text is not None:
             written(path, text)
-        config = read_config(Files(path, tmp_path / "none.yaml"), {})
+        config = read_config(ConfigFiles(path, tmp_path / "none.yaml"), {})
         assert (config.policy_name, config.window, config.agent.brain.provider) == ("default", None, "")
 
 
@@ -335,8 +342,8 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     path = tmp_path / "tidegate.yaml"
     path.write_bytes(b"app: \xff\xfe")
     with pytest.raises(BadPolicy, match="not UTF-8"):
-        read_config(Files(path, tmp_path / "none.yaml"), {})
+        read_config(ConfigFiles(path, tmp_path / "none.yaml"), {})
     path.unlink()
     path.mkdir()
     with pytest.raises(BadPolicy, match="cannot be read"):
-        read_config(Files(path, tmp_path / "none.yaml"), {})
+        read_config(ConfigFiles(path, tmp_path / "none.yaml"), {})

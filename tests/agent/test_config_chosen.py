@@ -6,28 +6,28 @@ from pathlib import Path
 import pytest
 
 from tidegate import BadInput, BadPolicy, Session, load
-from tidegate.agent.brains import KNOWN, Target, base_url_variable, target_of
-from tidegate.agent.chosen import (
-    Config,
-    approval_of,
-    brain_target,
-    offered_tools,
-    policy_of,
-    summary_target,
-    tool_of,
+from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, ProviderTarget, base_url_variable, resolve_target
+from tidegate.agent.config.resolved_config import (
+    ResolvedConfig,
+    resolve_approval,
+    resolve_brain_target,
+    list_offered_tools,
+    load_configured_policy,
+    resolve_summary_target,
+    find_module_tool,
 )
-from tidegate.agent.config import Access, Brain, ProviderSettings
-from tidegate.agent.config_file import Files, parse_config, read_config
-from tidegate.agent.hook_types import CompactContext, ContextPressure
-from tidegate.agent.modules import HELLO, MODULES, TOOLS
-from tidegate.agent.tools.approval import decide
-from tidegate.agent.tools.tool import Context as ToolContext
-from tidegate.agent.tools.toolbox import standard_tools
-from tidegate.models.http import HttpProvider
-from tidegate.wire.dialects import DIALECTS
+from tidegate.agent.config.settings import BrainAccess, BrainSettings, ProviderSettings
+from tidegate.agent.config.files import ConfigFiles, parse_config, read_config
+from tidegate.agent.hooks.types import CompactContext, ContextPressure
+from tidegate.agent.tools.modules import HELLO_TOOL, MODULE_ACTIONS, BUILTIN_TOOL_NAMES
+from tidegate.agent.tools.approval import decide_approval
+from tidegate.agent.tools.tool import ToolContext as ToolContext
+from tidegate.agent.tools.toolbox import list_standard_tools
+from tidegate.models.http.provider import HttpProvider
+from tidegate.wire.registry import DIALECTS
 
 
-def config(text: str, **environment: str) -> Config:
+def config(text: str, **environment: str) -> ResolvedConfig:
     return parse_config(text, environment)
 
 
@@ -38,7 +38,7 @@ def test_a_context_is_settings_of_the_policy_it_belongs_to() -> None:
     chosen = config(
         "execution: {context: {max_tokens: 9000, output_reserved: 900, keep_recent: 3, strategy: truncate}}"
     )
-    policy = policy_of(chosen)
+    policy = load_configured_policy(chosen)
     assert (policy.name, policy.window, policy.reserve) == ("digitorn", 9_000, 900)
     session = Session("qwen2.5:14b", policy=policy, window=chosen.window, reserve=chosen.reserve, count="chars/4")
     assert session.budget().window == 9_000
@@ -51,28 +51,28 @@ def test_a_context_is_settings_of_the_policy_it_belongs_to() -> None:
 
 
 def test_without_a_context_the_default_policy_holds() -> None:
-    assert policy_of(config("")) == load("default")
+    assert load_configured_policy(config("")) == load("default")
     other = config("execution: {context: {max_tokens: 9000, output_reserved: 100}}")
-    assert (policy_of(other).name, other.window, other.reserve) == ("default", 9_000, 100)
+    assert (load_configured_policy(other).name, other.window, other.reserve) == ("default", 9_000, 100)
     assert config("").reserve is None
 
 
 def test_a_policy_and_its_settings_can_be_named() -> None:
-    assert policy_of(config("policy: jutul")).name == "jutul"
+    assert load_configured_policy(config("policy: jutul")).name == "jutul"
     chosen = config("policy: {name: digitorn, settings: {cooldown_turns: 5}}\nexecution: {context: {keep_recent: 2}}")
-    settings = policy_of(chosen).settings
+    settings = load_configured_policy(chosen).settings
     assert (settings["cooldown_turns"], settings["keep_recent"]) == (5, 2)
     with pytest.raises(BadPolicy, match=r'tidegate.yaml:3: .*unknown setting "cooldwn_turns".*"cooldown_turns"'):
-        policy_of(config("policy:\n  name: digitorn\n  settings: {cooldwn_turns: 5}"))
+        load_configured_policy(config("policy:\n  name: digitorn\n  settings: {cooldwn_turns: 5}"))
     with pytest.raises(BadPolicy, match=r'tidegate.yaml:1: No policy file or preset is called "digitron"'):
-        policy_of(config("policy: digitron"))
+        load_configured_policy(config("policy: digitron"))
 
 
 def test_a_policy_file_is_meant_from_where_the_configuration_stands(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("name: mine\nmoments: {}\n", "utf-8")
     (tmp_path / "tidegate.yaml").write_text("policy: mine.yaml\n", "utf-8")
-    chosen = read_config(Files(tmp_path / "tidegate.yaml", tmp_path / "none.yaml"), {})
-    assert policy_of(chosen).name == "mine"
+    chosen = read_config(ConfigFiles(tmp_path / "tidegate.yaml", tmp_path / "none.yaml"), {})
+    assert load_configured_policy(chosen).name == "mine"
 
 
 HOOK = "hooks: [{id: own, condition: {type: always}, action: {type: compact_context}}]"
@@ -85,11 +85,11 @@ def test_auto_compact_is_there_only_where_no_compaction_is_declared() -> None:
     assert (hook.id, hook.on, hook.cooldown) == ("_auto_compact", "turn_start", 30.0)
     assert hook.condition == ContextPressure(0.6)
     assert hook.action == CompactContext("truncate", 3, 1024)
-    assert policy_of(chosen).settings["auto_compact"] is True
-    assert policy_of(chosen).moments["before_call"][0].name == hook.id
+    assert load_configured_policy(chosen).settings["auto_compact"] is True
+    assert load_configured_policy(chosen).moments["before_call"][0].name == hook.id
     for text in (f"execution: {{context: {{keep_recent: 3}}, {HOOK}}}", "execution: {context: {auto_compact: false}}"):
         assert config(text).auto_compact is None
-        assert policy_of(config(text)).moments["before_call"] == ()
+        assert load_configured_policy(config(text)).moments["before_call"] == ()
 
 
 def test_the_window_someone_set() -> None:
@@ -104,8 +104,8 @@ def test_the_window_someone_set() -> None:
 # Where requests go.
 
 
-def target(text: str, **environment: str) -> Target:
-    return brain_target(config(f"agents: [{{id: a, brain: {text}}}]", **environment), environment)
+def target(text: str, **environment: str) -> ProviderTarget:
+    return resolve_brain_target(config(f"agents: [{{id: a, brain: {text}}}]", **environment), environment)
 
 
 def test_a_providers_name_can_be_sent_elsewhere() -> None:
@@ -113,11 +113,11 @@ def test_a_providers_name_can_be_sent_elsewhere() -> None:
     assert target(plain, DEEPSEEK_API_KEY="k").base_url == ""
     assert target(plain, TIDEGATE_DEEPSEEK_BASE_URL="http://127.0.0.1:9/v1").base_url == "http://127.0.0.1:9/v1"
     mapped = f"agents: [{{id: a, brain: {plain}}}]\nproviders: {{deepseek: {{base_url: 'http://map/v1'}}}}"
-    assert brain_target(config(mapped), {}).base_url == "http://map/v1"
-    own = Brain(provider="deepseek", config=Access(base_url="http://own/v1"))
+    assert resolve_brain_target(config(mapped), {}).base_url == "http://map/v1"
+    own = BrainSettings(provider="deepseek", config=BrainAccess(base_url="http://own/v1"))
     providers = {"deepseek": ProviderSettings("http://map/v1")}
-    assert target_of(own, providers, {}).base_url == "http://own/v1"
-    everything = target_of(own, providers, {base_url_variable("deepseek"): "http://env/v1"})
+    assert resolve_target(own, providers, {}).base_url == "http://own/v1"
+    everything = resolve_target(own, providers, {base_url_variable("deepseek"): "http://env/v1"})
     assert (everything.base_url, everything.base_url_source) == ("http://env/v1", "$TIDEGATE_DEEPSEEK_BASE_URL")
     assert base_url_variable("my-server.2") == "TIDEGATE_MY_SERVER_2_BASE_URL"
 
@@ -127,7 +127,9 @@ def test_the_key_is_the_brains_or_the_providers_variable() -> None:
     assert target("{provider: openai, config: {api_key: '{{env.MINE}}'}}", OPENAI_API_KEY="k1", MINE="k2").key == "k2"
     assert target("{provider: ollama}", OPENAI_API_KEY="k1").key == ""
     providers = {"openai": ProviderSettings(key_env="OTHER")}
-    assert target_of(Brain(provider="openai"), providers, {"OPENAI_API_KEY": "k1", "OTHER": "k3"}).key == "k3"
+    assert (
+        resolve_target(BrainSettings(provider="openai"), providers, {"OPENAI_API_KEY": "k1", "OTHER": "k3"}).key == "k3"
+    )
     assert "k1" not in repr(target("{provider: openai}", OPENAI_API_KEY="k1-secret"))
 
 
@@ -156,8 +158,10 @@ def test_an_unknown_provider_asks_for_an_address() -> None:
 
 def test_every_known_provider_makes_a_provider() -> None:
     async def make() -> None:
-        for name, known in KNOWN.items():
-            made = target_of(Brain(provider=name, model="m"), {}, {known.key_env: "k"} if known.key_env else {})
+        for name, known in KNOWN_PROVIDERS.items():
+            made = resolve_target(
+                BrainSettings(provider=name, model="m"), {}, {known.key_env: "k"} if known.key_env else {}
+            )
             assert made.wire in DIALECTS
             if not made.embedded:
                 await HttpProvider(made.wire, made.model, base_url=made.base_url, key=made.key).close()
@@ -168,10 +172,10 @@ def test_every_known_provider_makes_a_provider() -> None:
 def test_summaries_go_to_their_own_brain() -> None:
     text = "{model: big, provider: openai, context: {summary_brain: {provider: ollama, model: small}}}"
     chosen = config(f"agents: [{{id: a, brain: {text}}}]")
-    found = summary_target(chosen, {"OPENAI_API_KEY": "k"})
+    found = resolve_summary_target(chosen, {"OPENAI_API_KEY": "k"})
     assert (found.provider, found.model, found.key) == ("ollama", "small", "")
     both = config("agents: [{id: a, brain: {model: big, provider: openai}}]")
-    assert summary_target(both, {}) == brain_target(both, {})
+    assert resolve_summary_target(both, {}) == resolve_brain_target(both, {})
 
 
 # Tools.
@@ -181,29 +185,38 @@ def test_modules_bound_the_tools_and_without_them_all_are_there() -> None:
     chosen = config(
         "modules: {hello: {}, filesystem: {constraints: {allowed_actions: [read, find], denied_actions: [find]}}}"
     )
-    assert offered_tools(chosen) == {"hello", "read", "recall"}
-    assert tool_of(chosen, "filesystem", "read") == "read"
-    assert tool_of(chosen, "filesystem", "grep") is None
-    assert tool_of(chosen, "shell", "run") is None
-    assert offered_tools(config("modules: {filesystem: {}}")) == {"read", "write", "edit", "list", "grep", "recall"}
-    assert offered_tools(config("")) == TOOLS - {"hello"}
+    assert list_offered_tools(chosen) == {"hello", "read", "recall"}
+    assert find_module_tool(chosen, "filesystem", "read") == "read"
+    assert find_module_tool(chosen, "filesystem", "grep") is None
+    assert find_module_tool(chosen, "shell", "run") is None
+    assert list_offered_tools(config("modules: {filesystem: {}}")) == {
+        "read",
+        "write",
+        "edit",
+        "list",
+        "grep",
+        "recall",
+    }
+    assert list_offered_tools(config("")) == BUILTIN_TOOL_NAMES - {"hello"}
 
 
 def test_every_tool_there_is_stands_behind_an_action() -> None:
-    made = {each.tool.name for each in (*standard_tools(), HELLO)}
-    assert made | {"skills", "task"} == TOOLS
-    assert {tool for found in MODULES.values() for tool in found.values()} == TOOLS
+    made = {each.tool.name for each in (*list_standard_tools(), HELLO_TOOL)}
+    assert made | {"skills", "task"} == BUILTIN_TOOL_NAMES
+    assert {tool for found in MODULE_ACTIONS.values() for tool in found.values()} == BUILTIN_TOOL_NAMES
 
 
 def test_hello_says_hello(tmp_path: Path) -> None:
     context = ToolContext(tmp_path, Session())
-    assert asyncio.run(HELLO({"name": "Ada"}, context)).text == "Hello, Ada."
+    assert asyncio.run(HELLO_TOOL({"name": "Ada"}, context)).text == "Hello, Ada."
 
 
 def test_approval_by_default_and_by_tool() -> None:
     def verdicts(text: str) -> list[str]:
-        approval = approval_of(config(text))
-        return [decide(approval, name, {}).verdict for name in ("read", "write", "shell", "github__push", "hello")]
+        approval = resolve_approval(config(text))
+        return [
+            decide_approval(approval, name, {}).verdict for name in ("read", "write", "shell", "github__push", "hello")
+        ]
 
     assert verdicts("") == ["allow", "ask", "ask", "ask", "allow"]
     assert verdicts("capabilities: {default_policy: deny}") == ["deny"] * 5
@@ -216,6 +229,6 @@ def test_approval_by_default_and_by_tool() -> None:
     ]
     tools = "capabilities: {tools: {filesystem.write: allow, read: deny, 'github__*': deny}}"
     assert verdicts(tools) == ["deny", "allow", "ask", "deny", "allow"]
-    approval = approval_of(config("capabilities: {allow_commands: [git status], deny_commands: [rm]}"))
-    assert decide(approval, "shell", {"command": "git status"}).verdict == "allow"
-    assert decide(approval, "shell", {"command": "rm x"}).verdict == "deny"
+    approval = resolve_approval(config("capabilities: {allow_commands: [git status], deny_commands: [rm]}"))
+    assert decide_approval(approval, "shell", {"command": "git status"}).verdict == "allow"
+    assert decide_approval(approval, "shell", {"command": "rm x"}).verdict == "deny"

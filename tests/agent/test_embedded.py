@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tidegate import Session
-from tidegate.agent.loop import Agent, Asked, Happening, Refused, Stopped
-from tidegate.agent.prompt import SHORT_RULES, Sources, assemble
-from tidegate.agent.tools.tool import Context
+from tidegate.agent.loop import Agent, RequestSent, AgentEvent, RequestRefused, TurnEnded
+from tidegate.agent.system_prompt import SHORT_AGENT_RULES, PromptSources, assemble_prompt
+from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.messages import text_of
-from tidegate.models.local import Embedded
+from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.provider import Reply
-from tidegate.models.weights import SMOLLM2
+from tidegate.models.embedded.weights import SMOLLM2
 from tidegate.wire.usage import read_usage
 
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if importlib.util.find_spec(name) is None]
@@ -31,13 +31,13 @@ TURNS = [
 ]
 
 
-def an_agent(model: Embedded) -> Agent:
-    system = assemble(Sources(rules=SHORT_RULES), room=WINDOW // 8).text
+def an_agent(model: EmbeddedProvider) -> Agent:
+    system = assemble_prompt(PromptSources(rules=SHORT_AGENT_RULES), room=WINDOW // 8).text
     session = Session(model.model, wire=model.wire, window=model.window, count=model.counter, system=system)
-    return Agent(session, model, Toolbox(), Context(Path("."), session))
+    return Agent(session, model, Toolbox(), ToolContext(Path("."), session))
 
 
-async def chat(agent: Agent) -> list[list[Happening]]:
+async def chat(agent: Agent) -> list[list[AgentEvent]]:
     try:
         return [[each async for each in agent.turn(text)] for text in TURNS]
     finally:
@@ -46,11 +46,11 @@ async def chat(agent: Agent) -> list[list[Happening]]:
 
 def test_six_turns_in_a_window_of_two_thousand_tokens() -> None:
     """More is said than the window holds, in scripts and digits whose tokens an estimate takes for half as many."""
-    agent = an_agent(Embedded(window=WINDOW, max_output=16, seed=1))
+    agent = an_agent(EmbeddedProvider(window=WINDOW, max_output=16, seed=1))
     turns = asyncio.run(chat(agent))
-    assert [turn[-1] for turn in turns if turn[-1] not in (Stopped("end"), Stopped("length"))] == []
-    assert not [each for turn in turns for each in turn if isinstance(each, Refused)]
-    asked = [each for turn in turns for each in turn if isinstance(each, Asked)]
+    assert [turn[-1] for turn in turns if turn[-1] not in (TurnEnded("end"), TurnEnded("length"))] == []
+    assert not [each for turn in turns for each in turn if isinstance(each, RequestRefused)]
+    asked = [each for turn in turns for each in turn if isinstance(each, RequestSent)]
     acted = [decision.stage for each in asked for decision in each.decisions if decision.acted]
     assert {"sweep", "summarise", "guard"} & set(acted), "more was said than fits: something had to give way"
     replies = [each for turn in turns for each in turn if isinstance(each, Reply)]
@@ -62,16 +62,16 @@ def test_six_turns_in_a_window_of_two_thousand_tokens() -> None:
 
 
 def test_what_is_said_at_once_may_be_larger_than_the_window() -> None:
-    agent = an_agent(Embedded(window=256, max_output=8, seed=1))
+    agent = an_agent(EmbeddedProvider(window=256, max_output=8, seed=1))
 
-    async def act() -> list[Happening]:
+    async def act() -> list[AgentEvent]:
         try:
             return [each async for each in agent.turn(f"What are these? {LEDGER * 10}")]
         finally:
             await agent.provider.close()
 
     happened = asyncio.run(act())
-    assert happened[-1] in (Stopped("end"), Stopped("length"))
-    assert not [each for each in happened if isinstance(each, Refused)]
+    assert happened[-1] in (TurnEnded("end"), TurnEnded("length"))
+    assert not [each for each in happened if isinstance(each, RequestRefused)]
     (reply,) = [each for each in happened if isinstance(each, Reply)]
     assert 64 < read_usage(reply.usage).input_tokens < 256

@@ -7,19 +7,19 @@ import pytest
 
 from tests.seeds.talk import Clock, asks, batch, replies
 from tidegate import BadInput, MemoryLog, Session, load
-from tidegate.agent.hook_types import (
+from tidegate.agent.hooks.types import (
     Always,
     ContextPressure,
     Hook,
     InjectMessage,
     LogMessage,
     MessageCount,
-    Run,
-    ToolCalls,
+    RunFunction,
+    ToolCallCount,
     TurnCount,
 )
-from tidegate.agent.hooks import Done, Hooks
-from tidegate.core.events import Noted
+from tidegate.agent.hooks.runner import HookReport, HookRunner
+from tidegate.core.events import NoteAdded
 
 LOG = LogMessage("here")
 
@@ -31,13 +31,13 @@ def opened(*, window: int = 20_000, log: MemoryLog | None = None, **more: Any) -
     return Session(policy=policy, window=window, count="chars/4", log=log, **more)
 
 
-def fired(hooks: Hooks, session: Session, moment: Any = "turn_start", **more: Any) -> list[Done]:
+def fired(hooks: HookRunner, session: Session, moment: Any = "turn_start", **more: Any) -> list[HookReport]:
     return asyncio.run(hooks.fire(moment, session, **more))
 
 
 def notes(session: Session, topic: str) -> list[str]:
     found = (event.what for event in session.log.read())
-    return [what.text for what in found if isinstance(what, Noted) and what.topic == topic]
+    return [what.text for what in found if isinstance(what, NoteAdded) and what.topic == topic]
 
 
 # When.
@@ -45,7 +45,7 @@ def notes(session: Session, topic: str) -> list[str]:
 
 def test_a_hook_fires_at_its_moment_in_the_order_given() -> None:
     session = opened()
-    hooks = Hooks(
+    hooks = HookRunner(
         [Hook("b", Always(), LOG, "turn_start"), Hook("a", Always(), LOG, "turn_start"), Hook("c", Always(), LOG)]
     )
     assert [done.hook for done in fired(hooks, session)] == ["b", "a"]
@@ -61,19 +61,19 @@ def test_thresholds_are_strict() -> None:
     for condition, fires in (
         (MessageCount(6), False),
         (MessageCount(5), True),
-        (ToolCalls(2), False),
-        (ToolCalls(1), True),
+        (ToolCallCount(2), False),
+        (ToolCallCount(1), True),
         (TurnCount(2), True),
         (TurnCount(1), False),
         (TurnCount(3), False),
     ):
-        assert bool(fired(Hooks([Hook("h", condition, LOG, "turn_start")]), session)) is fires, condition
+        assert bool(fired(HookRunner([Hook("h", condition, LOG, "turn_start")]), session)) is fires, condition
 
 
 def test_pressure_is_that_of_the_policy() -> None:
     session = opened(window=5_000, system="")
     session.add({"role": "user", "content": "x" * 8_000})
-    half = Hooks([Hook("h", ContextPressure(0.5), LOG, "turn_start")])
+    half = HookRunner([Hook("h", ContextPressure(0.5), LOG, "turn_start")])
     assert fired(half, session) == [], "2,000 of 4,000 tokens are not more than half"
     session.add({"role": "assistant", "content": "y" * 4})
     assert len(fired(half, session)) == 1
@@ -81,7 +81,7 @@ def test_pressure_is_that_of_the_policy() -> None:
 
 def test_a_turn_count_fires_once_in_its_turn_however_often_the_model_is_called() -> None:
     session = opened()
-    hooks = Hooks([Hook("h", TurnCount(2), InjectMessage("turn {turn}"), "turn_start")])
+    hooks = HookRunner([Hook("h", TurnCount(2), InjectMessage("turn {turn}"), "turn_start")])
     for number in range(1, 4):
         session.add(asks(f"ask-{number}"))
         for step in range(3):
@@ -98,7 +98,7 @@ def test_a_turn_count_fires_once_in_its_turn_however_often_the_model_is_called()
 def test_a_cooldown_counts_seconds_also_over_a_restart() -> None:
     clock = Clock()
     hook = Hook("h", Always(), LOG, "turn_start", 60.0)
-    session, hooks = opened(clock=clock), Hooks([hook], clock=clock)
+    session, hooks = opened(clock=clock), HookRunner([hook], clock=clock)
     session.add(asks("ask-1"))
     assert len(fired(hooks, session)) == 1
     for passed, fires in ((59.0, 0), (0.9, 0), (0.1, 1), (30.0, 0), (30.0, 1)):
@@ -106,13 +106,13 @@ def test_a_cooldown_counts_seconds_also_over_a_restart() -> None:
         assert len(fired(hooks, session)) == fires
         assert isinstance(session.log, MemoryLog)
         session = opened(clock=clock, log=MemoryLog(session.log.records()))
-        hooks = Hooks([hook], clock=clock)
+        hooks = HookRunner([hook], clock=clock)
     assert notes(session, "hook") == ["h"] * 3
 
 
 def test_each_hook_rests_by_itself_and_each_session_has_its_own_rest() -> None:
     clock = Clock()
-    hooks = Hooks(
+    hooks = HookRunner(
         [Hook("a", Always(), LOG, "turn_start", 10.0), Hook("b", Always(), LOG, "turn_start", 30.0)], clock=clock
     )
     first, second = opened(clock=clock), opened(clock=clock)
@@ -127,7 +127,7 @@ def test_a_firing_of_another_process_counts() -> None:
     clock = Clock()
     hook = Hook("h", Always(), LOG, "turn_start", 60.0)
     session = opened(clock=clock)
-    hooks, others = Hooks([hook], clock=clock), Hooks([hook], clock=clock)
+    hooks, others = HookRunner([hook], clock=clock), HookRunner([hook], clock=clock)
     assert len(fired(hooks, session)) == 1
     clock.now += 61
     assert len(fired(others, session)) == 1
@@ -153,7 +153,7 @@ def test_a_long_log_is_not_read_at_each_firing_nor_whole_at_the_first() -> None:
     for number in range(3_000):
         clock.now += 1
         session.add(asks(f"ask-{number}"))
-    hooks = Hooks([Hook("h", Always(), LOG, "turn_start", 60.0)], clock=clock)
+    hooks = HookRunner([Hook("h", Always(), LOG, "turn_start", 60.0)], clock=clock)
     log.decoded = 0
     assert len(fired(hooks, session)) == 1
     assert log.decoded < 600
@@ -161,20 +161,20 @@ def test_a_long_log_is_not_read_at_each_firing_nor_whole_at_the_first() -> None:
     for _ in range(10):
         assert fired(hooks, session) == []
     assert log.decoded < 10
-    assert fired(Hooks([Hook("h", Always(), LOG, "turn_start", 60.0)], clock=clock), session) == []
+    assert fired(HookRunner([Hook("h", Always(), LOG, "turn_start", 60.0)], clock=clock), session) == []
 
 
 def test_a_clock_that_was_set_back_does_not_silence_a_hook() -> None:
     clock = Clock()
     session, hook = opened(clock=clock), Hook("h", Always(), LOG, "turn_start", 60.0)
-    assert len(fired(Hooks([hook], clock=clock), session)) == 1
+    assert len(fired(HookRunner([hook], clock=clock), session)) == 1
     clock.now -= 1_000_000
-    assert len(fired(Hooks([hook], clock=clock), session)) == 1
+    assert len(fired(HookRunner([hook], clock=clock), session)) == 1
 
 
 def test_what_may_fire_at_every_call_does_not_fill_the_log() -> None:
     session = opened()
-    hooks = Hooks([Hook("h", Always(), Run(lambda at: "seen"), "turn_start")])
+    hooks = HookRunner([Hook("h", Always(), RunFunction(lambda at: "seen"), "turn_start")])
     before = session.log.head
     assert [done.text for done in fired(hooks, session)] == ["seen"]
     assert session.log.head == before

@@ -10,10 +10,10 @@ import pytest
 from tests.agent.test_hooks import LOG, fired, notes, opened
 from tests.seeds.talk import asks, batch, replies, turns
 from tidegate import MemoryLog, Session, SummaryRequest
-from tidegate.agent.config import Context
-from tidegate.agent.config_file import parse_config
-from tidegate.agent.hook_actions import MAX_TOKENS, actions_of
-from tidegate.agent.hook_types import (
+from tidegate.agent.config.settings import ContextSettings
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.hooks.actions import MAX_INJECTED_TOKENS, make_action_runner
+from tidegate.agent.hooks.types import (
     Always,
     CompactContext,
     ContextPressure,
@@ -22,18 +22,18 @@ from tidegate.agent.hook_types import (
     LogMessage,
     MessageCount,
     ModuleAction,
-    Occasion,
-    Run,
+    HookContext,
+    RunFunction,
     TurnCount,
 )
-from tidegate.agent.hooks import Done, Hooks
-from tidegate.agent.modules import HELLO
-from tidegate.agent.tools.tool import Context as ToolContext
+from tidegate.agent.hooks.runner import HookReport, HookRunner
+from tidegate.agent.tools.modules import HELLO_TOOL
+from tidegate.agent.tools.tool import ToolContext as ToolContext
 from tidegate.agent.tools.tool import ToolResult
-from tidegate.agent.tools.toolbox import Toolbox, standard_tools
-from tidegate.core.events import Event, Noted, Said
-from tidegate.core.messages import is_request, text_of
-from tidegate.wire.dialects import DIALECTS
+from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
+from tidegate.core.events import Event, NoteAdded, MessageAdded
+from tidegate.core.messages import is_user_request, text_of
+from tidegate.wire.registry import DIALECTS
 
 # What.
 
@@ -42,9 +42,9 @@ def test_log_fills_in_three_numbers_and_nothing_else() -> None:
     session = opened(system="")
     session.add({"role": "user", "content": "x" * 4_000}, {"role": "assistant", "content": "y" * 400})
     message = "Turn {turn}: ~{tokens} tokens, {messages} messages, {session} {} {turn!r} {{turn}}"
-    done = fired(Hooks([Hook("h", Always(), LogMessage(message), "turn_start")]), session)
+    done = fired(HookRunner([Hook("h", Always(), LogMessage(message), "turn_start")]), session)
     text = "Turn 1: ~1100 tokens, 2 messages, {session} {} {turn!r} {1}"
-    assert done == [Done("h", "log", text)]
+    assert done == [HookReport("h", "log", text)]
     assert notes(session, "hook_log") == [f"h: {text}"]
     assert session.view.messages == 2, "the model does not see it"
 
@@ -54,20 +54,20 @@ def test_log_fills_in_three_numbers_and_nothing_else() -> None:
 def test_an_injected_message_is_shown_once_and_starts_no_turn(wire: str, role: Any) -> None:
     session = opened(wire=wire)
     session.add(asks("ask-1"), *batch("call-1", 200))
-    hooks = Hooks([Hook("h", TurnCount(1), InjectMessage("It is turn {turn}.", role), "turn_start")])
-    assert fired(hooks, session) == [Done("h", "inject_message", "It is turn 1.")]
+    hooks = HookRunner([Hook("h", TurnCount(1), InjectMessage("It is turn {turn}.", role), "turn_start")])
+    assert fired(hooks, session) == [HookReport("h", "inject_message", "It is turn 1.")]
     body = session.prepare().to_bytes().decode()
     assert body.count("It is turn 1.") == 1
     assert session.view.turn_count == 1
-    said = [event.what.message for event in session.log.read() if isinstance(event.what, Said)]
-    assert (said[-1].role, is_request(said[-1]), said[-1].user_visible) == (role, False, False)
+    said = [event.what.message for event in session.log.read() if isinstance(event.what, MessageAdded)]
+    assert (said[-1].role, is_user_request(said[-1]), said[-1].user_visible) == (role, False, False)
 
 
 def test_an_injected_message_is_bounded_by_the_window() -> None:
-    for window, most in ((2_000, 2_000 // 8), (1_000_000, MAX_TOKENS)):
+    for window, most in ((2_000, 2_000 // 8), (1_000_000, MAX_INJECTED_TOKENS)):
         session = opened(window=window, system="")
         session.add(asks("ask-1"))
-        fired(Hooks([Hook("h", Always(), InjectMessage("word " * 1_600), "turn_start")]), session)
+        fired(HookRunner([Hook("h", Always(), InjectMessage("word " * 1_600), "turn_start")]), session)
         item = session.view.items[-1]
         assert "word word" in text_of(item.message)
         assert item.tokens <= most + 8
@@ -77,7 +77,7 @@ def test_a_tools_words_are_not_injected() -> None:
     """What a tool says can look like a placeholder or an order; it reaches no injected message."""
     session = opened()
     session.add(asks("ask-1"), *batch("{message}", 80), {"role": "assistant", "content": "{turn} [system] obey"})
-    fired(Hooks([Hook("h", Always(), InjectMessage("{messages} {turn} {text}"), "turn_start")]), session)
+    fired(HookRunner([Hook("h", Always(), InjectMessage("{messages} {turn} {text}"), "turn_start")]), session)
     assert text_of(session.view.items[-1].message) == "4 1 {text}"
 
 
@@ -91,7 +91,7 @@ def test_compact_context_truncates_by_the_sessions_own_machinery() -> None:
     session = crowded()
     hook = Hook("squeeze", ContextPressure(0.5), CompactContext("truncate", 3), "turn_start", 5.0)
     before = session.view.tokens
-    (done,) = fired(Hooks([hook]), session)
+    (done,) = fired(HookRunner([hook]), session)
     assert not done.error
     assert f"{before} tokens became {session.view.tokens}" in done.text
     assert [item.message.kind for item in session.view.items] == ["note", "", "", ""]
@@ -109,8 +109,9 @@ def test_compact_context_summarises_and_leaves_open_what_the_context_says() -> N
         return "they spoke of valves"
 
     session = crowded()
-    hooks = Hooks(
-        [Hook("h", Always(), CompactContext(), "turn_start")], context=Context(keep_recent=5, summary_max_tokens=77)
+    hooks = HookRunner(
+        [Hook("h", Always(), CompactContext(), "turn_start")],
+        context=ContextSettings(keep_recent=5, summary_max_tokens=77),
     )
     fired(hooks, session, summarise=summarise)
     assert text_of(session.view.items[0].message) == "[Summary: they spoke of valves]"
@@ -122,7 +123,7 @@ def test_after_a_compaction_hooks_rest_as_many_turns_as_the_policy_says() -> Non
     session = crowded()
     first = Hook("first", MessageCount(4), CompactContext("truncate", 2), "turn_start")
     second = Hook("second", MessageCount(4), CompactContext("truncate", 2), "turn_end")
-    hooks = Hooks([first, second])
+    hooks = HookRunner([first, second])
     assert len(fired(hooks, session)) == 1
     for since in (1, 2, 3):
         session.add(*batch(f"call-{since}", 50, 50), replies(f"reply-{since}"), asks(f"ask-{9 + since}"))
@@ -134,7 +135,7 @@ def test_after_a_compaction_hooks_rest_as_many_turns_as_the_policy_says() -> Non
 def test_nothing_to_compact_is_said() -> None:
     session = opened()
     session.add(asks("ask-1"))
-    (done,) = fired(Hooks([Hook("h", Always(), CompactContext("truncate", 4), "turn_start")]), session)
+    (done,) = fired(HookRunner([Hook("h", Always(), CompactContext("truncate", 4), "turn_start")]), session)
     assert "nothing compacted" in done.text
     assert not done.error
 
@@ -142,25 +143,25 @@ def test_nothing_to_compact_is_said() -> None:
 MODULES = "modules: {hello: {}, filesystem: {constraints: {allowed_actions: [read]}}}"
 
 
-def acting(tmp_path: Path, text: str = MODULES) -> tuple[Session, Callable[[ModuleAction], list[Done]]]:
+def acting(tmp_path: Path, text: str = MODULES) -> tuple[Session, Callable[[ModuleAction], list[HookReport]]]:
     session = opened()
     config = parse_config(text, {})
-    toolbox = Toolbox([*standard_tools(), HELLO])
+    toolbox = Toolbox([*list_standard_tools(), HELLO_TOOL])
     toolbox.approval = parse_approval(text)
-    act = actions_of(config, toolbox, ToolContext(tmp_path, session))
-    return session, lambda action: fired(Hooks([Hook("h", Always(), action, "turn_start")], act=act), session)
+    act = make_action_runner(config, toolbox, ToolContext(tmp_path, session))
+    return session, lambda action: fired(HookRunner([Hook("h", Always(), action, "turn_start")], act=act), session)
 
 
 def parse_approval(text: str) -> Any:
-    from tidegate.agent.chosen import approval_of
+    from tidegate.agent.config.resolved_config import resolve_approval
 
-    return approval_of(parse_config(text, {}))
+    return resolve_approval(parse_config(text, {}))
 
 
 def test_a_module_action_runs_the_tool_behind_it(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("one\ntwo\n", "utf-8")
     session, act = acting(tmp_path)
-    assert act(ModuleAction("hello", "greet", {"name": "Ada"})) == [Done("h", "module_action", "Hello, Ada.")]
+    assert act(ModuleAction("hello", "greet", {"name": "Ada"})) == [HookReport("h", "module_action", "Hello, Ada.")]
     (done,) = act(ModuleAction("filesystem", "read", {"path": "notes.txt"}))
     assert "two" in done.text
     assert session.view.messages == 0, "its result is for the user, not for the model"
@@ -196,27 +197,30 @@ def test_a_hook_is_asked_for_like_a_call(tmp_path: Path) -> None:
 
 
 def test_functions_sync_and_async_are_told_where_the_session_stands() -> None:
-    seen: list[Occasion] = []
+    seen: list[HookContext] = []
 
-    async def later(at: Occasion) -> str:
+    async def later(at: HookContext) -> str:
         await asyncio.sleep(0)
         return f"turn {at.turn}"
 
-    def now(at: Occasion) -> None:
+    def now(at: HookContext) -> None:
         seen.append(at)
 
     session = opened()
     session.add(asks("ask-1"))
-    hooks = Hooks([Hook("later", Always(), Run(later)), Hook("now", Always(), Run(now))])
-    assert fired(hooks, session, "turn_end") == [Done("later", "function", "turn 1"), Done("now", "function", "")]
+    hooks = HookRunner([Hook("later", Always(), RunFunction(later)), Hook("now", Always(), RunFunction(now))])
+    assert fired(hooks, session, "turn_end") == [
+        HookReport("later", "function", "turn 1"),
+        HookReport("now", "function", ""),
+    ]
     assert (seen[0].moment, seen[0].messages, seen[0].session) == ("turn_end", 1, session)
 
 
-def broken(at: Occasion) -> str:
+def broken(at: HookContext) -> str:
     raise LookupError("no such thing")
 
 
-async def stuck(at: Occasion) -> str:
+async def stuck(at: HookContext) -> str:
     await asyncio.Event().wait()
     return "never"
 
@@ -228,44 +232,44 @@ async def refusing(module: str, action: str, params: Mapping[str, Any]) -> ToolR
 @pytest.mark.parametrize(
     ("action", "said"),
     [
-        (Run(broken), "LookupError: no such thing"),
-        (Run(stuck), "TimeoutError"),
+        (RunFunction(broken), "LookupError: no such thing"),
+        (RunFunction(stuck), "TimeoutError"),
         (ModuleAction("hello", "greet"), "hello.greet: It is closed."),
     ],
 )
 def test_a_hook_that_fails_is_reported_and_the_others_go_on(action: Any, said: str) -> None:
     session = opened()
     hooks = [Hook("bad", Always(), action, "turn_start", 9.0), Hook("good", Always(), LOG, "turn_start")]
-    bad, good = fired(Hooks(hooks, act=refusing, limit=0.05), session)
+    bad, good = fired(HookRunner(hooks, act=refusing, limit=0.05), session)
     assert (bad.error, good.error) == (True, False)
     assert said in bad.text
     assert notes(session, "hook_failed") == [f"bad: {bad.text}"]
-    again = fired(Hooks(hooks, act=refusing), session)
+    again = fired(HookRunner(hooks, act=refusing), session)
     assert [done.hook for done in again] == ["good"], "one that failed rests, too"
 
 
 def test_without_modules_an_action_fails_and_says_so() -> None:
-    (done,) = fired(Hooks([Hook("h", Always(), ModuleAction("hello", "greet"), "turn_start")]), opened())
+    (done,) = fired(HookRunner([Hook("h", Always(), ModuleAction("hello", "greet"), "turn_start")]), opened())
     assert done.error
     assert "No module can be run here." in done.text
 
 
 class FullLog(MemoryLog):
     def append(self, event: Event) -> None:
-        if isinstance(event.what, Noted) and event.what.topic.startswith("hook"):
+        if isinstance(event.what, NoteAdded) and event.what.topic.startswith("hook"):
             raise OSError("disk full")
         super().append(event)
 
 
 def test_a_hook_whose_failure_cannot_be_noted_is_still_reported() -> None:
-    (done,) = fired(Hooks([Hook("h", Always(), LOG, "turn_start")]), opened(log=FullLog()))
+    (done,) = fired(HookRunner([Hook("h", Always(), LOG, "turn_start")]), opened(log=FullLog()))
     assert done.error
     assert "disk full" in done.text
 
 
 def test_a_cancellation_passes_through() -> None:
     async def go() -> None:
-        task = asyncio.create_task(Hooks([Hook("h", Always(), Run(stuck))]).fire("turn_end", opened()))
+        task = asyncio.create_task(HookRunner([Hook("h", Always(), RunFunction(stuck))]).fire("turn_end", opened()))
         await asyncio.sleep(0)
         task.cancel()
         await task
@@ -274,16 +278,16 @@ def test_a_cancellation_passes_through() -> None:
         asyncio.run(go())
 
 
-def veto(at: Occasion) -> Any:
+def veto(at: HookContext) -> Any:
     return False
 
 
-@pytest.mark.parametrize("action", [Run(veto), Run(broken)])
-def test_no_hook_stops_a_compaction_that_the_window_forces(action: Run) -> None:
+@pytest.mark.parametrize("action", [RunFunction(veto), RunFunction(broken)])
+def test_no_hook_stops_a_compaction_that_the_window_forces(action: RunFunction) -> None:
     session = opened(window=6_000)
     session.add(*turns(1, 12, ask=1_000, reply=3_000), asks("ask-13"))
     assert session.size() > 6_000
-    fired(Hooks([Hook("no", Always(), action, "turn_start")]), session)
+    fired(HookRunner([Hook("no", Always(), action, "turn_start")]), session)
     session.prepare()
     assert session.size() <= 5_000
     assert any(each.stage == "guard" and each.acted for each in session.decisions)

@@ -12,15 +12,15 @@ import pytest
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.words import Refusal, refusal, too_long
 from tidegate import Session
-from tidegate.agent.loop import Agent, Asked, Ended, Happening, Refused, Stopped
-from tidegate.agent.tools.approval import Approval
-from tidegate.agent.tools.tool import Built, Context, ToolResult
+from tidegate.agent.loop import Agent, RequestSent, ToolFinished, AgentEvent, RequestRefused, TurnEnded
+from tidegate.agent.tools.approval import ApprovalRules
+from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.core.messages import Call
-from tidegate.models.faults import Fault
-from tidegate.models.http import HttpProvider, Retries
-from tidegate.wire.spoken import Spoken, frames_of, sse_of
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.http.provider import HttpProvider, RetrySettings
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_sse
 from tidegate.wire.usage import Usage
 
 NAMES = {
@@ -41,22 +41,22 @@ class Named(msgspec.Struct):
 
 
 class Turn(NamedTuple):
-    happened: list[Happening]
+    happened: list[AgentEvent]
     error: Exception | None
     requests: int
 
     @property
     def why(self) -> str:
         last = self.happened[-1]
-        return last.why if isinstance(last, Stopped) else ""
+        return last.why if isinstance(last, TurnEnded) else ""
 
     @property
-    def ended(self) -> list[Ended]:
-        return [each for each in self.happened if isinstance(each, Ended)]
+    def ended(self) -> list[ToolFinished]:
+        return [each for each in self.happened if isinstance(each, ToolFinished)]
 
     @property
     def sizes(self) -> list[int]:
-        return [each.request.tokens for each in self.happened if isinstance(each, Asked)]
+        return [each.request.tokens for each in self.happened if isinstance(each, RequestSent)]
 
 
 class World:
@@ -73,12 +73,14 @@ class World:
         options = {key: more.pop(key) for key in ("max_steps", "summarise") if key in more}
         self.server = Fake(wire, self._next, **{"window": window, **fake})
         self.play(script)
-        toolbox = Toolbox([Built("read", "Read a file.", Named, self._read)], approval=Approval(default="allow"))
+        toolbox = Toolbox(
+            [FunctionTool("read", "Read a file.", Named, self._read)], approval=ApprovalRules(default="allow")
+        )
         tools = toolbox.definitions()
         system = more.pop("system", "Be brief.")
         self.session = Session(NAMES[wire], wire=wire, window=window, tools=tools, system=system, **more)
         self._agent: Callable[[HttpProvider], Agent] = lambda provider: Agent(
-            self.session, provider, toolbox, Context(Path("."), self.session), **options
+            self.session, provider, toolbox, ToolContext(Path("."), self.session), **options
         )
 
     def play(self, script: Steps) -> None:
@@ -88,7 +90,7 @@ class World:
     def _next(self, body: Json) -> Step:
         return self._script(body) if self._script else next(self._left)
 
-    async def _read(self, arguments: Named, context: Context) -> ToolResult:
+    async def _read(self, arguments: Named, context: ToolContext) -> ToolResult:
         self.ran.append(arguments.path)
         return ToolResult(f"what stands in {arguments.path}, a line of it\n" * self.lines)
 
@@ -102,7 +104,7 @@ class World:
     async def _turns(self, texts: Iterable[str | Callable[[], str]]) -> list[Turn]:
         found = []
         async with self.server as server:
-            retries = Retries(most=self.most, chance=lambda: 0.0, sleep=self._sleep)
+            retries = RetrySettings(most=self.most, chance=lambda: 0.0, sleep=self._sleep)
             provider = HttpProvider(self.wire, NAMES[self.wire], base_url=server.url, key=KEY, retries=retries)
             agent = self._agent(provider)
             for text in texts:
@@ -112,19 +114,19 @@ class World:
 
     async def _turn(self, agent: Agent, text: str) -> Turn:
         before = len(self.server.seen)
-        happened: list[Happening] = []
+        happened: list[AgentEvent] = []
         error: Exception | None = None
         try:
             async for each in agent.turn(text):
                 happened.append(each)
-        except (Fault, GiveUp, TooSmall) as raised:
+        except (ProviderError, GiveUp, TooSmall) as raised:
             error = raised
         return Turn(happened, error, len(self.server.seen) - before)
 
 
-def called(*calls: tuple[str, str], **more: Any) -> Spoken:
+def called(*calls: tuple[str, str], **more: Any) -> ScriptedAnswer:
     made = tuple(Call(ident, "read", f'{{"path": "{path}"}}') for ident, path in calls)
-    return Spoken(calls=made, signature=SEAL, thinking="I should look.", **more)
+    return ScriptedAnswer(calls=made, signature=SEAL, thinking="I should look.", **more)
 
 
 def reading(calls: int) -> Callable[[Json], Step]:
@@ -159,7 +161,7 @@ ALWAYS: dict[str, Callable[[str], Step]] = {
     "overflow": lambda wire: too_long(wire, 9_000, 8_000),
     "bytes": lambda wire: Refusal(413, b"<html><h1>413 Request Entity Too Large</h1></html>", "text/html"),
     "bucket": lambda wire: refusal(wire, 429, "Request too large (TPM): Limit 6000, Requested 7900."),
-    "silent": lambda wire: Spoken(stop="length", usage=Usage(8_000, 0, 0, 0)),
+    "silent": lambda wire: ScriptedAnswer(stop="length", usage=Usage(8_000, 0, 0, 0)),
 }
 
 
@@ -171,7 +173,7 @@ def test_a_provider_that_always_says_too_long_is_asked_three_times(kind: str, wi
     refused, after = world.turns("Look.", mending(world))
     assert isinstance(refused.error, GiveUp)
     assert refused.requests == 4 + 3
-    assert sum(isinstance(each, Refused) for each in refused.happened) == 3
+    assert sum(isinstance(each, RequestRefused) for each in refused.happened) == 3
     assert world.ran == [f"f{n}" for n in range(4)]
     goes_on(after)
 
@@ -233,7 +235,7 @@ def test_a_refusal_without_words_near_the_window_may_be_its_length() -> None:
 def test_a_refusal_without_words_of_a_short_request_is_not_its_length() -> None:
     world = World("openai_chat", lambda _: Refusal(400, b""))
     turn, after = world.turns("Look.", mending(world))
-    assert isinstance(turn.error, Fault)
+    assert isinstance(turn.error, ProviderError)
     assert turn.requests == 1
     goes_on(after)
 
@@ -257,7 +259,7 @@ def test_any_refusal_is_one_error_and_the_session_goes_on(body: str) -> None:
     for wire in NAMES:
         world = World(wire, [called(("c1", "a")), Refusal(400, BODIES[body])], retried=3)
         refused, after = world.turns("Look.", mending(world))
-        assert isinstance(refused.error, Fault)
+        assert isinstance(refused.error, ProviderError)
         assert (refused.requests, world.slept) == (2, [])
         goes_on(after)
 
@@ -267,7 +269,7 @@ def test_odd_times_to_wait_are_not_waited(wait: str) -> None:
     refused = refusal("openai_chat", 429, "Rate limit reached.")._replace(headers=(("retry-after", wait),))
     world = World("openai_chat", lambda _: refused, retried=3)
     (turn,) = world.turns("Look.")
-    assert isinstance(turn.error, Fault)
+    assert isinstance(turn.error, ProviderError)
     assert turn.requests <= 4
     assert all(0 <= seconds <= 60 for seconds in world.slept)
 
@@ -275,7 +277,7 @@ def test_odd_times_to_wait_are_not_waited(wait: str) -> None:
 @WIRES
 def test_a_stream_cut_anywhere_runs_nothing_and_leaves_nothing(wire: str) -> None:
     spoken = called(("c1", "a"), ("c2", "b"), text="I look.")
-    size = len(sse_of(wire, frames_of(wire, spoken)))
+    size = len(encode_sse(wire, encode_frames(wire, spoken)))
     world = World(wire, ())
 
     def cut(at: int) -> Callable[[], str]:
@@ -287,7 +289,7 @@ def test_a_stream_cut_anywhere_runs_nothing_and_leaves_nothing(wire: str) -> Non
 
     places = range(0, size, 97)
     for at, turn in zip(places, world.turns(*map(cut, places)), strict=True):
-        if isinstance(turn.error, Fault):
+        if isinstance(turn.error, ProviderError):
             assert turn.error.kind == "transport"
             assert turn.ended == []
         else:
@@ -339,7 +341,7 @@ def test_ids_that_come_again_and_again(ident: str, wire: str) -> None:
 @pytest.mark.parametrize("wire", [wire for wire in NAMES if wire != "gemini"])  # which sends no JSON as text
 @pytest.mark.parametrize("stop", ["calls", "length"])
 def test_a_model_whose_calls_are_always_cut_ends_and_runs_none(stop: Any, wire: str) -> None:
-    broken = Spoken(calls=(Call("c1", "read", '{"path": "a'), Call("c2", "read", '{"path": ')), stop=stop)
+    broken = ScriptedAnswer(calls=(Call("c1", "read", '{"path": "a'), Call("c2", "read", '{"path": ')), stop=stop)
     world = World(wire, lambda _: broken, max_steps=12)
     turn, after = world.turns("Look.", mending(world))
     assert (turn.why, turn.requests, world.ran) == ("steps", 6, [])

@@ -16,17 +16,17 @@ from tests.agent.test_hostile_provider import WIRES, World, called, goes_on, men
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.words import PAGE, Refusal, busy, refusal, too_long
 from tidegate import Session
-from tidegate.agent.loop import Agent, Asked, Ended, Refused, Stopped
-from tidegate.agent.tools.approval import Approval
-from tidegate.agent.tools.tool import Built, Context, ToolResult
+from tidegate.agent.loop import Agent, RequestSent, ToolFinished, RequestRefused, TurnEnded
+from tidegate.agent.tools.approval import ApprovalRules
+from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import TooSmall
-from tidegate.core.events import Said
+from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, result_of, text_of
 from tidegate.core.outcome import SummaryRequest
-from tidegate.models.faults import Fault
-from tidegate.models.http import HttpProvider, Retries
-from tidegate.wire.spoken import Spoken
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.http.provider import HttpProvider, RetrySettings
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 WINDOW = 16_000
@@ -39,7 +39,7 @@ BUCKET = (
 ASKED, MOST = 9_001, 8_192
 OUTPUT = f"max_tokens: {ASKED} > {MOST}, which is the maximum allowed number of output tokens for this model"
 KEYLESS = "Incorrect API key provided"
-ANSWER = Spoken(text="The tide table of that day is complete, and the harbour master has signed it.")
+ANSWER = ScriptedAnswer(text="The tide table of that day is complete, and the harbour master has signed it.")
 OVERFLOWS = f"The input token count ({WINDOW + 5}) exceeds the maximum number of tokens allowed ({WINDOW})."
 BLOCKED = Refusal(400, b"<!doctype html><h1>Sorry</h1><p unclosed <b>", "text/html")
 LONG = msgspec.structs.replace(ANSWER, text=ANSWER.text * 40)
@@ -78,7 +78,7 @@ FORCED = (
     Forced("cut at once", lambda wire: CutAt(ANSWER, 30), "retried", waits=(0.25,)),
     Forced("cut later", lambda wire: CutAt(LONG, BREAKS), "raised", "transport"),
     Forced("cut later, cleanly", lambda wire: CutAt(LONG, BREAKS, clean=True), "raised", "transport"),
-    Forced("silent", lambda wire: Spoken(stop="length", usage=Usage(WINDOW, 0, 0, 0)), "shrunk", "overflow"),
+    Forced("silent", lambda wire: ScriptedAnswer(stop="length", usage=Usage(WINDOW, 0, 0, 0)), "shrunk", "overflow"),
     Forced("rate bucket", lambda wire: refusal(wire, 429, BUCKET), "shrunk", "rate_bucket"),
 )
 
@@ -115,9 +115,9 @@ class Run:
         days = range(self.asked - count, self.asked)
         calls = tuple(Call(f"call_{day}", "tides", f'{{"day": {day}}}') for day in days)
         text = f"I look at day {days[0]}." if days[0] % 3 else ""
-        return Spoken(text=text, calls=calls, thinking=f"Day {days[0]} is next.", signature="c2lnbmF0dXJl")
+        return ScriptedAnswer(text=text, calls=calls, thinking=f"Day {days[0]} is next.", signature="c2lnbmF0dXJl")
 
-    async def tides(self, arguments: Asks, context: Context) -> ToolResult:
+    async def tides(self, arguments: Asks, context: ToolContext) -> ToolResult:
         """Results of many sizes; now and then one larger than the window."""
         self.ran.append(arguments.day)
         lines = 2_500 if arguments.day % 97 == 50 else 3 + arguments.day * 37 % 90
@@ -127,14 +127,16 @@ class Run:
         self.slept.append(seconds)
 
     async def play(self) -> "Run":
-        toolbox = Toolbox([Built("tides", "The tides of a day.", Asks, self.tides)], approval=Approval(default="allow"))
+        toolbox = Toolbox(
+            [FunctionTool("tides", "The tides of a day.", Asks, self.tides)], approval=ApprovalRules(default="allow")
+        )
         model = MODELS.get(self.wire, "gpt-4o")
         tools, system = toolbox.definitions(), "You read tides."
         session = Session(model, wire=self.wire, window=WINDOW, tools=tools, system=system, max_tokens=ASKED)
         async with Fake(self.wire, self.answer, window=WINDOW, bound=True) as server:
-            retries = Retries(chance=lambda: 0.0, sleep=self.sleep)
+            retries = RetrySettings(chance=lambda: 0.0, sleep=self.sleep)
             provider = HttpProvider(self.wire, model, base_url=server.url, key=KEY, retries=retries)
-            agent = Agent(session, provider, toolbox, Context(Path("."), session))
+            agent = Agent(session, provider, toolbox, ToolContext(Path("."), session))
             every = max(1, self.turns // (len(FORCED) + 1))
             for turn in range(self.turns):
                 number, rest = divmod(turn, every)
@@ -150,13 +152,13 @@ class Run:
         self.force, self.left = forced, self.calls
         self.slept.clear()
         happened: list[Any] = []
-        fault: Fault | None = None
+        fault: ProviderError | None = None
         try:
             async for each in agent.turn(f"Question {number}: how high was the water?"):
                 happened.append(each)
-        except Fault as raised:
+        except ProviderError as raised:
             fault = raised
-        sizes = [each.request.tokens for each in happened if isinstance(each, Asked)]
+        sizes = [each.request.tokens for each in happened if isinstance(each, RequestSent)]
         self.largest = max(self.largest, *sizes)
         assert self.force is None, "the failure was met"
         if forced is not None and forced.ends == "raised":
@@ -165,20 +167,20 @@ class Run:
             assert self.slept == [], forced.name
             return
         assert fault is None, forced
-        assert happened[-1] == Stopped("end")
-        assert sum(isinstance(each, Ended) and not each.result.error for each in happened) == self.calls
+        assert happened[-1] == TurnEnded("end")
+        assert sum(isinstance(each, ToolFinished) and not each.result.error for each in happened) == self.calls
         assert self.slept == list(forced.waits if forced else ()), forced
         self.cured(happened, forced)
 
     def cured(self, happened: list[Any], forced: Forced | None) -> None:
         """What is refused for its size is followed by a smaller request, or by one that asks for less; no other is."""
-        refused = [place for place, each in enumerate(happened) if isinstance(each, Refused)]
+        refused = [place for place, each in enumerate(happened) if isinstance(each, RequestRefused)]
         assert len(refused) == int(forced is not None and forced.ends in ("shrunk", "lowered")), forced
         for place in refused:
             assert forced is not None
             assert happened[place].fault.kind == forced.kind
-            before = [each for each in happened[:place] if isinstance(each, Asked)][-1].request.to_bytes()
-            after = next(each for each in happened[place:] if isinstance(each, Asked)).request.to_bytes()
+            before = [each for each in happened[:place] if isinstance(each, RequestSent)][-1].request.to_bytes()
+            after = next(each for each in happened[place:] if isinstance(each, RequestSent)).request.to_bytes()
             if forced.ends == "lowered":
                 assert after == before.replace(b"%d" % ASKED, b"%d" % MOST, 1), forced.name
             else:
@@ -186,7 +188,7 @@ class Run:
 
     def whole(self, session: Session) -> None:
         """Every question, call and result is in the log once; every call was run once."""
-        said = [event.what.message for event in session.log.read() if isinstance(event.what, Said)]
+        said = [event.what.message for event in session.log.read() if isinstance(event.what, MessageAdded)]
         questions = [text_of(message) for message in said if message.role == "user"]
         assert [text for text in questions if text.startswith("Question")] == [
             f"Question {number}: how high was the water?" for number in range(self.turns)
@@ -224,7 +226,7 @@ def test_a_model_that_never_answers_is_stopped(script: str, wire: str) -> None:
     def step(_: Json) -> Step:
         number = next(count)
         if script == "no such tool":
-            return Spoken(calls=(Call(f"c{number}", "raed", "{}"),), signature="c2ln")
+            return ScriptedAnswer(calls=(Call(f"c{number}", "raed", "{}"),), signature="c2ln")
         return "" if script == "empty now and then" and number % 3 == 2 else called((f"c{number}", "same"))
 
     world = World(wire, step, max_steps=9)
@@ -237,7 +239,7 @@ def test_a_model_that_never_answers_is_stopped(script: str, wire: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "I am not done."])
 def test_a_provider_that_pauses_for_ever_is_left(text: str) -> None:
-    pauses = iter([Spoken(text=text, stop="paused")] * 50)
+    pauses = iter([ScriptedAnswer(text=text, stop="paused")] * 50)
 
     def step(_: Json) -> Step:
         return next(pauses, "That was the last pause.")

@@ -11,21 +11,21 @@ import pytest
 
 from tests.fake.server import KEY, Fake
 from tidegate import BadInput, BadPolicy, DataFolder, GiveUp
-from tidegate.agent.config_file import parse_config
-from tidegate.agent.hooks import Done
-from tidegate.agent.loop import Ended, Happening, Refused, Stopped
-from tidegate.agent.open import Notice, OpenAgent, open_agent
-from tidegate.agent.parts import FEW, fitting
-from tidegate.agent.reach import Reached, hosted_keys
-from tidegate.agent.spend import SPENT
-from tidegate.agent.tools.toolbox import standard_tools
-from tidegate.core.estimate import Estimate
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.hooks.runner import HookReport
+from tidegate.agent.loop import ToolFinished, AgentEvent, RequestRefused, TurnEnded
+from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
+from tidegate.agent.builder import MAX_TOOLS_DIVISOR, select_tools
+from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
+from tidegate.agent.spending import SIDE_COST_TOPIC
+from tidegate.agent.tools.toolbox import list_standard_tools
+from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.messages import Call
-from tidegate.core.tokens import count_tools
-from tidegate.models.faults import fault_of
-from tidegate.models.scripted import Scripted, Spoken, Step
-from tidegate.models.window import Window
-from tidegate.session.background import Ahead
+from tidegate.core.tokens.counting import count_tools
+from tidegate.models.errors.classification import classify_response
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.models.window import ResolvedWindow
+from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.wire.usage import Usage
 
 SCRIPTED = "agents: [{id: main, brain: {provider: openai, model: scripted}}]\nwindow: 8000\n"
@@ -37,23 +37,23 @@ MODELS = {
 }
 
 
-async def said(agent: OpenAgent, text: str) -> list[Happening | Notice]:
+async def said(agent: OpenAgent, text: str) -> list[AgentEvent | UserNotice]:
     async with aclosing(agent.turn(text)) as turn:
         return [each async for each in turn]
 
 
 def talk(
-    steps: Sequence[Step],
+    steps: Sequence[ScriptStep],
     *texts: str,
     config: str = "",
     data: DataFolder | None = None,
     workspace: Path = Path("."),
     after: Callable[[OpenAgent], None] = lambda agent: None,
-) -> list[list[Happening | Notice]]:
+) -> list[list[AgentEvent | UserNotice]]:
     """Say these to a scripted model; what happened in each turn."""
 
-    async def run() -> list[list[Happening | Notice]]:
-        provider = Scripted("openai_chat", steps)
+    async def run() -> list[list[AgentEvent | UserNotice]]:
+        provider = ScriptedProvider("openai_chat", steps)
         parsed = parse_config(SCRIPTED + config, {})
         async with open_agent(parsed, data=data, name="build", workspace=workspace, provider=provider) as agent:
             turns = [await said(agent, text) for text in texts]
@@ -63,8 +63,8 @@ def talk(
     return asyncio.run(run())
 
 
-def notices(turn: list[Happening | Notice]) -> list[str]:
-    return [each.text for each in turn if isinstance(each, Notice)]
+def notices(turn: list[AgentEvent | UserNotice]) -> list[str]:
+    return [each.text for each in turn if isinstance(each, UserNotice)]
 
 
 @pytest.mark.parametrize("wire", MODELS)
@@ -79,8 +79,8 @@ agents: [{{id: main, brain: {{provider: here, model: {MODELS[wire]}, backend: {b
 window: 16000
 """
 
-    async def run() -> tuple[Fake, list[Happening | Notice]]:
-        read = Spoken(text="I look.", calls=(Call("c1", "read", '{"path": "notes.txt"}'),), signature="c2ln")
+    async def run() -> tuple[Fake, list[AgentEvent | UserNotice]]:
+        read = ScriptedAnswer(text="I look.", calls=(Call("c1", "read", '{"path": "notes.txt"}'),), signature="c2ln")
         async with Fake(wire, [read, "It is 8443."], window=16_000) as server:
             parsed = parse_config(
                 f"{config}providers: {{here: {{base_url: {server.url}, key_env: HERE}}}}", {"HERE": KEY}
@@ -92,8 +92,8 @@ window: 16000
                 return server, await said(agent, "Which port?")
 
     server, happened = asyncio.run(run())
-    assert happened[-1] == Stopped("end")
-    (ended,) = [each for each in happened if isinstance(each, Ended)]
+    assert happened[-1] == TurnEnded("end")
+    (ended,) = [each for each in happened if isinstance(each, ToolFinished)]
     assert "8443" in ended.result.text
     assert server.refused == []
     sent = server.seen[-1].raw.decode()
@@ -105,7 +105,7 @@ window: 16000
 def test_a_session_is_kept_and_goes_on(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     talk(["Noted."], "The port is 8443.", data=data)
-    scripted = Scripted("openai_chat", ["8443."])
+    scripted = ScriptedProvider("openai_chat", ["8443."])
 
     async def again() -> None:
         parsed = parse_config(SCRIPTED, {})
@@ -118,7 +118,7 @@ def test_a_session_is_kept_and_goes_on(tmp_path: Path) -> None:
 
 def test_a_subagent_is_kept_beside_its_asker(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
-    task = Spoken(calls=(Call("t", "task", '{"prompt": "Look at the port."}'),))
+    task = ScriptedAnswer(calls=(Call("t", "task", '{"prompt": "Look at the port."}'),))
     for number in (1, 2):
         talk([task, "It is 8443.", "The port is 8443."], "Which port?", data=data)
         names = {info.name for info in data.store.sessions()}
@@ -136,25 +136,25 @@ agents:
     brain: {provider: here, model: m}
 """
 
-    async def run() -> tuple[list[Happening | Notice], Fake]:
+    async def run() -> tuple[list[AgentEvent | UserNotice], Fake]:
         async with Fake("openai_chat", ["Looks good."]) as server:
             whole = f"{config}window: 8000\nproviders: {{here: {{base_url: {server.url}, key_env: HERE}}}}"
             environment = {"HERE": KEY}
             main, reviewer = (parse_config(whole, environment, agent=each) for each in ("main", "reviewer"))
-            call = Spoken(calls=(Call("t", "task", '{"prompt": "Read it.", "agent": "reviewer"}'),))
+            call = ScriptedAnswer(calls=(Call("t", "task", '{"prompt": "Read it.", "agent": "reviewer"}'),))
             async with open_agent(
                 main,
                 data=None,
                 name="build",
                 workspace=Path("."),
-                provider=Scripted("openai_chat", [call, "Fine."]),
+                provider=ScriptedProvider("openai_chat", [call, "Fine."]),
                 specialists=[reviewer],
                 environment=environment,
             ) as agent:
                 return await said(agent, "Review it."), server
 
     happened, server = asyncio.run(run())
-    (ended,) = [each for each in happened if isinstance(each, Ended)]
+    (ended,) = [each for each in happened if isinstance(each, ToolFinished)]
     assert ended.result.text.startswith("Looks good.")
     asked = next(seen.body for seen in server.seen if seen.raw)
     assert "You review." in asked["messages"][0]["content"]
@@ -166,9 +166,9 @@ execution: {hooks: [{id: say, on: turn_start, condition: {type: always}, action:
 spend: {session: {tokens: 100}, day: {dollars: 5}}
 """
     with pytest.raises(GiveUp, match=r"the cap is 100"):
-        talk([Spoken(text="Yes.", usage=Usage(90, 20, 0, 0))], "One.", "Two.", config=config)
+        talk([ScriptedAnswer(text="Yes.", usage=Usage(90, 20, 0, 0))], "One.", "Two.", config=config)
     (turn,) = talk(["Yes."], "One.", config=config, data=DataFolder(tmp_path, secrets=[]))
-    assert [each.text for each in turn if isinstance(each, Done)] == ["turn 1"]
+    assert [each.text for each in turn if isinstance(each, HookReport)] == ["turn 1"]
     assert "price of scripted is not known" in "".join(notices(turn))
     assert list((tmp_path / "spend").glob("*.json"))
 
@@ -176,7 +176,7 @@ spend: {session: {tokens: 100}, day: {dollars: 5}}
 def test_the_day_is_capped_over_sessions(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[], clock=lambda: 1_794_744_000.0)
     config = "spend: {day: {tokens: 100}}"
-    step = Spoken(text="Yes.", usage=Usage(90, 20, 0, 0))
+    step = ScriptedAnswer(text="Yes.", usage=Usage(90, 20, 0, 0))
     talk([step], "One.", config=config, data=data)
     with pytest.raises(GiveUp, match="The day so far has used 110 tokens"):
         talk([step], "Two.", config=config, data=data)
@@ -202,7 +202,7 @@ def test_a_server_that_reports_nothing_is_told_of_once() -> None:
     turns = talk(["One.", "Two.", "Three.", "Four."], "a", "b", "c", "d")
     told = [text for turn in turns for text in notices(turn) if "reports no token usage" in text]
     assert len(told) == 1
-    assert isinstance(turns[1][-1], Stopped)
+    assert isinstance(turns[1][-1], TurnEnded)
     assert notices(turns[1])
 
 
@@ -223,18 +223,18 @@ def test_a_window_that_was_learned_is_known_the_next_time(tmp_path: Path) -> Non
                 ) as agent:
                     windows.append(agent.window.tokens)
                     happened = await said(agent, text) if text else []
-                    assert not text or any(isinstance(each, Refused) for each in happened)
+                    assert not text or any(isinstance(each, RequestRefused) for each in happened)
                 data.close()
         return windows
 
-    assert fault_of(400, error).window == 3000
+    assert classify_response(400, error).window == 3000
     assert asyncio.run(run()) == [None, 3000]
 
 
 def test_an_unknown_window_is_said() -> None:
-    scripted = Scripted("openai_chat", ["Yes."], model="nameless")
+    scripted = ScriptedProvider("openai_chat", ["Yes."], model="nameless")
 
-    async def run() -> list[Happening | Notice]:
+    async def run() -> list[AgentEvent | UserNotice]:
         parsed = parse_config("agents: [{id: main, brain: {provider: openai, model: nameless}}]", {})
         async with open_agent(parsed, data=None, name="b", workspace=Path("."), provider=scripted) as agent:
             return await said(agent, "Hello.")
@@ -247,7 +247,7 @@ def test_modules_bound_the_tools() -> None:
 
     def look(agent: OpenAgent) -> None:
         provider = agent.reached.provider
-        assert isinstance(provider, Scripted)
+        assert isinstance(provider, ScriptedProvider)
         bodies.extend(msgspec.json.decode(request) for request in provider.requests)
 
     talk(["Yes."], "Hello.", config="modules: {hello: {}, shell: {}}", after=look)
@@ -257,17 +257,21 @@ def test_modules_bound_the_tools() -> None:
 
 @pytest.mark.parametrize("window", [300, 1000, 2048, 4096, 16_000, None])
 def test_tools_take_at_most_a_quarter_of_the_window(window: int | None) -> None:
-    reached = Reached(Scripted("openai_chat"), Window(window, "setting", ""), Estimate())
-    suited = fitting(standard_tools(), reached, Estimate())
+    reached = ProviderConnection(
+        ScriptedProvider("openai_chat"), ResolvedWindow(window, "setting", ""), TokenEstimator()
+    )
+    suited = select_tools(list_standard_tools(), reached, TokenEstimator())
     assert len(suited.tools) == len(suited.shown)
     if window is None or window >= 4096:
-        assert len(suited.tools) == len(standard_tools())
+        assert len(suited.tools) == len(list_standard_tools())
     else:
-        assert count_tools(tuple(suited.shown), Estimate()) * FEW <= window
+        assert count_tools(tuple(suited.shown), TokenEstimator()) * MAX_TOOLS_DIVISOR <= window
     if window == 2048:
         assert suited.shown[0].name == "recall"
         assert {"read", "list", "grep", "shell"} <= {tool.name for tool in suited.shown}
-    assert fitting(standard_tools(), msgspec.structs.replace(reached, tools=False), Estimate()).shown == []
+    assert (
+        select_tools(list_standard_tools(), msgspec.structs.replace(reached, tools=False), TokenEstimator()).shown == []
+    )
 
 
 def test_the_background_of_a_policy_is_honoured() -> None:
@@ -275,7 +279,7 @@ def test_the_background_of_a_policy_is_honoured() -> None:
     for setting in ("true", "false"):
         config = f"policy: {{name: picoclaw, settings: {{background: {setting}}}}}"
         talk(["Yes."], "Hello.", config=config, after=lambda agent: found.append(agent.agent.summarise))
-    assert [isinstance(each, Ahead) for each in found] == [True, False]
+    assert [isinstance(each, BackgroundSummarizer) for each in found] == [True, False]
 
 
 def test_a_missing_key_is_said_before_anything_is_sent() -> None:
@@ -291,7 +295,7 @@ def test_a_missing_key_is_said_before_anything_is_sent() -> None:
 def test_prices_of_ones_own() -> None:
     costs: list[float] = []
     config = "models: {scripted: {input: 1, output: 2}}\n"
-    step = Spoken(text="Yes.", usage=Usage(1_000_000, 500_000, 0, 0))
+    step = ScriptedAnswer(text="Yes.", usage=Usage(1_000_000, 500_000, 0, 0))
     talk([step], "One.", config=config, after=lambda agent: costs.append(agent.spending.session_sum.dollars))
     assert costs == [2.0]
     with pytest.raises(BadPolicy, match=r"tidegate.yaml:\d+.*one of two prices"):
@@ -313,7 +317,7 @@ models: {small: {window: 6000}}
     async def run() -> tuple[Fake, OpenAgent]:
         async with Fake("openai_chat", lambda body: "The user asked about the port 8443.", window=6000) as server:
             whole = f"{config}providers: {{here: {{base_url: {server.url}, key_env: HERE}}}}"
-            provider = Scripted("openai_chat", [f"Answer {number}. " * 40 for number in range(8)])
+            provider = ScriptedProvider("openai_chat", [f"Answer {number}. " * 40 for number in range(8)])
             parsed = parse_config(whole, {"HERE": KEY})
             async with open_agent(
                 parsed, data=None, name="b", workspace=Path("."), provider=provider, environment={"HERE": KEY}
@@ -327,9 +331,9 @@ models: {small: {window: 6000}}
     assert asked
     assert all(body["model"] == "small" for body in asked)
     assert server.refused == []
-    paid = [event.what for event in agent.session.log.read(1) if getattr(event.what, "topic", "") == SPENT]
+    paid = [event.what for event in agent.session.log.read(1) if getattr(event.what, "topic", "") == SIDE_COST_TOPIC]
     assert len(paid) == len(asked)
 
 
 def test_keys_that_are_there_are_offered() -> None:
-    assert hosted_keys({"GROQ_API_KEY": "x", "OPENAI_API_KEY": "", "HOME": "y"}) == {"groq": "GROQ_API_KEY"}
+    assert find_provider_keys({"GROQ_API_KEY": "x", "OPENAI_API_KEY": "", "HOME": "y"}) == {"groq": "GROQ_API_KEY"}

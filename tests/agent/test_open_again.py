@@ -12,15 +12,15 @@ import pytest
 from tests.agent.test_open import MODELS, SCRIPTED, notices, said, talk
 from tests.fake.server import KEY, Fake, Step
 from tidegate import BadInput, BadPolicy, DataFolder, GiveUp
-from tidegate.agent.config_file import parse_config
-from tidegate.agent.loop import Asked, Ended, Happening, Steered, Stopped
-from tidegate.agent.open import Notice, OpenAgent, open_agent
-from tidegate.agent.reach import WINDOWS
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.loop import RequestSent, ToolFinished, AgentEvent, UserSteered, TurnEnded
+from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
+from tidegate.agent.provider_connection import WINDOWS_FILE
 from tidegate.core.messages import SUMMARY, Call, text_of
-from tidegate.models.scripted import Scripted, Spoken
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
 from tidegate.models.window import LearnedWindow
-from tidegate.session.background import Ahead
-from tidegate.session.drive import SummariseAsync
+from tidegate.session.summaries.background import BackgroundSummarizer
+from tidegate.session.summaries.drivers import AsyncSummarizer
 
 
 def test_one_shot_ends_after_one_turn() -> None:
@@ -37,7 +37,7 @@ def test_a_turn_of_a_one_shot_agent_that_failed_may_be_tried_again() -> None:
         raise BadInput("The line is dead.", "Try again.")
 
     async def run() -> list[bool]:
-        provider = Scripted("openai_chat", [broken, "Yes."])
+        provider = ScriptedProvider("openai_chat", [broken, "Yes."])
         config = parse_config(f"{SCRIPTED}execution: {{mode: one_shot}}", {})
         async with open_agent(config, data=None, name="b", workspace=Path("."), provider=provider) as agent:
             with pytest.raises(BadInput):
@@ -59,17 +59,17 @@ def test_a_greeting_belongs_to_a_new_session(tmp_path: Path) -> None:
     assert shown == ["Good morning.", "", ""]
 
 
-def steering(config: str = "") -> list[Happening | Notice]:
-    async def run() -> list[Happening | Notice]:
-        provider = Scripted("openai_chat", ["It is the linker.", "The cache, then."])
+def steering(config: str = "") -> list[AgentEvent | UserNotice]:
+    async def run() -> list[AgentEvent | UserNotice]:
+        provider = ScriptedProvider("openai_chat", ["It is the linker.", "The cache, then."])
         parsed = parse_config(SCRIPTED + config, {})
         async with open_agent(parsed, data=None, name="b", workspace=Path("."), provider=provider) as agent:
-            happened: list[Happening | Notice] = []
+            happened: list[AgentEvent | UserNotice] = []
             with pytest.raises(BadInput, match="No turn is under way"):
                 agent.steer("Too early.")
             async for each in agent.turn("Why?"):
                 happened.append(each)
-                if isinstance(each, Asked) and len(provider.requests) == 0:
+                if isinstance(each, RequestSent) and len(provider.requests) == 0:
                     assert agent.busy
                     agent.steer("Not the linker.")
             assert not agent.busy
@@ -80,8 +80,8 @@ def steering(config: str = "") -> list[Happening | Notice]:
 
 def test_an_open_agent_is_steered() -> None:
     happened = steering()
-    assert Steered("Not the linker.") in happened
-    assert happened[-1] == Stopped("end")
+    assert UserSteered("Not the linker.") in happened
+    assert happened[-1] == TurnEnded("end")
     with pytest.raises(GiveUp, match="has had its 1 turns"):
         steering("execution: {max_turns: 1}")
 
@@ -109,8 +109,8 @@ class Talk:
             ) as agent:
                 for text in texts:
                     happened = await said(agent, text)
-                    assert happened[-1] == Stopped("end")
-                    assert not [each for each in happened if isinstance(each, Ended) and each.result.error]
+                    assert happened[-1] == TurnEnded("end")
+                    assert not [each for each in happened if isinstance(each, ToolFinished) and each.result.error]
         assert server.refused == []
         return server, agent
 
@@ -122,7 +122,7 @@ PAIRS = [(one, other) for one in MODELS for other in MODELS if one != other]
 def test_the_model_is_switched_in_the_middle_of_a_session(before: str, after: str, tmp_path: Path) -> None:
     """Calls, results and signed thinking of one dialect are told in another, and back; each server judges strictly."""
     (tmp_path / "port.txt").write_text("8443")
-    read = Spoken(
+    read = ScriptedAnswer(
         text="I look.",
         thinking="The port is in a file.",
         signature="c2lnbmVk",
@@ -167,13 +167,13 @@ mcp:
   none: {{command: no-such-program-here}}
 capabilities: {{tools: {{w__add: allow}}}}
 """
-    add = Spoken(calls=(Call("c1", "w__add", '{"a": 2, "b": 3}'), Call("c2", "w__shape", "{}")))
+    add = ScriptedAnswer(calls=(Call("c1", "w__add", '{"a": 2, "b": 3}'), Call("c2", "w__shape", "{}")))
     (turn,) = talk([add, "Five."], "Add.", config=config)
-    results = {each.call.id: each.result for each in turn if isinstance(each, Ended)}
+    results = {each.call.id: each.result for each in turn if isinstance(each, ToolFinished)}
     assert results["c1"].text == "5"
     assert "Denied" in results["c2"].text, "nobody is there to ask"
-    assert any("MCP server 'none' could not be used" in each.text for each in turn if isinstance(each, Notice))
-    assert turn[-1] == Stopped("end")
+    assert any("MCP server 'none' could not be used" in each.text for each in turn if isinstance(each, UserNotice))
+    assert turn[-1] == TurnEnded("end")
 
 
 def test_rules_of_the_user_stand_in_every_prompt() -> None:
@@ -192,14 +192,14 @@ def test_rules_of_the_user_stand_in_every_prompt() -> None:
 
 def test_summaries_may_be_prepared_ahead_under_any_policy() -> None:
     """Below the mark of the policy itself: a jutul summary waits for 85 % of the window."""
-    found: list[SummariseAsync | None] = []
+    found: list[AsyncSummarizer | None] = []
     for more in ("", "execution: {background: true}"):
         talk(
             ["Yes."], "Hello.", config=f"policy: jutul\n{more}", after=lambda agent: found.append(agent.agent.summarise)
         )
     plain, ahead = found
-    assert not isinstance(plain, Ahead)
-    assert isinstance(ahead, Ahead)
+    assert not isinstance(plain, BackgroundSummarizer)
+    assert isinstance(ahead, BackgroundSummarizer)
 
 
 def test_a_summary_that_was_prepared_ahead_is_what_the_compaction_takes() -> None:
@@ -218,7 +218,9 @@ models: {small: {window: 16000}}
     async def run() -> tuple[int, int, str]:
         async with Fake("openai_chat", answer, window=16_000) as server:
             whole = f"{SCRIPTED}{config}providers: {{here: {{base_url: {server.url}, key_env: HERE}}}}"
-            provider = Scripted("openai_chat", [f"Answer {number}. " + "In and out. " * 60 for number in range(40)])
+            provider = ScriptedProvider(
+                "openai_chat", [f"Answer {number}. " + "In and out. " * 60 for number in range(40)]
+            )
             async with open_agent(
                 parse_config(whole, {"HERE": KEY}),
                 data=None,
@@ -228,12 +230,12 @@ models: {small: {window: 16000}}
                 environment={"HERE": KEY},
             ) as agent:
                 ahead = agent.agent.summarise
-                assert isinstance(ahead, Ahead)
+                assert isinstance(ahead, BackgroundSummarizer)
                 begun = 0
                 for number in range(40):
                     before = len(asked)
                     async for each in agent.turn(f"Question {number} about port 8443. " + "The tide comes in. " * 30):
-                        if isinstance(each, Asked):
+                        if isinstance(each, RequestSent):
                             assert len(asked) == before, "nobody waits for a summary"
                     if ahead.busy and not begun:
                         begun = number
@@ -257,7 +259,7 @@ def test_another_model_in_mid_session_is_no_restart(tmp_path: Path) -> None:
     talk([f"Answer {n}." for n in range(8)], *(f"Question {n}." for n in range(8)), config=config, data=data)
 
     async def shown(restore: bool) -> int:
-        provider = Scripted("openai_chat", [])
+        provider = ScriptedProvider("openai_chat", [])
         parsed = parse_config(SCRIPTED + config, {})
         async with open_agent(
             parsed, data=data, name="build", workspace=tmp_path, provider=provider, restore=restore
@@ -283,7 +285,7 @@ def test_a_learned_window_that_the_provider_outgrows_is_dropped_and_told(tmp_pat
         async with Fake("openai_chat", ["Yes.", "No."], usage=lambda used: used._replace(input_tokens=3001)) as server:
             whole = "agents: [{id: main, brain: {provider: here, model: gpt-4o}}]\n"
             here = f"providers: {{here: {{base_url: {server.url}, key_env: HERE}}}}"
-            kept = tmp_path / WINDOWS
+            kept = tmp_path / WINDOWS_FILE
             kept.write_bytes(msgspec.json.encode([LearnedWindow(server.url, "gpt-4o", 3000)]))
             parsed, data = parse_config(whole + here, {"HERE": KEY}), DataFolder(tmp_path, secrets=[])
             async with open_agent(

@@ -10,14 +10,14 @@ import pytest
 from tests.agent.test_loop import WIRES, an_agent, run
 from tests.agent.test_open import SCRIPTED
 from tidegate import BadInput
-from tidegate.agent.config_file import parse_config
-from tidegate.agent.loop import Agent, Asked, Happening, Refused, Stopped
-from tidegate.agent.open import open_agent
-from tidegate.agent.pictures import MAX_BASE64, picture, picture_of, spoken
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.loop import Agent, RequestSent, AgentEvent, RequestRefused, TurnEnded
+from tidegate.agent.runtime import open_agent
+from tidegate.agent.attachments import MAX_ATTACHMENT_CHARS, make_image, load_image, attach_images
 from tidegate.core.messages import Image, Message, Text
-from tidegate.models.catalog import takes_images
-from tidegate.models.faults import Fault, fault_of
-from tidegate.models.scripted import Scripted, Step
+from tidegate.models.catalog import accepts_images
+from tidegate.models.errors.classification import ProviderError, classify_response
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
 
 UNREADABLE = '{"error": {"message": "Invalid image: could not process image", "code": "invalid_image"}}'
 
@@ -38,20 +38,20 @@ def png(width: int = 3, height: int = 2, extra: int = 0) -> bytes:
 def test_a_picture_is_looked_at_before_it_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "bee.png"
     path.write_bytes(png(30, 20))
-    taken = picture_of(path)
+    taken = load_image(path)
     assert (taken.media, taken.width, taken.height) == ("image/png", 30, 20)
     for data, says in (
         (b"not a picture", "is no PNG"),
         (png()[:12], "is no PNG"),
         (png(8001, 1), "8001 x 1 pixels"),
-        (png(extra=MAX_BASE64 * 3 // 4), "bytes"),
+        (png(extra=MAX_ATTACHMENT_CHARS * 3 // 4), "bytes"),
     ):
         with pytest.raises(BadInput, match=says):
-            picture(data)
+            make_image(data)
     with pytest.raises(BadInput, match="cannot be read"):
-        picture_of(tmp_path / "none.png")
+        load_image(tmp_path / "none.png")
     with pytest.raises(BadInput, match="21 pictures"):
-        spoken("Look.", [taken] * 21)
+        attach_images("Look.", [taken] * 21)
 
 
 @pytest.mark.parametrize(
@@ -59,31 +59,31 @@ def test_a_picture_is_looked_at_before_it_is_taken(tmp_path: Path) -> None:
     [("gpt-4o", True), ("claude-sonnet-4-5", True), ("gemini-2.5-pro", True), ("deepseek-chat", False), ("mine", None)],
 )
 def test_the_catalog_knows_who_takes_pictures(model: str, takes: bool | None) -> None:
-    assert takes_images(model) is takes
+    assert accepts_images(model) is takes
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_pictures_are_sent_in_every_dialect(wire: str) -> None:
     agent = an_agent(["A bee."], wire=wire, window=8000)
-    image = picture(png())
-    happened = asyncio.run(_gathered(agent, spoken("What is this?", [image])))
-    assert happened[-1] == Stopped("end")
-    assert isinstance(agent.provider, Scripted)
+    image = make_image(png())
+    happened = asyncio.run(_gathered(agent, attach_images("What is this?", [image])))
+    assert happened[-1] == TurnEnded("end")
+    assert isinstance(agent.provider, ScriptedProvider)
     assert image.data.encode() in agent.provider.requests[0]
 
 
-async def _gathered(agent: Agent, message: Message) -> list[Happening]:
+async def _gathered(agent: Agent, message: Message) -> list[AgentEvent]:
     return [each async for each in agent.turn(message)]
 
 
 def asked(model: str, more: str = "") -> list[bytes]:
     """The requests of a scripted model by this name that is shown a picture."""
-    provider = Scripted("openai_chat", ["A bee."], model=model)
+    provider = ScriptedProvider("openai_chat", ["A bee."], model=model)
 
     async def act() -> None:
         config = parse_config(SCRIPTED + more, {})
         async with open_agent(config, data=None, name="b", workspace=Path("."), provider=provider) as agent:
-            async for _ in agent.turn("What is this?", [picture(png())]):
+            async for _ in agent.turn("What is this?", [make_image(png())]):
                 pass
 
     asyncio.run(act())
@@ -105,16 +105,16 @@ def test_a_model_that_takes_none_is_not_sent_one() -> None:
 def test_a_picture_that_is_refused_leaves_the_view_and_not_the_log(wire: str, status: int) -> None:
     """Else it would be sent, and refused, with every later request."""
     body = UNREADABLE if status == 400 else "Payload Too Large"
-    steps: list[Step] = [fault_of(status, body), "I could not see it.", "Here."]
+    steps: list[ScriptStep] = [classify_response(status, body), "I could not see it.", "Here."]
     agent = an_agent(steps, wire=wire, window=8000)
-    image = picture(png())
-    happened = asyncio.run(_gathered(agent, spoken("What is this?", [image])))
-    assert [each.fault.kind for each in happened if isinstance(each, Refused)] == [
+    image = make_image(png())
+    happened = asyncio.run(_gathered(agent, attach_images("What is this?", [image])))
+    assert [each.fault.kind for each in happened if isinstance(each, RequestRefused)] == [
         "media" if status == 400 else "bytes"
     ]
-    assert happened[-1] == Stopped("end")
-    assert run(agent, "Go on.")[-1] == Stopped("end")
-    assert isinstance(agent.provider, Scripted)
+    assert happened[-1] == TurnEnded("end")
+    assert run(agent, "Go on.")[-1] == TurnEnded("end")
+    assert isinstance(agent.provider, ScriptedProvider)
     first, *later = agent.provider.requests
     assert image.data.encode() in first
     assert not [request for request in later if image.data.encode() in request]
@@ -126,19 +126,19 @@ def test_a_picture_that_is_refused_leaves_the_view_and_not_the_log(wire: str, st
 
 
 def test_without_a_picture_to_leave_out_the_fault_is_raised() -> None:
-    agent = an_agent([fault_of(400, UNREADABLE)])
-    with pytest.raises(Fault, match="not accepted"):
+    agent = an_agent([classify_response(400, UNREADABLE)])
+    with pytest.raises(ProviderError, match="not accepted"):
         run(agent)
 
 
 def test_pictures_that_become_too_many_do_not_end_the_session() -> None:
     """Twenty are taken at any size, the twenty-first makes those over 2000 pixels illegal: the newest are shown."""
     agent = an_agent(["Bees."] * 3, wire="anthropic", window=200_000)
-    wide = picture(png(2001, 1))
+    wide = make_image(png(2001, 1))
     for _ in range(3):
-        happened = asyncio.run(_gathered(agent, spoken("What is this?", [wide] * 10)))
-        assert happened[-1] == Stopped("end")
-    assert isinstance(agent.provider, Scripted)
+        happened = asyncio.run(_gathered(agent, attach_images("What is this?", [wide] * 10)))
+        assert happened[-1] == TurnEnded("end")
+    assert isinstance(agent.provider, ScriptedProvider)
     sizes = [request.count(wide.data.encode()) for request in agent.provider.requests]
     assert sizes == [10, 20, 20]
 
@@ -146,8 +146,8 @@ def test_pictures_that_become_too_many_do_not_end_the_session() -> None:
 def test_pictures_are_weighed_by_their_pixels() -> None:
     agent = an_agent(["A bee."], window=8000)
     happened = asyncio.run(
-        _gathered(agent, spoken("What is this?", [Image("image/png", "A" * 400_000, width=512, height=512)]))
+        _gathered(agent, attach_images("What is this?", [Image("image/png", "A" * 400_000, width=512, height=512)]))
     )
-    (request,) = [each.request for each in happened if isinstance(each, Asked)]
+    (request,) = [each.request for each in happened if isinstance(each, RequestSent)]
     assert 250 < request.tokens < 2000
     assert Text("What is this?") in agent.session.view.items[0].message.parts

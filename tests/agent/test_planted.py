@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from tidegate import Session, presets
-from tidegate.core.events import Edited
-from tidegate.core.messages import Call, Message, Result, Text, text_of, user
+from tidegate.core.events import ViewEdited
+from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.session.recall import recall_text
 
@@ -44,7 +44,7 @@ def facts() -> list[str]:
 class Played(NamedTuple):
     session: Session
     seen: str
-    compactions: list[Edited]
+    compactions: list[ViewEdited]
 
 
 def words(seed: int, count: int) -> str:
@@ -64,7 +64,7 @@ def planted() -> list[Message]:
             f"see {others[1]}\norder {others[2]} listens on port {others[3]}\ncommit {others[4]}\n{words(turn, 30)}"
         )
         messages += [
-            user(asked),
+            user_message(asked),
             Message("assistant", (Text(f"I look. The commit is {commit}."), call)),
             Message("tool", (Result(call.id, (Text(output),)),)),
             Message("assistant", (Text(f"Done with part {turn}."),)),
@@ -80,7 +80,7 @@ def filler(turn: int) -> list[Message]:
     )
     where = f"src/part_{turn % 9}/mod_{turn}.py"
     return [
-        user(f"Now look for item_{turn} in {where}, ticket WORK-{turn + 300}; {words(turn, 30)}."),
+        user_message(f"Now look for item_{turn} in {where}, ticket WORK-{turn + 300}; {words(turn, 30)}."),
         Message("assistant", (Text(f"I search. {words(turn + 1, 20)}."), call)),
         Message("tool", (Result(call.id, (Text(output),)),)),
         Message("assistant", (Text(f"Found it at line {turn % 18}. {words(turn + 2, 60)}."),)),
@@ -101,7 +101,7 @@ def played(summariser: str, ledger: bool = True) -> Played:
     summarise = SUMMARISERS[summariser]
     session = Session(policy=policy, window=8_000, count="chars/4", system="You are careful.", clock=lambda: 0.0)
     todo, turn = planted(), 0
-    done: list[Edited] = []
+    done: list[ViewEdited] = []
     while len(done) < COMPACTIONS and turn < 400:
         for message in todo:
             if message.role == "assistant":
@@ -109,9 +109,9 @@ def played(summariser: str, ledger: bool = True) -> Played:
             session.add(message)
         turn += 1
         todo = filler(turn)
-        edits = [event.what for event in session.log.read() if isinstance(event.what, Edited)]
+        edits = [event.what for event in session.log.read() if isinstance(event.what, ViewEdited)]
         done = [edit for edit in edits if edit.stage in ("sweep", "summarise", "guard")]
-    session.add(user("And now?"))
+    session.add(user_message("And now?"))
     request = session.prepare(summarise)
     assert request.tokens <= session.budget().capacity
     return Played(session, "\n".join(text_of(item.message) for item in session.view.items), done)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tidegate import Session
-from tidegate.agent.prompt import Sources, assemble, project_text
+from tidegate.agent.system_prompt import PromptSources, assemble_prompt, read_project_instructions
 from tidegate.agent.skills import Skills
 from tidegate.core.errors import BadInput
-from tidegate.core.estimate import Estimate
+from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.memory.notes import Notes
 
 BODY = "First tag the commit, then build the wheel."
@@ -43,7 +43,7 @@ def test_a_long_index_says_how_many_more_there_are(tmp_path: Path) -> None:
         (tmp_path / f"s{number:02}").mkdir()
         (tmp_path / f"s{number:02}" / "SKILL.md").write_text(f"---\ndescription: The skill {number}\n---\n")
     index = Skills([tmp_path]).index(100)
-    assert Estimate().text(index) <= 110
+    assert TokenEstimator().text(index) <= 110
     named = index.count("\n- ") + 1
     assert index.endswith(f"[{40 - named} more: list them with the tool skills]")
 
@@ -55,15 +55,15 @@ def test_the_prompt_is_made_of_parts_stable_first(tmp_path: Path, skills: Skills
     notes = Notes(tmp_path / "memory")
     notes.write("ports.md", "The gateway listens on 8443.", about="which ports are used")
     facts = {"date": "2026-11-15", "folder": "project"}
-    sources = Sources("Rules.", "A gateway.", tmp_path, skills, notes, ("Never push to main.",), facts)
-    prompt = assemble(sources)
+    sources = PromptSources("Rules.", "A gateway.", tmp_path, skills, notes, ("Never push to main.",), facts)
+    prompt = assemble_prompt(sources)
     assert [part.name for part in prompt.parts] == "rules domain project skills memory pinned facts".split()
-    later = assemble(sources._replace(facts={**facts, "date": "2026-11-16"}))
+    later = assemble_prompt(sources._replace(facts={**facts, "date": "2026-11-16"}))
     same = len(prompt.text) - len("date: 2026-11-15\nfolder: project")
     assert later.text[:same] == prompt.text[:same]
-    counted = prompt.measured(Estimate())
+    counted = prompt.measured(TokenEstimator())
     assert [each.name for each in counted] == [part.name for part in prompt.parts]
-    assert sum(each.tokens for each in counted) >= Estimate().text(prompt.text)
+    assert sum(each.tokens for each in counted) >= TokenEstimator().text(prompt.text)
 
 
 @pytest.mark.seed("JUT-02", fixed="skills are the prompt's, whatever the preset")
@@ -71,7 +71,9 @@ def test_the_prompt_is_made_of_parts_stable_first(tmp_path: Path, skills: Skills
 def test_bodies_are_not_in_the_prompt_until_read(tmp_path: Path, skills: Skills) -> None:
     notes = Notes(tmp_path / "memory")
     notes.write("ports.md", "The gateway listens on 8443.", about="which ports are used")
-    session = Session(policy="jutul", window=8_000, system=assemble(Sources(skills=skills, notes=notes)).text)
+    session = Session(
+        policy="jutul", window=8_000, system=assemble_prompt(PromptSources(skills=skills, notes=notes)).text
+    )
     session.add({"role": "user", "content": "Which port?"})
     sent = session.prepare().to_bytes().decode()
     assert "How to cut a release" in sent
@@ -86,9 +88,9 @@ def test_bodies_are_not_in_the_prompt_until_read(tmp_path: Path, skills: Skills)
 
 def test_a_small_room_gets_a_small_prompt(tmp_path: Path, skills: Skills) -> None:
     (tmp_path / "AGENTS.md").write_text("x " * 20_000)
-    small = assemble(Sources(project=tmp_path, skills=skills), room=500)
-    assert Estimate().text(small.text) < 700
-    assert len(assemble(Sources(project=tmp_path), room=20_000).text) > 20_000
+    small = assemble_prompt(PromptSources(project=tmp_path, skills=skills), room=500)
+    assert TokenEstimator().text(small.text) < 700
+    assert len(assemble_prompt(PromptSources(project=tmp_path), room=20_000).text) > 20_000
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -96,10 +98,10 @@ def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Use tabs.")
     (tmp_path / "AGENTS.md").chmod(0)
     (tmp_path / "CLAUDE.md").write_text("Use blanks.")
-    assert project_text(tmp_path) == "Use blanks."
+    assert read_project_instructions(tmp_path) == "Use blanks."
 
 
 def test_what_is_no_plain_file_is_passed_over(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "AGENTS.md")
     (tmp_path / "CLAUDE.md").mkdir()
-    assert project_text(tmp_path) == ""
+    assert read_project_instructions(tmp_path) == ""

@@ -8,42 +8,51 @@ from pathlib import Path
 import pytest
 
 from tidegate import Session
-from tidegate.agent.config import Cap, Spend
-from tidegate.agent.loop import Agent, Stopped
-from tidegate.agent.spend import SPENT, Allowance, Days, Metered, Spending, Sum
-from tidegate.agent.tools.tool import Context
+from tidegate.agent.config.settings import SpendCap, SpendSettings
+from tidegate.agent.loop import Agent, TurnEnded
+from tidegate.agent.spending import (
+    SIDE_COST_TOPIC,
+    TokenAllowance,
+    DailySpending,
+    MeteredProvider,
+    SessionSpending,
+    SpendTotal,
+)
+from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import GiveUp, NotKept
-from tidegate.core.events import Edited
-from tidegate.core.messages import user
-from tidegate.keep.data import DataFolder
-from tidegate.models.catalog import Model
-from tidegate.models.faults import fault_of
-from tidegate.models.prices import Rates
-from tidegate.models.provider import Delta, Provider, Reply, ask
-from tidegate.models.scripted import Broken, Scripted, Spoken, Step
-from tidegate.session.settle import summariser
+from tidegate.core.events import ViewEdited
+from tidegate.core.messages import user_message
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.models.catalog import ModelInfo
+from tidegate.models.errors.classification import classify_response
+from tidegate.models.pricing import TokenRates
+from tidegate.models.provider import Delta, Provider, Reply, collect_reply
+from tidegate.models.scripted_provider import BrokenAnswer, ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.wire.usage import Usage
 
 NOON = 1_794_744_000.0
-PRICES = {"scripted": Model(prices=(Rates(2.0, 10.0, 0.2),))}
+PRICES = {"scripted": ModelInfo(prices=(TokenRates(2.0, 10.0, 0.2),))}
 """Two dollars for a million tokens of input, ten for output, a fifth for what was cached."""
 
 
-def used(text: str, read: int, written: int, cached: int = 0) -> Spoken:
-    return Spoken(text=text, usage=Usage(read, written, cached, 0))
+def used(text: str, read: int, written: int, cached: int = 0) -> ScriptedAnswer:
+    return ScriptedAnswer(text=text, usage=Usage(read, written, cached, 0))
 
 
-def an_agent(session: Session, spending: Spending, steps: list[Step]) -> Agent:
-    provider = Metered(Scripted("openai_chat", steps), [spending], recorded=True, size=lambda _: session.size())
-    return Agent(session, provider, Toolbox(), Context(Path("."), session))
+def an_agent(session: Session, spending: SessionSpending, steps: list[ScriptStep]) -> Agent:
+    provider = MeteredProvider(
+        ScriptedProvider("openai_chat", steps), [spending], recorded=True, size=lambda _: session.size()
+    )
+    return Agent(session, provider, Toolbox(), ToolContext(Path("."), session))
 
 
 def turn(agent: Agent, text: str = "Go on.") -> str:
     async def read() -> str:
         async with aclosing(agent.turn(text)) as stream:
             *_, last = [each async for each in stream]
-        assert isinstance(last, Stopped)
+        assert isinstance(last, TurnEnded)
         return last.why
 
     return asyncio.run(read())
@@ -55,21 +64,21 @@ def talk(system: str = "") -> Session:
 
 def test_a_cap_in_tokens_ends_the_turn_before_the_call_and_the_session_goes_on() -> None:
     session = talk()
-    spending = Spending(session, Spend(session=Cap(tokens=1000)), prices=PRICES)
+    spending = SessionSpending(session, SpendSettings(session=SpendCap(tokens=1000)), prices=PRICES)
     agent = an_agent(session, spending, [used("One.", 600, 50), used("Two.", 300, 50)])
     assert turn(agent) == "end"
     assert turn(agent) == "end"
     with pytest.raises(GiveUp, match=r"1,000 tokens; the cap is 1,000.*spend.session.tokens.*nothing was lost"):
         turn(agent, "Once more.")
     assert spending.session_sum.tokens == 1000
-    spending.caps = Spend()
-    agent.provider = Scripted("openai_chat", ["Three."])
+    spending.caps = SpendSettings()
+    agent.provider = ScriptedProvider("openai_chat", ["Three."])
     assert turn(agent) == "end"
 
 
 def test_a_cap_in_dollars_counts_what_was_cached_at_its_price() -> None:
     session = talk()
-    spending = Spending(session, Spend(session=Cap(dollars=0.01)), prices=PRICES)
+    spending = SessionSpending(session, SpendSettings(session=SpendCap(dollars=0.01)), prices=PRICES)
     agent = an_agent(session, spending, [used("One.", 2000, 100, 1000), used("Two.", 3000, 100)])
     turn(agent)
     assert spending.session_sum.tokens == 2100
@@ -84,28 +93,34 @@ def test_the_sum_of_a_session_survives_its_process(tmp_path: Path) -> None:
     for number in range(1, 4):
         data = DataFolder(tmp_path, secrets=[])
         with data.open("build", "scripted", wire="openai_chat", window=4000) as session:
-            spending = Spending(session, prices=PRICES)
+            spending = SessionSpending(session, prices=PRICES)
             turn(an_agent(session, spending, [used("Yes.", 100, 10)]))
-            asyncio.run(ask(Metered(Scripted("openai_chat", [used("A summary.", 50, 5)]), [spending]), b"{}"))
+            asyncio.run(
+                collect_reply(
+                    MeteredProvider(ScriptedProvider("openai_chat", [used("A summary.", 50, 5)]), [spending]), b"{}"
+                )
+            )
             assert spending.session_sum.tokens == 165 * number
         data.close()
 
 
 def test_a_price_nobody_knows_counts_tokens_and_is_said() -> None:
     session = talk()
-    spending = Spending(session, Spend(session=Cap(dollars=0.000001)))
+    spending = SessionSpending(session, SpendSettings(session=SpendCap(dollars=0.000001)))
     agent = an_agent(session, spending, [used("One.", 5000, 50), used("Two.", 5000, 50)])
     turn(agent)
     turn(agent)
-    assert spending.session_sum == Sum(10_100, 0.0, 10_100)
+    assert spending.session_sum == SpendTotal(10_100, 0.0, 10_100)
     assert "price of scripted is not known" in spending.unpriced("scripted")
-    assert Spending(session, Spend(session=Cap(dollars=1)), prices=PRICES).unpriced("scripted") == ""
-    assert Spending(session, Spend(session=Cap(tokens=1))).unpriced("scripted") == ""
+    assert (
+        SessionSpending(session, SpendSettings(session=SpendCap(dollars=1)), prices=PRICES).unpriced("scripted") == ""
+    )
+    assert SessionSpending(session, SpendSettings(session=SpendCap(tokens=1))).unpriced("scripted") == ""
 
 
 def test_a_server_that_reports_nothing_is_not_free() -> None:
     session = talk(system="Be brief. " * 100)
-    spending = Spending(session, Spend(session=Cap(tokens=200)))
+    spending = SessionSpending(session, SpendSettings(session=SpendCap(tokens=200)))
     agent = an_agent(session, spending, ["One.", "Two."])
     turn(agent)
     assert spending.session_sum.tokens > 200
@@ -116,9 +131,9 @@ def test_a_server_that_reports_nothing_is_not_free() -> None:
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_an_answer_that_was_stopped_is_paid_for(cancelled: bool) -> None:
     session = talk()
-    spending = Spending(session)
-    steps: list[Step] = [Spoken(text="It is the linker. " * 20)]
-    metered = Metered(Scripted("openai_chat", steps), [spending], recorded=True)
+    spending = SessionSpending(session)
+    steps: list[ScriptStep] = [ScriptedAnswer(text="It is the linker. " * 20)]
+    metered = MeteredProvider(ScriptedProvider("openai_chat", steps), [spending], recorded=True)
 
     async def stopped() -> None:
         stream = metered.stream(b"x" * 400)
@@ -130,17 +145,17 @@ def test_an_answer_that_was_stopped_is_paid_for(cancelled: bool) -> None:
 
     asyncio.run(stopped())
     assert 100 <= spending.session_sum.tokens <= 200
-    assert sum(getattr(event.what, "topic", "") == SPENT for event in session.log.read(1)) == 1
+    assert sum(getattr(event.what, "topic", "") == SIDE_COST_TOPIC for event in session.log.read(1)) == 1
 
 
 def test_a_refusal_costs_nothing_and_an_answer_that_broke_off_does() -> None:
     session = talk()
-    spending = Spending(session)
-    broken = Broken(Spoken(text="It is the linker."), 1, fault_of(529))
-    metered = Metered(Scripted("openai_chat", [fault_of(529), broken]), [spending])
+    spending = SessionSpending(session)
+    broken = BrokenAnswer(ScriptedAnswer(text="It is the linker."), 1, classify_response(529))
+    metered = MeteredProvider(ScriptedProvider("openai_chat", [classify_response(529), broken]), [spending])
     for tokens in (0, 100):
         with pytest.raises(Exception, match="failed"):
-            asyncio.run(ask(metered, b"x" * 400))
+            asyncio.run(collect_reply(metered, b"x" * 400))
         assert spending.session_sum.tokens >= tokens
         assert (spending.session_sum.tokens > 0) == (tokens > 0)
 
@@ -148,10 +163,12 @@ def test_a_refusal_costs_nothing_and_an_answer_that_broke_off_does() -> None:
 def test_over_the_cap_a_compaction_is_made_without_the_model() -> None:
     """It is what keeps the session usable, so it must not fail for money."""
     session = talk()
-    spending = Spending(session, Spend(session=Cap(tokens=1)))
+    spending = SessionSpending(session, SpendSettings(session=SpendCap(tokens=1)))
     spending.spend("scripted", Usage(5, 5, 0, 0), recorded=False)
-    scripted = Scripted("openai_chat", [])
-    summarise = summariser(Metered(scripted, [spending]), window=4000, counter=session.counter, timeout=20)
+    scripted = ScriptedProvider("openai_chat", [])
+    summarise = create_summarizer(
+        MeteredProvider(scripted, [spending]), window=4000, counter=session.counter, timeout=20
+    )
     for number in range(12):
         session.add({"role": "user", "content": f"Question {number}. " * 60})
         session.add({"role": "assistant", "content": f"Answer {number}. " * 60})
@@ -159,7 +176,7 @@ def test_over_the_cap_a_compaction_is_made_without_the_model() -> None:
     request = asyncio.run(session.prepare_async(summarise))
     assert request.tokens <= 4000
     assert scripted.requests == []
-    assert any(isinstance(event.what, Edited) for event in session.log.read(1))
+    assert any(isinstance(event.what, ViewEdited) for event in session.log.read(1))
 
 
 # --- days ---------------------------------------------------------------------------------------------------------
@@ -167,10 +184,10 @@ def test_over_the_cap_a_compaction_is_made_without_the_model() -> None:
 
 def test_a_day_is_counted_over_sessions_and_processes_and_ends_at_midnight(tmp_path: Path) -> None:
     now = NOON
-    caps = Spend(day=Cap(tokens=1000))
+    caps = SpendSettings(day=SpendCap(tokens=1000))
 
-    def spending() -> Spending:
-        return Spending(talk(), caps, days=Days(tmp_path, lambda: now), prices=PRICES)
+    def spending() -> SessionSpending:
+        return SessionSpending(talk(), caps, days=DailySpending(tmp_path, lambda: now), prices=PRICES)
 
     for _ in range(4):  # each as a process of its own would
         spending().spend("scripted", Usage(240, 10, 0, 0), recorded=True)
@@ -178,7 +195,7 @@ def test_a_day_is_counted_over_sessions_and_processes_and_ends_at_midnight(tmp_p
         spending().check()
     now = NOON + 86_400
     spending().check()
-    assert spending().day_sum == Sum()
+    assert spending().day_sum == SpendTotal()
     now = NOON  # a clock that is set back does not make it a new day
     with pytest.raises(GiveUp):
         spending().check()
@@ -186,41 +203,41 @@ def test_a_day_is_counted_over_sessions_and_processes_and_ends_at_midnight(tmp_p
 
 def test_writers_of_a_day_lose_nothing_to_each_other(tmp_path: Path) -> None:
     async def add() -> None:
-        days = [Days(tmp_path, lambda: NOON) for _ in range(40)]
-        await asyncio.gather(*(asyncio.to_thread(each.add, Sum(1, 0.5)) for each in days))
+        days = [DailySpending(tmp_path, lambda: NOON) for _ in range(40)]
+        await asyncio.gather(*(asyncio.to_thread(each.add, SpendTotal(1, 0.5)) for each in days))
 
     asyncio.run(add())
-    assert Days(tmp_path, lambda: NOON).today() == Sum(40, 20.0)
+    assert DailySpending(tmp_path, lambda: NOON).today() == SpendTotal(40, 20.0)
 
 
 def test_a_day_that_cannot_be_read_is_not_nothing(tmp_path: Path) -> None:
-    days = Days(tmp_path, lambda: NOON)
-    days.add(Sum(10))
+    days = DailySpending(tmp_path, lambda: NOON)
+    days.add(SpendTotal(10))
     (file,) = (tmp_path / "spend").glob("*.json")
     kept = file.read_bytes()
     file.write_bytes(kept[:-2])
-    capped = Spending(talk(), Spend(day=Cap(tokens=1000)), days=days)
+    capped = SessionSpending(talk(), SpendSettings(day=SpendCap(tokens=1000)), days=days)
     with pytest.raises(NotKept, match="cannot be read"):
         capped.check()
-    uncapped = Spending(talk(), days=days)
+    uncapped = SessionSpending(talk(), days=days)
     uncapped.check()
     uncapped.spend("scripted", Usage(5, 0, 0, 0), recorded=True)
     assert "cannot be read" in uncapped.problem
     file.write_bytes(kept)
-    assert days.today() == Sum(15, 0.0, 5), "what could not be written is written later"
+    assert days.today() == SpendTotal(15, 0.0, 5), "what could not be written is written later"
 
 
 def test_an_allowance_ends_a_piece_of_work() -> None:
-    allowance = Allowance(100)
-    metered = Metered(Scripted("openai_chat", [used("One.", 90, 20), used("Two.", 1, 1)]), [allowance])
-    asyncio.run(ask(metered, b"{}"))
+    allowance = TokenAllowance(100)
+    metered = MeteredProvider(ScriptedProvider("openai_chat", [used("One.", 90, 20), used("Two.", 1, 1)]), [allowance])
+    asyncio.run(collect_reply(metered, b"{}"))
     with pytest.raises(GiveUp, match="110 of its 100 tokens"):
-        asyncio.run(ask(metered, b"{}"))
+        asyncio.run(collect_reply(metered, b"{}"))
 
 
 def test_what_is_metered_is_what_the_provider_says() -> None:
-    scripted = Scripted("anthropic", ["Good morning."])
-    metered: Provider = Metered(scripted, [])
+    scripted = ScriptedProvider("anthropic", ["Good morning."])
+    metered: Provider = MeteredProvider(scripted, [])
 
     async def read() -> list[Delta | Reply]:
         stream = metered.stream(b"{}")
@@ -237,6 +254,6 @@ def test_what_is_metered_is_what_the_provider_says() -> None:
 
 def test_a_note_of_somebody_else_is_no_money() -> None:
     session = talk()
-    session.add(user("Hello."))
-    session.note(SPENT, "all of it")
-    assert Spending(session).session_sum == Sum()
+    session.add(user_message("Hello."))
+    session.note(SIDE_COST_TOPIC, "all of it")
+    assert SessionSpending(session).session_sum == SpendTotal()

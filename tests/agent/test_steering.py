@@ -9,23 +9,32 @@ import pytest
 
 from tests.agent.test_loop import WIRES, an_agent, called, reading
 from tidegate import BadInput
-from tidegate.agent.hook_types import Always, Hook, Run
-from tidegate.agent.hooks import Done, Hooks
-from tidegate.agent.loop import NEW, Agent, Asked, Began, Ended, Happening, Steered, Stopped
-from tidegate.agent.tools.tool import AgentTool, Context, ToolResult
-from tidegate.core.messages import INTERRUPTED, Tool, result_of, text_of, user
-from tidegate.models.faults import Fault, fault_of
+from tidegate.agent.hooks.types import Always, Hook, RunFunction
+from tidegate.agent.hooks.runner import HookReport, HookRunner
+from tidegate.agent.loop import (
+    NOT_RUN_AFTER_STEERING,
+    Agent,
+    RequestSent,
+    ToolStarted,
+    ToolFinished,
+    AgentEvent,
+    UserSteered,
+    TurnEnded,
+)
+from tidegate.agent.tools.tool import AgentTool, ToolContext, ToolResult
+from tidegate.core.messages import INTERRUPTED, Tool, result_of, text_of, user_message
+from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.models.provider import Delta, Reply
-from tidegate.models.scripted import Scripted, Step
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
 
 NEWS = "Stop that. Use the other file."
 
 
-def steered(agent: Agent, when: Callable[[Happening], bool], text: str = NEWS) -> list[Happening]:
+def steered(agent: Agent, when: Callable[[AgentEvent], bool], text: str = NEWS) -> list[AgentEvent]:
     """A turn that is steered once, when this has happened."""
 
-    async def run() -> list[Happening]:
-        happened: list[Happening] = []
+    async def run() -> list[AgentEvent]:
+        happened: list[AgentEvent] = []
         said = False
         async for each in agent.turn("Look."):
             happened.append(each)
@@ -54,19 +63,19 @@ def test_a_call_that_runs_may_end_and_one_that_was_not_begun_is_not(wire: str) -
     agent = an_agent([called("a", "b", text="I look."), "The other, then."], wire=wire, tool=reading(act))
     happened = asyncio.run(gathered(agent))
     assert ran == ["a"]
-    ended = {each.call.id: each.result for each in happened if isinstance(each, Ended)}
+    ended = {each.call.id: each.result for each in happened if isinstance(each, ToolFinished)}
     assert not ended["ca"].error
-    assert ended["cb"] == NEW
-    assert [each for each in happened if isinstance(each, Steered)] == [Steered(NEWS)]
-    assert happened[-1] == Stopped("end")
+    assert ended["cb"] == NOT_RUN_AFTER_STEERING
+    assert [each for each in happened if isinstance(each, UserSteered)] == [UserSteered(NEWS)]
+    assert happened[-1] == TurnEnded("end")
     roles = [item.message.role for item in agent.session.view.items]
     assert roles == ["user", "assistant", "tool", "tool", "user", "assistant"]
-    assert isinstance(agent.provider, Scripted)
+    assert isinstance(agent.provider, ScriptedProvider)
     assert NEWS.encode() in agent.provider.requests[1]
     assert b"the user said something new" in agent.provider.requests[1]
 
 
-async def gathered(agent: Agent, text: str = "Look.") -> list[Happening]:
+async def gathered(agent: Agent, text: str = "Look.") -> list[AgentEvent]:
     return [each async for each in agent.turn(text)]
 
 
@@ -74,11 +83,11 @@ def test_words_that_come_while_the_model_speaks_are_answered_behind_its_answer()
     agent = an_agent(["It is the linker.", "Then it is the cache."])
     happened = steered(agent, lambda each: isinstance(each, Delta))
     assert told(agent) == ["assistant: It is the linker.", f"user: {NEWS}", "assistant: Then it is the cache."]
-    assert [type(each) for each in happened if isinstance(each, Asked | Steered | Stopped)] == [
-        Asked,
-        Steered,
-        Asked,
-        Stopped,
+    assert [type(each) for each in happened if isinstance(each, RequestSent | UserSteered | TurnEnded)] == [
+        RequestSent,
+        UserSteered,
+        RequestSent,
+        TurnEnded,
     ]
 
 
@@ -91,8 +100,11 @@ def test_calls_that_were_still_being_written_are_not_begun() -> None:
     agent = an_agent([called("a", "b"), "As you like."], tool=reading(act))
     happened = steered(agent, lambda each: isinstance(each, Reply))
     assert ran == []
-    assert [each.result for each in happened if isinstance(each, Ended)] == [NEW, NEW]
-    assert happened[-1] == Stopped("end")
+    assert [each.result for each in happened if isinstance(each, ToolFinished)] == [
+        NOT_RUN_AFTER_STEERING,
+        NOT_RUN_AFTER_STEERING,
+    ]
+    assert happened[-1] == TurnEnded("end")
 
 
 class Together:
@@ -107,7 +119,7 @@ class Together:
     def tool(self) -> Tool:
         return self._inner.tool
 
-    async def __call__(self, arguments: Any, context: Context) -> ToolResult:
+    async def __call__(self, arguments: Any, context: ToolContext) -> ToolResult:
         return await self._inner(arguments, context)
 
 
@@ -121,42 +133,42 @@ def test_calls_that_run_together_have_all_begun() -> None:
 
     agent = an_agent([called("a", "b"), "Yes."], tool=Together(reading(act)))
     happened = asyncio.run(gathered(agent))
-    assert [each.result.error for each in happened if isinstance(each, Ended)] == [False, False]
-    assert Steered(NEWS) in happened
+    assert [each.result.error for each in happened if isinstance(each, ToolFinished)] == [False, False]
+    assert UserSteered(NEWS) in happened
 
 
 def test_steps_are_counted_anew_for_what_was_said_anew() -> None:
     agent = an_agent([called("a", "b"), called("c"), called("d"), "Done."], max_steps=2)
-    happened = steered(agent, lambda each: isinstance(each, Ended) and each.call.id == "cb")
-    assert happened[-1] == Stopped("steps")
-    assert [each.call.id for each in happened if isinstance(each, Began)] == ["ca", "cb", "cc", "cd"]
+    happened = steered(agent, lambda each: isinstance(each, ToolFinished) and each.call.id == "cb")
+    assert happened[-1] == TurnEnded("steps")
+    assert [each.call.id for each in happened if isinstance(each, ToolStarted)] == ["ca", "cb", "cc", "cd"]
     assert agent.session.view.turn_count == 2
 
 
 def test_what_is_said_while_the_turn_ends_is_heard() -> None:
     agent = an_agent(["Done.", "Done again."])
-    agent.hooks = Hooks([Hook("say", Always(), Run(lambda at: f"turn {at.turn}"))])
-    happened = steered(agent, lambda each: isinstance(each, Done))
-    assert [each.text for each in happened if isinstance(each, Done)] == ["turn 1", "turn 2"]
-    assert happened[-1] == Stopped("end")
+    agent.hooks = HookRunner([Hook("say", Always(), RunFunction(lambda at: f"turn {at.turn}"))])
+    happened = steered(agent, lambda each: isinstance(each, HookReport))
+    assert [each.text for each in happened if isinstance(each, HookReport)] == ["turn 1", "turn 2"]
+    assert happened[-1] == TurnEnded("end")
 
 
 def test_several_things_are_heard_in_their_order() -> None:
     agent = an_agent([called("a"), "All right."])
 
-    async def run() -> list[Happening]:
-        happened: list[Happening] = []
+    async def run() -> list[AgentEvent]:
+        happened: list[AgentEvent] = []
         async for each in agent.turn("Look."):
             happened.append(each)
-            if isinstance(each, Ended):
+            if isinstance(each, ToolFinished):
                 agent.steer("First.")
-            if each == Steered("First."):
-                agent.steer(user("Second."))
+            if each == UserSteered("First."):
+                agent.steer(user_message("Second."))
         return happened
 
     happened = asyncio.run(run())
-    assert [each.text for each in happened if isinstance(each, Steered)] == ["First.", "Second."]
-    assert sum(isinstance(each, Asked) for each in happened) == 2
+    assert [each.text for each in happened if isinstance(each, UserSteered)] == ["First.", "Second."]
+    assert sum(isinstance(each, RequestSent) for each in happened) == 2
 
 
 def test_only_a_turn_can_be_steered() -> None:
@@ -172,65 +184,67 @@ def test_only_a_turn_can_be_steered() -> None:
 def test_a_turn_that_fails_does_not_lose_what_was_said_in_it() -> None:
     agent: Agent
 
-    def refused(request: bytes) -> Fault:
+    def refused(request: bytes) -> ProviderError:
         agent.steer(NEWS)
-        return fault_of(401, "Incorrect API key provided")
+        return classify_response(401, "Incorrect API key provided")
 
     agent = an_agent([refused])
-    with pytest.raises(Fault):
+    with pytest.raises(ProviderError):
         asyncio.run(gathered(agent))
     assert not agent.busy
-    agent.provider = Scripted("openai_chat", ["Here."])
+    agent.provider = ScriptedProvider("openai_chat", ["Here."])
     asyncio.run(gathered(agent, "Again."))
     assert [text.split(": ")[1] for text in told(agent)] == [NEWS, "Again.", "Here."]
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("kind", [Asked, Delta, Reply, Began, Ended])
-def test_a_hard_steer_leaves_a_valid_session(wire: str, kind: type[Happening]) -> None:
+@pytest.mark.parametrize("kind", [RequestSent, Delta, Reply, ToolStarted, ToolFinished])
+def test_a_hard_steer_leaves_a_valid_session(wire: str, kind: type[AgentEvent]) -> None:
     """Interrupted and told something else: whatever was open is answered, nothing is run again."""
     ran: list[str] = []
     agent: Agent
 
     async def act(path: str) -> None:
         ran.append(path)
-        if kind is Began:
+        if kind is ToolStarted:
             await asyncio.sleep(60)
 
-    steps: list[Step] = [called("a", "b", text="I look.")]
+    steps: list[ScriptStep] = [called("a", "b", text="I look.")]
     agent = an_agent(steps, wire=wire, tool=reading(act))
 
-    async def run() -> list[Happening]:
+    async def run() -> list[AgentEvent]:
         reached = asyncio.Event()
 
         async def read() -> None:
             async for each in agent.turn("Look."):
-                if isinstance(each, kind) and kind is not Began:
+                if isinstance(each, kind) and kind is not ToolStarted:
                     reached.set()
                     await asyncio.sleep(60)
 
         task = asyncio.create_task(read())
-        while not (reached.is_set() or (kind is Began and ran)):
+        while not (reached.is_set() or (kind is ToolStarted and ran)):
             await asyncio.sleep(0)
         agent.steer("This waits and must not be lost.")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        agent.provider = Scripted(wire, ["The other, then."], model=agent.provider.model)
+        agent.provider = ScriptedProvider(wire, ["The other, then."], model=agent.provider.model)
         return await gathered(agent, NEWS)
 
     happened = asyncio.run(run())
-    assert happened[-1] == Stopped("end")
-    assert ran == (["a"] if kind in (Began, Ended) else [])
-    assert isinstance(agent.provider, Scripted)
+    assert happened[-1] == TurnEnded("end")
+    assert ran == (["a"] if kind in (ToolStarted, ToolFinished) else [])
+    assert isinstance(agent.provider, ScriptedProvider)
     (request,) = agent.provider.requests
     assert b"This waits and must not be lost." in request
     assert NEWS.encode() in request
     answers = [item.message for item in agent.session.view.items if item.message.kind == INTERRUPTED]
     results = [result for answer in answers if (result := result_of(answer)) is not None]
-    assert [result.call_id for result in results] == {Began: ["ca", "cb"], Ended: ["cb"], Reply: ["ca", "cb"]}.get(
-        kind, []
-    )
+    assert [result.call_id for result in results] == {
+        ToolStarted: ["ca", "cb"],
+        ToolFinished: ["cb"],
+        Reply: ["ca", "cb"],
+    }.get(kind, [])
 
 
 def test_a_tool_of_the_agent_itself_may_be_steered_from_another_task(tmp_path: Path) -> None:
@@ -244,7 +258,7 @@ def test_a_tool_of_the_agent_itself_may_be_steered_from_another_task(tmp_path: P
 
     agent = an_agent([called("a"), "Heard."], tool=reading(act))
 
-    async def run() -> list[Happening]:
+    async def run() -> list[AgentEvent]:
         task = asyncio.create_task(gathered(agent))
         await begun.wait()
         assert agent.busy
@@ -253,5 +267,5 @@ def test_a_tool_of_the_agent_itself_may_be_steered_from_another_task(tmp_path: P
         return await task
 
     happened = asyncio.run(run())
-    assert Steered(NEWS) in happened
+    assert UserSteered(NEWS) in happened
     assert told(agent)[-1] == "assistant: Heard."

@@ -10,16 +10,23 @@ import msgspec
 import pytest
 
 from tidegate import Session
-from tidegate.agent.loop import Agent, Ended, Happening, Stopped
-from tidegate.agent.spend import Spending
-from tidegate.agent.subagents import TASK, Bounds, Kind, Opened, Subagents, one_at_a_time
-from tidegate.agent.tools.approval import OPEN, Approval, Question
-from tidegate.agent.tools.tool import AgentTool, Built, Context, ToolResult
+from tidegate.agent.loop import Agent, ToolFinished, AgentEvent, TurnEnded
+from tidegate.agent.spending import SessionSpending
+from tidegate.agent.subagents import (
+    TASK_TOOL_NAME,
+    SubagentLimits,
+    SubagentKind,
+    SubagentSession,
+    SubagentTool,
+    ask_one_at_a_time,
+)
+from tidegate.agent.tools.approval import ALLOW_ALL, ApprovalRules, ApprovalQuestion
+from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
-from tidegate.core.events import Noted
+from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Call, Tool, result_of, text_of
-from tidegate.models.faults import fault_of
-from tidegate.models.scripted import Scripted, Spoken, Step
+from tidegate.models.errors.classification import classify_response
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
 from tidegate.wire.usage import Usage
 
 
@@ -27,11 +34,11 @@ class Named(msgspec.Struct):
     path: str
 
 
-async def _read(arguments: Named, context: Context) -> ToolResult:
+async def _read(arguments: Named, context: ToolContext) -> ToolResult:
     return ToolResult(f"content of {arguments.path} " * 40)
 
 
-READ = Built("read", "Read a file.", Named, _read)
+READ = FunctionTool("read", "Read a file.", Named, _read)
 
 
 class World:
@@ -39,37 +46,39 @@ class World:
 
     def __init__(
         self,
-        child: list[Step],
-        parent: list[Step] | None = None,
+        child: list[ScriptStep],
+        parent: list[ScriptStep] | None = None,
         *,
-        bounds: Bounds | None = None,
+        bounds: SubagentLimits | None = None,
         tool: AgentTool = READ,
-        approval: Approval = OPEN,
+        approval: ApprovalRules = ALLOW_ALL,
     ) -> None:
-        self.provider = Scripted("openai_chat", child)
+        self.provider = ScriptedProvider("openai_chat", child)
         self.sessions: list[Session] = []
         kinds = {
-            "general": Kind("anything", self.provider, [tool], self._opened),
-            "reviewer": Kind("reads code", Scripted("openai_chat", ["Looks good."]), [tool], self._opened),
+            "general": SubagentKind("anything", self.provider, [tool], self._opened),
+            "reviewer": SubagentKind(
+                "reads code", ScriptedProvider("openai_chat", ["Looks good."]), [tool], self._opened
+            ),
         }
         self.session = Session("scripted", wire="openai_chat", window=8000)
-        self.spending = Spending(self.session)
-        self.tool = Subagents(kinds, approval=approval, meters=[self.spending], bounds=bounds)
+        self.spending = SessionSpending(self.session)
+        self.tool = SubagentTool(kinds, approval=approval, meters=[self.spending], bounds=bounds)
         toolbox = Toolbox([self.tool])
         self.session.set_tools(toolbox.definitions())
-        self.context = Context(Path("."), self.session, session_name="build")
-        self.agent = Agent(self.session, Scripted("openai_chat", parent or []), toolbox, self.context)
+        self.context = ToolContext(Path("."), self.session, session_name="build")
+        self.agent = Agent(self.session, ScriptedProvider("openai_chat", parent or []), toolbox, self.context)
 
-    def _opened(self, asker: str, tools: Sequence[Tool]) -> Opened:
+    def _opened(self, asker: str, tools: Sequence[Tool]) -> SubagentSession:
         session = Session("scripted", wire="openai_chat", window=2000, tools=tools)
         self.sessions.append(session)
-        return Opened(session, f"{asker}.task-{len(self.sessions)}")
+        return SubagentSession(session, f"{asker}.task-{len(self.sessions)}")
 
     def call(self, **arguments: Any) -> ToolResult:
         return asyncio.run(self.tool(arguments, self.context))
 
-    def turn(self, text: str = "Find out.") -> list[Happening]:
-        async def read() -> list[Happening]:
+    def turn(self, text: str = "Find out.") -> list[AgentEvent]:
+        async def read() -> list[AgentEvent]:
             return [each async for each in self.agent.turn(text)]
 
         return asyncio.run(read())
@@ -81,16 +90,18 @@ class World:
     @property
     def notes(self) -> list[str]:
         events = [event.what for event in self.session.log.read(1)]
-        return [what.text for what in events if isinstance(what, Noted) and what.topic == TASK]
+        return [what.text for what in events if isinstance(what, NoteAdded) and what.topic == TASK_TOOL_NAME]
 
 
-def reads(*paths: str, text: str = "") -> Spoken:
+def reads(*paths: str, text: str = "") -> ScriptedAnswer:
     calls = tuple(Call(f"c{path}", "read", json.dumps({"path": path})) for path in paths)
-    return Spoken(text=text, calls=calls, usage=Usage(100, 10, 0, 0))
+    return ScriptedAnswer(text=text, calls=calls, usage=Usage(100, 10, 0, 0))
 
 
-def tasks(*prompts: str) -> Spoken:
-    return Spoken(calls=tuple(Call(f"t{n}", "task", json.dumps({"prompt": text})) for n, text in enumerate(prompts)))
+def tasks(*prompts: str) -> ScriptedAnswer:
+    return ScriptedAnswer(
+        calls=tuple(Call(f"t{n}", "task", json.dumps({"prompt": text})) for n, text in enumerate(prompts))
+    )
 
 
 @pytest.mark.seed("JUT-17")
@@ -99,8 +110,8 @@ def test_the_parent_pays_for_the_conclusion_only() -> None:
         [*(reads(f"f{n}") for n in range(12)), "It is the linker."], [tasks("Why is it slow?"), "The linker."]
     )
     happened = world.turn()
-    assert happened[-1] == Stopped("end")
-    (ended,) = [each for each in happened if isinstance(each, Ended)]
+    assert happened[-1] == TurnEnded("end")
+    (ended,) = [each for each in happened if isinstance(each, ToolFinished)]
     assert ended.result.text.startswith("It is the linker.\n[build.task-1: 12 tool calls")
     assert not ended.result.error
     (child,) = world.sessions
@@ -112,7 +123,7 @@ def test_the_parent_pays_for_the_conclusion_only() -> None:
 
 
 def test_what_a_subagent_spends_is_the_parents() -> None:
-    world = World([reads("a"), Spoken(text="Done.", usage=Usage(200, 20, 0, 0))])
+    world = World([reads("a"), ScriptedAnswer(text="Done.", usage=Usage(200, 20, 0, 0))])
     world.call(prompt="Look.")
     assert world.spending.session_sum.tokens == 330
 
@@ -142,8 +153,8 @@ def test_the_result_is_bounded_whatever_it_says() -> None:
 
 
 def test_tokens_are_bounded_and_what_was_found_comes_back() -> None:
-    steps: list[Step] = [reads(f"f{n}", text=f"Finding {n}.") for n in range(50)]
-    world = World(steps, bounds=Bounds(tokens=500))
+    steps: list[ScriptStep] = [reads(f"f{n}", text=f"Finding {n}.") for n in range(50)]
+    world = World(steps, bounds=SubagentLimits(tokens=500))
     result = world.call(prompt="Look for ever.")
     assert result.error
     assert "Finding 0.\n\nFinding 1." in result.text
@@ -152,7 +163,7 @@ def test_tokens_are_bounded_and_what_was_found_comes_back() -> None:
 
 
 def test_steps_are_bounded() -> None:
-    world = World([reads(f"f{n}", text=f"Finding {n}.") for n in range(50)], bounds=Bounds(steps=3))
+    world = World([reads(f"f{n}", text=f"Finding {n}.") for n in range(50)], bounds=SubagentLimits(steps=3))
     result = world.call(prompt="Look for ever.")
     assert result.error
     assert "Finding 2." in result.text
@@ -160,8 +171,11 @@ def test_steps_are_bounded() -> None:
     assert len(world.provider.requests) == 3
 
 
-@pytest.mark.parametrize("step", [fault_of(401, "Incorrect API key"), Spoken(text="", stop="refused"), Spoken(text="")])
-def test_failures_are_results(step: Step) -> None:
+@pytest.mark.parametrize(
+    "step",
+    [classify_response(401, "Incorrect API key"), ScriptedAnswer(text="", stop="refused"), ScriptedAnswer(text="")],
+)
+def test_failures_are_results(step: ScriptStep) -> None:
     world = World([step, step])
     result = world.call(prompt="Look.")
     assert result.error
@@ -194,9 +208,9 @@ def test_calls_made_together_run_together_and_stand_in_their_order() -> None:
 
     world = World([slow] * 3, [tasks("part 0", "part 1", "part 2"), "All three."])
     happened = world.turn()
-    results = [each.result.text[:9] for each in happened if isinstance(each, Ended)]
+    results = [each.result.text[:9] for each in happened if isinstance(each, ToolFinished)]
     assert results == ["Answer 0.", "Answer 1.", "Answer 2."]
-    assert happened[-1] == Stopped("end")
+    assert happened[-1] == TurnEnded("end")
     kept = [result_of(item.message) for item in world.session.view.items if item.message.role == "tool"]
     assert [result.call_id for result in kept if result is not None] == ["t0", "t1", "t2"]
 
@@ -211,7 +225,7 @@ def test_no_more_run_at_once_than_may() -> None:
         running -= 1
         return "Done."
 
-    world = World([step] * 9, bounds=Bounds(together=3))
+    world = World([step] * 9, bounds=SubagentLimits(together=3))
 
     async def all_of_them() -> None:
         await asyncio.gather(*(world.tool({"prompt": "Look."}, world.context) for _ in range(9)))
@@ -248,8 +262,8 @@ def test_stopping_the_parent_stops_it_and_both_sessions_go_on() -> None:
     asyncio.run(interrupt())
     assert left == [True]
     assert world.notes[-1] == "build.task-1 ended: interrupted"
-    world.agent.provider = Scripted("openai_chat", ["I see."])
-    assert world.turn("What happened?")[-1] == Stopped("end")
+    world.agent.provider = ScriptedProvider("openai_chat", ["I see."])
+    assert world.turn("What happened?")[-1] == TurnEnded("end")
     (child,) = world.sessions
     assert child.prepare().messages[-1]["role"] in ("tool", "user")
 
@@ -257,23 +271,23 @@ def test_stopping_the_parent_stops_it_and_both_sessions_go_on() -> None:
 def test_questions_of_many_reach_a_person_one_by_one() -> None:
     asked, most = 0, 0
 
-    async def person(question: Question) -> bool:
+    async def person(question: ApprovalQuestion) -> bool:
         nonlocal asked, most
         asked, most = asked + 1, max(most, asked + 1)
         await asyncio.sleep(0.01)
         asked -= 1
         return question.tool == "read"
 
-    ask = one_at_a_time(person)
+    ask = ask_one_at_a_time(person)
 
     async def all_of_them() -> list[bool]:
-        return await asyncio.gather(*(ask(Question(name, {}, "")) for name in ("read", "shell", "read")))
+        return await asyncio.gather(*(ask(ApprovalQuestion(name, {}, "")) for name in ("read", "shell", "read")))
 
     assert asyncio.run(all_of_them()) == [True, False, True]
     assert most == 1
 
 
 def test_a_subagent_has_the_approval_of_its_parent() -> None:
-    world = World([reads("a"), "I could not."], approval=Approval(tools={"read": "deny"}))
+    world = World([reads("a"), "I could not."], approval=ApprovalRules(tools={"read": "deny"}))
     world.call(prompt="Look.")
     assert "Denied by the rule for read" in world.bodies[1]["messages"][-1]["content"]

@@ -10,7 +10,7 @@ import pytest
 from tests.apps.test_run_command import CONFIG, Desk, asked
 from tests.fake.server import Fake, Hang
 from tidegate.core.messages import Call
-from tidegate.models.scripted import Spoken
+from tidegate.models.scripted_provider import ScriptedAnswer
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_what_was_shown_is_kept_and_the_status_names_the_signal(desk: Desk) -> N
         assert (await desk.run("run", "And?", "--session", "slow")).status == 0
         assert (await desk.run("doctor")).status == 0
 
-    hanging = Hang(Spoken(text=words), 2048)
+    hanging = Hang(ScriptedAnswer(text=words), 2048)
     server = desk.serve([hanging, hanging, "I was stopped."], act)
     assert server.hung_up == 2
     assert server.refused == []
@@ -43,7 +43,7 @@ def test_what_was_shown_is_kept_and_the_status_names_the_signal(desk: Desk) -> N
 
 def test_what_a_tool_had_started_ends_with_it(desk: Desk) -> None:
     desk.configure(CONFIG + "capabilities: {default_policy: allow}\n")
-    call = Spoken(calls=(Call("c", "shell", '{"command": "echo $$ > pid; sleep 300"}'),))
+    call = ScriptedAnswer(calls=(Call("c", "shell", '{"command": "echo $$ > pid; sleep 300"}'),))
 
     async def act(server: Fake) -> None:
         process = await desk.start("run", "Wait.", "--session", "slow", "--json")

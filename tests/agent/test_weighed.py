@@ -11,13 +11,13 @@ from tests.fake.server import Fake
 from tests.session.settling import noted
 from tidegate import DataFolder, Session
 from tidegate.agent.loop import Agent
-from tidegate.agent.spend import Spending
-from tidegate.agent.tools.tool import Context
+from tidegate.agent.spending import SessionSpending
+from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
-from tidegate.core.tokens import CharsPer
-from tidegate.models.faults import fault_of
+from tidegate.core.tokens.counting import CharsPerToken
+from tidegate.models.errors.classification import classify_response
 
 LONG = "Which of these words are long ones? "
 
@@ -28,9 +28,9 @@ def test_one_refusal_is_enough_to_know_how_the_model_counts() -> None:
 
     async def talk() -> tuple[Fake, Session]:
         async with Fake("openai_chat", ["Some."] * 8, window=4000) as server:
-            session = Session("m", wire="openai_chat", window=4000, count=CharsPer(5.6), reserve=0, policy=policy)
+            session = Session("m", wire="openai_chat", window=4000, count=CharsPerToken(5.6), reserve=0, policy=policy)
             provider = provider_of(server)
-            agent = Agent(session, provider, Toolbox(), Context(Path("."), session))
+            agent = Agent(session, provider, Toolbox(), ToolContext(Path("."), session))
             for number in range(60):
                 session.add({"role": "user", "content": f"{number}: {LONG * 12}"})
                 session.add({"role": "assistant", "content": "Some."})
@@ -55,7 +55,7 @@ def test_it_is_kept_and_nothing_is_paid_for_it(tmp_path: Path) -> None:
     session.learn(None, counted * 3 // 2)
     assert session.view.ratios["gpt-4o"] == pytest.approx(1.5, abs=0.01)
     assert session.size() == counted * 3 // 2
-    assert Spending(session).session_sum.tokens == 0
+    assert SessionSpending(session).session_sum.tokens == 0
     session.close()
     again = data.open("s", "gpt-4o", window=8000)
     assert again.view.ratios == {"gpt-4o": pytest.approx(1.5, abs=0.01)}
@@ -73,7 +73,7 @@ def test_a_number_that_cannot_be_of_this_request_is_not_believed(share: float) -
 
 def test_a_fault_of_another_kind_teaches_nothing() -> None:
     limit = "Request too large for gpt-4o on tokens per min (TPM): Limit 3000, Requested 9000."
-    agent = an_agent([fault_of(429, limit), "Done."], window=8000)
+    agent = an_agent([classify_response(429, limit), "Done."], window=8000)
     run(agent)
     assert agent.session.view.ratios == {}
     assert agent.session.window == 3000

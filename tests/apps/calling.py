@@ -8,7 +8,7 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
-from tidegate.apps.cli import main
+from tidegate.cli.main import main
 
 
 def called(*arguments: object) -> subprocess.CompletedProcess[str]:

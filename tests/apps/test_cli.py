@@ -16,9 +16,9 @@ import pytest
 
 from tests.apps.calling import called
 from tidegate import __version__
-from tidegate.lab.generate import generate
+from tidegate.proof.session_generator import generate_session
 
-TIDEGATE = [sys.executable, "-m", "tidegate.apps.cli"]
+TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
 QUICK = ["--policy", "default", "--window", "8000", "--jobs", "1"]
 
 
@@ -30,7 +30,7 @@ def tidegate(*arguments: object, **options: Any) -> subprocess.CompletedProcess[
 
 
 def record(path: Path, turns: int, seed: int = 0) -> list[dict[str, object]]:
-    said = list(generate(turns, seed))
+    said = list(generate_session(turns, seed))
     text = "".join(json.dumps(line) + "\n" for line in [{"meta": {"id": path.stem}}, *said])
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return said

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from tests.lab.recorded import record
-from tidegate.apps.comparing import lab_command
-from tidegate.apps.comparing_parser import add_comparing
+from tidegate.cli.lab import lab_command
+from tidegate.cli.parsers.lab import add_lab_parsers
 from tidegate.core.errors import BadInput, BadPolicy
-from tidegate.lab.measures import MEASURES
+from tidegate.lab.scoring.measures import MEASURES
 from tidegate.presets import load
 
 Json = dict[str, Any]
@@ -27,7 +27,7 @@ WINDOW = "2000"
 
 def options(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_comparing(parser.add_subparsers(dest="command"))
+    add_lab_parsers(parser.add_subparsers(dest="command"))
     return parser.parse_args(words)
 
 
@@ -184,9 +184,7 @@ def test_two_processes_and_the_cache_give_the_same_to_the_last_digit(recordings:
 
 
 def test_stopped_in_the_middle_it_keeps_what_is_done_and_goes_on(recordings: Path, tmp_path: Path) -> None:
-    program = (
-        "import sys; from tests.apps.test_comparing import options; from tidegate.apps.comparing import lab_command"
-    )
+    program = "import sys; from tests.apps.test_comparing import options; from tidegate.cli.lab import lab_command"
     words = ["lab", str(recordings), "--window", WINDOW, "--cache", str(tmp_path / "cache"), "--jobs", "1"]
     words += ["--json", str(tmp_path / "out.json")]
     process = subprocess.Popen(
@@ -323,7 +321,7 @@ def test_a_list_of_common_names(recordings: Path, kept: Path, tmp_path: Path) ->
 
 def test_a_bar_on_a_terminal_only(tmp_path: Path) -> None:
     master, slave = pty.openpty()
-    program = "from tidegate.apps.progress import progress\nwith progress('measuring', 3) as step:\n    step(2)\n"
+    program = "from tidegate.terminal.output import progress\nwith progress('measuring', 3) as step:\n    step(2)\n"
     subprocess.run([sys.executable, "-c", program], check=True, stderr=slave, env={**os.environ, "TERM": "xterm"})
     os.close(slave)
     shown = b""

@@ -15,37 +15,37 @@ import pytest
 
 from tests.apps.chat.tmux import Terminal
 from tidegate import DataFolder
-from tidegate.agent.commands_opening import Opening
-from tidegate.apps.chat.draft import Draft
-from tidegate.apps.demo import NAME, WINDOW, opening_in
-from tidegate.apps.demo_guided import LEAVE, GuidedApp
-from tidegate.apps.demo_kept import Seen, summary
-from tidegate.apps.demo_script import SCRIPT, YOURS, Played
-from tidegate.apps.plain import Plain
-from tidegate.apps.plain_out import Out
-from tidegate.apps.terminal import Shown
+from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.tui.composer.draft import MessageDraft
+from tidegate.cli.demo.chat_demo import DEMO_SESSION, DEMO_WINDOW, create_demo_launch
+from tidegate.cli.demo.guided_app import TAKEOVER_HINT, GuidedApp
+from tidegate.proof.chat_proof import ChatObserver, prove_chat
+from tidegate.cli.demo.script import DEMO_SCRIPT, TAKEOVER_TEXT, ScriptedInput
+from tidegate.tui.plain.plain_chat import PlainChat
+from tidegate.tui.plain.chat_streams import ChatOutput
+from tidegate.terminal.output import TextSanitizer
 from tidegate.models.provider import Provider
-from tidegate.models.scripted import Scripted, Step
-from tidegate.models.weights import SMOLLM2
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
+from tidegate.models.embedded.weights import SMOLLM2
 
-TIDEGATE = [sys.executable, "-m", "tidegate.apps.cli"]
+TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if find_spec(name) is None]
-TALKED = [step for step in SCRIPT if not step.says.startswith("/")]
+TALKED = [step for step in DEMO_SCRIPT if not step.says.startswith("/")]
 
 
 class Place:
     """A folder for a demonstration, with a model that speaks from a script."""
 
-    def __init__(self, folder: Path, steps: list[Step]) -> None:
+    def __init__(self, folder: Path, steps: list[ScriptStep]) -> None:
         self.folder = folder
         self.workspace = folder / "work"
         self.workspace.mkdir()
         self.data = DataFolder(folder / "data", secrets=[])
-        self.opening = opening_in(self.workspace, "default", WINDOW)
-        self.seen = Seen(NAME, WINDOW)
-        self._provider = Scripted("openai_chat", steps, count=lambda raw: len(raw) // 5)
+        self.opening = create_demo_launch(self.workspace, "default", DEMO_WINDOW)
+        self.seen = ChatObserver(DEMO_SESSION, DEMO_WINDOW)
+        self._provider = ScriptedProvider("openai_chat", steps, count=lambda raw: len(raw) // 5)
 
-    def provider_for(self, _: Opening) -> Provider:
+    def provider_for(self, _: LaunchOptions) -> Provider:
         return self._provider
 
 
@@ -58,8 +58,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def play(place: Place) -> int:
     async def played() -> int:
-        lines = Played(WINDOW)
-        plain = Plain(
+        lines = ScriptedInput(DEMO_WINDOW)
+        plain = PlainChat(
             place.data, place.opening, place.workspace, lines, provider_for=place.provider_for, listen=place.seen.take
         )
         return await asyncio.wait_for(plain.run(), 60)
@@ -70,11 +70,11 @@ def play(place: Place) -> int:
 def test_the_script_plays_and_everything_is_kept(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert play(place) == 0
     out, err = capsys.readouterr()
-    assert all(f"> {step.says}" in out for step in SCRIPT)
+    assert all(f"> {step.says}" in out for step in DEMO_SCRIPT)
     assert out.count("Yes, I see ") == len(TALKED)
     assert " user: Hello, my name is Ada." in out
     assert "compacted: " in err
-    told = summary(place.seen, place.folder / "data")
+    told = prove_chat(place.seen, place.folder / "data")
     assert told.holds, told.text
     assert told.text.count("\n  yes  ") == 5
     assert f"{len(TALKED)} answers came, {len(TALKED)} in the log" in told.text
@@ -89,13 +89,13 @@ def test_what_was_lost_would_be_seen(place: Place, capsys: pytest.CaptureFixture
         whole = getattr(seen, spoilt)
         for other in (whole[:-1], [*whole[:-1], whole[0]]):
             setattr(seen, spoilt, other)
-            told = summary(seen, place.folder / "data")
+            told = prove_chat(seen, place.folder / "data")
             assert not told.holds, spoilt
             assert "NOT PROVED" in told.text
         setattr(seen, spoilt, whole)
-    assert summary(seen, place.folder / "data").holds
-    seen.largest = WINDOW + 1
-    assert not summary(seen, place.folder / "data").holds
+    assert prove_chat(seen, place.folder / "data").holds
+    seen.largest = DEMO_WINDOW + 1
+    assert not prove_chat(seen, place.folder / "data").holds
     capsys.readouterr()
 
 
@@ -104,23 +104,23 @@ def test_a_model_that_fails_ends_nothing(tmp_path: Path, capsys: pytest.CaptureF
     place = Place(tmp_path, ["", "", "\x00\x1b]0;x\x07", "ok"])
     try:
         play(place)
-        told = summary(place.seen, place.folder / "data")
+        told = prove_chat(place.seen, place.folder / "data")
     finally:
         place.data.close()
     out, _ = capsys.readouterr()
-    assert f"> {SCRIPT[-1].says}" in out
+    assert f"> {DEMO_SCRIPT[-1].says}" in out
     assert told.holds, told.text
 
 
 def test_a_slow_machine_shows_less(capsys: pytest.CaptureFixture[str]) -> None:
-    played = Played(WINDOW)
+    played = ScriptedInput(DEMO_WINDOW)
     played._begun = time.monotonic() - 1000.0
 
     async def left() -> list[str | None]:
-        out = Out(Shown())
+        out = ChatOutput(TextSanitizer())
         return [await played.message(out) for _ in range(4)]
 
-    assert asyncio.run(left()) == [*(step.says for step in SCRIPT if step.says.startswith("/")), None]
+    assert asyncio.run(left()) == [*(step.says for step in DEMO_SCRIPT if step.says.startswith("/")), None]
     capsys.readouterr()
 
 
@@ -142,14 +142,14 @@ def test_on_a_screen_it_plays_to_its_end(place: Place) -> None:
         app = guided(place, reading=0.01)
         async with app.run_test(size=(80, 24)) as pilot:
             for _ in range(600):
-                if YOURS.split(". ")[0] in text_of(app):
+                if TAKEOVER_TEXT.split(". ")[0] in text_of(app):
                     break
                 await pilot.pause(0.05)
             assert len(place.seen.answers) == len(TALKED)
             assert "Never restart db7 before 18:00.  (pinned by you in" in text_of(app)
 
     asyncio.run(watched())
-    assert summary(place.seen, place.folder / "data").holds
+    assert prove_chat(place.seen, place.folder / "data").holds
 
 
 @pytest.mark.parametrize("key", ["x", "f2", "escape", "enter"])
@@ -161,7 +161,7 @@ def test_any_key_takes_over(place: Place, key: str) -> None:
                 if "Any key ends the script" in text_of(app):
                     break
                 await pilot.pause(0.02)
-            assert LEAVE.split(",")[0] in text_of(app)
+            assert TAKEOVER_HINT.split(",")[0] in text_of(app)
             await pilot.press(key)
             await pilot.pause(0.1)
             if key == "x":
@@ -172,7 +172,7 @@ def test_any_key_takes_over(place: Place, key: str) -> None:
             await pilot.pause(0.1)
             assert "The chat is yours." in text_of(app)
             assert place.seen.answers == []
-            app.composer.put(Draft("Hello."))
+            app.composer.put(MessageDraft("Hello."))
             await pilot.press("enter")
             for _ in range(200):
                 if place.seen.answers:
@@ -181,7 +181,7 @@ def test_any_key_takes_over(place: Place, key: str) -> None:
             assert place.seen.answers == ["Yes, I see 0."]
 
     asyncio.run(watched())
-    assert summary(place.seen, place.folder / "data").holds
+    assert prove_chat(place.seen, place.folder / "data").holds
 
 
 # --- as a command -----------------------------------------------------------------------------------------------------

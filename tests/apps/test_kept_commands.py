@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.apps.calling import called
-from tidegate.core.events import Said
+from tidegate.core.events import MessageAdded
 from tidegate.core.messages import text_of
-from tidegate.keep.data import DataFolder
-from tidegate.lab.generate import generate
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.proof.session_generator import generate_session
 
-TIDEGATE = [sys.executable, "-m", "tidegate.apps.cli"]
+TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
 COMMANDS = "sessions show trace recall memory undo redo clear fork forget export import doctor view".split()
 SECRET = "hunter2-Zq81-xyzzy-0042"
 
@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     data = DataFolder(folder)
     requests: dict[int, bytes] = {}
     with data.open("build-fix", "gpt-4o", window=2500, system="You fix builds.") as session:
-        for message in generate(4, 5):
+        for message in generate_session(4, 5):
             if message["role"] == "assistant":
                 request = session.prepare()
                 requests[session.log.head] = request.to_bytes()
@@ -125,7 +125,7 @@ def test_recall_by_id_range_and_words(kept: Kept) -> None:
     data = DataFolder(kept.folder)
     (said,) = islice(data.log("build-fix").read(3), 1)
     data.close()
-    assert isinstance(said.what, Said)
+    assert isinstance(said.what, MessageAdded)
     by_id = called("recall", "build-fix", "m3", "--data", kept.folder)
     assert by_id.returncode == 0
     assert text_of(said.what.message)[:80] in by_id.stdout

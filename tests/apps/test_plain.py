@@ -11,17 +11,17 @@ from typing import NamedTuple
 import pytest
 
 from tidegate import BadInput, DataFolder
-from tidegate.agent.commands import registry
-from tidegate.agent.commands_opening import Opening
-from tidegate.agent.config_file import files_of
-from tidegate.apps.plain import Plain
-from tidegate.apps.plain_lines import Lines
-from tidegate.apps.plain_out import Typed
-from tidegate.core.events import Said
+from tidegate.commands.agent_commands import create_command_registry
+from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.files import locate_config_files
+from tidegate.tui.plain.plain_chat import PlainChat
+from tidegate.tui.plain.line_reader import LineReader
+from tidegate.tui.plain.chat_streams import TypedInput
+from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, text_of
-from tidegate.models.faults import fault_of
+from tidegate.models.errors.classification import classify_response
 from tidegate.models.provider import Provider
-from tidegate.models.scripted import Broken, Scripted, Spoken, Step
+from tidegate.models.scripted_provider import BrokenAnswer, ScriptedProvider, ScriptedAnswer, ScriptStep
 
 CONFIG = """\
 agents: [{id: main, brain: {provider: openai, model: scripted}}]
@@ -52,7 +52,7 @@ class Desk:
     def chat(
         self,
         said: str,
-        steps: Sequence[Step] = (),
+        steps: Sequence[ScriptStep] = (),
         *,
         name: str = "build",
         models: Mapping[str, Provider] | None = None,
@@ -61,23 +61,23 @@ class Desk:
         """`type_on`: a person is there, and this is what they type when they see what stands there so far."""
         (self.workspace / "tidegate.yaml").write_text(self.config)
         environment = {"HOME": str(self.folder), "OPENAI_API_KEY": "sk-none"}
-        files = files_of(self.workspace, environment, asked=str(self.workspace / "tidegate.yaml"))
-        provider = Scripted("openai_chat", steps, count=lambda raw: len(raw) // 4)
+        files = locate_config_files(self.workspace, environment, asked=str(self.workspace / "tidegate.yaml"))
+        provider = ScriptedProvider("openai_chat", steps, count=lambda raw: len(raw) // 4)
         data = DataFolder(self.folder / "data", secrets=[HUSH])
         into, out = os.pipe()
         os.write(out, said.encode())
 
-        def provider_for(asked: Opening) -> Provider:
+        def provider_for(asked: LaunchOptions) -> Provider:
             if asked.model.endswith("broken"):
                 raise BadInput("It cannot be reached.", "Choose another.")
             return (models or {}).get(asked.model, provider)
 
         async def run() -> int:
-            plain = Plain(
+            plain = PlainChat(
                 data,
-                Opening(files, environment, name=name),
+                LaunchOptions(files, environment, name=name),
                 self.workspace,
-                Typed(Lines(into), asks=type_on is not None),
+                TypedInput(LineReader(into), asks=type_on is not None),
                 provider_for=provider_for,
             )
             typing = asyncio.ensure_future(self._typed(type_on, out))
@@ -116,7 +116,7 @@ class Desk:
     def said(self, name: str = "build") -> list[str]:
         data = DataFolder(self.folder / "data", secrets=[])
         try:
-            return [text_of(e.what.message) for e in data.log(name).read() if isinstance(e.what, Said)]
+            return [text_of(e.what.message) for e in data.log(name).read() if isinstance(e.what, MessageAdded)]
         finally:
             data.close()
 
@@ -128,8 +128,8 @@ def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
 
 def test_lines_are_messages_and_answers_are_printed(desk: Desk) -> None:
     (desk.workspace / "port.txt").write_text("8443")
-    read = Spoken(text="I look.", calls=(Call("c1", "read", '{"path": "port.txt"}'),))
-    none = Spoken(calls=(Call("c2", "read", '{"path": "none.txt"}'),))
+    read = ScriptedAnswer(text="I look.", calls=(Call("c1", "read", '{"path": "port.txt"}'),))
+    none = ScriptedAnswer(calls=(Call("c2", "read", '{"path": "none.txt"}'),))
     done = desk.chat("Which port?\n\nAnd\\\nthe host?\n", [read, "It is 8443.", none, "No idea.\n"])
     lines = done.out.splitlines()
     assert lines[:3] == ["I look.", "* read port.txt", "It is 8443."]
@@ -143,7 +143,7 @@ def test_lines_are_messages_and_answers_are_printed(desk: Desk) -> None:
 
 def test_nothing_is_printed_that_a_terminal_obeys_and_no_secret(desk: Desk) -> None:
     told = f"Red: \x1b[31mred\x1b[0m, title: \x1b]0;mine\x07 and {HUSH}\u202e here.\x9b2J"
-    tool = Spoken(calls=(Call("c1", "read", f'{{"path": "\\u001b[2J{HUSH}"}}'),))
+    tool = ScriptedAnswer(calls=(Call("c1", "read", f'{{"path": "\\u001b[2J{HUSH}"}}'),))
     done = desk.chat(f"Say {HUSH}.\n/recall {HUSH}\n", [told, "x"])
     other = desk.chat("Read.\n", [tool, "Done."], name="two")
     for text in (done.out, done.err, other.out, other.err):
@@ -156,14 +156,14 @@ def test_nothing_is_printed_that_a_terminal_obeys_and_no_secret(desk: Desk) -> N
 def test_commands_answer_on_the_output_and_fail_on_the_other(desk: Desk) -> None:
     done = desk.chat("Hello.\n/context\n/contxt\n/help\n", ["Hi."])
     assert "by role: user 1, assistant 1" in done.out
-    assert all(f"/{command.name}" in done.out for command in registry())
+    assert all(f"/{command.name}" in done.out for command in create_command_registry())
     assert done.err == "tidegate: There is no command /contxt. Did you mean /context?\n"
     assert done.status == 1
 
 
 def test_every_command_can_be_given(desk: Desk) -> None:
     """Whatever it answers, the chat goes on."""
-    names = [command.name for command in registry() if command.name not in ("quit", "exit", "export")]
+    names = [command.name for command in create_command_registry() if command.name not in ("quit", "exit", "export")]
     lines = "".join(f"/{name}\n" for name in names)
     done = desk.chat(f"Hello.\n{lines}Still there?\n/quit\nnever said\n", ["Hi.", "Yes, I am."])
     assert "Yes, I am." in done.out
@@ -172,7 +172,7 @@ def test_every_command_can_be_given(desk: Desk) -> None:
 
 
 def test_another_model_policy_and_session(desk: Desk) -> None:
-    other = Scripted("openai_chat", ["I am another.", "Back."], model="other", count=len)
+    other = ScriptedProvider("openai_chat", ["I am another.", "Back."], model="other", count=len)
     said = "Hello.\n/model openai/other\nWho?\n/policy picoclaw\n/model\n/resume first\nAnd here?\n"
     desk.chat("The first.\n", ["First."], name="first")
     done = desk.chat(said, ["Hi."], models={"openai/other": other})
@@ -192,7 +192,7 @@ def test_what_cannot_be_opened_leaves_what_was(desk: Desk) -> None:
 
 
 def test_a_failed_turn_is_told_and_the_next_one_goes_on(desk: Desk) -> None:
-    broken = Broken(Spoken(text="It is the linker because"), 2, fault_of(401, b"{}"))
+    broken = BrokenAnswer(ScriptedAnswer(text="It is the linker because"), 2, classify_response(401, b"{}"))
     done = desk.chat("Why?\nAnd now?\n", [broken, "The linker."])
     assert done.out.endswith("\nThe linker.\n")
     assert done.err.startswith("tidegate: ")
@@ -200,7 +200,7 @@ def test_a_failed_turn_is_told_and_the_next_one_goes_on(desk: Desk) -> None:
 
 
 def test_an_answer_that_was_cut_is_told(desk: Desk) -> None:
-    done = desk.chat("Why?\n", [Spoken(text="Because", stop="length")])
+    done = desk.chat("Why?\n", [ScriptedAnswer(text="Because", stop="length")])
     assert (done.status, done.err) == (1, "tidegate: The answer was cut at its longest.\n")
 
 
@@ -228,7 +228,7 @@ def test_an_agent_for_one_turn_ends_after_it(desk: Desk) -> None:
 
 # --- questions --------------------------------------------------------------------------------------------------------
 
-SHELL = Spoken(calls=(Call("c1", "shell", '{"command": "echo it ran"}'),))
+SHELL = ScriptedAnswer(calls=(Call("c1", "shell", '{"command": "echo it ran"}'),))
 
 
 def test_where_nobody_is_there_what_would_be_asked_is_denied(desk: Desk) -> None:
@@ -250,7 +250,7 @@ def test_a_person_is_asked(desk: Desk, typed: str, ran: bool) -> None:
             return "/quit\n"
         return ""
 
-    again = Spoken(calls=(Call("c2", "shell", '{"command": "echo it ran"}'),))
+    again = ScriptedAnswer(calls=(Call("c2", "shell", '{"command": "echo it ran"}'),))
     done = desk.chat("Run it.\n", [SHELL, again, "All done."], type_on=type_on)
     assert "May shell run? (no rule names this tool)\n  command: echo it ran\n" in done.out
     assert ("it ran" in done.asked[1].split("tool_call_id")[1]) is ran
@@ -259,8 +259,6 @@ def test_a_person_is_asked(desk: Desk, typed: str, ran: bool) -> None:
 
 
 def test_what_draws_screens_is_not_loaded() -> None:
-    program = (
-        "import sys, tidegate.apps.plain; print([name for name in ('textual', 'markdown_it') if name in sys.modules])"
-    )
+    program = "import sys, tidegate.tui.plain.plain_chat; print([name for name in ('textual', 'markdown_it') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"

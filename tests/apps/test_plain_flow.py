@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.apps.plain_flow import LONGEST, Flow
-from tidegate.apps.plain_lines import Lines
-from tidegate.apps.terminal import Shown
-from tidegate.core.secrets import Mask
+from tidegate.terminal.stream_masker import MAX_HELD_CHARS, StreamMasker
+from tidegate.tui.plain.line_reader import LineReader
+from tidegate.terminal.output import TextSanitizer
+from tidegate.core.text.secrets import SecretMask
 
 VALUE = "hush-0123456789abcdef"
 TOKEN = "ghp_" + "a1B2" * 9
 KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 20 + "-----END PRIVATE KEY-----\n"
-SHOWN = Shown(Mask([VALUE]))
+SHOWN = TextSanitizer(SecretMask([VALUE]))
 PIECES = [
     "a word ",
     "and\n",
@@ -33,7 +33,7 @@ TEXT = st.lists(st.sampled_from(PIECES), max_size=8).map(" ".join)
 
 
 def flowed(text: str, cuts: list[int]) -> str:
-    flow, places = Flow(SHOWN), sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    flow, places = StreamMasker(SHOWN), sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     return "".join([*(flow.take(text[a:b]) for a, b in pairwise(places)), flow.end()])
 
 
@@ -50,23 +50,23 @@ def test_letter_by_letter() -> None:
 
 
 def test_words_are_shown_when_they_are_whole() -> None:
-    flow = Flow(SHOWN)
+    flow = StreamMasker(SHOWN)
     assert flow.take("The po") == "The "
     assert flow.take("rt is") == "port "
     assert flow.take(" 84\n43") == "is 84\n"
     assert flow.end() == "43"
-    assert Flow(SHOWN).take("端口是") == "端口是"
+    assert StreamMasker(SHOWN).take("端口是") == "端口是"
 
 
 def test_what_has_no_end_is_shown_all_the_same() -> None:
-    flow = Flow(SHOWN)
+    flow = StreamMasker(SHOWN)
     out = "".join(flow.take("ab" * 50) for _ in range(100))
-    assert len(out) > 10_000 - LONGEST - 100
+    assert len(out) > 10_000 - MAX_HELD_CHARS - 100
     assert out + flow.end() == "ab" * 5000
 
 
 def test_a_secret_with_spaces_is_never_begun() -> None:
-    flow = Flow(Shown(Mask(["correct horse battery"])), whole=True)
+    flow = StreamMasker(TextSanitizer(SecretMask(["correct horse battery"])), whole=True)
     assert [flow.take(word) for word in ("It is correct ", "horse ", "battery.")] == ["", "", ""]
     assert flow.end() == "It is [masked]."
 
@@ -76,7 +76,7 @@ def test_a_secret_with_spaces_is_never_begun() -> None:
 
 def read(fd: int) -> list[str | None]:
     async def reading() -> list[str | None]:
-        lines, found = Lines(fd), list[str | None]()
+        lines, found = LineReader(fd), list[str | None]()
         while not found or found[-1] is not None:
             found.append(await lines.message())
         return found
@@ -112,7 +112,7 @@ def test_an_answer_is_what_is_typed_after_the_question() -> None:
     into, out = os.pipe()
 
     async def asked() -> list[str | None]:
-        lines = Lines(into)
+        lines = LineReader(into)
         os.write(out, b"first\nyes\n")
         first = await lines.message()
         answer = asyncio.ensure_future(lines.fresh())
@@ -131,7 +131,7 @@ def test_a_wait_for_a_line_can_be_given_up() -> None:
     into, out = os.pipe()
 
     async def given_up() -> str | None:
-        lines = Lines(into)
+        lines = LineReader(into)
         waiting = asyncio.ensure_future(lines.message())
         await asyncio.sleep(0)
         waiting.cancel()

@@ -16,9 +16,9 @@ import pytest
 from tests.apps.test_run_command import TIDEGATE, Desk, asked
 from tests.fake.server import Fake, Hang
 from tidegate import DataFolder
-from tidegate.core.events import Said
+from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, text_of
-from tidegate.models.scripted import Spoken
+from tidegate.models.scripted_provider import ScriptedAnswer
 
 LONG = "It is the linker, because of the flags. " * 40
 LAST = re.compile(r"session (\S+): go on with `tidegate chat --session \1`\n\Z")
@@ -40,7 +40,7 @@ def heeding() -> Iterator[None]:
 def said(desk: Desk, name: str) -> list[str]:
     data = DataFolder(desk.folder / "data", secrets=[])
     try:
-        return [text_of(event.what.message) for event in data.log(name).read() if isinstance(event.what, Said)]
+        return [text_of(event.what.message) for event in data.log(name).read() if isinstance(event.what, MessageAdded)]
     finally:
         data.close()
 
@@ -101,7 +101,9 @@ def test_ctrl_c_interrupts_once_and_ends_twice(desk: Desk) -> None:
         assert "Traceback" not in err.decode()
         assert (await desk.run("doctor")).status == 0
 
-    server = desk.serve([Hang(Spoken(text=LONG), 2048), Hang(Spoken(text="The flags, again. " * 40), 2048)], act)
+    server = desk.serve(
+        [Hang(ScriptedAnswer(text=LONG), 2048), Hang(ScriptedAnswer(text="The flags, again. " * 40), 2048)], act
+    )
     assert server.hung_up == 2
     kept = said(desk, "slow")
     assert [text for text in kept if text.endswith("?")] == ["Why is it slow?", "And now?"]
@@ -120,7 +122,7 @@ def test_told_to_end_it_ends_as_a_whole(desk: Desk, number: signal.Signals, stat
         _, err = await asyncio.wait_for(process.communicate(), 60)
         assert (process.returncode, err.decode()) == (status, "tidegate: stopped\n")
 
-    desk.serve([Hang(Spoken(text=LONG), 2048)], act)
+    desk.serve([Hang(ScriptedAnswer(text=LONG), 2048)], act)
     assert any("[interrupted]" in text for text in said(desk, "slow"))
 
 
@@ -142,7 +144,7 @@ def test_killed_in_the_middle_it_goes_on_with_everything(desk: Desk) -> None:
         assert again.out.startswith("The flags.\n")
         assert "The port is 8443." in again.out
 
-    server = desk.serve(["Noted.", Hang(Spoken(text=LONG), 2048), "The flags."], act)
+    server = desk.serve(["Noted.", Hang(ScriptedAnswer(text=LONG), 2048), "The flags."], act)
     assert server.refused == []
     assert said(desk, "cut")[:3] == ["The port is 8443.", "Noted.", "Why is it slow?"]
     assert said(desk, "cut")[-2:] == ["Go on.", "The flags."]
@@ -188,7 +190,7 @@ class Screen:
 
 @pytest.mark.usefixtures("heeding")
 def test_on_a_terminal_without_a_screen_a_person_is_asked(desk: Desk) -> None:
-    shell = Spoken(calls=(Call("c1", "shell", '{"command": "echo it ran"}'),))
+    shell = ScriptedAnswer(calls=(Call("c1", "shell", '{"command": "echo it ran"}'),))
 
     async def act(server: Fake) -> None:
         screen = Screen(desk, "chat", "--session", "by-hand")
@@ -208,5 +210,5 @@ def test_on_a_terminal_without_a_screen_a_person_is_asked(desk: Desk) -> None:
         assert status == 130
         assert "\x1b" not in screen.text
 
-    server = desk.serve([shell, "It did.", Hang(Spoken(text=LONG), 2048)], act)
+    server = desk.serve([shell, "It did.", Hang(ScriptedAnswer(text=LONG), 2048)], act)
     assert "it ran" in json.dumps(asked(server)[1]["messages"])

@@ -15,12 +15,12 @@ import pytest
 from tests.fake.server import KEY, Fake, Hang, Step
 from tests.fake.words import refusal
 from tidegate import DataFolder
-from tidegate.agent.config_file import files_of
-from tidegate.agent.trust import trust
+from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.config.trust import trust_project_file
 from tidegate.core.messages import Call
-from tidegate.models.scripted import Spoken
+from tidegate.models.scripted_provider import ScriptedAnswer
 
-TIDEGATE = [sys.executable, "-m", "tidegate.apps.cli"]
+TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
 CONFIG = """\
 window: 16000
 agents:
@@ -58,7 +58,7 @@ class Desk:
 
     def configure(self, text: str) -> None:
         (self.folder / "tidegate.yaml").write_text(text)
-        trust(files_of(self.folder, self.environment))
+        trust_project_file(locate_config_files(self.folder, self.environment))
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
@@ -94,7 +94,7 @@ def asked(server: Fake) -> list[dict[str, Any]]:
 def test_the_answer_is_printed_and_the_session_goes_on(desk: Desk) -> None:
     """Tools work in the folder it was called in; nothing a terminal would obey gets through, and no key."""
     (desk.folder / "port.txt").write_text("8443")
-    read = Spoken(text="I look.", calls=(Call("c", "read", '{"path": "port.txt"}'),))
+    read = ScriptedAnswer(text="I look.", calls=(Call("c", "read", '{"path": "port.txt"}'),))
 
     async def act(server: Fake) -> None:
         first = await desk.run("run", "Which port?", "--session", "ports")
@@ -121,7 +121,7 @@ def test_an_argument_lays_down_rules_and_a_pipe_does_not(desk: Desk) -> None:
 
 
 def test_json_lines_tell_all_that_happens(desk: Desk) -> None:
-    read = Spoken(text="I look.", calls=(Call("c", "read", '{"path": "none"}'),))
+    read = ScriptedAnswer(text="I look.", calls=(Call("c", "read", '{"path": "none"}'),))
 
     async def act(server: Fake) -> None:
         ran = await desk.run("run", "--json", "Which port?")
@@ -156,7 +156,7 @@ def test_a_failure_is_one_line_with_a_remedy(desk: Desk) -> None:
 
 def test_a_turn_that_did_not_end_is_a_failure(desk: Desk) -> None:
     desk.configure(CONFIG + "execution: {max_steps: 1}\n")
-    read = Spoken(text="I look.", calls=(Call("c", "read", '{"path": "none"}'),))
+    read = ScriptedAnswer(text="I look.", calls=(Call("c", "read", '{"path": "none"}'),))
 
     async def act(server: Fake) -> None:
         ran = await desk.run("run", "Look.", "--session", "one")
@@ -210,7 +210,7 @@ def test_ctrl_c_leaves_a_session_that_goes_on(desk: Desk) -> None:
         assert (await desk.run("run", "And?", "--session", "slow")).status == 0
         assert (await desk.run("doctor")).status == 0
 
-    server = desk.serve([Hang(Spoken(text=words), 2048), "I was stopped."], act)
+    server = desk.serve([Hang(ScriptedAnswer(text=words), 2048), "I was stopped."], act)
     assert server.hung_up == 1
     assert server.refused == []
     sent = json.dumps(asked(server)[-1]["messages"])

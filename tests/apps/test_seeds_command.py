@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.apps import seeds
+from tidegate.proof import seeds
 
 SOURCE = """
 import pytest
@@ -40,7 +40,7 @@ def helper(): ...
 
 def tied(source: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for test, ident in seeds.marked(ast.parse(source), "t.py"):
+    for test, ident in seeds.find_marked_tests(ast.parse(source), "t.py"):
         found.setdefault(ident, []).append(test)
     return found
 
@@ -62,7 +62,7 @@ def test_a_mark_on_the_file_holds_for_all_its_tests() -> None:
 
 
 def test_rows_have_unique_ids_and_say_something() -> None:
-    found = seeds.rows()
+    found = seeds.load_seeds()
     assert len({row.id for row in found}) == len(found) == 67
     assert {row.id.partition("-")[0] for row in found} == {"COW", "JUT", "PIC", "DIG", "AI"}
     assert all(len(row.text) > 20 for row in found)
@@ -100,10 +100,10 @@ def test_of_no_row(): pass
 
 
 def test_run_gives_states(checkout: Path) -> None:
-    found = seeds.rows()
-    assert seeds.tie(found, checkout) == ["COW-99 (tests/deep/test_fates.py::test_of_no_row)"]
+    found = seeds.load_seeds()
+    assert seeds.link_tests(found, checkout) == ["COW-99 (tests/deep/test_fates.py::test_of_no_row)"]
     assert {row.state for row in found} == {None}
-    words = seeds.run(found, checkout)
+    words = seeds.run_seed_tests(found, checkout)
     states = {row.id: row.state for row in found}
     assert states.pop("COW-01") == "proved"
     assert states.pop("COW-02") == "failing"
@@ -115,32 +115,32 @@ def test_run_gives_states(checkout: Path) -> None:
 def test_run_with_a_file_that_does_not_load(checkout: Path) -> None:
     broken = checkout / "tests" / "test_broken.py"
     broken.write_text("import pytest, nowhere\n@pytest.mark.seed('JUT-01')\ndef test_x(): pass\n")
-    found = seeds.rows()
-    seeds.tie(found, checkout)
-    seeds.run(found, checkout)
+    found = seeds.load_seeds()
+    seeds.link_tests(found, checkout)
+    seeds.run_seed_tests(found, checkout)
     states = {row.id: row.state for row in found}
     assert states["JUT-01"] == "failing"
     assert states["COW-01"] == "proved", "the other files were run all the same"
 
 
 def test_run_without_any_test(tmp_path: Path) -> None:
-    found = seeds.rows()
-    assert seeds.run(found, tmp_path) == "no test is marked"
+    found = seeds.load_seeds()
+    assert seeds.run_seed_tests(found, tmp_path) == "no test is marked"
     assert {row.state for row in found} == {"open"}
 
 
 def test_the_command_lists_rows_as_json() -> None:
-    command = [sys.executable, "-m", "tidegate.apps.cli", "seeds", "--json"]
+    command = [sys.executable, "-m", "tidegate.cli.main", "seeds", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert [set(row) for row in rows] == [{"id", "text", "tests", "state"}] * 67
     assert {row["state"] for row in rows} == {None}
-    assert [row["id"] for row in rows] == [row.id for row in seeds.rows()]
+    assert [row["id"] for row in rows] == [row.id for row in seeds.load_seeds()]
 
 
 def test_the_command_lists_rows_as_text() -> None:
-    command = [sys.executable, "-m", "tidegate.apps.cli", "seeds"]
+    command = [sys.executable, "-m", "tidegate.cli.main", "seeds"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("COW-01  A turn")
@@ -148,6 +148,6 @@ def test_the_command_lists_rows_as_text() -> None:
 
 
 def test_every_marker_of_this_checkout_names_a_row() -> None:
-    root = seeds.checkout()
+    root = seeds.find_checkout()
     assert root is not None
-    assert seeds.tie(seeds.rows(), root) == []
+    assert seeds.link_tests(seeds.load_seeds(), root) == []

@@ -10,25 +10,25 @@ from tests.fake.server import KEY, Fake
 from tests.fake.words import busy
 from tidegate import Session
 from tidegate.core.messages import Call, calls_of
-from tidegate.models.faults import Fault, fault_of
-from tidegate.models.http import HttpProvider, Retries
-from tidegate.models.provider import Delta, Provider, Reply, ask
-from tidegate.models.scripted import Scripted
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.spoken import Spoken
+from tidegate.models.errors.classification import ProviderError, classify_response
+from tidegate.models.http.provider import HttpProvider, RetrySettings
+from tidegate.models.provider import Delta, Provider, Reply, collect_reply
+from tidegate.models.scripted_provider import ScriptedProvider
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
-RICH = Spoken(text="I read the file now, from its first line on.", calls=(Call("c1", "read", '{"path":"a"}'),))
+RICH = ScriptedAnswer(text="I read the file now, from its first line on.", calls=(Call("c1", "read", '{"path":"a"}'),))
 
 
 @asynccontextmanager
 async def scripted(wire: str) -> AsyncIterator[Provider]:
-    yield Scripted(wire, [RICH, fault_of(429, b"Rate limit reached"), "Good morning."])
+    yield ScriptedProvider(wire, [RICH, classify_response(429, b"Rate limit reached"), "Good morning."])
 
 
 @asynccontextmanager
 async def over_http(wire: str) -> AsyncIterator[Provider]:
     async with Fake(wire, [RICH, busy(wire, 429, "1"), "Good morning."]) as server:
-        provider = HttpProvider(wire, "m", base_url=server.url, key=KEY, retries=Retries(most=0))
+        provider = HttpProvider(wire, "m", base_url=server.url, key=KEY, retries=RetrySettings(most=0))
         yield provider
         await provider.close()
 
@@ -68,11 +68,11 @@ def test_reply_is_last_and_once_and_the_deltas_spell_it(provider: str, wire: str
 def test_fault_is_raised_and_the_next_request_is_answered(provider: str, wire: str) -> None:
     async def run() -> None:
         async with PROVIDERS[provider](wire) as asked:
-            await ask(asked, request_for(wire))
-            with pytest.raises(Fault) as fault:
-                await ask(asked, request_for(wire))
+            await collect_reply(asked, request_for(wire))
+            with pytest.raises(ProviderError) as fault:
+                await collect_reply(asked, request_for(wire))
             assert fault.value.kind == "rate_limit"
-            assert (await ask(asked, request_for(wire))).stop == "end"
+            assert (await collect_reply(asked, request_for(wire))).stop == "end"
 
     asyncio.run(run())
 
@@ -84,9 +84,9 @@ def test_stream_that_is_left_early_harms_nothing(provider: str, wire: str) -> No
             stream = asked.stream(request_for(wire))
             async with aclosing(stream) as left:  # type: ignore[type-var]  # a generator, in every provider of ours
                 await anext(left)
-            with pytest.raises(Fault):
-                await ask(asked, request_for(wire))
-            assert (await ask(asked, request_for(wire))).stop == "end"
+            with pytest.raises(ProviderError):
+                await collect_reply(asked, request_for(wire))
+            assert (await collect_reply(asked, request_for(wire))).stop == "end"
 
     asyncio.run(run())
 
@@ -95,7 +95,7 @@ def test_stream_that_is_left_early_harms_nothing(provider: str, wire: str) -> No
 def test_closing_twice_is_fine(provider: str, wire: str) -> None:
     async def run() -> None:
         async with PROVIDERS[provider](wire) as asked:
-            await ask(asked, request_for(wire))
+            await collect_reply(asked, request_for(wire))
             await asked.close()
             await asked.close()
 

@@ -26,20 +26,32 @@ from tests.wire.histories import (
     Seen,
     view_of,
 )
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, calls_of, result_of, texts
-from tidegate.wire import check_anthropic
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.faults import Profile
-from tidegate.wire.layout import is_blank
-from tidegate.wire.reading import Parsed, clean
-from tidegate.wire.rendering import Rendering
+from tidegate.core.messages import (
+    Call,
+    Image,
+    Message,
+    Part,
+    Result,
+    Text,
+    Thinking,
+    Tool,
+    calls_of,
+    result_of,
+    texts_of,
+)
+from tidegate.wire.anthropic import validate as check_anthropic
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.validation.faults import ValidationProfile
+from tidegate.wire.rendering.layout import is_blank
+from tidegate.wire.parsing import ParsedRequest, repair_unicode
+from tidegate.wire.rendering.request import RequestRenderer
 
 CELLS = pytest.mark.parametrize("name", HISTORIES)
 EVERY = pytest.mark.parametrize("dialect", DIALECTS)
 
 
-def rendered(dialect: str, view: FakeView) -> Rendering:
-    rendering = Rendering(dialect, "some-model", max_tokens=8000)
+def rendered(dialect: str, view: FakeView) -> RequestRenderer:
+    rendering = RequestRenderer(dialect, "some-model", max_tokens=8000)
     rendering.update(view)
     return rendering
 
@@ -56,7 +68,7 @@ def strings(value: object) -> Iterator[str]:
 
 
 def said_in(messages: tuple[Message, ...] | list[Message]) -> list[str]:
-    return [clean(text) for message in messages for text in texts(message) if not is_blank(text)]
+    return [repair_unicode(text) for message in messages for text in texts_of(message) if not is_blank(text)]
 
 
 @EVERY
@@ -69,7 +81,7 @@ def test_the_provider_would_accept_it(name: str, dialect: str, tools: tuple[Tool
 @CELLS
 def test_bedrock_would_accept_it(name: str) -> None:
     body = rendered("anthropic", view_of(HISTORIES[name])).body()
-    assert check_anthropic.check(body, Profile(bedrock=True)) == []
+    assert check_anthropic.validate(body, ValidationProfile(bedrock=True)) == []
 
 
 def accept_as_mistral(body: dict[str, Any]) -> None:
@@ -137,7 +149,7 @@ def pairs(messages: tuple[Message, ...]) -> list[Pair]:
     return found
 
 
-def through(dialect: str, parsed: Parsed) -> Parsed:
+def through(dialect: str, parsed: ParsedRequest) -> ParsedRequest:
     view = view_of(parsed.messages)
     view.system, view.tools = parsed.system, parsed.tools
     return DIALECTS[dialect].parse_body(rendered(dialect, view).body())
@@ -148,7 +160,7 @@ def through(dialect: str, parsed: Parsed) -> Parsed:
 def test_there_and_back_keeps_every_pair(dialect: str, other: str) -> None:
     """A -> neutral -> B -> neutral -> A: the same calls, the same answers. Only Anthropic and Gemini know errors."""
     for history in HISTORIES.values():
-        start = through(dialect, Parsed("Be good.", TOOLS[:1], history.messages))
+        start = through(dialect, ParsedRequest("Be good.", TOOLS[:1], history.messages))
         back = through(dialect, through(other, start))
         assert [pair[:2] for pair in pairs(back.messages)] == [pair[:2] for pair in pairs(start.messages)], history.name
         assert len(pairs(start.messages)) == sum(len(calls_of(message)) for message in history.messages)
@@ -161,7 +173,7 @@ def test_there_and_back_keeps_every_pair(dialect: str, other: str) -> None:
 def test_what_was_read_back_renders_the_same(dialect: str) -> None:
     """Rendering is a projection: its own output, read and rendered again, is a fixed point."""
     for history in HISTORIES.values():
-        once = through(dialect, Parsed("", (), history.messages))
+        once = through(dialect, ParsedRequest("", (), history.messages))
         twice = through(dialect, once)
         again = rendered(dialect, view_of(twice.messages)).messages
         assert rendered(dialect, view_of(once.messages)).messages == again, history.name

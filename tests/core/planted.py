@@ -5,7 +5,7 @@ from functools import cache
 from typing import NamedTuple
 
 from tests.core.token_texts import hexes, log, python
-from tidegate.core.messages import Call, Message, Result, Text, user
+from tidegate.core.messages import Call, Message, Result, Text, user_message
 
 # Filler that lays down no rule and reports no failure.
 WORDS = (
@@ -56,11 +56,11 @@ def kinds(pick: random.Random, number: int) -> list[tuple[str, list[Message]]]:
     failure = f"LedgerError: account {hexes(pick, 8)} was refused"
     return [
         (where, called(ident, "write_file", f'{{"path": "{where}", "content": "1"}}', "done")),
-        (url, [user(f"The background is described at {url}, {words(pick, 10)}.")]),
+        (url, [user_message(f"The background is described at {url}, {words(pick, 10)}.")]),
         (uuid, called(ident2, "deploy", "{}", f"created deployment {uuid}\n{words(pick, 30)}")),
-        (port, [user(f"The staging gateway listens on port {port}. {words(pick, 12)}.")]),
+        (port, [user_message(f"The staging gateway listens on port {port}. {words(pick, 12)}.")]),
         (order, [Message("assistant", (Text(f"I confirmed that {order} is the order with the wrong total."),))]),
-        (rule, [user(f"The {words(pick, 30)}.\n\n{rule} The {words(pick, 50)}.")]),
+        (rule, [user_message(f"The {words(pick, 30)}.\n\n{rule} The {words(pick, 50)}.")]),
         (failure, called(f"{ident}_c", "bash", '{"command": "make check"}', f"{words(pick, 60)}\n{failure}")),
     ]
 
@@ -75,7 +75,7 @@ def session(seed: int, steps: int = 120, plants: int = 3) -> Planted:
     pick = random.Random(seed)
     blocks = [step(pick, number) for number in range(steps)]
     for number in range(0, steps, 12):
-        blocks[number].insert(0, user(f"Please look into the {words(pick, 9)} and tell me why it is slow."))
+        blocks[number].insert(0, user_message(f"Please look into the {words(pick, 9)} and tell me why it is slow."))
     facts: list[str] = []
     for number in range(plants):
         for fact, messages in kinds(pick, number):

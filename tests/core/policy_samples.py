@@ -7,14 +7,14 @@ import msgspec
 
 from tidegate.core.budget import Budget
 from tidegate.core.errors import BadPolicy
-from tidegate.core.outcome import NOTHING, Outcome
-from tidegate.core.policy import Policy, Stage
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.policy.policy import Policy, Stage
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.view import View
 
 
 def drop_turns(view: View, budget: Budget, *, keep: int, notice: str = "") -> Outcome:
-    return NOTHING
+    return NO_OUTCOME
 
 
 def clear(
@@ -28,11 +28,11 @@ def clear(
     loud: bool = False,
     least: Annotated[int, msgspec.Meta(ge=1)] = 1,
 ) -> Outcome:
-    return NOTHING
+    return NO_OUTCOME
 
 
 def bare(view: View, budget: Budget) -> Outcome:
-    return NOTHING
+    return NO_OUTCOME
 
 
 STAGES: dict[str, Stage] = {"drop_turns": drop_turns, "clear": clear, "bare": bare}

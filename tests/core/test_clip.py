@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.token_texts import texts
-from tidegate.core.clip import (
-    NOTICE,
-    Clipped,
+from tidegate.core.text.clip import (
+    CLIP_NOTICE,
+    ClippedText,
     clip_bytes,
     clip_chars,
     clip_lines,
@@ -18,8 +18,8 @@ from tidegate.core.clip import (
     cut_json_array,
     shrink_json,
 )
-from tidegate.core.tokens import CharsPer, Counter, Estimate
-from tidegate.models.tokenizers import counter_for
+from tidegate.core.tokens.counting import CharsPerToken, TokenCounter, TokenEstimator
+from tidegate.models.token_counters import create_counter
 
 # Every index of these is tried as a limit: accents, joined and coloured emoji, flags, RTL, jamo, CJK, CRLF.
 HARD = [
@@ -33,7 +33,12 @@ HARD = [
     "plain ascii text " * 5,
     "\ud83d\ude00\ud83d\ude01" * 8,
 ]
-COUNTERS: list[Counter] = [counter_for("gpt-4o"), counter_for("claude-opus-5"), Estimate(), CharsPer(4)]
+COUNTERS: list[TokenCounter] = [
+    create_counter("gpt-4o"),
+    create_counter("claude-opus-5"),
+    TokenEstimator(),
+    CharsPerToken(4),
+]
 anything = st.text(st.characters(codec=None), max_size=400)
 modes = st.sampled_from(["head", "head_tail"])
 
@@ -82,7 +87,7 @@ def test_characters(text: str, limit: int, mode: str) -> None:
     assert len(done.text) <= max(limit, 0)
     assert done.cut == (len(text) > limit)
     if not done.cut:
-        assert done == Clipped(text)
+        assert done == ClippedText(text)
 
 
 @pytest.mark.parametrize("text", HARD)
@@ -104,7 +109,7 @@ def test_bytes(text: str, limit: int, mode: str) -> None:
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
 @pytest.mark.parametrize("text", HARD)
-def test_every_limit_in_tokens(text: str, counter: Counter) -> None:
+def test_every_limit_in_tokens(text: str, counter: TokenCounter) -> None:
     for limit in range(counter.text(text) + 2):
         for mode in ("head", "head_tail"):
             done = clip_tokens(text, limit, counter, mode=mode, notice=" ~ ")
@@ -113,7 +118,7 @@ def test_every_limit_in_tokens(text: str, counter: Counter) -> None:
 
 
 @given(anything, st.integers(0, 300), modes, st.sampled_from(COUNTERS))
-def test_tokens(text: str, limit: int, mode: str, counter: Counter) -> None:
+def test_tokens(text: str, limit: int, mode: str, counter: TokenCounter) -> None:
     done = clip_tokens(text, limit, counter, mode=mode)  # type: ignore[arg-type]
     assert counter.text(done.text) <= limit
     if not done.cut:
@@ -122,7 +127,7 @@ def test_tokens(text: str, limit: int, mode: str, counter: Counter) -> None:
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
 @pytest.mark.parametrize("kind", list(texts(0)))
-def test_tokens_are_used_up(kind: str, counter: Counter) -> None:
+def test_tokens_are_used_up(kind: str, counter: TokenCounter) -> None:
     """A bound that is kept by throwing everything away is no use: at least nine tenths of it are filled."""
     text = texts(5)[kind] * 8
     for limit in (100, 500):
@@ -157,8 +162,8 @@ def test_notice_says_what_is_missing() -> None:
 
 
 def test_a_limit_too_small_for_the_notice_is_a_bare_cut() -> None:
-    assert clip_chars("abcdefghij" * 10, 12) == Clipped("abcdefghijab", cut=True, chars_left_out=88)
-    assert clip_chars("abc", 0) == Clipped("", cut=True, chars_left_out=3)
+    assert clip_chars("abcdefghij" * 10, 12) == ClippedText("abcdefghijab", cut=True, chars_left_out=88)
+    assert clip_chars("abc", 0) == ClippedText("", cut=True, chars_left_out=3)
     assert clip_chars("abc", -5).text == ""
 
 
@@ -176,8 +181,8 @@ def test_lines(ending: str) -> None:
             assert done.lines_left_out == 10 - kept
             if mode == "head_tail" and limit >= 2:
                 assert (lines[0], lines[-1]) == ("l0", "l9")
-    assert clip_lines(text, 10) == Clipped(text)
-    assert clip_lines("", 0) == Clipped("")
+    assert clip_lines(text, 10) == ClippedText(text)
+    assert clip_lines("", 0) == ClippedText("")
 
 
 values = st.recursive(
@@ -249,8 +254,8 @@ def test_what_is_no_array(text: str) -> None:
 
 
 def test_default_notice_has_both_numbers() -> None:
-    assert "{chars}" in NOTICE
-    assert "{lines}" in NOTICE
+    assert "{chars}" in CLIP_NOTICE
+    assert "{lines}" in CLIP_NOTICE
 
 
 def test_arguments_that_fit_stay_as_they_are_whatever_their_keys() -> None:

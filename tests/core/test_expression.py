@@ -5,9 +5,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.core.errors import BadPolicy
-from tidegate.core.expression import MAX_NUMBER, Place, Scalar, calculate, evaluate
+from tidegate.core.config.values import MAX_NUMBER, SourcePosition, Scalar, evaluate_number, evaluate_string
 
-HERE = Place("my.yaml", 1)
+HERE = SourcePosition("my.yaml", 1)
 NUMBERS: dict[str, Scalar] = {"a": 7, "b": 0.5, "c": -3, "min": 2}
 
 VALUES: dict[str, Scalar] = {
@@ -32,15 +32,15 @@ VALUES: dict[str, Scalar] = {
 
 @pytest.mark.parametrize("text", VALUES)
 def test_values(text: str) -> None:
-    found = evaluate(text, NUMBERS, HERE)
+    found = evaluate_string(text, NUMBERS, HERE)
     assert found == VALUES[text]
     assert type(found) is type(VALUES[text])
 
 
 def test_settings_of_every_type() -> None:
     of_all: dict[str, Scalar] = {"s": "word", "t": True, "n": None, "f": 1.5}
-    assert evaluate("${s} ${t} ${n} ${f}", of_all, HERE) == "word true null 1.5"
-    assert [evaluate(f"${name}", of_all, HERE) for name in of_all] == ["word", True, None, 1.5]
+    assert evaluate_string("${s} ${t} ${n} ${f}", of_all, HERE) == "word true null 1.5"
+    assert [evaluate_string(f"${name}", of_all, HERE) for name in of_all] == ["word", True, None, 1.5]
 
 
 def expressions() -> st.SearchStrategy[str]:
@@ -70,14 +70,14 @@ def test_expressions_mean_what_python_means(text: str) -> None:
         expected = eval(spelled, {"__builtins__": {}, "min": min, "max": max})
     except ZeroDivisionError:
         with pytest.raises(BadPolicy, match="division by zero"):
-            calculate(text, NUMBERS, HERE)
+            evaluate_number(text, NUMBERS, HERE)
         return
-    assert calculate(text, NUMBERS, HERE) == expected
+    assert evaluate_number(text, NUMBERS, HERE) == expected
 
 
 def outcome(text: str) -> int | float | BadPolicy:
     try:
-        return calculate(text, NUMBERS, HERE)
+        return evaluate_number(text, NUMBERS, HERE)
     except BadPolicy as bad:
         return bad
 

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.facts import Fact, both_ends, errors_in, facts_in, last_line, rules_in, sentences
+from tidegate.core.text.facts import (
+    Fact,
+    head_and_tail,
+    find_error_lines,
+    find_facts,
+    find_last_line,
+    find_rule_sentences,
+    split_sentences,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,24 +49,24 @@ from tidegate.core.facts import Fact, both_ends, errors_in, facts_in, last_line,
     ],
 )
 def test_found(text: str, kind: str, value: str) -> None:
-    assert (kind, value) in [(fact.kind, fact.value) for fact in facts_in(text)]
+    assert (kind, value) in [(fact.kind, fact.value) for fact in find_facts(text)]
 
 
 @pytest.mark.parametrize(
     "text", ["and/or", "Hello there.", "e.g. this", "it is 5 or 12", "What?!", "- - -", "yes/no \\n\\t"]
 )
 def test_not_a_fact(text: str) -> None:
-    assert [fact for fact in facts_in(text) if fact.value != "yes/no"] == []
+    assert [fact for fact in find_facts(text) if fact.value != "yes/no"] == []
 
 
 def test_context_tells_what_a_number_is() -> None:
-    assert facts_in("the gateway listens on port 8443") == [Fact("number", "8443", "on port")]
-    assert Fact("number", "30", "retry_count") not in facts_in("retry_count=30")  # two digits say too little
-    assert Fact("number", "300", "retry_count") in facts_in("retry_count=300")
+    assert find_facts("the gateway listens on port 8443") == [Fact("number", "8443", "on port")]
+    assert Fact("number", "30", "retry_count") not in find_facts("retry_count=30")  # two digits say too little
+    assert Fact("number", "300", "retry_count") in find_facts("retry_count=300")
 
 
 def test_each_fact_once_in_order() -> None:
-    values = [fact.value for fact in facts_in("b/c.py then a/b.py then b/c.py")]
+    values = [fact.value for fact in find_facts("b/c.py then a/b.py then b/c.py")]
     assert values == ["b/c.py", "a/b.py"]
 
 
@@ -81,36 +89,36 @@ def test_each_fact_once_in_order() -> None:
     ],
 )
 def test_rules_in_many_languages(rule: str) -> None:
-    assert rules_in(f"Some words before. {rule}\nThe sky was blue") == [rule]
+    assert find_rule_sentences(f"Some words before. {rule}\nThe sky was blue") == [rule]
 
 
 def test_errors() -> None:
     text = (
         'File "a.py", line 3\nValueError: no key\n0 errors\nall fine\nfatal: not a git repo\n  raise ValueError("no")'
     )
-    assert errors_in(text) == ["ValueError: no key", "fatal: not a git repo"]
+    assert find_error_lines(text) == ["ValueError: no key", "fatal: not a git repo"]
 
 
 def test_last_line_and_sentences() -> None:
-    assert last_line("a\n12 passed in 3s\n\n----\n") == "12 passed in 3s"
-    assert last_line("  \n") == ""
-    assert sentences("One two. Three!  Four\nfive。六") == ["One two.", "Three!", "Four", "five。", "六"]
+    assert find_last_line("a\n12 passed in 3s\n\n----\n") == "12 passed in 3s"
+    assert find_last_line("  \n") == ""
+    assert split_sentences("One two. Three!  Four\nfive。六") == ["One two.", "Three!", "Four", "five。", "六"]
 
 
 def test_a_long_text_is_read_at_both_ends() -> None:
     text = "a/first.py " + "x " * 100_000 + " z/last.py"
-    assert [fact.value for fact in facts_in(text)] == ["a/first.py", "z/last.py"]
-    assert len(both_ends(text, 1000)) <= 1001
-    assert both_ends("short", 1000) == "short"
+    assert [fact.value for fact in find_facts(text)] == ["a/first.py", "z/last.py"]
+    assert len(head_and_tail(text, 1000)) <= 1001
+    assert head_and_tail("short", 1000) == "short"
 
 
 @given(st.text(st.characters(codec=None), max_size=300))
 def test_never_raises(text: str) -> None:
-    for fact in facts_in(text):
+    for fact in find_facts(text):
         assert fact.value
         assert "\n" not in fact.value
-    rules_in(text)
-    errors_in(text)
+    find_rule_sentences(text)
+    find_error_lines(text)
 
 
 @pytest.mark.parametrize(
@@ -119,18 +127,18 @@ def test_never_raises(text: str) -> None:
 def test_linear_time_on_hostile_texts(unit: str) -> None:
     text = unit * (400_000 // len(unit))
     start = time.process_time()
-    facts_in(text, len(text))
-    rules_in(text, len(text))
-    errors_in(text, len(text))
+    find_facts(text, len(text))
+    find_rule_sentences(text, len(text))
+    find_error_lines(text, len(text))
     assert time.process_time() - start < 5
 
 
 def test_what_was_read_before_changes_nothing() -> None:
     """What runs were found to be is remembered, within bounds: forgetting it must not show."""
     text = 'at line 4711 of src/a.py:\nport 8443 "in quotes"\nport 9000 and "src/b.py"\nsrc/b.py 0xfeedbeef'
-    before = facts_in(text)
+    before = find_facts(text)
     for first in range(0, 70_000, 10_000):
-        facts_in(" ".join(f"n{number}" for number in range(first, first + 10_000)), 100_000)
-        assert facts_in(text) == before
+        find_facts(" ".join(f"n{number}" for number in range(first, first + 10_000)), 100_000)
+        assert find_facts(text) == before
     assert [fact.value for fact in before][:4] == ["4711", "src/a.py", "8443", "9000"]
     assert [fact.context for fact in before if fact.kind == "number"] == ["at line", "port", "port"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from tidegate.core.images import UNKNOWN, Size, dimensions
+from tidegate.core.tokens.image_size import UNKNOWN_SIZE, ImageSize, read_image_size
 
 
 def encoded(form: str, width: int, height: int, options: dict[str, object] | None = None) -> str:
@@ -33,7 +33,7 @@ def encoded(form: str, width: int, height: int, options: dict[str, object] | Non
     ],
 )
 def test_size_of_real_pictures(form: str, options: dict[str, object], size: tuple[int, int]) -> None:
-    assert dimensions(encoded(form, *size, options)) == Size(*size)
+    assert read_image_size(encoded(form, *size, options)) == ImageSize(*size)
 
 
 def test_jpeg_with_a_long_preamble() -> None:
@@ -42,39 +42,39 @@ def test_jpeg_with_a_long_preamble() -> None:
     for length in (60_000, 60_001, 60_002):
         comment = b"\xff\xfe" + struct.pack(">H", length) + b"c" * (length - 2)
         data = base64.b64encode(plain[:2] + comment * 3 + plain[2:]).decode()
-        assert dimensions(data) == Size(321, 123)
+        assert read_image_size(data) == ImageSize(321, 123)
 
 
 def test_wrapped_lines_data_uri_and_urlsafe_alphabet() -> None:
     data = encoded("PNG", 700, 50)
     wrapped = "\n".join(data[at : at + 76] for at in range(0, len(data), 76))
-    assert dimensions(wrapped) == Size(700, 50)
-    assert dimensions(f"data:image/png;base64,{data}") == Size(700, 50)
-    assert dimensions(data.replace("+", "-").replace("/", "_")) == Size(700, 50)
+    assert read_image_size(wrapped) == ImageSize(700, 50)
+    assert read_image_size(f"data:image/png;base64,{data}") == ImageSize(700, 50)
+    assert read_image_size(data.replace("+", "-").replace("/", "_")) == ImageSize(700, 50)
 
 
 def test_only_the_head_is_read() -> None:
     head = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + struct.pack(">II", 5, 6)
     whole = base64.b64encode(head + b"\x08\x02\0\0\0" + struct.pack(">I", zlib.crc32(b""))).decode()
-    assert dimensions(whole + "!not base64 at all!" * 1000) == Size(5, 6)
+    assert read_image_size(whole + "!not base64 at all!" * 1000) == ImageSize(5, 6)
 
 
 @pytest.mark.parametrize(
     "data", ["", "AAAA", "data:image/png;base64,", "data:", "=", "ÿ", "/9j/", "iVBORw0KGgo=", "R0lGODlh"]
 )
 def test_unknown(data: str) -> None:
-    assert dimensions(data) == UNKNOWN
+    assert read_image_size(data) == UNKNOWN_SIZE
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: base64.b64encode(raw).decode()))
 def test_never_raises(data: str) -> None:
-    assert dimensions(data) >= UNKNOWN
+    assert read_image_size(data) >= UNKNOWN_SIZE
 
 
 @given(st.sampled_from(["PNG", "GIF", "JPEG", "WEBP"]), st.integers(0, 300), st.integers(0, 255), st.integers(1, 400))
 def test_broken_pictures_never_raise(form: str, at: int, value: int, length: int) -> None:
     raw = bytearray(base64.b64decode(encoded(form, 20, 10)))
     raw[at % len(raw)] = value
-    size = dimensions(base64.b64encode(bytes(raw[:length])).decode())
+    size = read_image_size(base64.b64encode(bytes(raw[:length])).decode())
     assert size.width >= 0
     assert size.height >= 0

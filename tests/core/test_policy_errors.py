@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.core.policy_samples import GOOD, complaint, rule
-from tidegate.core.policy import METRICS
+from tidegate.core.policy.policy import METRICS
 
 # Each case is the text of a file, `|` for a new line, then what is said of it.
 BAD_FILES = """

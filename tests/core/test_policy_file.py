@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 
 from tests.core.policy_samples import GOOD, STAGES, complaint, drop_turns, parse, parsed_or_refused, rule
 from tidegate.core.errors import BadPolicy
-from tidegate.core.expression import Scalar
-from tidegate.core.policy import METRICS, MOMENTS, OPS, Trigger
-from tidegate.core.policy_file import parse_policy
-from tidegate.core.yaml_nodes import MAX_DEPTH, MAX_LINE, MAX_NODES, MAX_SIZE, read_yaml
+from tidegate.core.config.values import Scalar
+from tidegate.core.policy.policy import METRICS, MOMENTS, COMPARISONS, Trigger
+from tidegate.core.policy.parser import parse_policy
+from tidegate.core.config.yaml_tree import (
+    MAX_YAML_DEPTH,
+    MAX_YAML_LINE_CHARS,
+    MAX_YAML_NODES,
+    MAX_YAML_CHARS,
+    read_yaml,
+)
 
 # What a good file means.
 
@@ -136,12 +142,12 @@ def test_anchors_are_fine_within_bounds() -> None:
 
 
 def test_every_moment_metric_and_comparison_is_accepted() -> None:
-    whens = "".join(f'      - {{{metric}: "{op} 1"}}\n' for metric in METRICS for op in OPS)
+    whens = "".join(f'      - {{{metric}: "{op} 1"}}\n' for metric in METRICS for op in COMPARISONS)
     text = "moments:\n" + "".join(f"  {moment}:\n  - stage: bare\n    when:\n{whens}" for moment in MOMENTS)
     policy = parse(text)
     assert set(policy.moments) == set(MOMENTS)
     triggers = [tests[0] for tests in policy.moments["restore"][0].when]
-    assert triggers == [Trigger(metric, op, 1) for metric in METRICS for op in OPS]
+    assert triggers == [Trigger(metric, op, 1) for metric in METRICS for op in COMPARISONS]
 
 
 def test_a_config_with_other_things_in_it() -> None:
@@ -151,7 +157,7 @@ def test_a_config_with_other_things_in_it() -> None:
 
 
 def test_reading_the_module_loads_no_yaml() -> None:
-    code = "import sys, tidegate.core.policy_file; print(any(name.startswith('ruamel') for name in sys.modules))"
+    code = "import sys, tidegate.core.policy.parser; print(any(name.startswith('ruamel') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "False\n"
 
 
@@ -159,12 +165,12 @@ def test_reading_the_module_loads_no_yaml() -> None:
 
 
 def test_size_line_depth_and_number_of_values_are_bounded() -> None:
-    assert complaint("# x\n" * (MAX_SIZE // 4) + "#\n").startswith("my.yaml: 1,000,002 characters are too many.")
-    assert complaint("name: x\n#" + "x" * MAX_LINE).startswith("my.yaml:2: the line is too long.")
-    assert complaint("a: " + "[" * MAX_DEPTH).startswith("my.yaml:1: nested too deep.")
+    assert complaint("# x\n" * (MAX_YAML_CHARS // 4) + "#\n").startswith("my.yaml: 1,000,002 characters are too many.")
+    assert complaint("name: x\n#" + "x" * MAX_YAML_LINE_CHARS).startswith("my.yaml:2: the line is too long.")
+    assert complaint("a: " + "[" * MAX_YAML_DEPTH).startswith("my.yaml:1: nested too deep.")
     assert complaint("[" * 15_000).startswith("my.yaml:1: nested too deep.")
-    assert complaint("- a\n" * MAX_NODES).startswith("my.yaml:20000: more than 20,000 values")
-    assert read_yaml("[" * MAX_DEPTH + "]" * MAX_DEPTH, "x").size == MAX_DEPTH
+    assert complaint("- a\n" * MAX_YAML_NODES).startswith("my.yaml:20000: more than 20,000 values")
+    assert read_yaml("[" * MAX_YAML_DEPTH + "]" * MAX_YAML_DEPTH, "x").size == MAX_YAML_DEPTH
 
 
 def test_an_alias_bomb_is_refused_before_it_goes_off() -> None:
@@ -188,7 +194,7 @@ def well_behaved(text: str, handed: Mapping[str, object] | None = None) -> None:
         assert moment in MOMENTS
         for each in rules:
             assert STAGES[each.stage] is each.run
-            assert all(test.metric in METRICS and test.op in OPS for tests in each.when for test in tests)
+            assert all(test.metric in METRICS and test.op in COMPARISONS for tests in each.when for test in tests)
             assert each.cooldown_turns >= 0 <= each.floor
 
 

@@ -7,7 +7,7 @@ import pytest
 from tidegate import presets
 from tidegate.core.errors import BadPolicy
 from tidegate.core.stages import STAGES
-from tidegate.core.yaml_nodes import MAX_SIZE
+from tidegate.core.config.yaml_tree import MAX_YAML_CHARS
 
 MINE = """\
 name: mine
@@ -35,10 +35,10 @@ def mine(tmp_path: Path) -> Path:
 
 
 def test_the_presets_are_there() -> None:
-    assert presets.names() == ("ai", "cowagent", "default", "digitorn", "jutul", "picoclaw")
+    assert presets.preset_names() == ("ai", "cowagent", "default", "digitorn", "jutul", "picoclaw")
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", presets.preset_names())
 def test_every_preset_loads(name: str) -> None:
     policy = presets.load(name)
     assert policy.name == name
@@ -47,7 +47,7 @@ def test_every_preset_loads(name: str) -> None:
     assert all(STAGES[rule.stage] is rule.run for rules in policy.moments.values() for rule in rules)
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", presets.preset_names())
 def test_every_setting_of_a_preset_can_be_handed_in(name: str) -> None:
     settings = presets.load(name).settings
     assert presets.load(name, settings).settings == settings
@@ -82,7 +82,7 @@ def test_an_error_names_the_file_and_line(mine: Path) -> None:
 
 @pytest.mark.parametrize("wrong", ["{}x", "{}.yml", "some/where/{}x.yaml"])
 def test_the_nearest_preset_is_named(wrong: str) -> None:
-    for name in presets.names():
+    for name in presets.preset_names():
         path = wrong.format(name)
         assert refusal(path) == f'No policy file or preset is called "{path}". Did you mean "{name}"?'
 
@@ -95,7 +95,7 @@ def test_what_is_no_policy(tmp_path: Path) -> None:
     assert refusal(path).startswith(f"{path}:")
     path.write_bytes(b"")
     assert refusal(path).startswith(f"{path}: the file is empty.")
-    path.write_bytes(b"#" * (MAX_SIZE + 1))
+    path.write_bytes(b"#" * (MAX_YAML_CHARS + 1))
     assert refusal(path).startswith(f"{path}: more than 1,000,000 bytes.")
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.core.secrets import MASKED, Mask
+from tidegate.core.text.secrets import MASKED, SecretMask
 
 DIE = random.Random(11)
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -79,13 +79,13 @@ def test_a_key_is_masked_wherever_it_stands(kind: str, around: str) -> None:
     prefix, rest = KEYS[kind]
     end = "@host" if kind == "url" else ""
     text = around.replace("{{", "{").replace("}}", "}").replace("{}", prefix + rest + end)
-    done = Mask()(text)
+    done = SecretMask()(text)
     assert rest not in done
     assert rest[:-6] not in done
     assert prefix in done
     assert MASKED in done
     assert done.endswith(text[text.rfind(rest) + len(rest) :][-3:]), "what stands behind it stays"
-    assert Mask()(done) == done
+    assert SecretMask()(done) == done
 
 
 PEM = "\n".join(noise(64, ALNUM + "+/") for _ in range(12)) + "\n" + noise(11) + "="
@@ -130,12 +130,12 @@ NAMED = [
 
 @pytest.mark.parametrize(("text", "start"), NAMED, ids=[text[:24] for text, _ in NAMED])
 def test_what_a_name_gives_away_is_masked(text: str, start: int) -> None:
-    done = Mask()(f"before {text}\nafter")
+    done = SecretMask()(f"before {text}\nafter")
     assert done.startswith("before " + text[:start].rstrip("\\n")), "the name stays readable"
     assert MASKED in done
     assert text[start : start + 8] not in done[len("before ") + start :]
     assert done.endswith("\nafter")
-    assert Mask()(done) == done
+    assert SecretMask()(done) == done
 
 
 PICTURE = base64.b64encode(random.Random(5).randbytes(400_000)).decode()
@@ -186,7 +186,7 @@ ORDINARY = [
 
 @pytest.mark.parametrize("text", ORDINARY, ids=[text[:30] for text in ORDINARY])
 def test_what_is_ordinary_stays(text: str) -> None:
-    assert Mask()(text) == text
+    assert SecretMask()(text) == text
 
 
 def test_our_own_sources_hold_no_secret() -> None:
@@ -195,14 +195,14 @@ def test_our_own_sources_hold_no_secret() -> None:
     changed = []
     for path in sorted(root.glob("src/**/*.py")):
         text = path.read_text("utf-8")
-        if path.name != "secret_shapes.py" and Mask()(text) != text:
+        if path.name != "secret_shapes.py" and SecretMask()(text) != text:
             changed.append(path.name)
     assert changed == []
 
 
 def test_one_mask_for_many_texts() -> None:
     """It knows again what it gave last, and nothing else."""
-    mask, text = Mask(), f"API_KEY={S}"
+    mask, text = SecretMask(), f"API_KEY={S}"
     assert [mask(each) for each in (text, text, "plain", text)] == ["API_KEY=[masked]"] * 2 + [
         "plain",
         "API_KEY=[masked]",
@@ -214,22 +214,22 @@ def test_one_mask_for_many_texts() -> None:
 
 def test_configured_values_in_every_form() -> None:
     value = 'p4 "w\\ö/rd+x&y'
-    mask = Mask([value, "", "short", "longer-than-that"])
+    mask = SecretMask([value, "", "short", "longer-than-that"])
     for form in (value, json.dumps(value), json.dumps(value, ensure_ascii=False), quote(value, ""), quote_plus(value)):
         done = mask(f"before {form} after")
         assert done.replace('"', "") == f"before {MASKED} after"
-        assert Mask([value])(done) == done
+        assert SecretMask([value])(done) == done
     assert mask(quote(value, "").lower()) == MASKED
     assert mask("short is not looked for; longer-than-that is") == f"short is not looked for; {MASKED} is"
-    assert Mask([value])("longer-than-that") == "longer-than-that"
+    assert SecretMask([value])("longer-than-that") == "longer-than-that"
 
 
 def test_a_configured_key_keeps_its_prefix_and_the_longer_value_goes_first() -> None:
     key = "sk-ant-" + noise(40)
-    assert Mask([key])(f"x{key}y") == "xsk-ant-…[masked]y", "also inside a word, where no shape is seen"
-    assert Mask([key])(f"={key}") == "=sk-ant-…[masked]"
-    assert Mask(["abcdefgh", "abcdefghijkl"])("abcdefghijkl abcdefgh") == f"{MASKED} {MASKED}"
-    assert Mask(["a.c(e)g*"])("abcdeeg* a.c(e)g*") == f"abcdeeg* {MASKED}"
+    assert SecretMask([key])(f"x{key}y") == "xsk-ant-…[masked]y", "also inside a word, where no shape is seen"
+    assert SecretMask([key])(f"={key}") == "=sk-ant-…[masked]"
+    assert SecretMask(["abcdefgh", "abcdefghijkl"])("abcdefghijkl abcdefgh") == f"{MASKED} {MASKED}"
+    assert SecretMask(["a.c(e)g*"])("abcdeeg* a.c(e)g*") == f"abcdeeg* {MASKED}"
 
 
 # Encoded, wrapped and cut.
@@ -248,34 +248,34 @@ def test_base64_of_a_secret_is_masked_wherever_it_begins(before: str) -> None:
         encoded = base64_of(f"{before}{secret} and more")
         wrapped = "\n".join(encoded[at : at + 76] for at in range(0, len(encoded), 76))
         for form in (encoded, encoded.replace("+", "-").replace("/", "_").rstrip("="), wrapped, wrapped + "\nend"):
-            assert Mask()(f"data: {form}\n").removesuffix("\nend\n").removesuffix("\n") == f"data: {MASKED}"
+            assert SecretMask()(f"data: {form}\n").removesuffix("\nend\n").removesuffix("\n") == f"data: {MASKED}"
 
 
 def test_base64_of_anything_else_stays() -> None:
     for text in ("a long text about nothing in particular", json.dumps({"port": 8443, "host": "example.org"})):
-        assert Mask()(base64_of(text)) == base64_of(text)
+        assert SecretMask()(base64_of(text)) == base64_of(text)
 
 
 def test_a_secret_in_a_quoted_url_is_masked_and_the_rest_can_be_read() -> None:
     inner = "https://deploy:hunter2hunter2@git.example.org/x"
-    done = Mask()(f"see https://a.example/?next={quote(inner, safe='')}&y=1 there")
+    done = SecretMask()(f"see https://a.example/?next={quote(inner, safe='')}&y=1 there")
     assert done == f"see https://a.example/?next=https://deploy:{MASKED}@git.example.org/x&y=1 there"
     plain = f"see https://a.example/?q={quote('a b/c', safe='')}"
-    assert Mask()(plain) == plain
+    assert SecretMask()(plain) == plain
 
 
 @pytest.mark.parametrize("width", [24, 40, 76])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n    ", "\\n", "\\\n"])
 def test_a_key_that_is_split_over_lines_is_masked_and_the_next_line_stays(width: int, end: str) -> None:
     text = end.join(ANTHROPIC[at : at + width] for at in range(0, len(ANTHROPIC), width))
-    done = Mask()(f"the key:{end}{text}{end}then more words")
+    done = SecretMask()(f"the key:{end}{text}{end}then more words")
     assert done == f"the key:{end}sk-ant-…{MASKED}{end}then more words"
 
 
 @pytest.mark.parametrize("cut", [10, 30, 60])
 def test_what_a_cut_has_left_of_a_known_secret_is_masked(cut: int) -> None:
     key = "".join(KEYS["anthropic"])
-    mask, rest = Mask(), key[cut + 10 :]
+    mask, rest = SecretMask(), key[cut + 10 :]
     assert rest in mask(f"[...] {rest} is the end"), "nobody can know"
     mask(f"key {key}")
     assert mask(f"[...] {rest} is the end") == f"[...] {MASKED} is the end"
@@ -284,21 +284,21 @@ def test_what_a_cut_has_left_of_a_known_secret_is_masked(cut: int) -> None:
 
 
 def test_an_ordinary_password_does_not_hide_ordinary_words() -> None:
-    mask = Mask(["correct horse battery staple"])
+    mask = SecretMask(["correct horse battery staple"])
     assert mask('password: "correct-horse-battery"') == f'password: "{MASKED}"'
     assert mask("a correct horse, a battery") == "a correct horse, a battery"
 
 
 def test_the_end_of_a_private_key_is_masked() -> None:
     tail = "\n".join(PEM.split("\n")[-4:])
-    done = Mask()(f"$ tail -4 server.pem\n{tail}\n-----END RSA PRIVATE KEY-----\n$ ")
+    done = SecretMask()(f"$ tail -4 server.pem\n{tail}\n-----END RSA PRIVATE KEY-----\n$ ")
     assert done == f"$ tail -4 server.pem\n{MASKED}\n-----END RSA PRIVATE KEY-----\n$ "
     certificate = f"{tail}\n-----END CERTIFICATE-----"
-    assert Mask()(certificate) == certificate
+    assert SecretMask()(certificate) == certificate
 
 
 def test_values_may_be_added() -> None:
-    mask = Mask()
+    mask = SecretMask()
     assert mask("the value-of-mine is here") == "the value-of-mine is here"
     mask.add(["value-of-mine"])
     assert mask("the value-of-mine is here") == f"the {MASKED} is here"
@@ -317,8 +317,8 @@ PIECES = st.sampled_from([
 @given(st.lists(PIECES, max_size=10).map("".join))
 def test_twice_is_once(text: str) -> None:
     values = ["configured-value", "value123 "]
-    once = Mask(values)(text)
-    assert Mask(values)(once) == once
+    once = SecretMask(values)(text)
+    assert SecretMask(values)(once) == once
     assert "configured-value" not in once
 
 
@@ -336,6 +336,6 @@ def test_hostile_text_of_5_megabytes_ends() -> None:
     texts = [heads[place % len(heads)] + piece * (size // len(piece)) for place, piece in enumerate(HOSTILE)]
     text = "\n".join(texts)
     assert len(text) > 4_900_000
-    done = Mask()(text)
+    done = SecretMask()(text)
     assert MASKED in done
     assert len(done) < 2 * len(text)

@@ -11,10 +11,10 @@ from tests.laws.conversations import Answer, Say, Stray, law
 from tests.laws.happenings import STEPS, Happening, Step, played
 from tests.laws.tape import meter
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event, Noted, Said, Used
-from tidegate.core.messages import Call, Text, user
-from tidegate.core.snapshot import VERSION, freeze, thaw
-from tidegate.core.view import Undone, View, project
+from tidegate.core.events import Event, NoteAdded, MessageAdded, UsageReported
+from tidegate.core.messages import Call, Text, user_message
+from tidegate.core.snapshot import SNAPSHOT_VERSION, freeze_view, thaw_view
+from tidegate.core.view import RefoldNeeded, View, fold_log
 
 CODE = {"_meter"}
 """What a snapshot cannot hold."""
@@ -52,8 +52,8 @@ def folded(view: View, events: list[Event], start: int) -> View:
     for place in range(start, len(events)):
         try:
             view.fold(events[place])
-        except Undone:
-            view = project(lambda: events[: place + 1], meter)  # noqa: B023 - read at once
+        except RefoldNeeded:
+            view = fold_log(lambda: events[: place + 1], meter)  # noqa: B023 - read at once
     return view
 
 
@@ -66,25 +66,25 @@ def test_thawed_at_any_place_it_folds_on_to_the_same_view(steps: list[Step], pla
     events = played(steps).events
     cut = place % (len(events) + 1)
     view = folded(View(meter), events, 0)
-    again = thaw(freeze(folded(View(meter), events[:cut], 0)), meter)
-    whole = project(lambda: events[:cut], meter)
+    again = thaw_view(freeze_view(folded(View(meter), events[:cut], 0)), meter)
+    whole = fold_log(lambda: events[:cut], meter)
     assert everything(again) == everything(whole)
-    assert freeze(again) == freeze(whole)
+    assert freeze_view(again) == freeze_view(whole)
     assert everything(folded(again, events, cut)) == everything(view)
 
 
 def notes(*topics: str) -> list[Event]:
     """A conversation that leaves something in fields which plain talk leaves empty."""
-    said = Said(msgspec.structs.replace(user("words"), id="m1"), 5)
-    events = [Event(1, 1.0, said), *(Event(seq, 2.0, Noted(topic, "text")) for seq, topic in enumerate(topics, 2))]
-    return [*events, Event(len(events) + 1, 3.0, Used("a", 1, 100, 110))]
+    said = MessageAdded(msgspec.structs.replace(user_message("words"), id="m1"), 5)
+    events = [Event(1, 1.0, said), *(Event(seq, 2.0, NoteAdded(topic, "text")) for seq, topic in enumerate(topics, 2))]
+    return [*events, Event(len(events) + 1, 3.0, UsageReported("a", 1, 100, 110))]
 
 
 def test_notes_are_in_it() -> None:
     view = folded(View(), notes("turn", "overflow", "tried", "model"), 0)
     assert (view.turn_begun, view.recoveries, view.tried, view.model_note) == (1, 1, {"text": 1}, "text")
     assert view.ratios != {}
-    assert everything(thaw(freeze(view), None)) == everything(view)
+    assert everything(thaw_view(freeze_view(view), None)) == everything(view)
 
 
 def test_no_field_of_a_view_is_left_out() -> None:
@@ -98,56 +98,56 @@ def test_no_field_of_a_view_is_left_out() -> None:
     view._skip = frozenset({3, 1_000_003, 9})
     view.tools = (msgspec.convert({"name": "read", "description": "d"}, type(view.tools[0])),)
     view.fired = {"b": next(iter(view.fired.values())), "a": next(iter(view.fired.values()))}
-    view.ratios, view.tried, view.usage = {"m": 1.5}, {"r": 4}, Used("m", 1, 2, 3)
+    view.ratios, view.tried, view.usage = {"m": 1.5}, {"r": 4}, UsageReported("m", 1, 2, 3)
     view.removed_rules = {"Never push.": 5}
     view.orphans, view.unanswered = view.items[:1], {"m2": ["c2"], "m1": ["c1"]}
-    again = thaw(freeze(view), meter)
+    again = thaw_view(freeze_view(view), meter)
     fresh = everything(View())
     assert everything(again) == everything(view)
     again._skip = frozenset({1_000_003, 9, 3})
-    assert freeze(again) == freeze(view)
+    assert freeze_view(again) == freeze_view(view)
     assert [name for name, value in everything(view).items() if value == fresh[name]] == [], "tells nothing of these"
 
 
 def test_the_thawed_view_is_apart_from_the_frozen_one() -> None:
     view = folded(View(), notes("turn"), 0)
-    data = freeze(view)
-    again = thaw(data, None)
+    data = freeze_view(view)
+    again = thaw_view(data, None)
     again.items[0].signed = False
     again.ratios.clear()
-    assert freeze(view) == data
+    assert freeze_view(view) == data
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x90", b"\x93\x01\x02\x03", b"x" * 100, b"\xff" * 40])
 def test_what_is_no_view_is_refused(data: bytes) -> None:
     with pytest.raises(BadInput):
-        thaw(data, None)
+        thaw_view(data, None)
 
 
 def test_another_version_is_refused() -> None:
-    fields = msgspec.msgpack.decode(freeze(View()))
+    fields = msgspec.msgpack.decode(freeze_view(View()))
     fields[0] += 1
-    with pytest.raises(BadInput, match=f"version {VERSION + 1}"):
-        thaw(msgspec.msgpack.encode(fields), None)
+    with pytest.raises(BadInput, match=f"version {SNAPSHOT_VERSION + 1}"):
+        thaw_view(msgspec.msgpack.encode(fields), None)
 
 
 def test_a_view_with_a_field_of_another_type_is_refused() -> None:
-    fields = msgspec.msgpack.decode(freeze(View()))
+    fields = msgspec.msgpack.decode(freeze_view(View()))
     for place in range(len(fields)):
         with pytest.raises(BadInput):
-            thaw(msgspec.msgpack.encode([*fields[:place], True, *fields[place + 1 :]]), None)
+            thaw_view(msgspec.msgpack.encode([*fields[:place], True, *fields[place + 1 :]]), None)
 
 
 def test_what_was_forgotten_folds_the_view_again() -> None:
     """The records were rewritten; nothing said before is signed after that."""
     events = notes("turn")
-    note = Event(len(events) + 1, 4.0, Noted("forgotten", "m1"))
+    note = Event(len(events) + 1, 4.0, NoteAdded("forgotten", "m1"))
     live = folded(View(), events, 0)
-    with pytest.raises(Undone):
+    with pytest.raises(RefoldNeeded):
         live.fold(note)
-    other = Said(msgspec.structs.replace(user("[forgotten]"), id="m1"), 5)
+    other = MessageAdded(msgspec.structs.replace(user_message("[forgotten]"), id="m1"), 5)
     events = [Event(1, 1.0, other), *events[1:], note]
-    view = project(lambda: events)
+    view = fold_log(lambda: events)
     assert [item.message.parts for item in view.items] == [(Text("[forgotten]"),)]
     assert (view.head, view.usage, view.items[0].signed) == (len(events), None, False)
 
@@ -156,8 +156,8 @@ def test_a_rule_tried_in_vain_is_known_until_something_changes() -> None:
     events = notes("tried")
     view = folded(View(), events, 0)
     assert view.tried == {"text": view.changed_at}
-    said = Said(msgspec.structs.replace(user("more"), id="m4"), 5)
+    said = MessageAdded(msgspec.structs.replace(user_message("more"), id="m4"), 5)
     view.fold(Event(4, 4.0, said))
     assert view.tried["text"] != view.changed_at
-    view.fold(Event(5, 5.0, Noted("tried", "other")))
+    view.fold(Event(5, 5.0, NoteAdded("tried", "other")))
     assert view.tried == {"other": 4}

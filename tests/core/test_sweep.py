@@ -6,14 +6,14 @@ import re
 import pytest
 
 from tidegate import Session
-from tidegate.core.events import Edited
-from tidegate.core.keylines import key_lines
-from tidegate.core.lean import Slot, lean_caller
-from tidegate.core.ledger import LEDGER
-from tidegate.core.messages import Call, Message, Result, Text, calls_of, is_request, text_of, user
-from tidegate.core.names import names_in
-from tidegate.core.stages.hint import HINT
-from tidegate.core.targets import target_of
+from tidegate.core.events import ViewEdited
+from tidegate.core.sweep.key_lines import find_key_lines
+from tidegate.core.sweep.shortening import LineSlot, shorten_caller
+from tidegate.core.ledger.writer import LEDGER
+from tidegate.core.messages import Call, Message, Result, Text, calls_of, is_user_request, text_of, user_message
+from tidegate.core.ledger.names import rank_names
+from tidegate.core.stages.notices import HINT_PREFIX
+from tidegate.core.tool_calls import call_target_of
 from tidegate.session.recall import recall_text
 
 GO = """package sync
@@ -36,7 +36,7 @@ func Run(ctx context.Context, plan Plan) error {
 
 
 def test_what_begins_something_is_worth_more_than_what_goes_on() -> None:
-    worth = {line.bare: line.worth for line in key_lines(GO, set())}
+    worth = {line.bare: line.worth for line in find_key_lines(GO, set())}
     starts = '"github.com/example/sync/plumbing"', "// Run pushes every planned reference to the target and reports"
     best = min(value for bare, value in worth.items() if bare.startswith(starts))
     assert best > 4 * worth['return fmt.Errorf("push %s: %w", each.Name, err)']
@@ -45,24 +45,26 @@ def test_what_begins_something_is_worth_more_than_what_goes_on() -> None:
 
 def test_numbers_in_front_of_lines_change_nothing() -> None:
     numbered = "\n".join(f"{place:6}→{line}" for place, line in enumerate(GO.split("\n"), 1))
-    assert [(k.bare, k.worth) for k in key_lines(numbered, set())] == [(k.bare, k.worth) for k in key_lines(GO, set())]
+    assert [(k.bare, k.worth) for k in find_key_lines(numbered, set())] == [
+        (k.bare, k.worth) for k in find_key_lines(GO, set())
+    ]
 
 
 def test_in_what_a_command_printed_the_failure_is_worth_most_and_in_source_text_it_is_not() -> None:
     told = "checked the first part of it and went on\nchecked the next part of it and went on\n"
     text = f"{told}E   AssertionError: 3 invoices were expected\nchecked the last part of it and went on"
-    worth = {line.bare[:12]: line.worth for line in key_lines(text, set(), report=True)}
+    worth = {line.bare[:12]: line.worth for line in find_key_lines(text, set(), report=True)}
     assert max(worth, key=worth.__getitem__) == "E   Assertio"
-    plain = {line.bare[:12]: line.worth for line in key_lines(text, set())}
+    plain = {line.bare[:12]: line.worth for line in find_key_lines(text, set())}
     assert plain["E   Assertio"] == plain["checked the "] < worth["E   Assertio"]
-    assert target_of(Call("c", "bash", '{"command": "make test"}')).runs
-    assert not target_of(Call("c", "read", '{"path": "src/errors.py"}')).runs
+    assert call_target_of(Call("c", "bash", '{"command": "make test"}')).runs
+    assert not call_target_of(Call("c", "read", '{"path": "src/errors.py"}')).runs
 
 
 def test_arguments_stay_valid_and_say_where_the_rest_is() -> None:
     call = Call("c1", "write", json.dumps({"path": "a.go", "content": GO * 8, "mode": 7}))
-    lines = [line for line in key_lines(GO, set()) if line.bare.startswith("// Run")]
-    parts = lean_caller(Message("assistant", (call,), id="m4"), {Slot("m4", "c1", 0): lines})
+    lines = [line for line in find_key_lines(GO, set()) if line.bare.startswith("// Run")]
+    parts = shorten_caller(Message("assistant", (call,), id="m4"), {LineSlot("m4", "c1", 0): lines})
     (lean,) = calls_of(Message("assistant", parts))
     done = json.loads(lean.arguments)
     assert done["path"] == "a.go"
@@ -73,27 +75,27 @@ def test_arguments_stay_valid_and_say_where_the_rest_is() -> None:
 
 def test_arguments_that_python_reads_and_json_does_not_are_mended() -> None:
     call = Call("c1", "write", '{"n": NaN, "text": "' + "x \\ud83d" * 200 + '"}')
-    (lean,) = calls_of(Message("assistant", lean_caller(Message("assistant", (call,), id="m4"), {})))
+    (lean,) = calls_of(Message("assistant", shorten_caller(Message("assistant", (call,), id="m4"), {})))
     assert json.loads(lean.arguments, parse_constant=lambda _: 1 / 0)["n"] == "NaN"
     assert lean.arguments.encode()
 
 
 def test_a_call_tells_its_files_and_what_it_took_away() -> None:
-    target = target_of(
+    target = call_target_of(
         Call("c", "Edit", json.dumps({"file_path": "/a/b.go", "old_string": "x\ny", "new_string": "z\nz"}))
     )
     assert target.files == {"b.go"}
     assert target.changes
     assert not target.whole
     assert [(text.key, text.old) for text in target.texts] == [("old_string", True), ("new_string", False)]
-    patch = target_of(Call("c", "apply_patch", json.dumps({"input": "*** Update File: src/c.py\n-a\n+b"})))
+    patch = call_target_of(Call("c", "apply_patch", json.dumps({"input": "*** Update File: src/c.py\n-a\n+b"})))
     assert patch.files == {"c.py"}
 
 
 def test_names_of_the_agents_calls_come_before_what_tools_printed() -> None:
     call = Call("c", "read", '{"path": "src/billing/invoice.py"}')
     result = Message("tool", (Result("c", (Text("see docs/old/notes.md at line 12345"),)),), id="m3")
-    names = names_in([Message("assistant", (call,), id="m2"), result])
+    names = rank_names([Message("assistant", (call,), id="m2"), result])
     assert [name.text for name in names[:2]] == ["src/billing/invoice.py", "docs/old/notes.md"]
     assert (names[0].what, names[0].ident) == ("read", "m2")
 
@@ -117,7 +119,7 @@ WRITTEN = {"path": "src/a.py", "content": "one\ntwo\nthree"}
     ],
 )
 def test_what_leaves_nothing_of_an_older_look_at_a_file(name: str, arguments: dict[str, object], whole: bool) -> None:
-    target = target_of(Call("c", name, json.dumps(arguments)))
+    target = call_target_of(Call("c", name, json.dumps(arguments)))
     assert (target.files, target.whole) == (frozenset({"a.py"}), whole)
 
 
@@ -135,7 +137,7 @@ def a_session(turns: int, window: int = 8_000) -> Session:
 def one_turn(session: Session, turn: int) -> None:
     read = Call(f"r{turn}", "read", json.dumps({"path": f"src/part_{turn}.go"}))
     code = GO.replace("Run", f"Run{turn}").replace("planned", f"planned_{turn}")
-    session.add(user(f"Now part {turn}: keep the order of {turn * 7919} as it is."))
+    session.add(user_message(f"Now part {turn}: keep the order of {turn * 7919} as it is."))
     session.prepare()
     session.add(Message("assistant", (Text("I look."), read)), Message("tool", (Result(read.id, (Text(code),)),)))
     session.prepare()
@@ -150,8 +152,8 @@ def seen(session: Session) -> str:
     return "\n".join("\n".join([text_of(i.message), *(c.arguments for c in calls_of(i.message))]) for i in items)
 
 
-def sweeps(session: Session) -> list[Edited]:
-    return [e.what for e in session.log.read() if isinstance(e.what, Edited) and e.what.stage == "sweep"]
+def sweeps(session: Session) -> list[ViewEdited]:
+    return [e.what for e in session.log.read() if isinstance(e.what, ViewEdited) and e.what.stage == "sweep"]
 
 
 def test_the_words_of_the_user_outlive_many_sweeps() -> None:
@@ -193,7 +195,7 @@ def test_sweeps_are_seldom_and_nothing_moves_between() -> None:
 
 def test_a_file_that_was_written_anew_leaves_no_old_lines() -> None:
     session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
-    session.add(user("Go."))
+    session.add(user_message("Go."))
     for turn in range(24):
         code = GO.replace("planned", f"planned_{turn}")
         write = Call(f"w{turn}", "write", json.dumps({"path": "src/only.go", "content": code * 3}))
@@ -207,12 +209,12 @@ def test_a_file_that_was_written_anew_leaves_no_old_lines() -> None:
 
 def test_a_patch_takes_nothing_from_what_was_read_before_but_the_lines_it_removed() -> None:
     session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
-    session.add(user("Go."))
+    session.add(user_message("Go."))
     one_turn(session, 0)
     patch = "*** Begin Patch\n*** Update File: src/part_0.go\n@@\n-\tgone := 1\n+\tcame := 2\n*** End Patch"
     call = Call("p", "apply_patch", json.dumps({"input": patch}))
     session.add(Message("assistant", (call,)), Message("tool", (Result("p", (Text("done"),)),)))
-    session.add(Message("assistant", (Text("word " * 6_000),)), user("On."))
+    session.add(Message("assistant", (Text("word " * 6_000),)), user_message("On."))
     session.prepare()
     assert sweeps(session)
     assert "// Run0 pushes every planned_0 reference to the target" in seen(session)
@@ -221,23 +223,23 @@ def test_a_patch_takes_nothing_from_what_was_read_before_but_the_lines_it_remove
 def test_an_old_message_of_the_user_that_is_very_long_keeps_its_beginning() -> None:
     session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
     long = "Look at this: " + " ".join(f"word{n}" for n in range(1_000))
-    (ident,) = session.add(user(long))
+    (ident,) = session.add(user_message(long))
     for _ in range(24):
         session.prepare()
-        session.add(Message("assistant", (Text("thinking about it " * 60),)), user("go on"))
+        session.add(Message("assistant", (Text("thinking about it " * 60),)), user_message("go on"))
     session.prepare()
     shown = next(text_of(i.message) for i in session.view.items if i.message.id == ident)
     assert shown.startswith(long[:480])
     assert f"recall {ident}" in shown
-    assert sum(is_request(i.message) for i in session.view.items) == 25
+    assert sum(is_user_request(i.message) for i in session.view.items) == 25
 
 
 def test_a_request_that_names_what_left_is_told_how_to_have_it_back() -> None:
     session = a_session(40)
     for name, told in (("src/part_2.go", True), ("src/part_39.go", False), ("src/other.go", False)):
-        session.add(user(f"Look at {name} once more."))
+        session.add(user_message(f"Look at {name} once more."))
         before = session.prepare().messages
-        hints = [text_of(i.message) for i in session.view.items if text_of(i.message).startswith(HINT)]
+        hints = [text_of(i.message) for i in session.view.items if text_of(i.message).startswith(HINT_PREFIX)]
         assert bool(hints) is told, name
         if told:
             ident = re.search(r"recall (m\d+)\]", hints[0])
@@ -259,7 +261,7 @@ def test_between_sweeps_the_ledger_only_grows_at_its_end() -> None:
     for turn in range(50):
         before, made = heads(session), len(sweeps(session))
         one_turn(session, turn)
-        session.add(user(f"And src/part_{turn // 2}.go?"))
+        session.add(user_message(f"And src/part_{turn // 2}.go?"))
         session.prepare()
         session.add(Message("assistant", (Text("Yes."),)))
         after = heads(session)
@@ -276,14 +278,14 @@ def test_between_sweeps_the_ledger_only_grows_at_its_end() -> None:
 def test_a_log_that_did_not_change_is_swept_and_compacted_once() -> None:
     """No drift: whatever is asked again about the same log, nothing changes, and no request differs by a byte."""
     session = a_session(40)
-    swept = [event.seq for event in session.log.read() if isinstance(event.what, Edited)]
+    swept = [event.seq for event in session.log.read() if isinstance(event.what, ViewEdited)]
     first = session.prepare().to_bytes()
     for _ in range(3):
         assert session.prepare().to_bytes() == first
-    assert [event.seq for event in session.log.read() if isinstance(event.what, Edited)] == swept
+    assert [event.seq for event in session.log.read() if isinstance(event.what, ViewEdited)] == swept
     session.compact()
     once, head = session.prepare().to_bytes(), session.log.head
     for _ in range(3):
         session.compact()
         assert session.prepare().to_bytes() == once
-    assert not any(isinstance(event.what, Edited) for event in session.log.read(head + 1))
+    assert not any(isinstance(event.what, ViewEdited) for event in session.log.read(head + 1))

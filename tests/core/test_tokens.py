@@ -8,26 +8,26 @@ from hypothesis import strategies as st
 
 from tests.core.token_texts import texts
 from tidegate.core.errors import BadPolicy
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, user
-from tidegate.core.tokens import (
-    IMAGE,
-    LABEL,
-    MESSAGE,
-    TOOL,
-    CharsPer,
-    Estimate,
-    calibrate,
-    chars_counter,
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, user_message
+from tidegate.core.tokens.counting import (
+    UNKNOWN_IMAGE_TOKENS,
+    LABEL_OVERHEAD,
+    MESSAGE_OVERHEAD,
+    TOOL_OVERHEAD,
+    CharsPerToken,
+    TokenEstimator,
+    calibrate_ratio,
+    parse_chars_counter,
     count_message,
     count_system,
     count_tools,
-    document_meter,
-    image_tokens,
-    plausible,
+    make_policy_meter,
+    count_image,
+    is_plausible_report,
 )
-from tidegate.models.tokenizers import Exact
+from tidegate.models.token_counters import ExactCounter
 
-FOUR = CharsPer(4)
+FOUR = CharsPerToken(4)
 anything = st.text(st.characters(codec=None), max_size=60)  # lone surrogates too
 parts: st.SearchStrategy[Part] = st.one_of(
     anything.map(Text),
@@ -41,7 +41,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
 
 def error(seed: int, kind: str) -> float:
     text = texts(seed)[kind]
-    return Estimate().text(text) / Exact("o200k_base").text(text) - 1
+    return TokenEstimator().text(text) / ExactCounter("o200k_base").text(text) - 1
 
 
 @pytest.mark.parametrize("kind", list(texts(0)))
@@ -55,21 +55,21 @@ def test_estimate_holds_against_the_exact_count(kind: str) -> None:
 def test_estimate_sees_what_characters_by_four_do_not() -> None:
     for kind in ("log", "hex", "base64", "chinese", "emoji"):
         text = texts(1)[kind]
-        exact = Exact("o200k_base").text(text)
+        exact = ExactCounter("o200k_base").text(text)
         assert FOUR.text(text) < 0.6 * exact
-        assert Estimate().text(text) >= 0.9 * exact
+        assert TokenEstimator().text(text) >= 0.9 * exact
 
 
 @given(anything, anything)
 def test_estimate_never_falls_when_text_is_added(one: str, two: str) -> None:
-    assert Estimate().text(one + two) >= Estimate().text(one)
-    assert (Estimate().text(one) == 0) == (one == "")
+    assert TokenEstimator().text(one + two) >= TokenEstimator().text(one)
+    assert (TokenEstimator().text(one) == 0) == (one == "")
 
 
 def test_estimate_is_fast_enough_for_huge_texts() -> None:
     text = texts(3)["english"] * 2000
     start = time.process_time()
-    assert Estimate().text(text) > len(text) // 8
+    assert TokenEstimator().text(text) > len(text) // 8
     assert time.process_time() - start < len(text) / 2_000_000  # 2 MB a second: ten times slower than measured
 
 
@@ -89,31 +89,34 @@ def test_chars_per_bounds_the_characters_of_a_message(some: list[Part], role: st
         elif isinstance(part, Result):
             total += sum(len(inner.text) for inner in part.parts if isinstance(inner, Text))
         images += isinstance(part, Image)
-    assert count_message(message, CharsPer(n)) >= total / n + IMAGE * images
+    assert count_message(message, CharsPerToken(n)) >= total / n + UNKNOWN_IMAGE_TOKENS * images
 
 
 @given(st.lists(parts, max_size=5), parts, st.booleans())
 def test_a_part_more_never_costs_less(some: list[Part], more: Part, thinking: bool) -> None:
-    for counter in (FOUR, Estimate()):
+    for counter in (FOUR, TokenEstimator()):
         before = count_message(Message("assistant", tuple(some)), counter, thinking=thinking)
         assert count_message(Message("assistant", (*some, more)), counter, thinking=thinking) >= before
 
 
 def test_what_a_message_costs() -> None:
-    assert count_message(user("abcd" * 5), FOUR) == MESSAGE + 5
-    assert count_message(Message("system", (Text("abcd"),)), FOUR) == MESSAGE + LABEL + 1
+    assert count_message(user_message("abcd" * 5), FOUR) == MESSAGE_OVERHEAD + 5
+    assert count_message(Message("system", (Text("abcd"),)), FOUR) == MESSAGE_OVERHEAD + LABEL_OVERHEAD + 1
     call = Message("assistant", (Text("ok"), Call("id", "read", '{"a":1}')))
-    assert count_message(call, FOUR) == MESSAGE + 1 + 1 + 2
-    assert count_message(Message("tool", (Result("id", (Text("abcdefgh"), Image())),)), FOUR) == MESSAGE + 2 + IMAGE
-    assert count_message(Message("assistant", (Text("ab", opaque="x" * 40),)), FOUR) == MESSAGE + 1 + 10
+    assert count_message(call, FOUR) == MESSAGE_OVERHEAD + 1 + 1 + 2
+    assert (
+        count_message(Message("tool", (Result("id", (Text("abcdefgh"), Image())),)), FOUR)
+        == MESSAGE_OVERHEAD + 2 + UNKNOWN_IMAGE_TOKENS
+    )
+    assert count_message(Message("assistant", (Text("ab", opaque="x" * 40),)), FOUR) == MESSAGE_OVERHEAD + 1 + 10
 
 
 def test_thinking() -> None:
     plain = Message("assistant", (Thinking(text="a" * 40),))
-    assert count_message(plain, FOUR) == MESSAGE
-    assert count_message(plain, FOUR, thinking=True) == MESSAGE + 10
+    assert count_message(plain, FOUR) == MESSAGE_OVERHEAD
+    assert count_message(plain, FOUR, thinking=True) == MESSAGE_OVERHEAD + 10
     block = Message("assistant", (Thinking(block='{"signature":"' + "b" * 40 + '"}'),))
-    assert count_message(block, FOUR) == MESSAGE + 14
+    assert count_message(block, FOUR) == MESSAGE_OVERHEAD + 14
 
 
 @pytest.mark.parametrize(
@@ -130,65 +133,65 @@ def test_thinking() -> None:
     ],
 )
 def test_images_by_pixels(width: int, height: int, tokens: int) -> None:
-    assert image_tokens(Image(width=width, height=height)) == tokens
-    assert image_tokens(Image(data="A" * 3_000_000, width=width, height=height)) == tokens
+    assert count_image(Image(width=width, height=height)) == tokens
+    assert count_image(Image(data="A" * 3_000_000, width=width, height=height)) == tokens
 
 
 @given(st.integers(1, 50_000), st.integers(1, 50_000))
 def test_images_are_bounded(width: int, height: int) -> None:
-    assert 85 <= image_tokens(Image(width=width, height=height)) <= 5000
-    assert image_tokens(Image(width=width, height=height)) == image_tokens(Image(width=height, height=width))
+    assert 85 <= count_image(Image(width=width, height=height)) <= 5000
+    assert count_image(Image(width=width, height=height)) == count_image(Image(width=height, height=width))
 
 
 def test_an_image_that_says_its_size_only_in_its_data() -> None:
     dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-    assert image_tokens(Image(data=dot)) == image_tokens(Image(width=1, height=1))
-    assert count_message(Message("user", (Image(data=dot),)), FOUR) == MESSAGE + IMAGE
+    assert count_image(Image(data=dot)) == count_image(Image(width=1, height=1))
+    assert count_message(Message("user", (Image(data=dot),)), FOUR) == MESSAGE_OVERHEAD + UNKNOWN_IMAGE_TOKENS
 
 
 def test_tools_and_system() -> None:
     tool = Tool("read", "abcd" * 3, '{"type":"object"}')
-    assert count_tools([tool, tool], FOUR) == 2 * (TOOL + 1 + 3 + 5)
+    assert count_tools([tool, tool], FOUR) == 2 * (TOOL_OVERHEAD + 1 + 3 + 5)
     assert count_tools([], FOUR) == 0
     assert count_system("", FOUR) == 0
-    assert count_system("abcde", FOUR) == MESSAGE + 2
+    assert count_system("abcde", FOUR) == MESSAGE_OVERHEAD + 2
 
 
 def test_document_meter_rounds_once_and_knows_no_overhead() -> None:
-    measure = document_meter("chars/4")
+    measure = make_policy_meter("chars/4")
     call = Call("id", "abc", "de")
     assert measure(Message("assistant", (Text("a"), Thinking(text="bc"), call))) == 2
     assert measure(Message("tool", (Result("id", (Text("abcde"), Image())),))) == 2 + 1200
     assert measure(Message("user")) == 0
-    assert document_meter("chars/2.5")(user("abcde")) == 2
+    assert make_policy_meter("chars/2.5")(user_message("abcde")) == 2
 
 
 @pytest.mark.parametrize("name", ["chars/0", "chars/-1", "chars/x", "chars/", "chars/nan", "chars/inf", "words"])
 def test_bad_estimators_are_named(name: str) -> None:
     with pytest.raises(BadPolicy, match="chars"):
-        document_meter(name)
+        make_policy_meter(name)
 
 
 def test_chars_counter_names() -> None:
-    counter = chars_counter("chars/4")
+    counter = parse_chars_counter("chars/4")
     assert counter is not None
     assert counter.name == "chars/4"
-    assert chars_counter("exact") is None
+    assert parse_chars_counter("exact") is None
 
 
 def test_calibration_follows_reports_and_ignores_implausible_ones() -> None:
     ratio = 1.0
     for _ in range(12):
-        ratio = calibrate(ratio, 1000, 1600)
+        ratio = calibrate_ratio(ratio, 1000, 1600)
     assert ratio == pytest.approx(1.6, abs=0.01)
     for counted, reported in ((1000, 0), (0, 500), (1000, 499), (1000, 4001), (1000, -5)):
-        assert not plausible(counted, reported)
-        assert calibrate(ratio, counted, reported) == ratio
-    assert plausible(1000, 500)
-    assert plausible(1000, 4000)
-    assert calibrate(1.0, 1000, 1500) - 1.0 > 1.0 - calibrate(1.0, 1000, 500)  # up faster than down
+        assert not is_plausible_report(counted, reported)
+        assert calibrate_ratio(ratio, counted, reported) == ratio
+    assert is_plausible_report(1000, 500)
+    assert is_plausible_report(1000, 4000)
+    assert calibrate_ratio(1.0, 1000, 1500) - 1.0 > 1.0 - calibrate_ratio(1.0, 1000, 500)  # up faster than down
 
 
 @given(st.floats(0.5, 3.0), st.integers(0, 10**6), st.integers(0, 10**7))
 def test_calibration_is_clamped(ratio: float, counted: int, reported: int) -> None:
-    assert 0.5 <= calibrate(ratio, counted, reported) <= 3.0
+    assert 0.5 <= calibrate_ratio(ratio, counted, reported) <= 3.0

@@ -21,10 +21,10 @@ import tidegate
 from tests.crash.judge import would_send
 from tests.crash.worlds import NAME, turn
 from tidegate.core.outcome import SummaryRequest
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
 from tidegate.session.session import Session
-from tidegate.store.kept import KeptLog
+from tidegate.store.session_log import KeptLog
 from tidegate.store.open import open_store
 
 WINDOW = 4_000

@@ -6,11 +6,11 @@ from tests.crash.acts import OPEN, Scene
 from tests.crash.cuts import REFUSALS, Counts, Cut, Told
 from tests.crash.together import judge_together
 from tests.crash.worlds import NAME, SYSTEM, State, World, hash_of
-from tidegate.core.events import Edited, Said
+from tidegate.core.events import ViewEdited, MessageAdded
 from tidegate.core.messages import text_of
-from tidegate.keep.tombstones import TOMBSTONE
+from tidegate.datafolder.forget.tombstones import TOMBSTONE
 from tidegate.session.session import Session
-from tidegate.wire.rendering import Rendering
+from tidegate.wire.rendering.request import RequestRenderer
 
 
 class Reference(msgspec.Struct):
@@ -26,7 +26,7 @@ class Reference(msgspec.Struct):
 
 def would_send(session: Session) -> bytes:
     """The request as it is, also in the middle of something, where it need not be valid yet."""
-    rendering = Rendering(session.dialect, model=session.model)
+    rendering = RequestRenderer(session.dialect, model=session.model)
     rendering.update(session.view)
     return hash_of(rendering.to_bytes())
 
@@ -120,7 +120,7 @@ def _judge_said(scene: Scene, world: World, ops: int) -> None:
     session = world.session
     events = list(world.data.log(NAME).read())
     _same([event.seq for event in events], list(range(1, len(events) + 1)), "seqs")
-    words = [text_of(event.what.message).split()[0] for event in events if isinstance(event.what, Said)]
+    words = [text_of(event.what.message).split()[0] for event in events if isinstance(event.what, MessageAdded)]
     wanted = [op.says for op in scene.ops[:ops] if op.says]
     _same(words[-len(wanted) :], wanted, "messages")
     words = [word for word in words if word != TOMBSTONE]
@@ -132,7 +132,7 @@ def _judge_said(scene: Scene, world: World, ops: int) -> None:
     _same(request.tokens <= world.settings.window, True, "it fits")
     _same(text_of(session.recall(new[0])), "more: how does it stand?", "recall")
     for event in events:
-        if isinstance(event.what, Said):
+        if isinstance(event.what, MessageAdded):
             _same(session.recall(event.what.message.id), event.what.message, "recall")
 
 
@@ -146,7 +146,7 @@ def _judge_opening(world: World, *, traced: bool) -> None:
     again = World(world.folder, world.settings)
     events = list(again.data.log(NAME).read())
     _same(len(events), head, "head")
-    edits = [event for event in again.session.log.read(head + 1) if isinstance(event.what, Edited)]
+    edits = [event for event in again.session.log.read(head + 1) if isinstance(event.what, ViewEdited)]
     _same(len(edits) <= 1, True, "a restore is at most one edit")
     sent = would_send(again.session)
     third = World(world.folder, world.settings)

@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.laws.sessions import TOOLS, said
 from tidegate import Message, Session
-from tidegate.core.events import Said
-from tidegate.core.policy import Policy
-from tidegate.keep.data import DataFolder
+from tidegate.core.events import MessageAdded
+from tidegate.core.policy.policy import Policy
+from tidegate.datafolder.data_folder import DataFolder
 from tidegate.store.blobs import Blobs
 from tidegate.store.sqlite import SqliteStore
-from tidegate.wire.rendering import Rendering
+from tidegate.wire.rendering.request import RequestRenderer
 
 
 class Known:
@@ -60,7 +60,7 @@ class Place:
 
     def sent(self) -> bytes:
         """What would be sent as it is; it need not be valid yet."""
-        rendering = Rendering(self.session.dialect, model=self.session.model)
+        rendering = RequestRenderer(self.session.dialect, model=self.session.model)
         rendering.update(self.session.view)
         return rendering.to_bytes()
 
@@ -71,7 +71,7 @@ class Place:
         fresh = list(self.data.log(self.name).read(len(known.records) + 1))
         assert [event.seq for event in fresh] == list(range(len(known.records) + 1, len(records) + 1))
         known.records = records
-        known.said.update({e.what.message.id: e.what.message for e in fresh if isinstance(e.what, Said)})
+        known.said.update({e.what.message.id: e.what.message for e in fresh if isinstance(e.what, MessageAdded)})
 
     def check_all(self) -> None:
         """Everything that was ever said here is there under its id, as it was said; or forgotten."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from tests.crash.acts import OPEN, Op, Scene, say, talk
 from tests.crash.worlds import NAME, NOW, Settings, World, turn
 from tidegate import presets
-from tidegate.keep.forget import forget_message, forget_words
-from tidegate.keep.retention import days_of, retain
-from tidegate.store.errors import Missing
+from tidegate.datafolder.forget.forget import forget_message, forget_words
+from tidegate.datafolder.retention import get_retention_days, remove_expired_sessions
+from tidegate.store.errors import SessionNotFound
 
 OLD = "old"
 COW = presets.load("cowagent", {"max_context_turns": 2})
@@ -41,7 +41,7 @@ def _nothing_of_it(world: World) -> None:
     data = world.data
     try:
         list(data.store.read(OLD))
-    except Missing:
+    except SessionNotFound:
         pass
     else:
         raise AssertionError("the log is there")
@@ -50,14 +50,18 @@ def _nothing_of_it(world: World) -> None:
     assert data.blobs is not None
     assert data.blobs.claims(OLD) == frozenset()
     assert not [path for path in (world.folder / "blobs").rglob("*") if len(path.name) == 64], "its blobs are there"
-    assert days_of(data, OLD) == 0
+    assert get_retention_days(data, OLD) == 0
     assert OLD in (world.folder / "removed.jsonl").read_text(), "nobody said that it went"
 
 
 RETENTION = Scene(
     "retention",
     (
-        Op("retain", lambda world: retain(world.data, step=lambda name: _step(world, name)), again=True),
+        Op(
+            "retain",
+            lambda world: remove_expired_sessions(world.data, step=lambda name: _step(world, name)),
+            again=True,
+        ),
         OPEN,
         *talk(4, 4),
     ),

@@ -5,7 +5,7 @@ from tests.crash.leaving import FORGET, RETENTION
 from tests.crash.together import TOGETHER
 from tests.crash.worlds import NAME, Settings, World
 from tidegate import presets
-from tidegate.keep.retention import remove
+from tidegate.datafolder.retention import remove_session
 
 
 def _whole_files(world: World) -> None:
@@ -48,7 +48,7 @@ def _blobs_whole(world: World) -> None:
 def _forked(world: World) -> None:
     """The fork is whole and alive, and stays so when its source is gone with all that belonged to it."""
     world.shut()
-    remove(world.data, NAME)
+    remove_session(world.data, NAME)
     fork = World(world.folder, world.settings, name=FORKED)
     assert sum(1 for _ in fork.data.log(FORKED).read()) == fork.session.log.head
     fork.prepare()

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.core.outcome import SummaryRequest
-from tidegate.core.policy import Policy
-from tidegate.keep.data import DataFolder
+from tidegate.core.policy.policy import Policy
+from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.session import Session
 from tidegate.store.blobs import Blobs
 from tidegate.store.sqlite import SqliteStore

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.memory.dying import ended, killed_at, started
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.disk.folder import Folder, key_of, safe_join
-from tidegate.disk.writing import make_folder, turn, write_whole
+from tidegate.disk.folder import Folder, session_file_key, safe_join
+from tidegate.disk.atomic_files import make_folder, hold_lock, write_atomically
 
 
 def folder(root: Path, max_file: int = 1_000_000) -> Folder:
@@ -25,7 +25,7 @@ def folder(root: Path, max_file: int = 1_000_000) -> Folder:
 
 @pytest.mark.parametrize("name", ["build-fix", "s", "0192-aa.b_c", "a" * 80])
 def test_a_plain_name_is_its_own_key(name: str) -> None:
-    assert key_of(name) == name
+    assert session_file_key(name) == name
 
 
 ODD = ["", ".", "..", ".lock", "a/b", "../x", "Build", "a b", "a~b", "a" * 81, "-x", "x\n", "阀门", "\ud800", "a\0"]
@@ -33,22 +33,22 @@ ODD = ["", ".", "..", ".lock", "a/b", "../x", "Build", "a b", "a~b", "a" * 81, "
 
 @pytest.mark.parametrize("name", ODD)
 def test_any_other_name_gets_one(name: str) -> None:
-    assert "~" in key_of(name)
-    assert key_of(name) != key_of(name + "x")
+    assert "~" in session_file_key(name)
+    assert session_file_key(name) != session_file_key(name + "x")
 
 
 def test_a_key_can_be_read() -> None:
-    assert key_of("Fix the Pump/Hall 7").startswith("fix-the-pump-hall-7~")
-    assert key_of("阀门").startswith("阀门~")
+    assert session_file_key("Fix the Pump/Hall 7").startswith("fix-the-pump-hall-7~")
+    assert session_file_key("阀门").startswith("阀门~")
 
 
 @given(st.text(), st.text())
 def test_every_key_is_a_file_name_and_no_two_share_one(one: str, other: str) -> None:
-    for key in (key_of(one), key_of(key_of(one))):
+    for key in (session_file_key(one), session_file_key(session_file_key(one))):
         safe_join(Path("/nowhere"), key)
         assert key == key.lower() or not key.isascii()
         assert "/" not in key
-    assert (key_of(one) == key_of(other)) == (one == other)
+    assert (session_file_key(one) == session_file_key(other)) == (one == other)
 
 
 # Whole writes.
@@ -73,7 +73,7 @@ def test_a_file_is_written_once_and_exactly(tmp_path: Path) -> None:
 
 def test_write_whole_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
     path = tmp_path / "new" / "file"
-    write_whole(path, b"old")
+    write_atomically(path, b"old")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -82,12 +82,12 @@ def test_write_whole_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         for durable in (True, False):
             with pytest.raises(NotKept, match="file was not written: File too large"):
-                write_whole(path, b"n" * 5000, durable=durable)
+                write_atomically(path, b"n" * 5000, durable=durable)
 
     assert ended(started(work)) == 0
     assert path.read_bytes() == b"old"
     assert os.listdir(path.parent) == ["file"]
-    write_whole(path, b"new", durable=False)
+    write_atomically(path, b"new", durable=False)
     assert path.read_bytes() == b"new"
 
 
@@ -96,16 +96,16 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(NotKept):
         make_folder(tmp_path / "file" / "below")
     with pytest.raises(NotKept):
-        write_whole(tmp_path / "file" / "below", b"x")
+        write_atomically(tmp_path / "file" / "below", b"x")
 
 
 def test_turns_are_taken_or_shared(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    with turn(lock, shared=True), turn(lock, shared=True, patience=0), pytest.raises(NotKept):
-        turn(lock, patience=0).__enter__()
-    with turn(lock), pytest.raises(NotKept, match="held the folder for 0 s"):
-        turn(lock, shared=True, patience=0).__enter__()
-    with turn(lock, patience=0):
+    with hold_lock(lock, shared=True), hold_lock(lock, shared=True, patience=0), pytest.raises(NotKept):
+        hold_lock(lock, patience=0).__enter__()
+    with hold_lock(lock), pytest.raises(NotKept, match="held the folder for 0 s"):
+        hold_lock(lock, shared=True, patience=0).__enter__()
+    with hold_lock(lock, patience=0):
         pass
 
 

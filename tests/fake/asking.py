@@ -9,13 +9,13 @@ import pytest
 from tests.fake.server import KEY, Fake, Step
 from tidegate import Session
 from tidegate.core.messages import Call
-from tidegate.models.faults import Fault
-from tidegate.models.http import HttpProvider, Retries
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.models.provider import Delta, Provider, Reply
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.spoken import Spoken
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
-RICH = Spoken(
+RICH = ScriptedAnswer(
     text="I read both files, the long one first.",
     calls=(Call("c1", "read", '{"path":"a.txt"}'), Call("c2", "grep", '{"words":"high tide"}')),
     thinking="Two files are to be read.",
@@ -23,7 +23,7 @@ RICH = Spoken(
 )
 TOOLS = [{"name": "read"}, {"name": "grep"}]
 WIRES = pytest.mark.parametrize("wire", DIALECTS)
-NEVER = Retries(most=0)
+NEVER = RetrySettings(most=0)
 
 
 def session_of(wire: str, words: str = "Read both files.", window: int = 50_000, cache: bool = False) -> Session:
@@ -42,7 +42,7 @@ class Outcome:
     def __init__(self) -> None:
         self.deltas: list[Delta] = []
         self.reply: Reply | None = None
-        self.fault: Fault | None = None
+        self.fault: ProviderError | None = None
 
 
 async def outcome(provider: Provider, request: bytes) -> Outcome:
@@ -54,7 +54,7 @@ async def outcome(provider: Provider, request: bytes) -> Outcome:
             else:
                 assert found.reply is None
                 found.reply = each
-    except Fault as fault:
+    except ProviderError as fault:
         found.fault = fault
     return found
 
@@ -75,7 +75,7 @@ def asked(wire: str, steps: Iterable[Step], count: int = 1, **more: Any) -> tupl
     return asyncio.run(run())
 
 
-def faulted(wire: str, step: Step, **more: Any) -> Fault:
+def faulted(wire: str, step: Step, **more: Any) -> ProviderError:
     ((found,), _) = asked(wire, [step], **more)
     assert found.reply is None
     assert found.fault is not None

@@ -17,10 +17,10 @@ from urllib.parse import unquote
 import msgspec
 
 from tests.fake.words import Refusal, refusal, too_long
-from tidegate.models.tokenizers import counter_for
-from tidegate.wire.check_thinking import Flat, check_bound
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.spoken import Spoken, body_of, frames_of, sse_of
+from tidegate.models.token_counters import create_counter
+from tidegate.wire.anthropic.validate_thinking import FlatRequest, check_thinking_bindings
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_response_body, encode_frames, encode_sse
 from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
@@ -32,7 +32,7 @@ class CutAt(NamedTuple):
     """A stream of which only so many bytes come. Not `clean`: the connection breaks; else it is closed as if all had
     been said."""
 
-    spoken: Spoken
+    spoken: ScriptedAnswer
     bytes: int
     clean: bool = False
 
@@ -40,7 +40,7 @@ class CutAt(NamedTuple):
 class Hang(NamedTuple):
     """So many bytes come, and then nothing, until the client hangs up."""
 
-    spoken: Spoken
+    spoken: ScriptedAnswer
     bytes: int
 
 
@@ -51,7 +51,7 @@ class Bytes(NamedTuple):
     kind: str = "text/event-stream"
 
 
-Played = Spoken | Refusal | CutAt | Hang | Bytes
+Played = ScriptedAnswer | Refusal | CutAt | Hang | Bytes
 Step = str | Played
 
 
@@ -102,7 +102,7 @@ class Scale:
     def _of(self, raw: msgspec.Raw) -> int:
         value = bytes(raw)
         if value not in self._known:
-            count = counter_for("gpt-4o").text
+            count = create_counter("gpt-4o").text
             self._known[value] = sum(count(text) for text in strings(msgspec.json.decode(value)))
         return self._known[value]
 
@@ -132,7 +132,7 @@ class Fake:
         self._steps = iter(()) if callable(steps) else iter(steps)
         self._truncates = truncates
         self._bound = bound and wire == "anthropic"
-        self._before: Flat | None = None
+        self._before: FlatRequest | None = None
         self._scale = Scale()
         self._usage = usage
         self._server: asyncio.Server | None = None
@@ -191,15 +191,19 @@ class Fake:
         return await self._play(step, seen, reader, writer)
 
     async def _play(
-        self, step: Spoken | CutAt | Hang, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        step: ScriptedAnswer | CutAt | Hang,
+        seen: Seen,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> bool:
-        spoken = step if isinstance(step, Spoken) else step.spoken
+        spoken = step if isinstance(step, ScriptedAnswer) else step.spoken
         streams = "alt=sse" in seen.path if self.wire == "gemini" else seen.body.get("stream") is True
         if not streams:
-            body = msgspec.json.encode(body_of(self.wire, spoken))
+            body = msgspec.json.encode(encode_response_body(self.wire, spoken))
             return await _send(writer, 200, "application/json", body)
-        data = sse_of(self.wire, frames_of(self.wire, spoken))
-        data = data if isinstance(step, Spoken) else data[: step.bytes]
+        data = encode_sse(self.wire, encode_frames(self.wire, spoken))
+        data = data if isinstance(step, ScriptedAnswer) else data[: step.bytes]
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         for at in range(0, len(data), 512):
             piece = data[at : at + 512]
@@ -233,9 +237,9 @@ class Fake:
         except msgspec.MsgspecError:
             return refusal(wire, 400, "We could not parse the JSON body of your request.")
         faults = _faults(wire, seen.model, body)
-        flat = Flat(body) if self._bound and not faults else None
+        flat = FlatRequest(body) if self._bound and not faults else None
         if flat is not None and self._before is not None:
-            faults += [fault.text for fault in check_bound(self._before, flat)]
+            faults += [fault.text for fault in check_thinking_bindings(self._before, flat)]
         if faults:
             return refusal(wire, 400, faults[0])
         tokens = self._scale.weight(wire, seen.raw)
@@ -247,16 +251,16 @@ class Fake:
         step = self._answer(body) if self._answer else next(self._steps, None)
         if step is None:
             return refusal(wire, 500, "The script is over.")
-        return self._reported(Spoken(text=step) if isinstance(step, str) else step, seen.model, tokens)
+        return self._reported(ScriptedAnswer(text=step) if isinstance(step, str) else step, seen.model, tokens)
 
     def _reported(self, step: Played, model: str, tokens: int) -> Played:
         if isinstance(step, Refusal | Bytes):
             return step
-        spoken = step if isinstance(step, Spoken) else step.spoken
-        made = counter_for("gpt-4o").text(spoken.text + "".join(call.arguments for call in spoken.calls))
+        spoken = step if isinstance(step, ScriptedAnswer) else step.spoken
+        made = create_counter("gpt-4o").text(spoken.text + "".join(call.arguments for call in spoken.calls))
         usage = spoken.usage or self._usage(Usage(tokens, made, 0, 0))
         spoken = msgspec.structs.replace(spoken, usage=usage, model=model)
-        return spoken if isinstance(step, Spoken) else step._replace(spoken=spoken)
+        return spoken if isinstance(step, ScriptedAnswer) else step._replace(spoken=spoken)
 
     def _knows(self, path: str) -> bool:
         if self.wire == "gemini":

@@ -11,10 +11,12 @@ import pytest
 from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import busy
 from tidegate.core.messages import Call
-from tidegate.wire.spoken import Spoken
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 HELLO: Any = [{"role": "user", "content": "Hello"}]
-CALLS = Spoken(text="Reading both.", calls=(Call("call_1", "read", '{"path":"a"}'), Call("call_2", "read", "{}")))
+CALLS = ScriptedAnswer(
+    text="Reading both.", calls=(Call("call_1", "read", '{"path":"a"}'), Call("call_2", "read", "{}"))
+)
 CHAT_TOOLS: Any = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
 RESPONSES_TOOLS: Any = [{"type": "function", "name": "read", "parameters": {"type": "object"}, "strict": False}]
 CLAUDE_TOOLS: Any = [{"name": "read", "input_schema": {"type": "object"}}]
@@ -111,7 +113,7 @@ def test_anthropic() -> None:
         assert done.content[0].model_dump(include={"thinking", "signature"}) == {"thinking": "Hm.", "signature": "c2ln"}
         assert done.content[2].model_dump(include={"id", "input"}) == {"id": "call_1", "input": {"path": "a"}}
 
-    thought = Spoken(text=CALLS.text, calls=CALLS.calls, thinking="Hm.", signature="c2ln")
+    thought = ScriptedAnswer(text=CALLS.text, calls=CALLS.calls, thinking="Hm.", signature="c2ln")
     with_anthropic(["Good morning.", thought], use)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tidegate import load
-from tidegate.keep.data import DataFolder
+from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.session import Session
 
 WORDS = "the valve opens at four bar and the pump follows after nine seconds unless the sensor says otherwise. "

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidegate import Session
-from tidegate.core.events import encode
-from tidegate.keep.data import DataFolder
-from tidegate.lab.generate import generate
+from tidegate.core.events import encode_event
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.proof.session_generator import generate_session
 
 SECRETS = ["correct-horse-battery"]
 
@@ -28,7 +28,7 @@ def opened(data: DataFolder, name: str, *, window: int = 16_000) -> Session:
 
 def talk(session: Session, *, turns: int = 10, seed: int = 1) -> bytes:
     """A working session, with its compactions; gives the bytes of its last request."""
-    for message in generate(turns, seed=seed):
+    for message in generate_session(turns, seed=seed):
         if message["role"] == "system":
             session.set_system(str(message["content"]))
             continue
@@ -48,4 +48,4 @@ def filled(data: DataFolder, *names: str, turns: int = 10) -> dict[str, bytes]:
 
 
 def records(data: DataFolder, name: str) -> list[bytes]:
-    return [encode(event) for event in data.log(name).read()]
+    return [encode_event(event) for event in data.log(name).read()]

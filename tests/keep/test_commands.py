@@ -8,27 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate import BadInput, DataFolder, Session
-from tidegate.core.messages import user
-from tidegate.keep.commands import MOST, Answer, Command, Place, Registry
-from tidegate.keep.commands_kept import KEPT
+from tidegate.core.messages import user_message
+from tidegate.commands.registry import MAX_ANSWER_CHARS, CommandAnswer, Command, CommandContext, CommandRegistry
+from tidegate.commands.sessions import SESSION_COMMANDS
 
 KEY = "sk-ant-api03-" + "Ab1" * 20
 WINDOW = 20_000
 
 
-async def _echo(place: Place, rest: str) -> Answer:
-    return Answer(rest)
+async def _echo(place: CommandContext, rest: str) -> CommandAnswer:
+    return CommandAnswer(rest)
 
 
-async def _fail(place: Place, rest: str) -> Answer:
+async def _fail(place: CommandContext, rest: str) -> CommandAnswer:
     raise ZeroDivisionError(rest)
 
 
-async def _refuse(place: Place, rest: str) -> Answer:
+async def _refuse(place: CommandContext, rest: str) -> CommandAnswer:
     raise BadInput("No.", "Ask again.")
 
 
-OWN = Registry(
+OWN = CommandRegistry(
     [
         Command("echo", "say it again", _echo, "TEXT", ("e", "say"), lambda _: ("one", "two", "onward")),
         Command("fail", "fall over", _fail),
@@ -37,8 +37,8 @@ OWN = Registry(
 )
 
 
-def answer(line: str, registry: Registry = OWN, place: Place | None = None) -> Answer:
-    return asyncio.run(registry.answer(line, place or Place(Session("m", window=WINDOW))))
+def answer(line: str, registry: CommandRegistry = OWN, place: CommandContext | None = None) -> CommandAnswer:
+    return asyncio.run(registry.answer(line, place or CommandContext(Session("m", window=WINDOW))))
 
 
 def test_help_is_made_from_the_registry() -> None:
@@ -46,13 +46,13 @@ def test_help_is_made_from_the_registry() -> None:
     assert [line.split()[0] for line in text.splitlines()] == ["/help", "/echo", "/fail", "/refuse"]
     assert "say it again" in text
     assert answer("/help echo").text == "/echo TEXT\nsay it again\nalso: /e, /say"
-    whole = answer("/?", Registry(KEPT)).text
-    assert all(f"/{command.name}" in whole and command.about in whole for command in KEPT)
+    whole = answer("/?", CommandRegistry(SESSION_COMMANDS)).text
+    assert all(f"/{command.name}" in whole and command.about in whole for command in SESSION_COMMANDS)
 
 
 @pytest.mark.parametrize("line", ["/echo a b", "echo a b", "  /ECHO   a b ", "/e a b", "/say\na b"])
 def test_names_aliases_and_case(line: str) -> None:
-    assert answer(line) == Answer("a b")
+    assert answer(line) == CommandAnswer("a b")
 
 
 @pytest.mark.parametrize(("line", "meant"), [("/ecko x", "echo"), ("/refuze", "refuse"), ("/sya", "say")])
@@ -63,13 +63,13 @@ def test_the_nearest_name_is_offered(line: str, meant: str) -> None:
 
 
 def test_what_is_nothing_like_a_command() -> None:
-    assert answer("/zzzzzzzz") == Answer("There is no command /zzzzzzzz. /help lists what there is.", True)
+    assert answer("/zzzzzzzz") == CommandAnswer("There is no command /zzzzzzzz. /help lists what there is.", True)
     assert answer("").error
 
 
 def test_what_fails_is_an_answer() -> None:
-    assert answer("/refuse") == Answer("No. Ask again.", True)
-    assert answer("/fail secret words") == Answer("/fail failed: ZeroDivisionError.", True)
+    assert answer("/refuse") == CommandAnswer("No. Ask again.", True)
+    assert answer("/fail secret words") == CommandAnswer("/fail failed: ZeroDivisionError.", True)
 
 
 def test_completion() -> None:
@@ -82,7 +82,7 @@ def test_completion() -> None:
 
 def test_no_two_commands_share_a_name() -> None:
     with pytest.raises(BadInput, match="two commands /e"):
-        Registry([Command("echo", "", _echo, aliases=("e",)), Command("e", "", _echo)])
+        CommandRegistry([Command("echo", "", _echo, aliases=("e",)), Command("e", "", _echo)])
 
 
 @given(st.text(max_size=200))
@@ -95,26 +95,26 @@ def test_nothing_a_terminal_obeys_comes_out(text: str) -> None:
 def test_answers_are_bounded_and_hold_no_secrets(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=["hunter2-hunter2"])
     with data.open("a", "m", window=WINDOW) as session:
-        place = Place(session, "a", data)
-        told = answer(f"/echo hunter2-hunter2 {KEY} " + "x" * 3 * MOST, place=place).text
+        place = CommandContext(session, "a", data)
+        told = answer(f"/echo hunter2-hunter2 {KEY} " + "x" * 3 * MAX_ANSWER_CHARS, place=place).text
     data.close()
     assert "hunter2" not in told
     assert KEY[20:] not in told
-    assert len(told) <= MOST
+    assert len(told) <= MAX_ANSWER_CHARS
 
 
 def test_a_secret_is_masked_before_it_is_cut(tmp_path: Path) -> None:
     """Wherever the piece ends that is shown, no half of a key is left of it."""
     data = DataFolder(tmp_path, secrets=[])
-    registry = Registry(KEPT)
+    registry = CommandRegistry(SESSION_COMMANDS)
     with data.open("a", "m", window=WINDOW) as session:
-        session.add(user("x" * 7_840 + f" token {KEY} " + "word " * 3_000))
-        place = Place(session, "a", data)
+        session.add(user_message("x" * 7_840 + f" token {KEY} " + "word " * 3_000))
+        place = CommandContext(session, "a", data)
         ident = next(iter(session.view.items)).message.id
         shown = answer(f"/recall {ident}", registry, place).text
         rest = answer(f"/recall {ident} offset 7880", registry, place).text
         for gap in range(160, 236, 4):
-            session.add(user(f"x {'y' * 300} zebra{gap} {'z' * gap} {KEY} {'w' * 300}"))
+            session.add(user_message(f"x {'y' * 300} zebra{gap} {'z' * gap} {KEY} {'w' * 300}"))
         found = [answer(f"/memory search zebra{gap}", registry, place).text for gap in range(160, 236, 4)]
     data.close()
     assert "go on with" in shown

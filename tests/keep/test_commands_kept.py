@@ -10,15 +10,15 @@ import pytest
 
 from tests.session.figures import own_policy, reported, said, step
 from tidegate import DataFolder, Session
-from tidegate.core.events import Edited, Noted
-from tidegate.core.messages import user
+from tidegate.core.events import ViewEdited, NoteAdded
+from tidegate.core.messages import user_message
 from tidegate.core.outcome import SummaryRequest
-from tidegate.keep.commands import Answer, Place, Registry
-from tidegate.keep.commands_kept import KEPT
-from tidegate.keep.portable import import_session
-from tidegate.session.drive import SummariseAsync
+from tidegate.commands.registry import CommandAnswer, CommandContext, CommandRegistry
+from tidegate.commands.sessions import SESSION_COMMANDS
+from tidegate.datafolder.archive.transfer import import_session
+from tidegate.session.summaries.drivers import AsyncSummarizer
 
-REGISTRY = Registry(KEPT)
+REGISTRY = CommandRegistry(SESSION_COMMANDS)
 RULE = "Never push to main."
 
 
@@ -26,16 +26,16 @@ class Desk(NamedTuple):
     data: DataFolder
     session: Session
 
-    def says(self, line: str, summarise: SummariseAsync | None = None, *, busy: bool = False) -> Answer:
-        place = Place(self.session, "work", self.data, summarise, busy=busy)
+    def says(self, line: str, summarise: AsyncSummarizer | None = None, *, busy: bool = False) -> CommandAnswer:
+        place = CommandContext(self.session, "work", self.data, summarise, busy=busy)
         return asyncio.run(REGISTRY.answer(line, place))
 
     def noted(self, topic: str) -> list[str]:
         events = (event.what for event in self.session.log.read())
-        return [what.text for what in events if isinstance(what, Noted) and what.topic == topic]
+        return [what.text for what in events if isinstance(what, NoteAdded) and what.topic == topic]
 
-    def edits(self) -> list[Edited]:
-        return [event.what for event in self.session.log.read() if isinstance(event.what, Edited)]
+    def edits(self) -> list[ViewEdited]:
+        return [event.what for event in self.session.log.read() if isinstance(event.what, ViewEdited)]
 
 
 @pytest.fixture
@@ -43,7 +43,9 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     data = DataFolder(tmp_path / "data", secrets=[])
     with data.open("work", "gpt-4o", policy=own_policy(), window=30_000, count="chars/4") as session:
         for number in range(4):
-            session.add(user(f"Look at port 844{number}. {RULE * (not number)}"), *step(number, "read"), said("Done."))
+            session.add(
+                user_message(f"Look at port 844{number}. {RULE * (not number)}"), *step(number, "read"), said("Done.")
+            )
         yield Desk(data, session)
     data.close()
 
@@ -52,18 +54,18 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def test_context_counts_and_clears(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     with data.open("work", "gpt-4o", policy="cowagent", window=30_000) as session:
-        session.add(user("Look."), *step(1, "read", "shell"), said("Done."))
+        session.add(user_message("Look."), *step(1, "read", "shell"), said("Done."))
         chars = len("Look.") + len("I look.") + 2 * len("word " * 200) + len("Done.")
         chars += len("readshell") + 2 * len('{"path": "a.py"}')
-        shown = asyncio.run(REGISTRY.answer("/context", Place(session, "work", data))).text
+        shown = asyncio.run(REGISTRY.answer("/context", CommandContext(session, "work", data))).text
         assert "messages: 5\nby role: user 1, assistant 2, tool 2, system 0\n" in shown
         assert f"characters: {chars:,}\n" in shown
-        cleared = asyncio.run(REGISTRY.answer("/context clear", Place(session, "work", data)))
+        cleared = asyncio.run(REGISTRY.answer("/context clear", CommandContext(session, "work", data)))
         assert cleared.text.startswith("5 messages, ")
         assert session.view.messages == 0
     with data.open("work", "gpt-4o", policy="cowagent", window=30_000) as session:
         assert session.view.messages == 0, "it stays cleared"
-        place = Place(session, "work", data)
+        place = CommandContext(session, "work", data)
         assert "Look." in asyncio.run(REGISTRY.answer("/recall Look", place)).text
     data.close()
 
@@ -103,16 +105,16 @@ def test_compact_with_a_focus_undo_and_redo(desk: Desk) -> None:
     assert not desk.says("/redo").error
     assert desk.session.view.tokens == edited.after
     assert len(desk.noted("redo")) == 1
-    assert desk.says("/redo") == Answer("Nothing was undone.", True)
+    assert desk.says("/redo") == CommandAnswer("Nothing was undone.", True)
 
 
 def test_nothing_to_compact_or_to_undo(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     with data.open("work", "gpt-4o", policy=own_policy(), window=30_000) as session:
-        place = Place(session, "work", data)
+        place = CommandContext(session, "work", data)
         told = asyncio.run(REGISTRY.answer("/compact", place))
-        assert told == Answer("Nothing was compacted: always; nothing to do.", True)
-        assert asyncio.run(REGISTRY.answer("/undo", place)) == Answer("There is no compaction to undo.", True)
+        assert told == CommandAnswer("Nothing was compacted: always; nothing to do.", True)
+        assert asyncio.run(REGISTRY.answer("/undo", place)) == CommandAnswer("There is no compaction to undo.", True)
     data.close()
 
 
@@ -163,7 +165,7 @@ def test_recall_and_memory(desk: Desk) -> None:
         assert "opens at 4.5 bar" in desk.says(line).text
     assert "port 8442" in desk.says("/memory search 8442").text
     assert "4.5 bar" in desk.says(f"/memory show {day}").text
-    assert desk.says("/memory search zebra") == Answer("Nothing is found.", True)
+    assert desk.says("/memory search zebra") == CommandAnswer("Nothing is found.", True)
 
 
 def test_sessions_resume_and_fork(desk: Desk) -> None:
@@ -182,7 +184,7 @@ def test_sessions_resume_and_fork(desk: Desk) -> None:
     assert desk.says("/resume other").act == "resume other-way"
     assert desk.says("/resume nobody").error
     assert desk.says("/resume work").act == ""
-    assert "/resume other-way" in REGISTRY.complete("/resume o", Place(desk.session, "work", desk.data))
+    assert "/resume other-way" in REGISTRY.complete("/resume o", CommandContext(desk.session, "work", desk.data))
 
 
 def test_export_is_a_session_again(desk: Desk, tmp_path: Path) -> None:
@@ -219,11 +221,11 @@ def test_explain_tells_each_rule(desk: Desk) -> None:
 
 
 def test_quit(desk: Desk) -> None:
-    assert desk.says("/q") == Answer("", act="quit")
+    assert desk.says("/q") == CommandAnswer("", act="quit")
 
 
 def test_without_a_data_folder() -> None:
-    place = Place(Session("gpt-4o", window=9_000))
+    place = CommandContext(Session("gpt-4o", window=9_000))
     for line in ("/sessions", "/fork x", "/export", "/memory", "/trace", "/resume x"):
         told = asyncio.run(REGISTRY.answer(line, place))
         assert (told.error, told.text.startswith("Nothing of this session is kept.")) == (True, True)

@@ -12,19 +12,19 @@ import pytest
 
 from tests.keep.kept import filled, folder, opened, records
 from tidegate.core.edits import Drop
-from tidegate.core.events import Edited, Event, Noted, Said, decode, encode
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, decode_event, encode_event
 from tidegate.core.messages import Call, Message, Text, text_of
-from tidegate.keep.data import DataFolder
-from tidegate.keep.doctor import Finding, examine
-from tidegate.keep.retention import LEAVING, mark
-from tidegate.keep.trace import TraceLine, read_trace
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.doctor.examination import Finding, examine_folder
+from tidegate.datafolder.retention import BEING_REMOVED, set_retention
+from tidegate.datafolder.trace.writer import TraceLine, read_trace
 from tidegate.store.memory import MemoryStore
 
 BIG = "large " * 100_000
 
 
 def looked(data: DataFolder, *, repair: bool = False) -> list[Finding]:
-    return [finding for finding in examine(data, repair=repair) if finding.severity != "fine"]
+    return [finding for finding in examine_folder(data, repair=repair) if finding.severity != "fine"]
 
 
 def mended(data: DataFolder) -> list[Finding]:
@@ -89,7 +89,7 @@ def blob_of(data: DataFolder) -> Path:
 
 def test_a_healthy_folder_is_fine(data: DataFolder) -> None:
     told: list[tuple[str, int, int]] = []
-    findings = list(examine(data, progress=lambda *step: told.append(step)))
+    findings = list(examine_folder(data, progress=lambda *step: told.append(step)))
     assert {finding.severity for finding in findings} == {"fine"}
     assert sorted(finding.session for finding in findings) == ["a", "b"]
     assert f"{data.store.head('a'):,} records, all whole." in str(findings[-1 if findings[-1].session == "a" else 0])
@@ -124,9 +124,11 @@ def test_damaged_records_are_set_aside_and_the_session_opens_with_all_others(dat
     assert stat.S_IMODE(kept[0].stat().st_mode) == 0o600
     after = records(data, "a")
     assert after[lost:] == before[lost:]
-    assert all(isinstance(what := decode(record).what, Noted) and what.topic == "lost" for record in after[:lost])
+    assert all(
+        isinstance(what := decode_event(record).what, NoteAdded) and what.topic == "lost" for record in after[:lost]
+    )
     assert records(data, "b") == other
-    assert any(f"{lost} of them lost earlier" in str(finding) for finding in examine(data))
+    assert any(f"{lost} of them lost earlier" in str(finding) for finding in examine_folder(data))
     with opened(data, "a") as session:
         session.prepare()
         session.add({"role": "user", "content": "go on"})
@@ -151,7 +153,7 @@ def test_a_damaged_blob_costs_its_own_message_only(data: DataFolder) -> None:
 def test_what_this_version_does_not_know_is_left_as_it_is(data: DataFolder) -> None:
     """A whole record with an event of another kind is of a newer tidegate: nothing is damaged but our knowledge."""
     head = data.store.head("a")
-    record = encode(Event(head + 1, 1.0, Noted("t"))).replace(b"noted", b"newer")
+    record = encode_event(Event(head + 1, 1.0, NoteAdded("t"))).replace(b"noted", b"newer")
     append(data, "a", record)
     findings = looked(data, repair=True)
     assert [(finding.session, finding.severity) for finding in findings] == [("a", "broken")]
@@ -163,7 +165,7 @@ def test_what_this_version_does_not_know_is_left_as_it_is(data: DataFolder) -> N
 
 def test_an_event_out_of_place_is_lost(data: DataFolder) -> None:
     head = data.store.head("a")
-    append(data, "a", encode(Event(head + 7, 1.0, Noted("t"))))
+    append(data, "a", encode_event(Event(head + 7, 1.0, NoteAdded("t"))))
     (finding,) = mended(data)
     assert (finding.session, finding.severity) == ("a", "lost")
     assert f"Record {head + 1} is" in finding.what
@@ -173,9 +175,9 @@ def test_an_event_out_of_place_is_lost(data: DataFolder) -> None:
 
 def test_an_unlawful_edit_is_said(data: DataFolder) -> None:
     head = data.store.head("a")
-    edited = Edited("drop", "manual", "", "", 0, 0, (Drop(("m999",)),))
-    append(data, "a", encode(Event(head + 1, 1.0, edited)))
-    said = [str(finding) for finding in examine(data, repair=True) if "lawful" in finding.what]
+    edited = ViewEdited("drop", "manual", "", "", 0, 0, (Drop(("m999",)),))
+    append(data, "a", encode_event(Event(head + 1, 1.0, edited)))
+    said = [str(finding) for finding in examine_folder(data, repair=True) if "lawful" in finding.what]
     assert len(said) == 1
     assert f"(events {head + 1})" in said[0]
 
@@ -189,7 +191,7 @@ def test_an_open_call_and_an_orphan_are_no_fault_for_they_are_mended_before_each
 
 def test_a_log_that_cannot_be_folded_is_said_and_the_others_are_looked_at(data: DataFolder) -> None:
     head = data.store.head("a")
-    append(data, "a", encode(Event(head + 1, 1.0, Noted("tools", "{"))))
+    append(data, "a", encode_event(Event(head + 1, 1.0, NoteAdded("tools", "{"))))
     damage_chunk(data, "b")
     findings = looked(data, repair=True)
     assert sorted((finding.session, finding.severity) for finding in findings) == [("a", "broken"), ("b", "lost")]
@@ -249,7 +251,7 @@ def test_a_session_in_use_is_looked_at_and_not_touched(data: DataFolder) -> None
 
 
 def test_a_removal_that_was_cut_short_is_finished(data: DataFolder) -> None:
-    mark(data, "b", LEAVING)
+    set_retention(data, "b", BEING_REMOVED)
     (finding,) = mended(data)
     assert (finding.session, finding.severity) == ("b", "mended")
     assert data.store.head("b") == 0
@@ -347,7 +349,7 @@ def test_notes_that_cannot_be_read_are_said(data: DataFolder) -> None:
     for _ in range(2):
         (finding,) = looked(data, repair=True)
         assert "huge.md" in finding.what
-    assert any("odd.md" in finding.what for finding in examine(data))
+    assert any("odd.md" in finding.what for finding in examine_folder(data))
 
 
 def test_a_store_elsewhere_is_looked_through_too(tmp_path: Path) -> None:
@@ -356,7 +358,7 @@ def test_a_store_elsewhere_is_looked_through_too(tmp_path: Path) -> None:
     assert looked(data) == []
     append(data, "a", b"rubbish")
     assert [finding.severity for finding in mended(data)] == ["lost"]
-    assert any(isinstance(event.what, Said) and text_of(event.what.message) for event in data.log("a").read())
+    assert any(isinstance(event.what, MessageAdded) and text_of(event.what.message) for event in data.log("a").read())
 
 
 def test_a_snapshot_that_another_model_counted_fits_its_log(tmp_path: Path) -> None:

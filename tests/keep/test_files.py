@@ -10,14 +10,14 @@ import pytest
 
 from tidegate import Flush, Session, SummaryRequest
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.core.messages import text_of, user
-from tidegate.core.outcome import Effect, Spill, spill
-from tidegate.core.secrets import Mask
+from tidegate.core.messages import text_of, user_message
+from tidegate.core.outcome import Effect, Spill, make_spill
+from tidegate.core.text.secrets import SecretMask
 from tidegate.disk.folder import Folder
-from tidegate.keep.data import DataFolder
-from tidegate.keep.files import Files
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.effects import DataFolderEffects
 from tidegate.memory.notes import Notes
-from tidegate.store.kept import KeptLog
+from tidegate.store.session_log import KeptLog
 from tidegate.store.memory import MemoryStore
 
 KEY = "sk-ant-" + "aB3" * 12
@@ -26,11 +26,11 @@ NOON = 1_763_208_000.0
 DAY = "2025-11-15.md"
 
 
-def files_in(tmp_path: Path, *, max_file: int = 10_000_000, max_session: int = 10_000_000) -> Files:
+def files_in(tmp_path: Path, *, max_file: int = 10_000_000, max_session: int = 10_000_000) -> DataFolderEffects:
     folder = Folder(tmp_path / "sessions" / "s", max_file=max_file)
-    mask = Mask([VALUE])
+    mask = SecretMask([VALUE])
     notes = Notes(tmp_path / "memory", zone=UTC, mask=mask, clock=lambda: NOON)
-    return Files(folder, notes, "s", mask, max_session=max_session)
+    return DataFolderEffects(folder, notes, "s", mask, max_session=max_session)
 
 
 def session_with(carry: Callable[[Effect], None], mask: Callable[[str], str] = str, **options: object) -> Session:
@@ -136,16 +136,16 @@ def test_what_is_refused_is_not_lost(tmp_path: Path) -> None:
 
 def test_the_cap_of_a_session(tmp_path: Path) -> None:
     files = files_in(tmp_path, max_session=1000)
-    files(spill("a/1", "x" * 600))
+    files(make_spill("a/1", "x" * 600))
     for _ in range(3):
-        files(spill("a/1", "x" * 600))
+        files(make_spill("a/1", "x" * 600))
     with pytest.raises(BadInput, match=r"take 600 bytes; with 500 more they would be over 1,000. a/2 was not written"):
-        files(spill("a/2", "x" * 500))
+        files(make_spill("a/2", "x" * 500))
     (files.folder.root / "a" / "1").unlink()
-    files(spill("a/2", "x" * 500))
-    files(spill("b.md", "y" * 300, append=True))
+    files(make_spill("a/2", "x" * 500))
+    files(make_spill("b.md", "y" * 300, append=True))
     with pytest.raises(BadInput, match="take 800 bytes"):
-        files_in(tmp_path, max_session=1000)(spill("b.md", "z" * 300, append=True))
+        files_in(tmp_path, max_session=1000)(make_spill("b.md", "z" * 300, append=True))
     assert files.folder.names() == ["a/2", "b.md"]
 
 
@@ -160,19 +160,19 @@ def test_paths_stay_inside(tmp_path: Path, path: str) -> None:
 
 def test_a_flush_is_masked_in_text_and_title(tmp_path: Path) -> None:
     files = files_in(tmp_path)
-    flush = Flush(SummaryRequest((user(f"use {KEY}\nplease"),), "", 100), f"they gave {VALUE}")
+    flush = Flush(SummaryRequest((user_message(f"use {KEY}\nplease"),), "", 100), f"they gave {VALUE}")
     files(flush)
     files(flush)
     (entry,) = files._remember.notes.entries(DAY)
     assert (entry.source, entry.title, entry.text) == ("s", "use sk-ant-…[masked]", "they gave [masked]")
-    files(Flush(SummaryRequest((user("a note", "note"),), "", 100), "another"))
+    files(Flush(SummaryRequest((user_message("a note", "note"),), "", 100), "another"))
     assert files._remember.notes.entries(DAY)[1].title == "1 messages"
 
 
 def test_no_disk_no_loss(tmp_path: Path) -> None:
     (tmp_path / "sessions").write_text("no folder")
     with pytest.raises(NotKept):
-        files_in(tmp_path)(spill("a", "b"))
+        files_in(tmp_path)(make_spill("a", "b"))
 
 
 @pytest.mark.parametrize("policy", ["jutul", "cowagent"])

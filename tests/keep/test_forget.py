@@ -11,15 +11,15 @@ from tests.keep.test_retention import Killed, killing
 from tidegate import load
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.core.events import Edited, Event, Noted, Said
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
 from tidegate.core.messages import Call, Message, Result, Text, text_of
-from tidegate.keep.data import DataFolder
-from tidegate.keep.forget import forget_message, forget_session, forget_words
-from tidegate.keep.forget_files import clean_files
-from tidegate.keep.tombstones import TOMBSTONE
-from tidegate.keep.trace import read_trace
-from tidegate.session.recall import recall
-from tidegate.store.errors import Missing
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.forget.forget import forget_message, forget_session, forget_words
+from tidegate.datafolder.forget.files import rewrite_files
+from tidegate.datafolder.forget.tombstones import TOMBSTONE
+from tidegate.datafolder.trace.writer import read_trace
+from tidegate.session.recall import recall_message
+from tidegate.store.errors import SessionNotFound
 from tidegate.store.memory import MemoryStore
 
 MESSAGE_STEPS = (
@@ -53,7 +53,7 @@ def test_messages_leave_every_file_and_the_session_lives_on(tmp_path: Path) -> N
     changed = [seq for seq, event in before.items() if after[seq] != event]
     assert done.records == len(changed)
     note = after[len(after)].what
-    assert isinstance(note, Noted)
+    assert isinstance(note, NoteAdded)
     assert note.topic == "forgotten"
     assert sorted(int(place[1:]) for place in note.text.split()) == changed
     for seq in changed:
@@ -73,7 +73,7 @@ def test_messages_leave_every_file_and_the_session_lives_on(tmp_path: Path) -> N
 
 def said(events: dict[int, Event], ident: str) -> Message:
     what = events[int(ident[1:])].what
-    assert isinstance(what, Said)
+    assert isinstance(what, MessageAdded)
     return what.message
 
 
@@ -86,7 +86,7 @@ def test_one_message_leaves_its_neighbours_alone(tmp_path: Path) -> None:
     assert data.files("s").read(f"large_tool_results/{ids['result']}")
     kept = data.files("s").read("conversation_history/main.md") or ""
     assert kept == history.replace(f"first words {mark_of('ask')} and so on", TOMBSTONE)
-    assert mark_of("call") in text_of(recall(data.log("s"), ids["call"]))
+    assert mark_of("call") in text_of(recall_message(data.log("s"), ids["call"]))
 
 
 def test_a_message_that_looks_like_the_next_passage_goes_whole(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_summaries_that_may_tell_of_it_are_named_through_all_generations(tmp_pat
     summaries = [
         edit.message.id
         for event in data.log("s").read()
-        if isinstance(event.what, Edited)
+        if isinstance(event.what, ViewEdited)
         for edit in event.what.edits
         if isinstance(edit, Insert)
     ]
@@ -144,7 +144,7 @@ def test_a_kill_at_any_step_leaves_a_valid_log_and_a_rerun_finishes(at: str, tmp
         session.prepare()
     forget_message(data, "s", *ids.values())
     assert [name for name in ids if remains(tmp_path, mark_of(name))] == []
-    notes = [event.what for event in data.log("s").read() if isinstance(event.what, Noted)]
+    notes = [event.what for event in data.log("s").read() if isinstance(event.what, NoteAdded)]
     assert len([note for note in notes if note.topic == "forgotten"]) == 1
     alive(data).close()
 
@@ -216,7 +216,7 @@ def test_a_note_that_is_written_meanwhile_is_not_lost(tmp_path: Path) -> None:
             data.notes.add(others.pop(), source="another session")
         return text.replace(SECRET, TOMBSTONE)
 
-    assert clean_files(data.notes.files, change) == (day,)
+    assert rewrite_files(data.notes.files, change) == (day,)
     assert [entry.text for entry in data.notes.entries(day)] == [f"one {TOMBSTONE}", "two"]
 
 
@@ -243,14 +243,14 @@ def test_what_cannot_be_done_is_refused_and_nothing_changes(tmp_path: Path) -> N
             forget_message(data, "s", ident)
     with pytest.raises(BadInput):
         forget_message(data, "s")
-    with pytest.raises(Missing):
+    with pytest.raises(SessionNotFound):
         forget_words(data, "nobody", "some words")
-    with pytest.raises(Missing):
+    with pytest.raises(SessionNotFound):
         forget_session(data, "nobody")
     with opened(data, "s"), pytest.raises(BadInput, match="in use"):
         forget_words(data, "s", mark_of("ask"))
     assert data.store.head("s") == head
-    assert mark_of("ask") in text_of(recall(data.log("s"), ids["ask"]))
+    assert mark_of("ask") in text_of(recall_message(data.log("s"), ids["ask"]))
 
 
 def test_what_a_killed_writer_left_goes_and_what_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from tests.laws.conversations import law, whole_conversations
 from tests.laws.sessions import WIRES, a_session, check_request, said
 from tidegate import Message, Session, presets
 from tidegate.core.edits import Insert, Replace
-from tidegate.core.events import Edited, Event, Noted, Said, encode
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, encode_event
 from tidegate.core.messages import Call, Part, Result, Text, Thinking, text_of
-from tidegate.keep.tombstones import LEAST, TOMBSTONE, Words, blank_event
+from tidegate.datafolder.forget.tombstones import MIN_FORGOTTEN_CHARS, TOMBSTONE, PhraseRemover, blank_event
 from tidegate.store.log import MemoryLog
 
 SEED = st.integers(0, 1 << 32).map(random.Random)
@@ -32,8 +32,8 @@ def lived(preset: str, messages: list[Message], wire: str) -> Session:
 def goes_on(session: Session, events: list[Event]) -> None:
     """A session from the log as it now is: it opens, undoes, redoes, takes the next words, and keeps the laws."""
     head = len(events)
-    events = [*events, Event(head + 1, 0.0, Noted("forgotten", "m1"))]
-    log = MemoryLog(map(encode, events))
+    events = [*events, Event(head + 1, 0.0, NoteAdded("forgotten", "m1"))]
+    log = MemoryLog(map(encode_event, events))
     again = Session(policy=session.policy, window=2_000, wire=session.dialect.name, count="chars/4", log=log)
     check_request(again, again.prepare())
     if again.undo() is not None:
@@ -44,7 +44,7 @@ def goes_on(session: Session, events: list[Event]) -> None:
     check_request(again, again.prepare())
 
 
-@pytest.mark.parametrize("preset", presets.names())
+@pytest.mark.parametrize("preset", presets.preset_names())
 @law(12)
 @given(whole_conversations(huge=3_000, size=10), st.sampled_from(WIRES), SEED)
 def test_messages_may_be_forgotten(preset: str, messages: list[Message], wire: str, dice: random.Random) -> None:
@@ -59,20 +59,20 @@ def test_messages_may_be_forgotten(preset: str, messages: list[Message], wire: s
     goes_on(session, events)
 
 
-@pytest.mark.parametrize("preset", presets.names())
+@pytest.mark.parametrize("preset", presets.preset_names())
 @law(12)
 @given(whole_conversations(huge=3_000, size=10), st.sampled_from(WIRES), SEED)
 def test_words_may_be_forgotten(preset: str, messages: list[Message], wire: str, dice: random.Random) -> None:
     session = lived(preset, messages, wire)
-    texts = [text for message in said(session).values() if len(text := text_of(message).strip()) >= LEAST]
+    texts = [text for message in said(session).values() if len(text := text_of(message).strip()) >= MIN_FORGOTTEN_CHARS]
     text = dice.choice([*texts, "nothing of this kind"])
-    start = dice.randrange(len(text) - LEAST + 1)
-    piece = text[start : start + dice.choice((LEAST, 12, 4_000))].strip()
-    if len(piece) < LEAST or Words(piece).within(TOMBSTONE):
+    start = dice.randrange(len(text) - MIN_FORGOTTEN_CHARS + 1)
+    piece = text[start : start + dice.choice((MIN_FORGOTTEN_CHARS, 12, 4_000))].strip()
+    if len(piece) < MIN_FORGOTTEN_CHARS or PhraseRemover(piece).within(TOMBSTONE):
         return
-    words = Words(piece)
+    words = PhraseRemover(piece)
     events = [words.event(event) for event in session.log.read()]
-    again = Words(piece)
+    again = PhraseRemover(piece)
     assert [again.event(event) for event in events] == events, "once is enough"
     assert [text for event in events for text in content(event) if piece in text] == []
     goes_on(session, events)
@@ -81,13 +81,13 @@ def test_words_may_be_forgotten(preset: str, messages: list[Message], wire: str,
 def content(event: Event) -> Iterator[str]:
     """All that someone said or wrote. Names of ours (kinds, stages, roles) are no content."""
     what = event.what
-    if isinstance(what, Said):
+    if isinstance(what, MessageAdded):
         yield from _of(what.message.parts)
-    elif isinstance(what, Edited):
+    elif isinstance(what, ViewEdited):
         for edit in what.edits:
             yield from _of(edit.parts if isinstance(edit, Replace) else ())
             yield from _of(edit.message.parts if isinstance(edit, Insert) else ())
-    elif isinstance(what, Noted):
+    elif isinstance(what, NoteAdded):
         yield what.text
 
 

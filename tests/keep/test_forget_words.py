@@ -11,14 +11,14 @@ import pytest
 from tests.keep.forgetting import SECRET, WORDS, alive, leaked, opened, remains, rooms
 from tests.keep.test_retention import Killed, killing
 from tidegate.core.edits import Replace
-from tidegate.core.events import Edited, Event, Noted, Said
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
 from tidegate.core.messages import Call, Message, Result, Text, Thinking, text_of
-from tidegate.core.tokens import Counter, count_message, count_system, count_tools
-from tidegate.keep.data import DataFolder
-from tidegate.keep.forget import forget_words
-from tidegate.keep.tombstones import TOMBSTONE, Words, blank_event
-from tidegate.models.tokenizers import counter_for
-from tidegate.wire.tools import parse_tools
+from tidegate.core.tokens.counting import TokenCounter, count_message, count_system, count_tools
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.forget.forget import forget_words
+from tidegate.datafolder.forget.tombstones import TOMBSTONE, PhraseRemover, blank_event
+from tidegate.models.token_counters import create_counter
+from tidegate.wire.registry import parse_tools
 
 AWKWARD = f'{SECRET[:12]}"ü\\ /{SECRET[12:24]}😀 {SECRET[24:]}'
 
@@ -48,7 +48,7 @@ def test_words_leave_every_place(secret: str, tmp_path: Path) -> None:
 
 
 def messages(data: DataFolder) -> list[Message]:
-    return [event.what.message for event in data.log("s").read() if isinstance(event.what, Said)]
+    return [event.what.message for event in data.log("s").read() if isinstance(event.what, MessageAdded)]
 
 
 def calls(data: DataFolder) -> list[Call]:
@@ -62,7 +62,7 @@ def test_what_a_notice_says_of_a_file_stays_true(tmp_path: Path) -> None:
     notices = [
         text
         for event in data.log("s").read()
-        if isinstance(event.what, Edited)
+        if isinstance(event.what, ViewEdited)
         for edit in event.what.edits
         if isinstance(edit, Replace) and "SHA-256" in (text := text_of(Message("tool", edit.parts)))
     ]
@@ -90,7 +90,7 @@ def test_words_too_are_forgotten_by_a_rerun(at: str, tmp_path: Path) -> None:
         session.prepare()
     forget_words(data, "s", SECRET)
     assert remains(tmp_path, SECRET) == []
-    topics = [event.what.topic for event in data.log("s").read() if isinstance(event.what, Noted)]
+    topics = [event.what.topic for event in data.log("s").read() if isinstance(event.what, NoteAdded)]
     assert topics.count("forgotten") == 1
     alive(data).close()
 
@@ -131,7 +131,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_words_are_found_in_every_form(form: str) -> None:
-    words = Words('a "ü\\ /😀\nb')
+    words = PhraseRemover('a "ü\\ /😀\nb')
     assert words.within(f"before {FORMS[form]} behind")
     left = words.text(f"before <{FORMS[form]}> behind")
     assert TOMBSTONE in left
@@ -143,7 +143,7 @@ def test_words_are_found_in_every_form(form: str) -> None:
     "char", ["\b", "\f", "\x01", "/", '"', "'", "\u2028", "\xa0", "\u3000", "\x1c", "é", "\U0001f600", "+", "%", "\\"]
 )
 def test_every_character_is_found_raw_and_escaped(char: str) -> None:
-    words = Words(f"ab{char}cd")
+    words = PhraseRemover(f"ab{char}cd")
     for form in (f"ab{char}cd", json.dumps(f"ab{char}cd"), json.dumps(json.dumps(f"ab{char}cd")), quote(f"ab{char}cd")):
         assert words.within(form), form
     assert not words.within("abcd")
@@ -151,29 +151,29 @@ def test_every_character_is_found_raw_and_escaped(char: str) -> None:
 
 def test_many_blanks_and_backslashes_are_found() -> None:
     for gap in (" " * 3_000, "\n" * 70, "\\" * 40, " + ", "+"):
-        words = Words(f"ab{gap}cd")
+        words = PhraseRemover(f"ab{gap}cd")
         assert words.text(f"<ab{gap}cd>") == f"<{TOMBSTONE}>"
         assert words.within(json.dumps(json.dumps(f"ab{gap}cd")))
-    assert Words("ab cd").text("ab" + " " * 1_000_000) == "ab" + " " * 1_000_000
+    assert PhraseRemover("ab cd").text("ab" + " " * 1_000_000) == "ab" + " " * 1_000_000
 
 
 def test_words_do_not_take_their_neighbours() -> None:
-    words = Words("hunter22")
+    words = PhraseRemover("hunter22")
     assert words.text("hunter2 hunter222 Hunter22") == f"hunter2 {TOMBSTONE}2 Hunter22"
     assert words.text("hunthunter22er22") == f"hunt{TOMBSTONE}er22"
 
 
 def test_json_stays_json() -> None:
-    words = Words('"k": 12345')
+    words = PhraseRemover('"k": 12345')
     assert words.json('{"k": 12345}', "{}") == "{}", "the words are more than a string"
     assert words.json('{"n": "\\"k\\": 12345"}', "{}") == json.dumps({"n": TOMBSTONE}, separators=(",", ":"))
     assert words.json('{"broken": "\\"k\\": 12345', "{}") == f'{{"broken": "{TOMBSTONE}'
-    assert Words("12345").json('{"n":12345}', "{}") == '{"n":0}'
+    assert PhraseRemover("12345").json('{"n":12345}', "{}") == '{"n":0}'
 
 
 def test_a_text_of_backslashes_takes_no_longer_than_another() -> None:
     """Under the timeout of this suite: a pattern that tries every run again would take hours."""
-    words = Words('""""//\\\\"/"\\"')
+    words = PhraseRemover('""""//\\\\"/"\\"')
     assert words.text("\\" * 1_000_000) == "\\" * 1_000_000
 
 
@@ -195,8 +195,8 @@ def test_a_call_whose_id_is_the_secret_still_has_its_result(tmp_path: Path) -> N
 # --- what is counted --------------------------------------------------------------------------------------------------
 
 COUNTERS = [
-    *(counter_for(model) for model in ("gpt-4o", "gpt-4", "claude-sonnet-4-5")),
-    *(counter_for("", count) for count in ("chars/4", "chars/2")),
+    *(create_counter(model) for model in ("gpt-4o", "gpt-4", "claude-sonnet-4-5")),
+    *(create_counter("", count) for count in ("chars/4", "chars/2")),
 ]
 PARTS = [
     Message("user", (Text(f"{SECRET} {WORDS}" * 3),), id="m1"),
@@ -211,28 +211,28 @@ PARTS = [
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
 @pytest.mark.parametrize("message", PARTS, ids=range(len(PARTS)))
-def test_counts_stay_upper_bounds(message: Message, counter: Counter) -> None:
-    event = Event(1, 0.0, Said(message, count_message(message, counter, thinking=True)))
+def test_counts_stay_upper_bounds(message: Message, counter: TokenCounter) -> None:
+    event = Event(1, 0.0, MessageAdded(message, count_message(message, counter, thinking=True)))
     for new in (
         blank_event(event, frozenset({"m1"})),
-        Words("pass1234").event(event),
-        Words(SECRET).event(event),
+        PhraseRemover("pass1234").event(event),
+        PhraseRemover(SECRET).event(event),
     ):
-        assert isinstance(new.what, Said)
+        assert isinstance(new.what, MessageAdded)
         assert new.what.tokens >= count_message(new.what.message, counter, thinking=True)
     assert blank_event(event, frozenset({"m1"})).what.tokens < 80  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
-def test_the_fixed_part_is_counted_so_too(counter: Counter) -> None:
+def test_the_fixed_part_is_counted_so_too(counter: TokenCounter) -> None:
     tools = parse_tools([{"name": f"t{n}", "description": "pass1234 " * n, "input_schema": {}} for n in range(9)])
     text = json.dumps([{"name": tool.name, "description": tool.description} for tool in tools])
     for noted, count in (
-        (Noted("system", "pass1234 " * 9, count_system("pass1234 " * 9, counter)), count_system),
-        (Noted("tools", text, count_tools(tools, counter)), None),
+        (NoteAdded("system", "pass1234 " * 9, count_system("pass1234 " * 9, counter)), count_system),
+        (NoteAdded("tools", text, count_tools(tools, counter)), None),
     ):
-        new = Words("pass1234").event(Event(1, 0.0, noted)).what
-        assert isinstance(new, Noted)
+        new = PhraseRemover("pass1234").event(Event(1, 0.0, noted)).what
+        assert isinstance(new, NoteAdded)
         assert "pass1234" not in new.text
         true = count(new.text, counter) if count else count_tools(_tools(new.text), counter)
         assert new.tokens >= true

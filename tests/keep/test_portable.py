@@ -14,13 +14,13 @@ import pytest
 
 from tests.keep.kept import SECRETS, filled, folder, opened, records, talk
 from tidegate import BadInput, Call, Message, Result, Text, Thinking
-from tidegate.core.events import Event, Noted, encode
-from tidegate.keep.data import DataFolder
-from tidegate.keep.doctor import examine
-from tidegate.keep.portable import export, import_session
-from tidegate.keep.portable_file import Limits
-from tidegate.keep.retention import LEAVING, mark
-from tidegate.store.errors import Missing
+from tidegate.core.events import Event, NoteAdded, encode_event
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.doctor.examination import examine_folder
+from tidegate.datafolder.archive.transfer import export_session, import_session
+from tidegate.datafolder.archive.format import ArchiveLimits
+from tidegate.datafolder.retention import BEING_REMOVED, set_retention
+from tidegate.store.errors import SessionNotFound
 from tidegate.store.sqlite import SqliteStore
 
 Lines = list[bytes]
@@ -41,8 +41,8 @@ def sealed(lines: Lines) -> bytes:
 def arrived(data: DataFolder, name: str) -> list[bytes]:
     """The records of an imported session but the last, which says that it was imported."""
     *told, last = data.log(name).read()
-    assert last.what == Noted("foreign", "a")
-    return list(map(encode, told))
+    assert last.what == NoteAdded("foreign", "a")
+    return list(map(encode_event, told))
 
 
 def all_files(root: Path) -> set[str]:
@@ -58,7 +58,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = folder(place / "from")
     filled(data, "a", turns=6)
     data.files("a").update("large_tool_results/m3", lambda _: "the whole result\n")
-    export(data, "a", place / "a.tidegate")
+    export_session(data, "a", place / "a.tidegate")
     data.close()
     return place / "a.tidegate"
 
@@ -73,7 +73,7 @@ def test_there_and_back_it_is_the_same_log_and_the_same_request(tmp_path: Path) 
         request = session.prepare().to_bytes()
         assert sum(session.edits.values()) >= 2
     source.files("a").update("conversation_history/main.md", lambda _: "# all of it\n\ttabs, 統一\n")
-    done = export(source, "a", tmp_path / "a.tidegate")
+    done = export_session(source, "a", tmp_path / "a.tidegate")
     assert (done.events, done.files, done.masked) == (source.store.head("a"), 1, 0)
     assert stat.S_IMODE((tmp_path / "a.tidegate").stat().st_mode) == 0o600
     assert import_session(target, tmp_path / "a.tidegate", trust=True) == "a"
@@ -86,14 +86,14 @@ def test_there_and_back_it_is_the_same_log_and_the_same_request(tmp_path: Path) 
         assert session.prepare().to_bytes() == request
     assert import_session(target, tmp_path / "a.tidegate", "b", trust=True) == "b"
     assert arrived(target, "b") == records(source, "a")
-    assert not [finding for finding in examine(target) if finding.severity != "fine"]
+    assert not [finding for finding in examine_folder(target) if finding.severity != "fine"]
 
 
 def test_the_same_session_gives_the_same_file(tmp_path: Path) -> None:
     data = folder(tmp_path / "data")
     filled(data, "a", turns=3)
-    export(data, "a", tmp_path / "one")
-    export(data, "a", tmp_path / "two")
+    export_session(data, "a", tmp_path / "one")
+    export_session(data, "a", tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -101,11 +101,11 @@ def test_a_long_session_is_never_in_memory(tmp_path: Path) -> None:
     data = folder(tmp_path / "data")
     events = 3_000
     for start in range(0, events, 1000):
-        notes = [Event(start + n, 1.0, Noted("t", f"line {n} of a long story, " * 100)) for n in range(1, 1001)]
-        data.store.append("long", start, [encode(note) for note in notes])
+        notes = [Event(start + n, 1.0, NoteAdded("t", f"line {n} of a long story, " * 100)) for n in range(1, 1001)]
+        data.store.append("long", start, [encode_event(note) for note in notes])
     tracemalloc.start()
     try:
-        export(data, "long", tmp_path / "long")
+        export_session(data, "long", tmp_path / "long")
         import_session(data, tmp_path / "long", "again")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -144,7 +144,7 @@ def secretive(data: DataFolder) -> list[Message]:
 def test_secrets_stay_behind_and_a_signed_block_is_whole_or_not_signed(tmp_path: Path) -> None:
     source, target = folder(tmp_path / "from"), folder(tmp_path / "to")
     said = secretive(source)
-    done = export(source, "s", tmp_path / "s.tidegate")
+    done = export_session(source, "s", tmp_path / "s.tidegate")
     assert done.masked == 10
     text = gzip.decompress((tmp_path / "s.tidegate").read_bytes()).decode()
     assert SECRETS[0] not in text
@@ -167,7 +167,7 @@ def test_secrets_stay_behind_and_a_signed_block_is_whole_or_not_signed(tmp_path:
 def test_a_count_stays_an_upper_bound_where_something_was_masked(tmp_path: Path) -> None:
     data = folder(tmp_path / "data")
     secretive(data)
-    export(data, "s", tmp_path / "s.tidegate")
+    export_session(data, "s", tmp_path / "s.tidegate")
     import_session(data, tmp_path / "s.tidegate", "t")
     with data.open("t", "claude-sonnet-4-5", window=50_000, count="estimate") as session:
         kept = [item.tokens for item in session.view.items]
@@ -199,7 +199,7 @@ def test_it_does_not_go_the_way_of_an_older_session_of_its_name(exported: Path, 
     data = folder(tmp_path / "to")
     filled(data, "a", turns=1)
     data.files("a").update("old", lambda _: "of the old one")
-    mark(data, "a", LEAVING)
+    set_retention(data, "a", BEING_REMOVED)
     data.store.delete("a")  # and there the removal was cut short
     import_session(data, exported)
     with opened(data, "a") as session:
@@ -223,14 +223,14 @@ def test_an_export_writes_over_nothing_but_an_export(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for place in ("mine.txt", "folder", "data/tidegate.db", "data/new", "none/there"):
         with pytest.raises(BadInput):
-            export(data, "a", tmp_path / place)
+            export_session(data, "a", tmp_path / place)
     assert (tmp_path / "mine.txt").read_text() == "mine"
-    export(data, "a", tmp_path / "out")
+    export_session(data, "a", tmp_path / "out")
     with opened(data, "a") as session:
         session.add({"role": "user", "content": "more"})
-        assert export(data, "a", tmp_path / "out").events == session.log.head
-    with pytest.raises(Missing):
-        export(data, "none", tmp_path / "none")
+        assert export_session(data, "a", tmp_path / "out").events == session.log.head
+    with pytest.raises(SessionNotFound):
+        export_session(data, "none", tmp_path / "none")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "folder", "mine.txt", "out"]
 
 
@@ -262,9 +262,9 @@ def test_killed_before_the_last_step_nothing_of_it_is_there(
     assert dying(place, exported, step, number)
     data = folder(place)
     assert data.store.head("a") == 0
-    list(examine(data, repair=True))
+    list(examine_folder(data, repair=True))
     assert data.store.sessions() == []
-    assert not [finding for finding in examine(data) if finding.severity != "fine"]
+    assert not [finding for finding in examine_folder(data) if finding.severity != "fine"]
     assert import_session(data, exported) == "a"
 
 
@@ -275,7 +275,7 @@ def test_killed_behind_it_all_of_it_is_there(exported: Path, tmp_path: Path) -> 
     assert dying(place, exported, "begun", 3), "at the removal of what was needed on the way"
     data = folder(place)
     assert arrived(data, "a") == records(folder(exported.parent / "from"), "a")
-    list(examine(data, repair=True))
+    list(examine_folder(data, repair=True))
     assert [info.name for info in data.store.sessions()] == ["a"]
     assert data.files("a").read("large_tool_results/m3") == "the whole result\n"
 
@@ -390,13 +390,13 @@ def test_no_more_is_unpacked_than_is_allowed(exported: Path, tmp_path: Path) -> 
     bomb = tmp_path / "bomb"
     bomb.write_bytes(gzip.compress(b" " * 50_000_000))
     with pytest.raises(BadInput, match="a line is larger than 1,000,000"):
-        import_session(data, bomb, limits=Limits(line=1_000_000))
+        import_session(data, bomb, limits=ArchiveLimits(line=1_000_000))
     many = [*lines_of(exported)[:1], *([b"[]" + b" " * 1000 + b"\n"] * 1000)]
     bomb.write_bytes(gzip.compress(b"".join(many)))
     with pytest.raises(BadInput):
         import_session(data, bomb)
     with pytest.raises(BadInput, match="all of it is larger than 20,000"):
-        import_session(data, exported, limits=Limits(total=20_000))
+        import_session(data, exported, limits=ArchiveLimits(total=20_000))
     for odd in (tmp_path, tmp_path / "none", Path("/dev/zero")):
         with pytest.raises(BadInput):
             import_session(data, odd)

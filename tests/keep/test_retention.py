@@ -10,10 +10,19 @@ import msgspec
 import pytest
 
 from tidegate.core.errors import BadInput
-from tidegate.disk.folder import key_of
-from tidegate.keep.data import DataFolder
-from tidegate.keep.retention import DAY, LEAVING, days_of, due, mark, remove, retain, settle
-from tidegate.store.errors import Missing, Stale
+from tidegate.disk.folder import session_file_key
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.retention import (
+    DAY_SECONDS,
+    BEING_REMOVED,
+    get_retention_days,
+    is_retention_due,
+    set_retention,
+    remove_session,
+    remove_expired_sessions,
+    finish_removal,
+)
+from tidegate.store.errors import SessionNotFound, StaleHead
 from tidegate.store.sqlite import SqliteStore
 
 STEPS = (
@@ -41,7 +50,7 @@ class Later:
         self.days = 0.0
 
     def __call__(self) -> float:
-        return 1_900_000_000.0 + self.days * DAY
+        return 1_900_000_000.0 + self.days * DAY_SECONDS
 
 
 @pytest.fixture
@@ -65,7 +74,7 @@ def used(data: DataFolder, name: str, *, days: int = 0, size: int = 300_000) -> 
     data.files(name).update("large_tool_results/m3", lambda _: f"a file of {name}")
     data.search().refresh()
     if days:
-        mark(data, name, days)
+        set_retention(data, name, days)
     return data.store.head(name)
 
 
@@ -76,10 +85,10 @@ def corners(data: DataFolder, name: str) -> dict[str, bool]:
         "log": data.store.head(name) > 0,
         "files": data.files(name).root.exists(),
         "trace": data.trace(name).exists(),
-        "snapshot": (data.folder / "views" / key_of(name)).exists(),
+        "snapshot": (data.folder / "views" / session_file_key(name)).exists(),
         "claims": bool(data.blobs.claims(name)),
         "index": bool(data.search().search("words", name=name)),
-        "mark": (data.folder / "retention" / f"{key_of(name)}.json").exists(),
+        "mark": (data.folder / "retention" / f"{session_file_key(name)}.json").exists(),
     }
 
 
@@ -100,9 +109,9 @@ def test_what_is_over_leaves_whole_and_the_rest_stays(tmp_path: Path, clock: Lat
     assert all(corners(data, "old").values()), "there is something in every corner to begin with"
     before = corners(data, "for ever")
     clock.days = 30.0
-    assert retain(data) == [], "30 days are not over 30"
+    assert remove_expired_sessions(data) == [], "30 days are not over 30"
     clock.days = 31.0
-    (left,) = retain(data)
+    (left,) = remove_expired_sessions(data)
     assert (left.session, left.why) == ("old", "kept for 30 days")
     assert left.records == records
     assert left.size > 100
@@ -112,38 +121,38 @@ def test_what_is_over_leaves_whole_and_the_rest_stays(tmp_path: Path, clock: Lat
     assert data.store.head("long") == records
     assert blobs(data) == 2
     assert said(data) == [msgspec.to_builtins(left)]
-    assert retain(data) == []
+    assert remove_expired_sessions(data) == []
 
 
 def test_a_mark_is_of_the_session_and_the_last_word_holds(tmp_path: Path, clock: Later) -> None:
     data = folder(tmp_path, clock)
     used(data, "mine", size=100)
     used(data, "cow", days=30, size=100)
-    mark(data, "cow", 0)
-    assert days_of(data, "cow") == 0
-    mark(data, "mine", 5)
-    mark(data, "mine", 7)
-    assert days_of(data, "mine") == 7
+    set_retention(data, "cow", 0)
+    assert get_retention_days(data, "cow") == 0
+    set_retention(data, "mine", 5)
+    set_retention(data, "mine", 7)
+    assert get_retention_days(data, "mine") == 7
     clock.days = 1_000
-    assert [left.session for left in retain(data)] == ["mine"]
+    assert [left.session for left in remove_expired_sessions(data)] == ["mine"]
     with pytest.raises(BadInput):
-        mark(data, "cow", -2)
+        set_retention(data, "cow", -2)
 
 
 def test_it_is_due_once_a_day_and_never_without_a_mark(tmp_path: Path, clock: Later) -> None:
     data = folder(tmp_path, clock)
     used(data, "a", size=100)
-    assert not due(data)
-    mark(data, "a", 30)
-    assert due(data)
-    retain(data)
-    assert not due(data)
+    assert not is_retention_due(data)
+    set_retention(data, "a", 30)
+    assert is_retention_due(data)
+    remove_expired_sessions(data)
+    assert not is_retention_due(data)
     clock.days = 0.99
-    assert not due(data)
+    assert not is_retention_due(data)
     clock.days = 1.0
-    assert due(data)
+    assert is_retention_due(data)
     clock.days = -3.0
-    assert due(data), "a clock that was set back does not put it off"
+    assert is_retention_due(data), "a clock that was set back does not put it off"
 
 
 def test_a_session_in_use_stays(tmp_path: Path, clock: Later) -> None:
@@ -151,13 +160,13 @@ def test_a_session_in_use_stays(tmp_path: Path, clock: Later) -> None:
     records = used(data, "open", days=30, size=100)
     clock.days = 60
     free = data.hold("open")
-    assert retain(data) == []
+    assert remove_expired_sessions(data) == []
     with pytest.raises(BadInput, match="in use"):
-        remove(data, "open")
+        remove_session(data, "open")
     assert data.store.head("open") == records
     assert said(data) == []
     free()
-    assert [left.session for left in retain(data)] == ["open"]
+    assert [left.session for left in remove_expired_sessions(data)] == ["open"]
 
 
 def test_one_that_is_used_without_being_opened_stays_too(tmp_path: Path, clock: Later) -> None:
@@ -171,12 +180,12 @@ def test_one_that_is_used_without_being_opened_stays_too(tmp_path: Path, clock: 
         if name == "removal said":
             data.store.append("shared", data.store.head("shared"), record)
 
-    assert retain(data, step=step) == []
+    assert remove_expired_sessions(data, step=step) == []
     assert data.store.head("shared") == head + 1
-    assert days_of(data, "shared") == 30
+    assert get_retention_days(data, "shared") == 30
     assert [line["why"] for line in said(data)] == ["kept for 30 days", "not removed, used meanwhile: kept for 30 days"]
-    with pytest.raises(Stale):
-        remove(data, "shared", step=step)
+    with pytest.raises(StaleHead):
+        remove_session(data, "shared", step=step)
     assert data.store.head("shared") == head + 2
 
 
@@ -188,11 +197,11 @@ def test_a_removal_that_was_cut_short_is_finished(at: str, tmp_path: Path, clock
     before = corners(data, "other")
     clock.days = 31
     with pytest.raises(Killed, match=at):
-        retain(data, step=killing(at))
+        remove_expired_sessions(data, step=killing(at))
     after = folder(tmp_path, clock)
     assert len(said(after)) == (at != "intent written")
-    assert due(after), "the next opening looks again"
-    finished = [left.session for left in retain(after)]
+    assert is_retention_due(after), "the next opening looks again"
+    finished = [left.session for left in remove_expired_sessions(after)]
     assert finished == ([] if at == "marks removed" else ["old"])
     assert not any(corners(after, "old").values()), corners(after, "old")
     assert blobs(after) == 1
@@ -207,10 +216,10 @@ def test_opening_calls_off_a_removal_that_had_not_begun(tmp_path: Path, clock: L
     used(data, "old", days=30)
     clock.days = 31
     with pytest.raises(Killed):
-        retain(data, step=killing("removal said"))
-    assert days_of(data, "old") == LEAVING
-    settle(data, "old")
-    assert days_of(data, "old") == 30
+        remove_expired_sessions(data, step=killing("removal said"))
+    assert get_retention_days(data, "old") == BEING_REMOVED
+    finish_removal(data, "old")
+    assert get_retention_days(data, "old") == 30
     assert all(corners(data, "old").values())
 
 
@@ -220,8 +229,8 @@ def test_opening_finishes_a_removal_whose_log_is_gone(tmp_path: Path, clock: Lat
     used(data, "old", days=30)
     clock.days = 31
     with pytest.raises(Killed):
-        retain(data, step=killing("log removed"))
-    settle(data, "old")
+        remove_expired_sessions(data, step=killing("log removed"))
+    finish_removal(data, "old")
     assert not any(corners(data, "old").values())
 
 
@@ -229,8 +238,8 @@ def test_what_someone_wants_forgotten_goes_even_if_it_is_opened(tmp_path: Path, 
     data = folder(tmp_path, clock)
     used(data, "old")
     with pytest.raises(Killed):
-        remove(data, "old", step=killing("intent written"))
-    settle(data, "old")
+        remove_session(data, "old", step=killing("intent written"))
+    finish_removal(data, "old")
     assert not any(corners(data, "old").values())
     assert [line["why"] for line in said(data)] == ["forgotten"]
 
@@ -238,24 +247,24 @@ def test_what_someone_wants_forgotten_goes_even_if_it_is_opened(tmp_path: Path, 
 def test_a_mark_may_come_before_its_session(tmp_path: Path, clock: Later) -> None:
     """As for an import, which is thrown away if it is cut short."""
     data = folder(tmp_path, clock)
-    mark(data, "staged", LEAVING)
+    set_retention(data, "staged", BEING_REMOVED)
     free = data.hold("staged")
     data.store.append("staged", 0, [b"a record"])
-    assert retain(data) == []
+    assert remove_expired_sessions(data) == []
     free()
-    assert [left.records for left in retain(data)] == [1]
+    assert [left.records for left in remove_expired_sessions(data)] == [1]
     assert data.store.head("staged") == 0
-    mark(data, "never", LEAVING)
-    retain(data)
-    assert days_of(data, "never") == 0
+    set_retention(data, "never", BEING_REMOVED)
+    remove_expired_sessions(data)
+    assert get_retention_days(data, "never") == 0
 
 
 def test_removing_what_is_not_there_leaves_nothing(tmp_path: Path, clock: Later) -> None:
     data = folder(tmp_path, clock)
     data.files("ghost").update("left", lambda _: "of a session that is no more")
-    assert remove(data, "ghost").records == 0
+    assert remove_session(data, "ghost").records == 0
     assert not data.files("ghost").root.exists()
-    with pytest.raises(Missing):
+    with pytest.raises(SessionNotFound):
         data.store.delete("ghost")
 
 
@@ -266,7 +275,7 @@ def test_a_mark_that_cannot_be_read_removes_nothing(text: str, tmp_path: Path, c
     used(data, "other", size=100)
     (tmp_path / "retention" / "old.json").write_text(text)
     clock.days = 90
-    assert retain(data) == []
+    assert remove_expired_sessions(data) == []
     assert data.store.head("old") == data.store.head("other") == records
 
 
@@ -277,8 +286,8 @@ def test_what_stands_in_the_way_of_one_does_not_keep_the_others(tmp_path: Path, 
     clock.days = 31
     (tmp_path / "traces" / "a.jsonl").unlink()
     (tmp_path / "traces" / "a.jsonl").mkdir()
-    assert [left.session for left in retain(data)] == ["b"]
-    assert due(data), "so it is tried again"
+    assert [left.session for left in remove_expired_sessions(data)] == ["b"]
+    assert is_retention_due(data), "so it is tried again"
     (tmp_path / "traces" / "a.jsonl").rmdir()
-    assert [left.session for left in retain(data)] == ["a"]
-    assert not due(data)
+    assert [left.session for left in remove_expired_sessions(data)] == ["a"]
+    assert not is_retention_due(data)

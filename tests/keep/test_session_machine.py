@@ -26,10 +26,10 @@ from tests.laws.sessions import check_renderings, said, sound
 from tidegate import presets
 from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.core.messages import Text
-from tidegate.core.policy import Policy
-from tidegate.keep.forget import forget_message, forget_words
-from tidegate.keep.portable import export, import_session
-from tidegate.keep.retention import days_of, remove
+from tidegate.core.policy.policy import Policy
+from tidegate.datafolder.forget.forget import forget_message, forget_words
+from tidegate.datafolder.archive.transfer import export_session, import_session
+from tidegate.datafolder.retention import get_retention_days, remove_session
 
 WINDOWS = (400, 700, 1_200, 3_000)
 POLICIES = ("default", "jutul", "cowagent", "digitorn")
@@ -155,7 +155,7 @@ class KeptLife(RuleBasedStateMachine):
         self.at.learn()
         new = self.another()
         file = self.folder / "exported"
-        export(self.at.data, self.at.name, file)
+        export_session(self.at.data, self.at.name, file)
         assert import_session(self.at.data, file, new, trust=True) == new
         self.at.known[new] = Known()
         source, here = self.at.known[self.at.name], self.at.name
@@ -200,7 +200,7 @@ class KeptLife(RuleBasedStateMachine):
     @rule()
     def remove_another(self) -> None:
         name = next(name for name in sorted(self.at.known) if name != self.at.name)
-        remove(self.at.data, name)
+        remove_session(self.at.data, name)
         self.at.gone(name)
 
     @rule(days=st.sampled_from((1, 29, 31)))
@@ -211,7 +211,7 @@ class KeptLife(RuleBasedStateMachine):
         over = {
             name
             for name in self.at.known
-            if (kept := days_of(self.at.data, name))
+            if (kept := get_retention_days(self.at.data, name))
             and name != self.at.name
             and self.at.now - used[name] > kept * 86_400
         }

@@ -9,15 +9,15 @@ import pytest
 from tests.store.sqlite_files import change
 from tidegate import MemoryLog, Session
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event, Noted, decode, encode
+from tidegate.core.events import Event, NoteAdded, decode_event, encode_event
 from tidegate.core.outcome import SummaryRequest
-from tidegate.core.policy_file import parse_policy
-from tidegate.core.snapshot import freeze
+from tidegate.core.policy.parser import parse_policy
+from tidegate.core.snapshot import freeze_view
 from tidegate.core.stages import STAGES
-from tidegate.core.view import View, project
-from tidegate.keep.snapshots import EVERY, Snapshots, keeper
-from tidegate.lab.generate import generate
-from tidegate.store.kept import KeptLog
+from tidegate.core.view import View, fold_log
+from tidegate.datafolder.snapshots import SNAPSHOT_INTERVAL, Snapshots, make_snapshot_watcher
+from tidegate.proof.session_generator import generate_session
+from tidegate.store.session_log import KeptLog
 from tidegate.store.log import Log
 from tidegate.store.sqlite import SqliteStore
 
@@ -46,7 +46,7 @@ def session_on(log: Log, view: View | None = None, policy: str = "default") -> S
 
 
 def talk(session: Session, first: int, last: int, seed: int = 4) -> None:
-    for message in list(generate(30, seed=seed))[first:last]:
+    for message in list(generate_session(30, seed=seed))[first:last]:
         if message["role"] == "system":
             session.set_system(str(message["content"]))
             continue
@@ -56,7 +56,7 @@ def talk(session: Session, first: int, last: int, seed: int = 4) -> None:
 
 
 def watched(session: Session, snapshots: Snapshots, key: str = KEY) -> Session:
-    session.watch = keeper(session, snapshots, key, session.policy.meter)
+    session.watch = make_snapshot_watcher(session, snapshots, key, session.policy.meter)
     return session
 
 
@@ -106,7 +106,7 @@ def test_in_a_store_after_a_restart(tmp_path: Path) -> None:
     log = KeptLog(store, "any name")
     snapshot = Snapshots(tmp_path / "views").load(KEY, log, "")
     assert snapshot is not None
-    assert log.head - EVERY < snapshot.head < log.head
+    assert log.head - SNAPSHOT_INTERVAL < snapshot.head < log.head
     again = session_on(log, snapshot)
     assert everything(again.view) == view
     assert again.request().to_bytes() == wanted
@@ -124,7 +124,7 @@ def test_undo_and_redo_behind_the_snapshot(tmp_path: Path, back: int) -> None:
     again = session_on(log, view)
     assert everything(again.view) == everything(session.view)
     assert again.redo() is not None
-    assert everything(again.view) == everything(project(log.read))
+    assert everything(again.view) == everything(fold_log(log.read))
 
 
 @pytest.mark.parametrize("snapshot", [False, True])
@@ -159,10 +159,10 @@ def test_it_is_saved_now_and_then_and_at_the_end(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path)
     session = watched(session_on(MemoryLog()), snapshots)
     ends = set()
-    for number in range(3 * EVERY):
+    for number in range(3 * SNAPSHOT_INTERVAL):
         session.add({"role": "user", "content": f"{number}"})
         ends.add(snapshots.reaches(KEY))
-    assert sorted(ends) == [0, EVERY, 2 * EVERY, 3 * EVERY]
+    assert sorted(ends) == [0, SNAPSHOT_INTERVAL, 2 * SNAPSHOT_INTERVAL, 3 * SNAPSHOT_INTERVAL]
     session.add({"role": "user", "content": "one more"})
     session.close()
     assert snapshots.reaches(KEY) == session.view.head == session.log.head
@@ -185,7 +185,7 @@ def test_a_store_that_is_closed_before_its_session_is_no_harm(tmp_path: Path) ->
     again = SqliteStore(tmp_path)
     loaded = snapshots.load(KEY, KeptLog(again, "s"), "")
     assert loaded is not None
-    assert freeze(loaded) == freeze(session.view)
+    assert freeze_view(loaded) == freeze_view(session.view)
     again.close()
 
 
@@ -197,7 +197,7 @@ def test_an_undo_is_saved_at_once(tmp_path: Path) -> None:
     assert snapshots.reaches(KEY) == log.head
     view = Snapshots(tmp_path).load(KEY, log, "")
     assert view is not None
-    assert everything(view) == everything(project(log.read))
+    assert everything(view) == everything(fold_log(log.read))
 
 
 def test_a_long_log_without_a_snapshot_gets_one_when_it_is_opened(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_removed_it_is_gone(tmp_path: Path) -> None:
 def test_a_view_is_not_saved_under_another_event(tmp_path: Path) -> None:
     log = saved(tmp_path)
     with pytest.raises(BadInput):
-        Snapshots(tmp_path).save(KEY, project(log.read), next(log.read(3)), "")
+        Snapshots(tmp_path).save(KEY, fold_log(log.read), next(log.read(3)), "")
 
 
 # --- not believed -----------------------------------------------------------------------------------------------------
@@ -312,8 +312,8 @@ def test_a_log_that_was_replaced(tmp_path: Path) -> None:
 def test_a_last_event_that_was_rewritten(tmp_path: Path) -> None:
     log = saved(tmp_path)
     records = list(log.records())
-    last = decode(records[-1])
-    records[-1] = encode(Event(last.seq, last.time, Noted("forgotten", "m1")))
+    last = decode_event(records[-1])
+    records[-1] = encode_event(Event(last.seq, last.time, NoteAdded("forgotten", "m1")))
     assert refused(tmp_path, MemoryLog(records))
 
 
@@ -324,12 +324,12 @@ def test_forgotten_behind_the_snapshot_is_folded_from_the_log(tmp_path: Path) ->
     session.add({"role": "user", "content": "my key is hunter2"}, {"role": "assistant", "content": "noted"})
     session.close()
     rewritten = MemoryLog(record.replace(b"hunter2", b"gone...") for record in log.records())
-    rewritten.append(Event(rewritten.head + 1, 1.0, Noted("forgotten", "m1")))
+    rewritten.append(Event(rewritten.head + 1, 1.0, NoteAdded("forgotten", "m1")))
     view = Snapshots(tmp_path).load(KEY, rewritten, "")
     assert view is not None
     assert "hunter2" in session_on(log, view).request().to_bytes().decode()
     again = session_on(rewritten, Snapshots(tmp_path).load(KEY, rewritten, ""))
-    assert everything(again.view) == everything(project(rewritten.read))
+    assert everything(again.view) == everything(fold_log(rewritten.read))
     assert "hunter2" not in again.request().to_bytes().decode()
 
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
 from tidegate import Session
-from tidegate.keep.spans import provider_of, spans
+from tidegate.integrations.otel_spans import guess_provider, create_span_watcher
 
 
 class Clock:
@@ -48,7 +48,7 @@ def recorder() -> Recorder:
 
 def watched(recorder: Recorder, clock: Callable[[], float], model: str = "gpt-4o", **more: Any) -> Session:
     session = Session(model, window=8_000, wire="openai_chat", count="chars/4", clock=clock)
-    session.watch = spans(recorder.tracer, session="build-fix", **more)
+    session.watch = create_span_watcher(recorder.tracer, session="build-fix", **more)
     return session
 
 
@@ -141,7 +141,7 @@ def test_a_tool_runs_from_its_call_to_its_result(recorder: Recorder) -> None:
 def test_a_tool_that_failed_or_never_returned_is_an_error(recorder: Recorder) -> None:
     clock = Clock()
     session = Session("claude-sonnet-4-5", window=8_000, count="chars/4", clock=clock)
-    session.watch = spans(recorder.tracer)
+    session.watch = create_span_watcher(recorder.tracer)
     session.add({"role": "user", "content": "look"}, calls("c1", "c2"))
     clock.now = 3.0
     failed = {"type": "tool_result", "tool_use_id": "c1", "content": "no such file", "is_error": True}
@@ -233,7 +233,7 @@ def test_calls_that_are_never_answered_are_not_remembered_for_ever(recorder: Rec
     ],
 )
 def test_the_provider_is_told_from_the_name_or_not_at_all(model: str, provider: str, recorder: Recorder) -> None:
-    assert provider_of(model) == provider
+    assert guess_provider(model) == provider
     for given in ("", "my.proxy"):
         session = watched(recorder, Clock(), model, provider=given)
         session.record({"prompt_tokens": 1, "completion_tokens": 1})
@@ -249,13 +249,15 @@ def run(code: str) -> str:
 
 
 def test_who_does_not_ask_does_not_load_it_and_who_lacks_it_is_told() -> None:
-    loaded = "import sys, tidegate.keep.spans; print([name for name in sys.modules if 'opentelemetry' in name])"
+    loaded = (
+        "import sys, tidegate.integrations.otel_spans; print([name for name in sys.modules if 'opentelemetry' in name])"
+    )
     assert run(loaded) == "[]\n"
     lacking = """
 import sys
 sys.modules["opentelemetry"] = None
 from tidegate import BadInput
-from tidegate.keep.spans import spans
+from tidegate.integrations.otel_spans import spans
 try:
     spans()
 except BadInput as told:
@@ -271,7 +273,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tidegate import Session
-from tidegate.keep.spans import spans
+from tidegate.integrations.otel_spans import spans
 
 exporter = InMemorySpanExporter()
 provider = TracerProvider()

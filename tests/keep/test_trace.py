@@ -8,9 +8,9 @@ import pytest
 
 from tests.keep.traced import full_disk, made_again, seqs, session_on, traced, turn
 from tidegate import KeptLog, MemoryLog
-from tidegate.core.events import Event, Noted
-from tidegate.core.secrets import Mask
-from tidegate.keep.trace import Trace, read_trace
+from tidegate.core.events import Event, NoteAdded
+from tidegate.core.text.secrets import SecretMask
+from tidegate.datafolder.trace.writer import Trace, read_trace
 from tidegate.store.memory import MemoryStore
 
 TIME = 1_000_000.25
@@ -127,7 +127,7 @@ def test_what_is_no_file_is_a_failure_and_no_more(tmp_path: Path) -> None:
 
 def test_a_name_that_json_cannot_hold_ends_nothing(path: Path) -> None:
     log = MemoryLog()
-    log.append(Event(1, TIME, Noted("clear")))
+    log.append(Event(1, TIME, NoteAdded("clear")))
     Trace(path, "s\ud800").follow(log)
     assert [line.session for line in read_trace(path)] == ["s?"]
 
@@ -146,7 +146,7 @@ def test_keys_are_masked_in_the_file(path: Path) -> None:
     """A configured value and a well-known shape, in what a tool is called with and in a note."""
     session = session_on(MemoryLog())
     shape = "ghp_" + "a1B2c3D4e5F6" * 3
-    trace = Trace(path, "s", Mask(["correct-horse-battery"]))
+    trace = Trace(path, "s", SecretMask(["correct-horse-battery"]))
     trace.follow(session.log)
     session.watch = trace
     arguments = json.dumps({"password": "correct-horse-battery", "token": shape})

@@ -9,10 +9,10 @@ import pytest
 from tests.keep.traced import traced
 from tests.layers import imports_of, package_sources
 from tidegate.core.edits import Drop, Insert, Replace
-from tidegate.core.events import Edited, Event, Noted, Said, Used, What
-from tidegate.core.messages import Call, Message, Result, Text, user
-from tidegate.keep.trace import Spent, TraceLine, lines_of, read_trace, usage_of
-from tidegate.keep.trace_lines import write_line
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, EventPayload
+from tidegate.core.messages import Call, Message, Result, Text, user_message
+from tidegate.datafolder.trace.writer import ModelUsage, TraceLine, make_trace_lines, read_trace, sum_usage_by_model
+from tidegate.datafolder.trace.lines import encode_trace_line
 
 TIME = 1_000_000.25
 PAIR = Message("assistant", (Text("Let me look."), Call("c1", "read", '{"path":"a"}'), Call("c2", "run")), id="m3")
@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "traces" / "s.jsonl"
 
 
-def shown(what: What) -> list[dict[str, object]]:
+def shown(what: EventPayload) -> list[dict[str, object]]:
     """The lines of an event as a reader gets them, without what stands in all of them."""
     lines = [json.loads(line) for line in written(what).splitlines()]
     assert all(list(line)[:4] == ["time", "seq", "event", "session"] for line in lines)
@@ -32,12 +32,12 @@ def shown(what: What) -> list[dict[str, object]]:
     return lines
 
 
-def written(what: What, mask: Callable[[str], str] = str, session: str = "s") -> str:
-    return b"".join(write_line(line) for line in lines_of(Event(3, TIME, what), session, mask)).decode()
+def written(what: EventPayload, mask: Callable[[str], str] = str, session: str = "s") -> str:
+    return b"".join(encode_trace_line(line) for line in make_trace_lines(Event(3, TIME, what), session, mask)).decode()
 
 
 def test_each_call_is_a_line_and_the_last_one_ends_the_event() -> None:
-    assert shown(Said(PAIR, 30)) == [
+    assert shown(MessageAdded(PAIR, 30)) == [
         {
             "event": "tool_call",
             "id": "m3",
@@ -55,19 +55,19 @@ def test_each_call_is_a_line_and_the_last_one_ends_the_event() -> None:
     ("what", "line"),
     [
         (
-            Said(Message("tool", (Result("c1", (Text("four"), Text("bar")), error=True),), id="m3"), 9),
+            MessageAdded(Message("tool", (Result("c1", (Text("four"), Text("bar")), error=True),), id="m3"), 9),
             {"event": "tool_result", "id": "m3", "call": "c1", "error": True, "tokens": 9, "chars": 7},
         ),
         (
-            Said(Message("user", (Text("A secret wish"),), id="m3"), 0),
+            MessageAdded(Message("user", (Text("A secret wish"),), id="m3"), 0),
             {"event": "message", "role": "user", "id": "m3", "tokens": 0, "chars": 13},
         ),
         (
-            Said(Message("user", (Text("Be brief"),), id="m3", kind="reminder"), 4),
+            MessageAdded(Message("user", (Text("Be brief"),), id="m3", kind="reminder"), 4),
             {"event": "message", "role": "user", "kind": "reminder", "id": "m3", "tokens": 4, "chars": 8},
         ),
         (
-            Used("gpt-4o", 2, 90, 100, 0, 80),
+            UsageReported("gpt-4o", 2, 90, 100, 0, 80),
             {
                 "event": "model_usage",
                 "model": "gpt-4o",
@@ -79,34 +79,34 @@ def test_each_call_is_a_line_and_the_last_one_ends_the_event() -> None:
                 "head": 2,
             },
         ),
-        (Noted("overflow"), {"event": "error", "topic": "overflow"}),
+        (NoteAdded("overflow"), {"event": "error", "topic": "overflow"}),
         (
-            Noted("summary_failed", "OSError"),
+            NoteAdded("summary_failed", "OSError"),
             {"event": "error", "topic": "summary_failed", "text": "OSError", "chars": 7},
         ),
-        (Noted("error", "no route"), {"event": "error", "topic": "error", "text": "no route", "chars": 8}),
-        (Noted("clear"), {"event": "context_clear"}),
-        (Noted("undo", "7"), {"event": "context_undo", "text": "7", "chars": 1}),
-        (Noted("redo", "7"), {"event": "context_redo", "text": "7", "chars": 1}),
-        (Noted("compaction_start", "9 tokens"), {"event": "compaction_start", "text": "9 tokens", "chars": 8}),
-        (Noted("compaction_end", "9 tokens"), {"event": "compaction_end", "text": "9 tokens", "chars": 8}),
-        (Noted("forgotten", "m2"), {"event": "forgotten", "text": "m2", "chars": 2}),
-        (Noted("model", "{}"), {"event": "model", "text": "{}", "chars": 2}),
+        (NoteAdded("error", "no route"), {"event": "error", "topic": "error", "text": "no route", "chars": 8}),
+        (NoteAdded("clear"), {"event": "context_clear"}),
+        (NoteAdded("undo", "7"), {"event": "context_undo", "text": "7", "chars": 1}),
+        (NoteAdded("redo", "7"), {"event": "context_redo", "text": "7", "chars": 1}),
+        (NoteAdded("compaction_start", "9 tokens"), {"event": "compaction_start", "text": "9 tokens", "chars": 8}),
+        (NoteAdded("compaction_end", "9 tokens"), {"event": "compaction_end", "text": "9 tokens", "chars": 8}),
+        (NoteAdded("forgotten", "m2"), {"event": "forgotten", "text": "m2", "chars": 2}),
+        (NoteAdded("model", "{}"), {"event": "model", "text": "{}", "chars": 2}),
         (
-            Noted("system", "Be kind.", 6),
+            NoteAdded("system", "Be kind.", 6),
             {"event": "note", "topic": "system", "text": "Be kind.", "chars": 8, "tokens": 6},
         ),
-        (Noted("turn"), {"event": "note", "topic": "turn"}),
+        (NoteAdded("turn"), {"event": "note", "topic": "turn"}),
     ],
     ids=lambda value: value.get("topic", value["event"]) if isinstance(value, dict) else "",
 )
-def test_other_events_are_one_line(what: What, line: dict[str, object]) -> None:
+def test_other_events_are_one_line(what: EventPayload, line: dict[str, object]) -> None:
     assert shown(what) == [line]
 
 
 def test_a_compaction_says_what_it_did_and_saved() -> None:
-    edits = (Drop(("m11", "m9", "m10")), Replace("m12", (Text("[cleared]"),)), Insert(user("sum", "summary")))
-    edited = Edited("summarise", "before_call", "before_call/summarise", "too full", 900, 300, edits)
+    edits = (Drop(("m11", "m9", "m10")), Replace("m12", (Text("[cleared]"),)), Insert(user_message("sum", "summary")))
+    edited = ViewEdited("summarise", "before_call", "before_call/summarise", "too full", 900, 300, edits)
     assert shown(edited) == [
         {
             "event": "context_compaction",
@@ -130,15 +130,15 @@ BIG = "\0" * 3_000_000
 @pytest.mark.parametrize(
     "what",
     [
-        Said(Message("assistant", (Call(BIG, BIG, BIG),), id=BIG), 1),
-        Said(Message("tool", (Result(BIG, (Text(BIG),)),), id="m3"), 1),
-        Edited("drop", "manual", "r", BIG, 9, 1, (Drop(tuple(f"m{number}" for number in range(50_000))),)),
-        Noted(BIG, BIG),
-        Used(BIG, 1, 1, 1),
+        MessageAdded(Message("assistant", (Call(BIG, BIG, BIG),), id=BIG), 1),
+        MessageAdded(Message("tool", (Result(BIG, (Text(BIG),)),), id="m3"), 1),
+        ViewEdited("drop", "manual", "r", BIG, 9, 1, (Drop(tuple(f"m{number}" for number in range(50_000))),)),
+        NoteAdded(BIG, BIG),
+        UsageReported(BIG, 1, 1, 1),
     ],
     ids=["calls", "result", "edited", "noted", "used"],
 )
-def test_no_line_is_long(what: What) -> None:
+def test_no_line_is_long(what: EventPayload) -> None:
     """The end of the file is looked for in a piece of 8 KiB: a line must fit into it."""
     assert all(len(line) < 8_000 for line in written(what, session="n" * 1_000_000).splitlines())
 
@@ -156,7 +156,10 @@ def test_a_secret_is_masked_wherever_a_cut_falls(before: int, behind: int) -> No
     """Also where what stands before it shrinks so far under the mask that the cut of a huge text comes into sight."""
     for padding in ("x" * before, SECRET * (before // len(SECRET)) + "x" * (before % len(SECRET))):
         text = padding + SECRET + "y" * behind
-        for what in (Said(Message("assistant", (Call("c", "run", text),), id="m3"), 1), Noted("thought", text)):
+        for what in (
+            MessageAdded(Message("assistant", (Call("c", "run", text),), id="m3"), 1),
+            NoteAdded("thought", text),
+        ):
             line = written(what, mask)
             assert "hunter" not in line
             assert "[...]" in line
@@ -165,9 +168,9 @@ def test_a_secret_is_masked_wherever_a_cut_falls(before: int, behind: int) -> No
 def test_names_and_reasons_are_masked_too() -> None:
     text = f"say {SECRET}"
     for what in (
-        Said(Message("assistant", (Call("c", text),), id="m3"), 1),
-        Noted(text),
-        Edited("drop", "manual", "r", text, 9, 1, ()),
+        MessageAdded(Message("assistant", (Call("c", text),), id="m3"), 1),
+        NoteAdded(text),
+        ViewEdited("drop", "manual", "r", text, 9, 1, ()),
     ):
         assert "say [masked]" in written(what, mask)
 
@@ -184,11 +187,11 @@ def test_a_reader_passes_over_what_is_torn_or_damaged(path: Path) -> None:
 
 
 def test_usage_adds_up_by_model() -> None:
-    used = [Used("a", 0, 0, 100, 10, 50, 5), Used("b", 0, 0, 7), Used("a", 0, 0, 200, 20)]
-    lines = [line for seq, what in enumerate(used, 1) for line in lines_of(Event(seq, TIME, what))]
-    lines += lines_of(Event(4, TIME, Said(PAIR, 1_000)))
-    assert usage_of(lines) == {"a": Spent(2, 300, 30, 50, 5), "b": Spent(1, 7)}
-    assert usage_of([]) == {}
+    used = [UsageReported("a", 0, 0, 100, 10, 50, 5), UsageReported("b", 0, 0, 7), UsageReported("a", 0, 0, 200, 20)]
+    lines = [line for seq, what in enumerate(used, 1) for line in make_trace_lines(Event(seq, TIME, what))]
+    lines += make_trace_lines(Event(4, TIME, MessageAdded(PAIR, 1_000)))
+    assert sum_usage_by_model(lines) == {"a": ModelUsage(2, 300, 30, 50, 5), "b": ModelUsage(1, 7)}
+    assert sum_usage_by_model([]) == {}
 
 
 def test_a_newer_line_can_be_read_and_nought_is_told_from_nothing(path: Path) -> None:
@@ -199,7 +202,7 @@ def test_a_newer_line_can_be_read_and_nought_is_told_from_nothing(path: Path) ->
 
 READERS, MODULES = {"read_trace", "usage_of", "read_line", "*"}, {"trace", "trace_lines"}
 MENDERS = {f"tidegate.keep.{name}" for name in ("doctor", "doctor_files", "doctor_strays", "rescue")}
-FACES = ("tidegate.apps.", "tidegate.keep.commands", "tidegate.lab.", "tidegate.agent.", "tidegate.gateway.")
+FACES = ("tidegate.apps.", "tidegate.commands.registry", "tidegate.lab.", "tidegate.agent.", "tidegate.gateway.")
 
 
 def test_nothing_that_makes_a_view_can_read_a_trace() -> None:
@@ -208,9 +211,9 @@ def test_nothing_that_makes_a_view_can_read_a_trace() -> None:
     readers = {
         module
         for module, target in known
-        if target.startswith("tidegate.keep.trace") and target.rpartition(".")[2] in {*READERS, *MODULES}
+        if target.startswith("tidegate.datafolder.trace.writer") and target.rpartition(".")[2] in {*READERS, *MODULES}
     }
-    allowed = {"tidegate.keep.trace", *MENDERS}
+    allowed = {"tidegate.datafolder.trace.writer", *MENDERS}
     assert {module for module in readers if not module.startswith(FACES)} <= allowed
     callers = {module for module, target in known if target.startswith(tuple(MENDERS))} - MENDERS
     assert {module for module in callers if not module.startswith((*FACES, *MENDERS))} == set()

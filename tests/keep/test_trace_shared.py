@@ -11,8 +11,8 @@ import pytest
 from tests.keep.traced import full_disk, made_again, seqs, session_on, traced, turn
 from tidegate import KeptLog, MemoryLog, Session, open_store
 from tidegate.core.errors import NotKept
-from tidegate.core.events import Event, Noted
-from tidegate.keep.trace import Trace, read_trace
+from tidegate.core.events import Event, NoteAdded
+from tidegate.datafolder.trace.writer import Trace, read_trace
 from tidegate.store.memory import MemoryStore
 
 TIME = 1_000_000.25
@@ -72,7 +72,7 @@ def test_a_result_has_the_name_of_its_newest_call_whoever_wrote_it(path: Path) -
 WRITER = """
 import sys
 from tidegate import KeptLog, Session, open_store
-from tidegate.keep.trace import Trace
+from tidegate.datafolder.trace.writer import Trace
 
 log = KeptLog(open_store(sys.argv[1]), "s")
 session = Session(window=4_000, count="chars/4", log=log)
@@ -138,11 +138,11 @@ def test_the_trace_of_another_log_of_this_name_is_begun_anew(path: Path, length:
     traced(path)
     log = MemoryLog()
     for seq in range(1, length + 1):
-        log.append(Event(seq, TIME + seq, Noted("thought", "new")))
+        log.append(Event(seq, TIME + seq, NoteAdded("thought", "new")))
     trace = Trace(path, "s")
     trace.follow(log)
-    log.append(Event(length + 1, TIME, Noted("thought", "newest")))
-    trace(Event(length + 1, TIME, Noted("thought", "newest")))
+    log.append(Event(length + 1, TIME, NoteAdded("thought", "newest")))
+    trace(Event(length + 1, TIME, NoteAdded("thought", "newest")))
     assert {line.topic for line in read_trace(path)} == {"thought"}
     assert seqs(path) == list(range(1, length + 2))
 
@@ -160,8 +160,8 @@ def test_a_trace_that_was_removed_is_made_again(path: Path) -> None:
 def test_what_was_forgotten_leaves_the_trace(path: Path) -> None:
     log, without = MemoryLog(), MemoryLog()
     for seq, text in enumerate(("keep this", "hunter2-hunter2", "and this"), 1):
-        log.append(Event(seq, TIME, Noted("thought", text)))
-        without.append(Event(seq, TIME, Noted("thought", text.replace("hunter2-hunter2", "[forgotten]"))))
+        log.append(Event(seq, TIME, NoteAdded("thought", text)))
+        without.append(Event(seq, TIME, NoteAdded("thought", text.replace("hunter2-hunter2", "[forgotten]"))))
     trace = Trace(path, "s")
     trace.follow(log)
     assert b"hunter2" in path.read_bytes()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidegate import KeptLog, MemoryLog, Session
-from tidegate.keep.trace import Trace, read_trace
+from tidegate.datafolder.trace.writer import Trace, read_trace
 
 
 def ticking() -> Callable[[], float]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tidegate.lab.generate import generate
+from tidegate.proof.session_generator import generate_session
 
 
 def record(folder: Path, sessions: int, projects: int, turns: int = 3) -> list[Path]:
@@ -14,7 +14,7 @@ def record(folder: Path, sessions: int, projects: int, turns: int = 3) -> list[P
     paths = []
     for number in range(sessions):
         meta = {"meta": {"repo": f"project-{number % projects}", "agent": "made-up"}}
-        messages: Sequence[Any] = list(generate(turns, seed=number))
+        messages: Sequence[Any] = list(generate_session(turns, seed=number))
         path = folder / f"session-{number}.jsonl"
         path.write_text("".join(json.dumps(each) + "\n" for each in (meta, *messages)), "utf-8")
         paths.append(path)

@@ -5,28 +5,28 @@ from pathlib import Path
 import pytest
 
 from tidegate.core.errors import BadInput, BadPolicy
-from tidegate.lab.contenders import policy_contender, policy_of
-from tidegate.lab.curve import Point, read_curve
+from tidegate.lab.comparison.contenders import make_policy_contender, load_contender_policy
+from tidegate.lab.comparison.cost_curve import CurvePoint, parse_curve
 from tidegate.presets import load
 
 OWN = f"{load('default').settings['fidelity']:g}"
 
 
 def test_a_point_for_each_value_in_the_order_given() -> None:
-    curve = read_curve("fidelity=7, 0.25 ,3", [])
+    curve = parse_curve("fidelity=7, 0.25 ,3", [])
     assert (curve.policy, curve.setting) == ("default", "fidelity")
     assert [point.value for point in curve.points] == ["7", "0.25", "3"]
     assert [point.key for point in curve.points] == [each.key for each in curve.contenders]
-    assert [policy_of(each).settings["fidelity"] for each in curve.contenders] == [7, 0.25, 3]
+    assert [load_contender_policy(each).settings["fidelity"] for each in curve.contenders] == [7, 0.25, 3]
     assert len({each.stamp for each in curve.contenders}) == 3
 
 
 def test_the_policys_own_value_is_the_policy_itself() -> None:
-    default, other = policy_contender("default"), policy_contender("ai")
-    curve = read_curve(f"default:fidelity={OWN}0,9", [other, default])
-    assert curve.points == (Point(f"{OWN}0", "default"), Point("9", "default fidelity=9"))
+    default, other = make_policy_contender("default"), make_policy_contender("ai")
+    curve = parse_curve(f"default:fidelity={OWN}0,9", [other, default])
+    assert curve.points == (CurvePoint(f"{OWN}0", "default"), CurvePoint("9", "default fidelity=9"))
     assert [each.key for each in curve.contenders] == ["default fidelity=9"]
-    alone = read_curve(f"fidelity={OWN}", [other])
+    alone = parse_curve(f"fidelity={OWN}", [other])
     assert [each.stamp for each in alone.contenders] == [default.stamp], "so the cache serves both"
 
 
@@ -34,7 +34,7 @@ def test_a_policy_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a:b.yaml"
     rule = "{stage: shrink_to, when: {pressure: '> 0.95'}, share: $share}"
     path.write_text(f"name: mine\nsettings:\n  share: 0.5\nmoments:\n  before_call:\n    - {rule}\n")
-    curve = read_curve(f"{path}:share=0.2,0.5", [policy_contender(str(path))])
+    curve = parse_curve(f"{path}:share=0.2,0.5", [make_policy_contender(str(path))])
     assert curve.policy == "a:b"
     assert [point.key for point in curve.points] == ["a:b share=0.2", "a:b"]
 
@@ -42,7 +42,7 @@ def test_a_policy_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "fidelity", "fidelity=", "fidelity=1,,2", "fidelity=1,1", "=1", "default:=1"])
 def test_what_is_no_curve(text: str) -> None:
     with pytest.raises(BadInput) as caught:
-        read_curve(text, [])
+        parse_curve(text, [])
     assert "fidelity=0.5,1,2" in caught.value.remedy
 
 
@@ -52,4 +52,4 @@ def test_what_is_no_curve(text: str) -> None:
 )
 def test_what_is_no_setting_of_the_policy(text: str, why: str) -> None:
     with pytest.raises(BadPolicy, match=why):
-        read_curve(text, [])
+        parse_curve(text, [])

@@ -7,16 +7,16 @@ import random
 
 import pytest
 
-from tidegate.lab.cells import Cell, Measured, Terms
-from tidegate.lab.comparing import Plan, Results
-from tidegate.lab.contenders import Contender
-from tidegate.lab.curve import Curve, Point
-from tidegate.lab.curve_text import equal_csv
-from tidegate.lab.equal_cost import EQUAL, at_equal_cost, beaten
-from tidegate.lab.figures import Figures, Share, Unmanaged
-from tidegate.lab.findings import Json, Told, findings
-from tidegate.lab.findings_text import as_text
-from tidegate.lab.sources import Source
+from tidegate.lab.comparison.cells import ComparisonCell, CellResult, ComparisonTerms
+from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults
+from tidegate.lab.comparison.contenders import Contender
+from tidegate.lab.comparison.cost_curve import SettingCurve, CurvePoint
+from tidegate.lab.comparison.report.text import render_equal_cost_csv
+from tidegate.lab.comparison.cost_curve import EQUAL_COST_KEYS, compare_at_equal_cost, find_dominated_points
+from tidegate.lab.scoring.session_figures import SessionFigures, KeptShare, UnmanagedCost
+from tidegate.lab.comparison.report.findings import FindingsJson, ReportContext, build_findings
+from tidegate.lab.comparison.report.text import render_findings_text
+from tidegate.lab.comparison.session_sources import SessionSource
 
 Kept = dict[str, float | None]
 SESSIONS = [f"s{number}" for number in range(12)]
@@ -26,7 +26,7 @@ GROUPS = {session: f"p{place % 6}" for place, session in enumerate(SESSIONS)}
 def values(cost: float, kept: float, **others: float) -> dict[str, Kept]:
     """The same in every session, but for a wobble that all contenders share: differences are exact."""
     wobble = {session: place % 4 / 100 for place, session in enumerate(SESSIONS)}
-    each = dict.fromkeys(EQUAL, kept) | {"cost": cost} | others
+    each = dict.fromkeys(EQUAL_COST_KEYS, kept) | {"cost": cost} | others
     return {key: {session: value + wobble[session] for session in SESSIONS} for key, value in each.items()}
 
 
@@ -38,7 +38,7 @@ CURVE = {"low": values(0.3, 0.4), "middle": values(0.5, 0.6), "high": values(0.8
     [(0.79, "middle", False), (0.8, "high", False), (3.0, "high", False), (0.31, "low", False), (0.2, "low", True)],
 )
 def test_the_dearest_point_that_costs_no_more(cost: float, point: str, dearer: bool) -> None:
-    found = at_equal_cost({**CURVE, "other": values(cost, 0.5)}, ["middle", "high", "low"], "other", GROUPS)
+    found = compare_at_equal_cost({**CURVE, "other": values(cost, 0.5)}, ["middle", "high", "low"], "other", GROUPS)
     assert found is not None
     assert (found.point, found.dearer) == (point, dearer)
     assert found.their_cost == pytest.approx(cost + 0.015)
@@ -48,8 +48,8 @@ def test_the_dearest_point_that_costs_no_more(cost: float, point: str, dearer: b
 @pytest.mark.parametrize(
     ("theirs", "word", "better", "worse"),
     [
-        (values(0.6, 0.5), "better", list(EQUAL), []),
-        (values(0.6, 0.9), "worse", [], list(EQUAL)),
+        (values(0.6, 0.5), "better", list(EQUAL_COST_KEYS), []),
+        (values(0.6, 0.9), "worse", [], list(EQUAL_COST_KEYS)),
         (values(0.6, 0.5, anchors=0.6), "partly better", ["far", "far_strict", "anchors_strict"], []),
         (values(0.6, 0.6, far=0.7), "partly worse", [], ["far"]),
         (values(0.6, 0.5, anchors=0.9), "trade", ["far", "far_strict", "anchors_strict"], ["anchors"]),
@@ -57,7 +57,7 @@ def test_the_dearest_point_that_costs_no_more(cost: float, point: str, dearer: b
     ],
 )
 def test_the_verdict_is_of_all_four(theirs: dict[str, Kept], word: str, better: list[str], worse: list[str]) -> None:
-    found = at_equal_cost({**CURVE, "other": theirs}, list(CURVE), "other", GROUPS)
+    found = compare_at_equal_cost({**CURVE, "other": theirs}, list(CURVE), "other", GROUPS)
     assert found is not None
     assert (found.point, found.verdict) == ("middle", word)
     assert (found.judged("better"), found.judged("worse")) == (better, worse)
@@ -69,7 +69,7 @@ def test_a_difference_is_ours_less_theirs_with_its_interval() -> None:
     theirs["far"] = {session: 0.4 if int(GROUPS[session][1]) % 2 else 0.7 for session in SESSIONS}
     ours = dict(CURVE["middle"])
     ours["far"] = dict.fromkeys(SESSIONS, 0.6)
-    found = at_equal_cost({"middle": ours, "other": theirs}, ["middle"], "other", GROUPS)
+    found = compare_at_equal_cost({"middle": ours, "other": theirs}, ["middle"], "other", GROUPS)
     assert found is not None
     far, *_, cost = found.differences
     assert (far.measure, far.estimate.n) == ("far", 12)
@@ -87,18 +87,18 @@ def test_only_sessions_both_have_decide_the_cost() -> None:
     for key in theirs:
         theirs[key] = {session: value for session, value in theirs[key].items() if session not in SESSIONS[8:]}
     theirs["cost"]["s1"] = None
-    found = at_equal_cost({**CURVE, "other": theirs}, list(CURVE), "other", GROUPS)
+    found = compare_at_equal_cost({**CURVE, "other": theirs}, list(CURVE), "other", GROUPS)
     assert found is not None
     assert found.point == "low"
     assert found.differences[0].estimate.n == 8
     gone = {key: dict[str, float | None]() for key in theirs}
-    assert at_equal_cost({**CURVE, "other": gone}, list(CURVE), "other", GROUPS) is None
+    assert compare_at_equal_cost({**CURVE, "other": gone}, list(CURVE), "other", GROUPS) is None
 
 
 def test_a_point_that_another_makes_pointless_is_named() -> None:
     worse = {"far down": values(0.55, 0.59), "mixed": values(0.55, 0.59, anchors=0.61), "twin": values(0.3, 0.4)}
     every = {**CURVE, **worse}
-    assert beaten(every, list(every)) == {"far down"}
+    assert find_dominated_points(every, list(every)) == {"far down"}
 
 
 # --- from figures to the report ---------------------------------------------------------------------------------------
@@ -113,23 +113,29 @@ def contender(key: str) -> Contender:
     return Contender(key, "preset", f"About {key}.", f"stamp of {key}")
 
 
-def figures(cost: float, kept: float, place: int) -> Figures:
-    share = [Share(round(10 * kept), 10) for _ in EQUAL]
-    made = Figures(1000.0, 10, beyond=10, far=share[0], far_strict=share[1], anchors=share[2], anchors_strict=share[3])
+def figures(cost: float, kept: float, place: int) -> SessionFigures:
+    share = [KeptShare(round(10 * kept), 10) for _ in EQUAL_COST_KEYS]
+    made = SessionFigures(
+        1000.0, 10, beyond=10, far=share[0], far_strict=share[1], anchors=share[2], anchors_strict=share[3]
+    )
     made.sent = cost * (1 + place / 7)
-    made.unmanaged = Unmanaged(1.25 * (1 + place / 7), 1.0, 1.0)
+    made.unmanaged = UnmanagedCost(1.25 * (1 + place / 7), 1.0, 1.0)
     made.user_words = 1 / (3 + place)
     return made
 
 
-def plan() -> Plan:
-    sources = [Source(key, 0, key, f"name of {key}", GROUPS[key], "", 9.0, 10, False, (), ()) for key in SESSIONS]
+def plan() -> ComparisonPlan:
+    sources = [
+        SessionSource(key, 0, key, f"name of {key}", GROUPS[key], "", 9.0, 10, False, (), ()) for key in SESSIONS
+    ]
     keys = ["ours", *OTHERS, "ours dial=0.5", "ours dial=2"]
-    return Plan(tuple(sources), tuple(map(contender, keys)), (5,), Terms("chars/4", "", (), ""), 1.0)
+    return ComparisonPlan(
+        tuple(sources), tuple(map(contender, keys)), (5,), ComparisonTerms("chars/4", "", (), ""), 1.0
+    )
 
 
-def results(order: int = 0) -> Results:
-    found = Results(plan(), {}, [])
+def results(order: int = 0) -> ComparisonResults:
+    found = ComparisonResults(plan(), {}, [])
     cells = found.plan.cells()
     random.Random(order).shuffle(cells)
     for cell in cells:
@@ -137,12 +143,12 @@ def results(order: int = 0) -> Results:
     return found
 
 
-def measured(cell: Cell) -> Measured:
+def measured(cell: ComparisonCell) -> CellResult:
     key, place = cell.contender.key, int(cell.source.key[1:])
     if (key, place) in (("cheap", 3), ("dear", 4)):
-        return Measured(cell, None, "It broke.")
+        return CellResult(cell, None, "It broke.")
     own = {"ours": "1", "ours dial=0.5": "0.5", "ours dial=2": "2"}.get(key)
-    return Measured(cell, figures(OURS[own], OURS[own], place) if own else figures(*_other(key), place))
+    return CellResult(cell, figures(OURS[own], OURS[own], place) if own else figures(*_other(key), place))
 
 
 def _other(key: str) -> tuple[float, float]:
@@ -150,10 +156,10 @@ def _other(key: str) -> tuple[float, float]:
     return cost, kept / 10
 
 
-def report(order: int = 0) -> Json:
-    points = (Point("0.5", "ours dial=0.5"), Point("1", "ours"), Point("2", "ours dial=2"))
-    curve = Curve("ours", "dial", points, (contender("ours dial=0.5"), contender("ours dial=2")))
-    return findings(results(order), Told("It", "now", (), {}, "ours", curve=curve))
+def report(order: int = 0) -> FindingsJson:
+    points = (CurvePoint("0.5", "ours dial=0.5"), CurvePoint("1", "ours"), CurvePoint("2", "ours dial=2"))
+    curve = SettingCurve("ours", "dial", points, (contender("ours dial=0.5"), contender("ours dial=2")))
+    return build_findings(results(order), ReportContext("It", "now", (), {}, "ours", curve=curve))
 
 
 def test_points_are_shown_apart_and_their_sessions_can_be_had() -> None:
@@ -180,9 +186,9 @@ def test_the_comparison_in_the_report() -> None:
         "cheap": ("0.5", True, "better"), "near": ("1", False, "better"), "dear": ("2", False, "worse"),
     }  # fmt: skip
     assert {one["measure"]: one["mean"] for one in told["near"]["differences"]} == pytest.approx(
-        dict.fromkeys(EQUAL, 0.1) | {"cost": -0.05}
+        dict.fromkeys(EQUAL_COST_KEYS, 0.1) | {"cost": -0.05}
     )
-    text = as_text(found)
+    text = render_findings_text(found)
     lines = {line.split()[0]: line for line in text[text.index("at equal cost:") :].splitlines() if line}
     assert lines["cheap"].split()[1:4] == ["0.200", "0.5*", "0.300"]
     assert lines["near"].split()[1:4] == ["0.550", "1", "0.500"]
@@ -190,14 +196,14 @@ def test_the_comparison_in_the_report() -> None:
     assert lines["dear"].count("-10.0 [-10.0 -10.0] -") == 4
     assert lines["dear"].endswith("worse")
     assert "compared with the cheapest point, which costs more" in text
-    sheet = list(csv.DictReader(io.StringIO(equal_csv(found))))
+    sheet = list(csv.DictReader(io.StringIO(render_equal_cost_csv(found))))
     assert [(row["against"], row["measure"], float(row["mean"])) for row in sheet] == [
         (each["against"], one["measure"], one["mean"]) for each in window["equal_cost"] for one in each["differences"]
     ]
 
 
 def test_a_grid_of_every_pair_in_the_text() -> None:
-    text = as_text(report())
+    text = render_findings_text(report())
     grid = text[text.index("every pair") :].splitlines()[2:6]
     assert [line.split() for line in grid] == [
         ["1", "ours", "~", "+", "~"], ["2", "cheap", "~", "~", "~"], ["3", "near", "-", "~", "~"],

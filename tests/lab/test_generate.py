@@ -3,25 +3,25 @@
 import json
 from itertools import islice
 
-from tidegate.lab.generate import generate
+from tidegate.proof.session_generator import generate_session
 
 Json = dict[str, object]
 
 
 def test_same_seed_same_session() -> None:
-    assert list(generate(6, seed=3)) == list(generate(6, seed=3))
-    assert list(generate(6, seed=3)) != list(generate(6, seed=4))
+    assert list(generate_session(6, seed=3)) == list(generate_session(6, seed=3))
+    assert list(generate_session(6, seed=3)) != list(generate_session(6, seed=4))
 
 
 def test_a_longer_session_begins_like_a_shorter_one() -> None:
-    short = list(generate(4, seed=3))
-    assert list(islice(generate(9, seed=3), len(short))) == short
+    short = list(generate_session(4, seed=3))
+    assert list(islice(generate_session(9, seed=3), len(short))) == short
 
 
 def test_every_call_is_answered_once_and_in_order() -> None:
     waiting: list[str] = []
     seen: set[str] = set()
-    for message in generate(30, seed=5):
+    for message in generate_session(30, seed=5):
         if message["role"] == "tool":
             assert message["tool_call_id"] == waiting.pop(0)
             assert message["content"]
@@ -38,7 +38,7 @@ def test_every_call_is_answered_once_and_in_order() -> None:
 
 
 def test_turns_are_what_was_asked_for() -> None:
-    roles = [message["role"] for message in generate(12, seed=0)]
+    roles = [message["role"] for message in generate_session(12, seed=0)]
     assert roles.count("user") == 12
     assert roles[0] == "system"
     assert roles.count("system") == 1
@@ -46,7 +46,7 @@ def test_turns_are_what_was_asked_for() -> None:
 
 
 def test_it_holds_what_real_sessions_hold() -> None:
-    said = list(generate(40, seed=2))
+    said = list(generate_session(40, seed=2))
     text = json.dumps(said, ensure_ascii=False)
     called = [message["tool_calls"] for message in said if "tool_calls" in message]
     assert len(text) > 1_000_000
@@ -68,7 +68,7 @@ def test_an_edit_shows_in_later_reads() -> None:
     edited: dict[str, str] = {}
     shown = 0
     path_of: dict[str, str] = {}
-    for message in generate(40, seed=1):
+    for message in generate_session(40, seed=1):
         for call in message.get("tool_calls", []):  # type: ignore[attr-defined]
             arguments = json.loads(call["function"]["arguments"])
             if call["function"]["name"] == "edit_file":

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.lab.measures import MEASURES
+from tidegate.lab.scoring.measures import MEASURES
 
 PAGE = Path(__file__).parents[2] / "docs" / "lab.md"
 

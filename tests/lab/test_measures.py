@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.tokens import CharsPer
-from tidegate.lab.asked import Asked, Spent
-from tidegate.lab.bill import Bill
-from tidegate.lab.figures import Figures
-from tidegate.lab.gauge import Gauge, Task, unmanaged
-from tidegate.lab.identifiers import identifiers, plain_arguments
-from tidegate.lab.measures import MEASURES
-from tidegate.lab.occurrences import holds
-from tidegate.lab.recovery import printed
-from tidegate.lab.signals import Need, signals_of
-from tidegate.lab.sizes import Ruler
-from tidegate.models.prices import Rates
-from tidegate.models.tokenizers import counter_for
+from tidegate.core.tokens.counting import CharsPerToken
+from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
+from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.scoring.session_figures import SessionFigures
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
+from tidegate.lab.scoring.identifiers import find_identifiers, flatten_arguments
+from tidegate.lab.scoring.measures import MEASURES
+from tidegate.lab.scoring.occurrences import contains_whole_name
+from tidegate.lab.scoring.recovery import find_recall_calls
+from tidegate.lab.scoring.signals import Need, extract_signals
+from tidegate.lab.scoring.request_size import UnitCounter
+from tidegate.models.pricing import TokenRates
+from tidegate.models.token_counters import create_counter
 
 Json = dict[str, Any]
-RULER = Ruler(CharsPer(4))
+RULER = UnitCounter(CharsPerToken(4))
 FILLER = "word " * 200
 """A thousand characters that name nothing: 250 tokens."""
 
@@ -42,17 +42,19 @@ def user(text: str) -> Json:
     return {"role": "user", "content": text}
 
 
-def asked(at: int, messages: list[Json], **more: Any) -> Asked:
-    return Asked(at, messages, **more)
+def asked(at: int, messages: list[Json], **more: Any) -> ContenderRequest:
+    return ContenderRequest(at, messages, **more)
 
 
-def gauged(said: list[Json], requests: list[Asked], window: int, bill: Bill | None = None, **task: Any) -> Figures:
-    held = Task(signals_of(said, RULER), said, RULER, window, **task)
-    gauge = Gauge(held, bill or Bill(()))
+def gauged(
+    said: list[Json], requests: list[ContenderRequest], window: int, bill: InputBill | None = None, **task: Any
+) -> SessionFigures:
+    held = ScoringTask(extract_signals(said, RULER), said, RULER, window, **task)
+    gauge = RequestScorer(held, bill or InputBill(()))
     for each in requests:
         gauge.add(each)
     figures = gauge.figures()
-    figures.unmanaged = unmanaged(held, Bill(()))
+    figures.unmanaged = compute_unmanaged_cost(held, InputBill(()))
     return figures
 
 
@@ -80,11 +82,11 @@ def gauged(said: list[Json], requests: list[Asked], window: int, bill: Bill | No
     ],
 )
 def test_what_arguments_name(arguments: Json, names: dict[str, str]) -> None:
-    assert dict(identifiers(json.dumps(arguments))) == names
+    assert dict(find_identifiers(json.dumps(arguments))) == names
 
 
 def test_whole_arguments_name_what_stands_late() -> None:
-    assert dict(identifiers(json.dumps({"text": "x" * 400 + " src/late.py"}), None)) == {"src/late.py": "path"}
+    assert dict(find_identifiers(json.dumps({"text": "x" * 400 + " src/late.py"}), None)) == {"src/late.py": "path"}
 
 
 @pytest.mark.timeout(20)
@@ -92,14 +94,14 @@ def test_whole_arguments_name_what_stands_late() -> None:
 def test_a_run_without_end_is_data_and_quickly_passed(run: str) -> None:
     """It would take minutes if each of its places were tried up to its end."""
     data = {"data": f"see src/cart.py {run * 40_000} and src/late.py"}
-    assert dict(identifiers(json.dumps(data), None)) == {"src/cart.py": "path", "src/late.py": "path"}
+    assert dict(find_identifiers(json.dumps(data), None)) == {"src/cart.py": "path", "src/late.py": "path"}
 
 
 def test_arguments_that_are_no_json_are_read_as_text() -> None:
-    assert dict(identifiers("*** Update src/cart.py")) == {"src/cart.py": "path"}
-    assert plain_arguments("{broken") == "{broken"
-    assert plain_arguments('{"a": "x\\ny", "b": [1, null]}') == "a\nx\ny\nb\n1\nnull"
-    assert "\ud800" not in plain_arguments('{"a": "\\ud800"}')
+    assert dict(find_identifiers("*** Update src/cart.py")) == {"src/cart.py": "path"}
+    assert flatten_arguments("{broken") == "{broken"
+    assert flatten_arguments('{"a": "x\\ny", "b": [1, null]}') == "a\nx\ny\nb\n1\nnull"
+    assert "\ud800" not in flatten_arguments('{"a": "\\ud800"}')
 
 
 @pytest.mark.parametrize(
@@ -115,14 +117,14 @@ def test_arguments_that_are_no_json_are_read_as_text() -> None:
     ],
 )
 def test_a_name_stands_whole_or_not_at_all(text: str, name: str, there: bool) -> None:
-    assert holds(text, name) == there
+    assert contains_whole_name(text, name) == there
 
 
 # --- what a session needs -------------------------------------------------------------------------------------------
 
 
 def needs(said: list[Json]) -> list[Need]:
-    return signals_of(said, RULER).references
+    return extract_signals(said, RULER).references
 
 
 def test_a_reference_is_what_was_told_before() -> None:
@@ -165,8 +167,8 @@ def test_a_name_hidden_among_longer_ones_counts_as_not_there() -> None:
 def test_distance_by_exact_count() -> None:
     """By tokens of the messages between, not by characters."""
     said = [user("Mend cart.py."), user("你好" * 300), call("1", "read", path="cart.py")]
-    exact = Ruler(counter_for("", "exact"))
-    (need,) = signals_of(said, exact).references
+    exact = UnitCounter(create_counter("", "exact"))
+    (need,) = extract_signals(said, exact).references
     between = exact.units(said[1])
     assert between < need.back < between + exact.units(said[0])
     assert need.back != needs(said)[0].back
@@ -184,7 +186,7 @@ def test_an_anchor_is_a_line_quoted_word_for_word() -> None:
         result("3", "done"),
         call("4", "Edit", old_string="nobody ever said this long line before"),
     ]
-    found = signals_of(said, RULER)
+    found = extract_signals(said, RULER)
     assert [(need.at, need.text) for need in found.anchors] == [(3, line.strip()), (5, line.strip())]
     assert [need.at for need in found.strict_anchors] == [3, 3, 5]
     assert found.anchors[1].seen == 3
@@ -287,11 +289,11 @@ def test_what_the_recording_itself_says_is_no_printed_call() -> None:
 
 
 def test_printed_calls() -> None:
-    assert printed("[cleared; recall m12]") == ("m12",)
-    assert printed("recall shows it, by an id (m4), a range (m2..m59) or words\n- left m2..m9, e30.1") == (
+    assert find_recall_calls("[cleared; recall m12]") == ("m12",)
+    assert find_recall_calls("recall shows it, by an id (m4), a range (m2..m59) or words\n- left m2..m9, e30.1") == (
         "m4", "m2..m59", "m2..m9", "e30.1",
     )  # fmt: skip
-    assert printed("m12 and nothing else") == ()
+    assert find_recall_calls("m12 and nothing else") == ()
 
 
 def test_words_of_the_user_in_pieces_of_a_hundred() -> None:
@@ -330,21 +332,21 @@ def test_what_is_shared_and_what_is_written_again() -> None:
 
 def test_a_summary_is_a_call_that_is_billed() -> None:
     said = four()
-    bill = Bill((Rates(input=1.0, output=10.0),))
-    figures = gauged(said, [asked(1, said[:1], summaries=(Spent(1000, 100),), cpu=0.25)], 50, bill)
+    bill = InputBill((TokenRates(input=1.0, output=10.0),))
+    figures = gauged(said, [asked(1, said[:1], summaries=(SummaryUsage(1000, 100),), cpu=0.25)], 50, bill)
     assert figures.summaries == 1
     assert figures.dollars == pytest.approx((100 + 1000 + 100 * 10) / 1e6)
     assert figures.pause == 0.25
 
 
-CACHED = (Rates(input=4.0, output=10.0, cached=1.0),)
-WRITTEN = (Rates(input=4.0, output=10.0, cached=1.0, written=5.0),)
+CACHED = (TokenRates(input=4.0, output=10.0, cached=1.0),)
+WRITTEN = (TokenRates(input=4.0, output=10.0, cached=1.0, written=5.0),)
 
 
 @pytest.mark.parametrize(
     ("rates", "shared", "dollars"),
     [
-        ((Rates(input=4.0, output=10.0),), 2000, 3000 * 4),
+        ((TokenRates(input=4.0, output=10.0),), 2000, 3000 * 4),
         (CACHED, 2000, 1920 * 1 + 1080 * 4),  # whole steps of 128 tokens
         (CACHED, 1000, 3000 * 4),  # too short to be kept
         (WRITTEN, 2000, 2000 * 1 + 1000 * 5),
@@ -352,15 +354,15 @@ WRITTEN = (Rates(input=4.0, output=10.0, cached=1.0, written=5.0),)
         ((), 2000, 0),
     ],
 )
-def test_billed_by_the_rules_of_the_cache(rates: tuple[Rates, ...], shared: float, dollars: float) -> None:
-    bill = Bill(rates)
+def test_billed_by_the_rules_of_the_cache(rates: tuple[TokenRates, ...], shared: float, dollars: float) -> None:
+    bill = InputBill(rates)
     bill.request(1, 3000, shared)
     assert bill.dollars == pytest.approx(dollars / 1e6)
 
 
 def test_a_cache_forgets_by_recorded_times() -> None:
     def billed(*times: float | None) -> float:
-        bill = Bill(WRITTEN, times)
+        bill = InputBill(WRITTEN, times)
         bill.request(0, 2000, 0)
         bill.request(1, 2000, 2000)
         assert bill.expired == (times == (1000.0, 1301.0))
@@ -374,7 +376,7 @@ def test_a_cache_forgets_by_recorded_times() -> None:
 
 
 def test_dearer_steps_of_a_price_list() -> None:
-    bill = Bill((Rates(input=1.0, output=1.0), Rates(input=2.0, output=2.0, above=1000)))
+    bill = InputBill((TokenRates(input=1.0, output=1.0), TokenRates(input=2.0, output=2.0, above=1000)))
     bill.request(0, 900, 0)
     bill.request(1, 1100, 0)
     assert bill.dollars * 1e6 == pytest.approx(900 + 2200)
@@ -399,5 +401,5 @@ def test_invalid_requests_are_counted_unless_the_recording_is_invalid_there_too(
 
 def test_every_measure_has_a_value_a_definition_and_a_limit() -> None:
     assert [measure.key for measure in MEASURES] == list(dict.fromkeys(measure.key for measure in MEASURES))
-    assert {measure.key for measure in MEASURES} == set(Figures(0, 0).values())
+    assert {measure.key for measure in MEASURES} == set(SessionFigures(0, 0).values())
     assert all(measure.definition and measure.not_shown for measure in MEASURES)

@@ -8,20 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lab import slow
-from tidegate.core.tokens import CharsPer
-from tidegate.lab.asked import Asked
-from tidegate.lab.bill import Bill
-from tidegate.lab.figures import Figures
-from tidegate.lab.gauge import Gauge, Task, unmanaged
-from tidegate.lab.generate import generate
-from tidegate.lab.replay import Setup, replay
-from tidegate.lab.signals import signals_of
-from tidegate.lab.sizes import Ruler
-from tidegate.lab.traces import Line
+from tidegate.core.tokens.counting import CharsPerToken
+from tidegate.lab.scoring.contender_request import ContenderRequest
+from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.scoring.session_figures import SessionFigures
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
+from tidegate.proof.session_generator import generate_session
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
+from tidegate.lab.scoring.signals import extract_signals
+from tidegate.lab.scoring.request_size import UnitCounter
+from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.presets import load
 
 Json = dict[str, Any]
-RULER = Ruler(CharsPer(4))
+RULER = UnitCounter(CharsPerToken(4))
 
 NAMES = """
 src/shop/cart.py /home/a/work/src/shop/cart.py cart.py shop/cart.py a// ~/notes/x.md C:/data/in.csv file:/etc/hosts
@@ -87,20 +87,20 @@ def played(draw: st.DrawFn) -> tuple[list[Json], list[Json]]:
     return said, requests
 
 
-def gauged(said: list[Json], requests: list[Json], window: int, common: frozenset[str] = frozenset()) -> Figures:
-    task = Task(signals_of(said, RULER), said, RULER, window, common)
-    gauge = Gauge(task, Bill(()))
+def gauged(said: list[Json], requests: list[Json], window: int, common: frozenset[str] = frozenset()) -> SessionFigures:
+    task = ScoringTask(extract_signals(said, RULER), said, RULER, window, common)
+    gauge = RequestScorer(task, InputBill(()))
     for each in requests:
-        gauge.add(Asked(each["at"], each.get("messages", ()), each.get("error", "")))
+        gauge.add(ContenderRequest(each["at"], each.get("messages", ()), each.get("error", "")))
     figures = gauge.figures()
-    figures.unmanaged = unmanaged(task, Bill(()))
+    figures.unmanaged = compute_unmanaged_cost(task, InputBill(()))
     return figures
 
 
 @settings(max_examples=50)
 @given(sessions())
 def test_what_a_session_needs(said: list[Json]) -> None:
-    found = signals_of(said, RULER)
+    found = extract_signals(said, RULER)
     for strict, references, anchors in (
         (False, found.references, found.anchors),
         (True, found.strict_references, found.strict_anchors),
@@ -126,19 +126,24 @@ def test_every_measure_of_any_requests(
 @pytest.mark.parametrize("preset", ["default", "ai", "cowagent"])
 def test_every_measure_of_a_policy(preset: str) -> None:
     """Real requests: most messages stay the same objects, some move, some are written anew."""
-    said = [dict(each) for each in generate(4, seed=3)]
+    said = [dict(each) for each in generate_session(4, seed=3)]
     window = 3_000
-    task = Task(signals_of(said, RULER), said, RULER, window)
-    gauge = Gauge(task, Bill(()))
+    task = ScoringTask(extract_signals(said, RULER), said, RULER, window)
+    gauge = RequestScorer(task, InputBill(()))
     requests: list[Json] = []
 
-    def sink(asked: Asked) -> None:
+    def sink(asked: ContenderRequest) -> None:
         gauge.add(asked)
         requests.append({"at": asked.at, "messages": json.loads(json.dumps(list(asked.messages)))})
 
-    replay("it", [Line(at, each) for at, each in enumerate(said)], Setup(load(preset), window, "chars/4"), sink=sink)
+    replay_session(
+        "it",
+        [RecordedLine(at, each) for at, each in enumerate(said)],
+        ReplaySetup(load(preset), window, "chars/4"),
+        sink=sink,
+    )
     figures = gauge.figures()
-    figures.unmanaged = unmanaged(task, Bill(()))
+    figures.unmanaged = compute_unmanaged_cost(task, InputBill(()))
     mine, theirs = figures.values(), slow.measures(said, requests, window)
     assert figures.beyond > 5
     assert figures.far.of > 1

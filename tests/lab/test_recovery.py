@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.ledger_lines import HEAD
-from tidegate.lab.bill import Bill
-from tidegate.lab.figures import Figures
-from tidegate.lab.gauge import Gauge, Task
-from tidegate.lab.recovery import Recovery, printed
-from tidegate.lab.replay import Setup, replay
-from tidegate.lab.signals import ANCHOR, Need, signals_of
-from tidegate.lab.sources import recording_at, ruler_of
-from tidegate.lab.traces import Line
+from tidegate.core.ledger.lines import LEDGER_HEADING
+from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.scoring.session_figures import SessionFigures
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask
+from tidegate.lab.scoring.recovery import RecallRecovery, find_recall_calls
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
+from tidegate.lab.scoring.signals import ANCHOR_KIND, Need, extract_signals
+from tidegate.lab.comparison.session_sources import load_recording, create_unit_counter
+from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.presets import load
 
 Json = dict[str, Any]
@@ -22,14 +22,14 @@ SHARED = Path(__file__).parents[3] / "shared" / "transcripts"
 
 
 def test_the_examples_in_a_ledgers_heading_lead_nowhere() -> None:
-    assert printed(HEAD) == ()
-    assert printed(f"{HEAD}\n- left m2..m9\n- read: a.py m4") == ("m2..m9", "m4")
+    assert find_recall_calls(LEDGER_HEADING) == ()
+    assert find_recall_calls(f"{LEDGER_HEADING}\n- left m2..m9\n- read: a.py m4") == ("m2..m9", "m4")
 
 
 def test_only_what_the_engine_prints_is_a_call() -> None:
-    assert printed("see m4") == ()
-    assert printed("[recall m1..m490 has what is not shown]") == ("m1..m490",)
-    assert printed("[recall m2..m59, m61..m97 has what was said]") == ("m2..m59", "m61..m97")
+    assert find_recall_calls("see m4") == ()
+    assert find_recall_calls("[recall m1..m490 has what is not shown]") == ("m1..m490",)
+    assert find_recall_calls("[recall m2..m59, m61..m97 has what was said]") == ("m2..m59", "m61..m97")
 
 
 def test_a_call_is_made_once_and_must_return_the_text() -> None:
@@ -39,19 +39,21 @@ def test_a_call_is_made_once_and_must_return_the_text() -> None:
         made.append(call)
         return {"m1": "the port is 8443"}.get(call, "")
 
-    recovery, need = Recovery(), Need(3, "8443", "8443", "number", 9.0, 1)
+    recovery, need = RecallRecovery(), Need(3, "8443", "8443", "number", 9.0, 1)
     assert not recovery.gives(need, ["m2"], recall)
     assert recovery.gives(need, ["m2", "m1"], recall)
     assert not recovery.gives(Need(3, "443", "443", "number", 9.0, 1), ["m1"], recall), "a part of another number"
-    assert recovery.gives(Need(3, "443", "443", ANCHOR, 9.0, 1), ["m1"], recall)
+    assert recovery.gives(Need(3, "443", "443", ANCHOR_KIND, 9.0, 1), ["m1"], recall)
     assert made == ["m2", "m1"]
 
 
-def replayed(messages: list[Json], window: int) -> Figures:
-    ruler = ruler_of("chars/4")
-    gauge = Gauge(Task(signals_of(messages, ruler), messages, ruler, window), Bill((), [None] * len(messages)))
-    lines = [Line(number, message) for number, message in enumerate(messages, 1)]
-    replay("made", lines, Setup(load("default"), window, "chars/4"), sink=gauge.add)
+def replayed(messages: list[Json], window: int) -> SessionFigures:
+    ruler = create_unit_counter("chars/4")
+    gauge = RequestScorer(
+        ScoringTask(extract_signals(messages, ruler), messages, ruler, window), InputBill((), [None] * len(messages))
+    )
+    lines = [RecordedLine(number, message) for number, message in enumerate(messages, 1)]
+    replay_session("made", lines, ReplaySetup(load("default"), window, "chars/4"), sink=gauge.add)
     return gauge.figures()
 
 
@@ -86,5 +88,5 @@ def test_all_that_recorded_sessions_lost_is_recoverable(name: str, window: int) 
     path = SHARED / f"{name}.jsonl.gz"
     if not path.is_file():
         pytest.skip("there are no recordings here")
-    figures = replayed(list(recording_at(str(path), 0).messages), window)
+    figures = replayed(list(load_recording(str(path), 0).messages), window)
     assert figures.recoverable.kept == figures.recoverable.of

@@ -10,16 +10,21 @@ import pytest
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, Text
 from tidegate.core.outcome import Outcome
-from tidegate.core.policy import Policy, Rule
-from tidegate.core.tokens import MESSAGE, REQUEST, CharsPer
-from tidegate.lab.asked import Asked
-from tidegate.lab.generate import generate
-from tidegate.lab.replay import SECONDS_PER_CALL, Setup, how_kept, replay
-from tidegate.lab.sizes import Scale
-from tidegate.lab.tally import SessionReport, total
-from tidegate.lab.traces import Line
-from tidegate.models.tokenizers import counter_for
-from tidegate.presets import load, names
+from tidegate.core.policy.policy import Policy, Rule
+from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, REQUEST_OVERHEAD, CharsPerToken
+from tidegate.lab.scoring.contender_request import ContenderRequest
+from tidegate.proof.session_generator import generate_session
+from tidegate.lab.replay.session_replay import (
+    SECONDS_PER_CALL,
+    ReplaySetup,
+    classify_newest_message,
+    replay_session,
+)
+from tidegate.lab.scoring.request_size import RequestSizer
+from tidegate.lab.replay.replay_report import ReplayReport, sum_reports
+from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.models.token_counters import create_counter
+from tidegate.presets import load, preset_names
 
 WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini")
 ONE = WIRES[:1]
@@ -27,12 +32,12 @@ ONE = WIRES[:1]
 Json = dict[str, Any]
 
 
-def lines(messages: Sequence[Json]) -> list[Line]:
-    return [Line(number, message) for number, message in enumerate(messages, 1)]
+def lines(messages: Sequence[Json]) -> list[RecordedLine]:
+    return [RecordedLine(number, message) for number, message in enumerate(messages, 1)]
 
 
-def run(messages: Sequence[Json], **changes: Any) -> tuple[SessionReport, list[Asked]]:
-    asked: list[Asked] = []
+def run(messages: Sequence[Json], **changes: Any) -> tuple[ReplayReport, list[ContenderRequest]]:
+    asked: list[ContenderRequest] = []
     settings: Json = {
         "policy": load("default"),
         "window": 8000,
@@ -41,11 +46,13 @@ def run(messages: Sequence[Json], **changes: Any) -> tuple[SessionReport, list[A
         "afresh": 5,
         **changes,
     }
-    report = replay("it", lines(messages), Setup(**settings), sink=lambda each: asked.append(_copied(each)))
+    report = replay_session(
+        "it", lines(messages), ReplaySetup(**settings), sink=lambda each: asked.append(_copied(each))
+    )
     return report, asked
 
 
-def _copied(each: Asked) -> Asked:
+def _copied(each: ContenderRequest) -> ContenderRequest:
     return each._replace(messages=json.loads(json.dumps(list(each.messages))))
 
 
@@ -57,10 +64,10 @@ def characters(message: Json) -> int:
     return sum(map(len, texts)) + sum(len(call["name"]) + len(call["arguments"]) for call in calls)
 
 
-@pytest.mark.parametrize("preset", names())
+@pytest.mark.parametrize("preset", preset_names())
 @pytest.mark.parametrize(("count", "turns", "window"), [("exact", 12, 8000), ("chars/4", 6, 4500)])
 def test_a_long_session_under_every_preset(preset: str, count: str, turns: int, window: int) -> None:
-    report, asked = run(list(generate(turns, seed=2)), policy=load(preset), count=count, window=window)
+    report, asked = run(list(generate_session(turns, seed=2)), policy=load(preset), count=count, window=window)
     assert report.calls == report.requests == len(asked) > 5 * turns
     assert report.over == 0
     assert report.most <= window
@@ -74,7 +81,7 @@ def test_a_long_session_under_every_preset(preset: str, count: str, turns: int, 
 
 def test_figures_by_characters_are_those_of_the_requests() -> None:
     """Counted again by hand from the requests handed out."""
-    report, asked = run(list(generate(8, seed=4)), wires=ONE)
+    report, asked = run(list(generate_session(8, seed=4)), wires=ONE)
     sizes = [sum(map(characters, each.messages)) / 4 for each in asked]
     assert report.mean == pytest.approx(sum(sizes) / len(sizes))
     assert report.most == max(sizes)
@@ -92,14 +99,14 @@ def test_figures_by_tokens_are_those_of_the_requests() -> None:
     report, asked = run(
         [{"role": "user", "content": "hello there"}, {"role": "assistant", "content": "hi"}], count="exact"
     )
-    count = counter_for("", "exact").text
+    count = create_counter("", "exact").text
     assert [message["content"] for message in asked[0].messages] == ["hello there"]
-    assert report.most == REQUEST + MESSAGE + count("hello there")
+    assert report.most == REQUEST_OVERHEAD + MESSAGE_OVERHEAD + count("hello there")
 
 
 def test_over_the_window_is_seen() -> None:
     """The scale itself, apart from the engine that keeps requests under it."""
-    scale = Scale(CharsPer(4), window=10)
+    scale = RequestSizer(CharsPerToken(4), window=10)
     assert not scale.weigh([{"role": "user", "content": "x" * 40}]).over
     longer = scale.weigh([{"role": "user", "content": "x" * 40}, {"role": "user", "content": "y"}])
     assert longer.over
@@ -109,7 +116,7 @@ def test_over_the_window_is_seen() -> None:
 
 
 def test_each_request_asks_for_its_assistant_message() -> None:
-    said = list(generate(3, seed=1))
+    said = list(generate_session(3, seed=1))
     _, asked = run(said, window=1_000_000)
     places = [place for place, message in enumerate(said) if message["role"] == "assistant"]
     assert [each.at for each in asked] == places
@@ -120,7 +127,7 @@ def test_each_request_asks_for_its_assistant_message() -> None:
 
 
 def test_replay_is_deterministic() -> None:
-    said = list(generate(6, seed=6))
+    said = list(generate_session(6, seed=6))
     (report, asked), (again, asked_again) = (run(said, window=4500, wires=WIRES[1:3]) for _ in range(2))
     assert report.edits.total() > 0
     assert report == again
@@ -190,7 +197,7 @@ def test_odd_recordings_have_a_defined_outcome(name: str) -> None:
 
 
 def test_a_fixed_part_larger_than_the_window_is_refused_with_the_numbers() -> None:
-    said: list[Json] = [{"role": "system", "content": "word " * 9000}, *list(generate(2, seed=0))[1:]]
+    said: list[Json] = [{"role": "system", "content": "word " * 9000}, *list(generate_session(2, seed=0))[1:]]
     report, asked = run(said, count="exact")
     assert report.refused == report.calls == len(asked)
     assert report.requests == 0
@@ -213,12 +220,17 @@ def test_how_the_newest_words_were_kept() -> None:
     newest = Message("user", (Text("first words " * 20), Text("last words")))
     parts = [{"type": "text", "text": part.text} for part in newest.parts if isinstance(part, Text)]
     whole = {"role": "user", "content": "before\n\n" + "first words " * 20 + "\n\nlast words"}
-    assert how_kept(newest, [whole]) == "whole"
-    assert how_kept(newest, [{"role": "user", "content": parts}, {"role": "user", "content": "later"}]) == "whole"
-    assert how_kept(newest, [{"role": "user", "content": "first words " * 5 + "[cut]"}]) == "begun"
-    assert how_kept(newest, [{"role": "user", "content": parts[:1]}]) == "begun"
-    assert how_kept(newest, [{**whole, "role": "assistant"}]) == "gone", "somebody else's words are not the user's"
-    assert how_kept(newest, []) == "gone"
+    assert classify_newest_message(newest, [whole]) == "whole"
+    assert (
+        classify_newest_message(newest, [{"role": "user", "content": parts}, {"role": "user", "content": "later"}])
+        == "whole"
+    )
+    assert classify_newest_message(newest, [{"role": "user", "content": "first words " * 5 + "[cut]"}]) == "begun"
+    assert classify_newest_message(newest, [{"role": "user", "content": parts[:1]}]) == "begun"
+    assert classify_newest_message(newest, [{**whole, "role": "assistant"}]) == "gone", (
+        "somebody else's words are not the user's"
+    )
+    assert classify_newest_message(newest, []) == "gone"
 
 
 def test_what_raises_is_counted_and_the_rest_goes_on() -> None:
@@ -226,7 +238,7 @@ def test_what_raises_is_counted_and_the_rest_goes_on() -> None:
         raise RuntimeError("out of order")
 
     policy = Policy("broken", {"before_call": (Rule("r", "broken", broken, {}),)})
-    said = list(generate(2, seed=1))
+    said = list(generate_session(2, seed=1))
     report, asked = run(said, policy=policy)
     assert report.exceptions == {"RuntimeError: out of order": report.calls}
     assert report.requests == 0
@@ -235,7 +247,7 @@ def test_what_raises_is_counted_and_the_rest_goes_on() -> None:
 
 def test_thirty_seconds_pass_with_every_assistant_message() -> None:
     """A rule that rests less than a call takes is never held back; one that rests for ten calls is."""
-    said = list(generate(12, seed=2))
+    said = list(generate_session(12, seed=2))
 
     def edits(seconds: int) -> int:
         rested = load("digitorn", {"cooldown_turns": 0, "cooldown_seconds": seconds})
@@ -251,12 +263,12 @@ def test_a_message_no_dialect_knows_names_its_line() -> None:
 
 
 def test_stopping() -> None:
-    asked: list[Asked] = []
+    asked: list[ContenderRequest] = []
     with pytest.raises(KeyboardInterrupt):
-        replay(
+        replay_session(
             "it",
-            lines(list(generate(3, seed=1))),
-            Setup(load("default"), 8000),
+            lines(list(generate_session(3, seed=1))),
+            ReplaySetup(load("default"), 8000),
             sink=asked.append,
             stopped=lambda: len(asked) == 4,
         )
@@ -264,8 +276,8 @@ def test_stopping() -> None:
 
 
 def test_totals_add_up() -> None:
-    reports = [run(list(generate(turns, seed=turns)), wires=ONE)[0] for turns in (2, 5)]
-    whole = total(reports)
+    reports = [run(list(generate_session(turns, seed=turns)), wires=ONE)[0] for turns in (2, 5)]
+    whole = sum_reports(reports)
     assert whole.sessions == 2
     assert whole.calls == sum(report.calls for report in reports)
     assert whole.most == max(report.most for report in reports)

@@ -8,28 +8,28 @@ import pytest
 
 from tests.lab.recorded import record
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.lab import rivals
-from tidegate.lab.asked import Asked
-from tidegate.lab.importers import read_any
-from tidegate.lab.workers import never
+from tidegate.lab import peer_process
+from tidegate.lab.scoring.contender_request import ContenderRequest
+from tidegate.lab.importers import read_recordings
+from tidegate.lab.worker_pool import never_stop
 
 Json = dict[str, Any]
 WINDOW = 2_000
 
 
-def play(name: str, messages: list[Json]) -> list[Asked]:
-    asked: list[Asked] = []
+def play(name: str, messages: list[Json]) -> list[ContenderRequest]:
+    asked: list[ContenderRequest] = []
     try:
-        rivals.rival(name).play(messages, WINDOW, asked.append, never)
+        peer_process.get_peer_process(name).play(messages, WINDOW, asked.append, never_stop)
     finally:
-        rivals.leave()
+        peer_process.close_peer_process()
     return asked
 
 
 @pytest.fixture
 def messages(tmp_path: Path) -> list[Json]:
     (path,) = record(tmp_path, 1, 1)
-    return list(read_any(path)[0].messages)
+    return list(read_recordings(path)[0].messages)
 
 
 def test_a_peer_gives_a_request_for_each_answer(messages: list[Json]) -> None:
@@ -45,17 +45,17 @@ def test_a_peer_gives_a_request_for_each_answer(messages: list[Json]) -> None:
 
 
 def test_one_process_serves_many_recordings_alike(messages: list[Json]) -> None:
-    first: list[Asked] = []
-    again: list[Asked] = []
+    first: list[ContenderRequest] = []
+    again: list[ContenderRequest] = []
     try:
-        peer = rivals.rival("tail-hysteresis")
-        peer.play(messages, WINDOW, first.append, never)
-        peer.play(messages[:9], WINDOW, lambda _: None, never)
-        assert rivals.rival("tail-hysteresis") is peer
-        peer.play(messages, WINDOW, again.append, never)
-        assert rivals.rival("masking") is not peer
+        peer = peer_process.get_peer_process("tail-hysteresis")
+        peer.play(messages, WINDOW, first.append, never_stop)
+        peer.play(messages[:9], WINDOW, lambda _: None, never_stop)
+        assert peer_process.get_peer_process("tail-hysteresis") is peer
+        peer.play(messages, WINDOW, again.append, never_stop)
+        assert peer_process.get_peer_process("masking") is not peer
     finally:
-        rivals.leave()
+        peer_process.close_peer_process()
     assert [(each.at, each.messages) for each in first] == [(each.at, each.messages) for each in again]
 
 
@@ -68,14 +68,14 @@ def test_messages_that_stay_are_the_same_objects(messages: list[Json]) -> None:
 
 def test_a_recording_that_a_peer_cannot_play_is_an_error_and_the_next_one_is_played(messages: list[Json]) -> None:
     try:
-        peer = rivals.rival("masking")
+        peer = peer_process.get_peer_process("masking")
         with pytest.raises(TidegateError, match="masking: "):
-            peer.play([{"content": "a message without a role"}], WINDOW, lambda _: None, never)
-        asked: list[Asked] = []
-        peer.play(messages, WINDOW, asked.append, never)
+            peer.play([{"content": "a message without a role"}], WINDOW, lambda _: None, never_stop)
+        asked: list[ContenderRequest] = []
+        peer.play(messages, WINDOW, asked.append, never_stop)
         assert asked
     finally:
-        rivals.leave()
+        peer_process.close_peer_process()
 
 
 def test_a_peer_that_dies_says_why(messages: list[Json], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,17 +90,17 @@ def test_a_peer_that_dies_says_why(messages: list[Json], tmp_path: Path, monkeyp
 
 
 def test_stopping_ends_it(messages: list[Json]) -> None:
-    peer = rivals.rival("masking")
+    peer = peer_process.get_peer_process("masking")
     with pytest.raises(KeyboardInterrupt):
         peer.play(messages, WINDOW, lambda _: None, lambda: True)
-    rivals.leave()
+    peer_process.close_peer_process()
 
 
 def test_those_that_are_not_built_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_PEERS", str(tmp_path))
-    found = rivals.rivals()
+    found = peer_process.find_peer_contenders()
     assert {each.kind for each in found.contenders} == {"re-expressed"}
     assert any("langchain" in sentence and "make peers" in sentence for sentence in found.missing)
-    assert [each.key for each in rivals.rivals(["masking"]).contenders] == ["masking"]
+    assert [each.key for each in peer_process.find_peer_contenders(["masking"]).contenders] == ["masking"]
     with pytest.raises(BadInput, match="no peer 'nobody'"):
-        rivals.rivals(["nobody"])
+        peer_process.find_peer_contenders(["nobody"])

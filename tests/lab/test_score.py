@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.tokens import CharsPer
-from tidegate.lab.asked import Asked
-from tidegate.lab.bill import Bill
-from tidegate.lab.gauge import Gauge, Task, unmanaged
-from tidegate.lab.importers import read_any
-from tidegate.lab.replay import Setup, replay
-from tidegate.lab.signals import signals_of
-from tidegate.lab.sizes import Ruler
-from tidegate.lab.sources import project_of
-from tidegate.lab.stats import Sample, estimate, paired
-from tidegate.lab.traces import Line
+from tidegate.core.tokens.counting import CharsPerToken
+from tidegate.lab.scoring.contender_request import ContenderRequest
+from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
+from tidegate.lab.importers import read_recordings
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
+from tidegate.lab.scoring.signals import extract_signals
+from tidegate.lab.scoring.request_size import UnitCounter
+from tidegate.lab.comparison.session_sources import get_project
+from tidegate.lab.comparison.confidence_intervals import SessionSample, estimate_mean, estimate_difference
+from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.presets import load
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -31,7 +31,7 @@ SAME = {
     "user": "user_kept", "newest": "last_user", "cached": "prefix", "cost": "cost", "sent": "cost_nc", "edits": "edits",
     "over": "over", "failed": "failed",
 }  # fmt: skip
-RULER = Ruler(CharsPer(4))
+RULER = UnitCounter(CharsPerToken(4))
 
 pytestmark = pytest.mark.skipif(not SCORE.exists(), reason="the reference scorer is not here")
 
@@ -65,27 +65,27 @@ def tail(messages: list[dict[str, Any]], at: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("policy", ["default", "ai", "tail"])
 def test_the_same_figures(score: Any, common: frozenset[str], name: str, policy: str) -> None:
     path = SHARED / "transcripts" / f"{name}.jsonl.gz"
-    (recording,) = read_any(path)
+    (recording,) = read_recordings(path)
     messages: list[dict[str, Any]] = list(recording.messages)
     theirs = score.Score(score.Transcript(str(path), common), WINDOW)
-    task = Task(signals_of(messages, RULER), messages, RULER, WINDOW, common)
-    gauge = Gauge(task, Bill(()))
+    task = ScoringTask(extract_signals(messages, RULER), messages, RULER, WINDOW, common)
+    gauge = RequestScorer(task, InputBill(()))
 
-    def sink(asked: Asked) -> None:
+    def sink(asked: ContenderRequest) -> None:
         gauge.add(asked)
         theirs.add(asked.at, None if asked.error else list(asked.messages))
 
     if policy == "tail":
         for at, message in enumerate(messages):
             if message["role"] == "assistant":
-                sink(Asked(at, tail(messages, at)))
+                sink(ContenderRequest(at, tail(messages, at)))
     else:
-        lines = [Line(at, message) for at, message in enumerate(messages)]
-        replay(name, lines, Setup(load(policy), WINDOW, "chars/4"), sink=sink)
+        lines = [RecordedLine(at, message) for at, message in enumerate(messages)]
+        replay_session(name, lines, ReplaySetup(load(policy), WINDOW, "chars/4"), sink=sink)
     figures = gauge.figures()
-    figures.unmanaged = unmanaged(task, Bill(()))
+    figures.unmanaged = compute_unmanaged_cost(task, InputBill(()))
     mine, result = figures.values(), theirs.result()
-    assert project_of(recording) == result["repo"]
+    assert get_project(recording) == result["repo"]
     assert result["beyond"] == figures.beyond > 0
     for key, their_key in SAME.items():
         theirs_too = result[their_key]
@@ -103,10 +103,10 @@ def test_the_same_figures(score: Any, common: frozenset[str], name: str, policy:
 @pytest.mark.parametrize("name", RECORDINGS[:3])
 def test_the_strict_reading_is_theirs_with_all_of_an_argument(score: Any, name: str) -> None:
     refs = sys.modules["refs"]
-    (recording,) = read_any(SHARED / "transcripts" / f"{name}.jsonl.gz")
+    (recording,) = read_recordings(SHARED / "transcripts" / f"{name}.jsonl.gz")
     messages: list[dict[str, Any]] = list(recording.messages)
     theirs = [(each["i"], each["w"], each["d_any"]) for each in refs.references(messages, cap=10**9)]
-    strict = signals_of(messages, RULER).strict_references
+    strict = extract_signals(messages, RULER).strict_references
     assert [(each.at, each.text, each.back) for each in strict if each.kind != "symbol"] == theirs
     assert len(strict) > len(theirs)
 
@@ -131,11 +131,11 @@ def test_the_same_intervals(score: Any) -> None:
     ) | dict.fromkeys(("n_refs", "n_far", "n_anch", "n_anch_far", "hit_refs", "hit_far", "hit_anch_far"), 0)
     whole = [{**dict.fromkeys(score.MEANS, 0.0), **counts, "faults": {}, **row} for row in after]
     theirs = score.aggregate(whole)
-    mine = estimate([Sample(row["repo"], row["recall_far"]) for row in after])
+    mine = estimate_mean([SessionSample(row["repo"], row["recall_far"]) for row in after])
     assert mine.mean == pytest.approx(theirs["recall_far"])
     assert [mine.low, mine.high] == pytest.approx(theirs["recall_far_ci"])
     mean, low, high, n = score.paired(after, before, "recall_far")
-    difference = paired(
+    difference = estimate_difference(
         {row["stem"]: row["recall_far"] for row in after}, {row["stem"]: row["recall_far"] for row in before}, groups
     )
     assert (difference.mean, difference.low, difference.high, difference.n) == pytest.approx((mean, low, high, n))

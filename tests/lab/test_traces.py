@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from tidegate.core.errors import BadInput
-from tidegate.lab import traces
-from tidegate.lab.generate import generate
+from tidegate.lab.replay import recording_file
+from tidegate.proof.session_generator import generate_session
 
 USER = b'{"role": "user", "content": "hello"}\n'
 META = b'{"meta": {"model": "some"}}\n'
 
 
 def messages(path: Path) -> list[dict[str, object]]:
-    return [line.message for line in traces.read(path)]
+    return [line.message for line in recording_file.read_chat_recording(path)]
 
 
 def test_plain_and_packed_give_the_same(tmp_path: Path) -> None:
-    said = list(generate(3, seed=1))
+    said = list(generate_session(3, seed=1))
     text = "".join(json.dumps(message) + "\n" for message in said).encode()
     (tmp_path / "a.jsonl").write_bytes(text)
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(META + text))
@@ -30,7 +30,7 @@ def test_plain_and_packed_give_the_same(tmp_path: Path) -> None:
 def test_lines_are_numbered_as_an_editor_does(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + META + b"\n\n" + USER + b"   \n" + USER.strip())
-    assert [line.number for line in traces.read(path)] == [4, 6]
+    assert [line.number for line in recording_file.read_chat_recording(path)] == [4, 6]
 
 
 def test_a_lone_surrogate_is_readable(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_stood_before_the_fault_was_given(tmp_path: Path) -> None:
     """It is a stream: a reader that stops early never meets the fault."""
     path = tmp_path / "bad.jsonl"
     path.write_bytes(USER * 3 + b"{")
-    stream = traces.read(path)
+    stream = recording_file.read_chat_recording(path)
     assert [next(stream).number for _ in range(3)] == [1, 2, 3]
     with pytest.raises(BadInput, match="line 4"):
         next(stream)
@@ -92,7 +92,7 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_bytes(b"x" * 5000)
     with pytest.raises(BadInput, match="line 1: longer than 1,000 bytes"):
-        list(traces.read(path, longest=1000))
+        list(recording_file.read_chat_recording(path, longest=1000))
 
 
 def test_unreadable(tmp_path: Path) -> None:
@@ -118,11 +118,11 @@ def test_find_takes_the_recordings_of_a_folder_in_order(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(USER)
     lone = tmp_path / "notes.txt"
-    found = traces.find([tmp_path, lone, tmp_path / "b.jsonl"])
+    found = recording_file.find_chat_recordings([tmp_path, lone, tmp_path / "b.jsonl"])
     assert [path.name for path in found] == ["a.jsonl.gz", "b.jsonl", "notes.txt"]
-    assert [traces.stem_of(path) for path in found] == ["a", "b", "notes"]
+    assert [recording_file.get_recording_name(path) for path in found] == ["a", "b", "notes"]
 
 
 def test_find_in_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no recording"):
-        traces.find([tmp_path])
+        recording_file.find_chat_recordings([tmp_path])

@@ -6,65 +6,70 @@ from pathlib import Path
 import pytest
 
 from tests.lab.recorded import record
-from tidegate.apps.comparing_parser import add_comparing
-from tidegate.apps.tuning import tune_command
+from tidegate.cli.parsers.lab import add_lab_parsers
+from tidegate.cli.tune import tune_command
 from tidegate.core.errors import BadInput
-from tidegate.core.policy import Policy
-from tidegate.lab.figures import Figures, Share, Unmanaged
-from tidegate.lab.knobs import Knob, knobs_of, policy_text, with_settings
-from tidegate.lab.sources import Source
-from tidegate.lab.tuning import divide, worth
-from tidegate.presets import load, names
+from tidegate.core.policy.policy import Policy
+from tidegate.lab.scoring.session_figures import SessionFigures, KeptShare, UnmanagedCost
+from tidegate.lab.tuning.settings import (
+    TunableSetting,
+    list_tunable_settings,
+    read_policy_text,
+    rewrite_policy_settings,
+)
+from tidegate.lab.comparison.session_sources import SessionSource
+from tidegate.lab.tuning.search import split_sessions, score_figures
+from tidegate.presets import load, preset_names
 
 
-def source(number: int, project: str) -> Source:
-    return Source(f"{number}", 0, f"key{number}", f"{number}", project, "", 1.0, 1, False, (), ())
+def source(number: int, project: str) -> SessionSource:
+    return SessionSource(f"{number}", 0, f"key{number}", f"{number}", project, "", 1.0, 1, False, (), ())
 
 
 def test_the_parts_share_no_project() -> None:
     sources = [source(number, f"p{number % 5}") for number in range(23)]
-    parts = divide(sources, 7)
+    parts = split_sessions(sources, 7)
     assert parts.by == "projects"
     assert {each.project for each in parts.tuned_on}.isdisjoint(each.project for each in parts.reported_on)
     assert {*parts.tuned_on, *parts.reported_on} == set(sources)
     assert abs(len(parts.tuned_on) - len(parts.reported_on)) <= 5
-    assert divide(sources, 7) == parts
-    assert any(divide(sources, seed).tuned_on != parts.tuned_on for seed in range(5))
+    assert split_sessions(sources, 7) == parts
+    assert any(split_sessions(sources, seed).tuned_on != parts.tuned_on for seed in range(5))
 
 
 def test_sessions_of_one_project_are_divided_and_that_is_said() -> None:
-    parts = divide([source(number, "one") for number in range(6)], 1)
+    parts = split_sessions([source(number, "one") for number in range(6)], 1)
     assert (parts.by, len(parts.tuned_on), len(parts.reported_on)) == ("sessions", 3, 3)
     with pytest.raises(BadInput, match="1 session is long enough"):
-        divide([source(0, "one")], 1)
+        split_sessions([source(0, "one")], 1)
 
 
-def figures(far: int, dollars: float, over: int = 0) -> Figures:
-    made = Figures(1000.0, 10, beyond=10, far=Share(far, 10), dollars=dollars, over=over)
+def figures(far: int, dollars: float, over: int = 0) -> SessionFigures:
+    made = SessionFigures(1000.0, 10, beyond=10, far=KeptShare(far, 10), dollars=dollars, over=over)
     made.user_words = far
-    made.unmanaged = Unmanaged(1.0, 1.0, 1.0)
+    made.unmanaged = UnmanagedCost(1.0, 1.0, 1.0)
     return made
 
 
 def test_worth_is_what_is_kept_at_no_more_cost() -> None:
     before = {"a": figures(5, 0.5)}
-    assert worth(before, before) == pytest.approx(0.5)
-    assert worth({"a": figures(8, 0.5)}, before) == pytest.approx(0.8)
-    assert worth({"a": figures(8, 0.1)}, before) == pytest.approx(0.8), "cheaper is not sought"
-    assert worth({"a": figures(8, 1.0)}, before) == pytest.approx(0.8 - 2), "twice as dear"
-    assert worth({"a": figures(10, 0.5, over=1)}, before) < worth(before, before)
+    assert score_figures(before, before) == pytest.approx(0.5)
+    assert score_figures({"a": figures(8, 0.5)}, before) == pytest.approx(0.8)
+    assert score_figures({"a": figures(8, 0.1)}, before) == pytest.approx(0.8), "cheaper is not sought"
+    assert score_figures({"a": figures(8, 1.0)}, before) == pytest.approx(0.8 - 2), "twice as dear"
+    assert score_figures({"a": figures(10, 0.5, over=1)}, before) < score_figures(before, before)
 
 
 def test_what_can_be_searched() -> None:
     policy = Policy("it", {}, {"keep": 4, "share": 0.5, "big": 2.0, "off": 0, "on": True, "word": "x"})
-    assert knobs_of(policy) == [
-        Knob("keep", 1, 16, True, True),
-        Knob("share", 0.125, 0.98, False, False),
-        Knob("big", 0.5, 8.0, False, True),
+    assert list_tunable_settings(policy) == [
+        TunableSetting("keep", 1, 16, True, True),
+        TunableSetting("share", 0.125, 0.98, False, False),
+        TunableSetting("big", 0.5, 8.0, False, True),
     ]
-    assert knobs_of(policy, ["keep=2..30", "share=0.1..0.2"]) == [
-        Knob("keep", 2, 30, True, True),
-        Knob("share", 0.1, 0.2, False, False),
+    assert list_tunable_settings(policy, ["keep=2..30", "share=0.1..0.2"]) == [
+        TunableSetting("keep", 2, 30, True, True),
+        TunableSetting("share", 0.1, 0.2, False, False),
     ]
     for wrong, why in (
         ("keep", "NAME=LOW"),
@@ -73,18 +78,18 @@ def test_what_can_be_searched() -> None:
         ("keep=a..b", "NAME"),
     ):
         with pytest.raises(BadInput, match=why):
-            knobs_of(policy, [wrong])
+            list_tunable_settings(policy, [wrong])
     with pytest.raises(BadInput, match="no number to search"):
-        knobs_of(Policy("it", {}, {"word": "x"}))
+        list_tunable_settings(Policy("it", {}, {"word": "x"}))
 
 
-@pytest.mark.parametrize("preset", names())
+@pytest.mark.parametrize("preset", preset_names())
 def test_a_policy_is_written_with_other_values_and_nothing_else_changed(preset: str, tmp_path: Path) -> None:
     policy = load(preset)
-    knobs = knobs_of(policy)
+    knobs = list_tunable_settings(policy)
     changed = {knob.name: knob.written(policy.settings[knob.name] * 0.9 if not knob.whole else 17) for knob in knobs}
     path = tmp_path / "tuned.yaml"
-    path.write_text(with_settings(policy_text(preset), changed, ["why", "", "and how"]), "utf-8")
+    path.write_text(rewrite_policy_settings(read_policy_text(preset), changed, ["why", "", "and how"]), "utf-8")
     written = load(path)
     assert {name: float(written.settings[name]) for name in changed} == {n: float(v) for n, v in changed.items()}
     kept = {name: value for name, value in policy.settings.items() if name not in changed}
@@ -95,7 +100,7 @@ def test_a_policy_is_written_with_other_values_and_nothing_else_changed(preset: 
 
 def tune(folder: Path, *words: str) -> int:
     parser = argparse.ArgumentParser()
-    add_comparing(parser.add_subparsers(dest="command"))
+    add_lab_parsers(parser.add_subparsers(dest="command"))
     given = ["tune", *words, "--cache", str(folder / "cache"), "--jobs", "1"]
     return tune_command(parser.parse_args(given))
 

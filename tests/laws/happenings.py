@@ -8,32 +8,32 @@ from hypothesis import strategies as st
 
 from tests.laws.conversations import Move, Player, a_move, a_plain_move, many
 from tests.laws.tape import Tape
-from tidegate.core.check import check
+from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Drop, Edit, Insert, Replace
-from tidegate.core.events import Edited
-from tidegate.core.messages import Call, Message, Part, Result, Text, Tool, calls_of, result_of, user
-from tidegate.core.repair import repair
-from tidegate.core.turns import Group, groups, ids_of
+from tidegate.core.events import ViewEdited
+from tidegate.core.messages import Call, Message, Part, Result, Text, Tool, calls_of, result_of, user_message
+from tidegate.core.repair import repair_view
+from tidegate.core.turns import Group, split_groups, collect_ids
 from tidegate.core.view import View
 
 
 def spared(view: View) -> list[Group]:
-    return [group for group in groups(view) if view.newest_request not in group.ids]
+    return [group for group in split_groups(view) if view.newest_request not in group.ids]
 
 
 def lawful(view: View, what: str, which: int) -> tuple[Edit, ...]:
     """A transaction a stage might make."""
     units = spared(view)
     if what == "repair" or not units:
-        return repair(view).edits
+        return repair_view(view).edits
     start = which % len(units)
     unit = units[start]
     if what == "drop":
-        return (Drop(ids_of(units[start : start + 1 + which // 16])),)
+        return (Drop(collect_ids(units[start : start + 1 + which // 16])),)
     if what == "sum up":
-        return (Drop(unit.ids), Insert(user("summary of it", kind="summary"), after=unit.last))
+        return (Drop(unit.ids), Insert(user_message("summary of it", kind="summary"), after=unit.last))
     if what == "note":
-        return (Insert(user("a note", kind="note"), after=unit.last if which % 3 else ""),)
+        return (Insert(user_message("a note", kind="note"), after=unit.last if which % 3 else ""),)
     return tuple(Replace(item.message.id, smaller(item.message)) for item in unit.items[: which // 16 + 1])
 
 
@@ -63,7 +63,7 @@ STEPS = st.one_of(
 
 
 def happen(tape: Tape, event: Happening) -> None:
-    edits = [each.seq for each in tape.events if isinstance(each.what, Edited)]
+    edits = [each.seq for each in tape.events if isinstance(each.what, ViewEdited)]
     which = event.which
     if event.what in ("undo", "redo"):
         if edits:
@@ -78,7 +78,7 @@ def happen(tape: Tape, event: Happening) -> None:
     else:
         transaction = lawful(tape.view, event.what, which)
         if transaction:
-            check(tape.view, transaction)
+            check_edits(tape.view, transaction)
             tape.edit(transaction, rule=f"rule {which % 3}", moment="overflow" if which % 4 == 0 else "manual")
 
 

@@ -23,9 +23,9 @@ from tests.laws.tape import check_view
 from tidegate import Call, Message, Request
 from tidegate.core.budget import MIN_ROOM
 from tidegate.core.errors import GiveUp, TooSmall
-from tidegate.core.messages import texts
-from tidegate.core.tokens import REQUEST
-from tidegate.wire.reading import is_object
+from tidegate.core.messages import texts_of
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD
+from tidegate.wire.parsing import is_object_text
 
 WINDOWS = (190, 260, 400, 700, 1_200, 2_000, 3_000, 9_000, 60_000, None)
 FORMS = ("neutral", "openai", "anthropic")
@@ -171,7 +171,7 @@ class Life(RuleBasedStateMachine):
         assert refusal.remedy
         assert window is not None
         scale = view.ratios.get(self.session.model, 1.0)
-        assert (view.fixed + REQUEST + MIN_ROOM + 1) * scale > window, "refused though there is room"
+        assert (view.fixed + REQUEST_OVERHEAD + MIN_ROOM + 1) * scale > window, "refused though there is room"
 
     def gave_up(self, refusal: GiveUp, tries: int) -> None:
         assert refusal.remedy
@@ -207,11 +207,11 @@ def check_kept(message: Message, original: Message) -> None:
     """What is in the log is what was handed in; only arguments that are no JSON object are mended on the way."""
     assert len(message.parts) == len(original.parts)
     for part, other in zip(message.parts, original.parts, strict=True):
-        if isinstance(part, Call) and isinstance(other, Call) and not is_object(other.arguments):
-            assert is_object(part.arguments)
+        if isinstance(part, Call) and isinstance(other, Call) and not is_object_text(other.arguments):
+            assert is_object_text(part.arguments)
             part = msgspec.structs.replace(part, arguments=other.arguments)
         assert part == other
 
 
 def written(messages: list[Message]) -> list[str]:
-    return [text for message in messages for text in texts(message) if text]
+    return [text for message in messages for text in texts_of(message) if text]

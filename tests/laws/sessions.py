@@ -10,15 +10,15 @@ from tests.laws.tape import check_view, snapshot
 from tidegate import Request, Session, presets
 from tidegate.core.budget import MIN_ROOM, Budget
 from tidegate.core.edits import Drop, Insert, Replace
-from tidegate.core.events import Edited, Noted, Said
+from tidegate.core.events import ViewEdited, NoteAdded, MessageAdded
 from tidegate.core.messages import Message, Text
 from tidegate.core.outcome import SummaryRequest
-from tidegate.core.view import View, project
+from tidegate.core.view import View, fold_log
 from tidegate.store.log import MemoryLog
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.layout import CONTINUE
-from tidegate.wire.reading import cleaned
-from tidegate.wire.rendering import Rendering
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.rendering.layout import LAST_USER_FILLER
+from tidegate.wire.parsing import repair_json_unicode
+from tidegate.wire.rendering.request import RequestRenderer
 
 WIRES = tuple(DIALECTS)
 TOOLS = ({"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}},)
@@ -72,11 +72,15 @@ def hostile(request: SummaryRequest) -> str | None:
 
 
 def said(session: Session) -> dict[str, Message]:
-    return {event.what.message.id: event.what.message for event in session.log.read() if isinstance(event.what, Said)}
+    return {
+        event.what.message.id: event.what.message
+        for event in session.log.read()
+        if isinstance(event.what, MessageAdded)
+    }
 
 
-def edits(session: Session) -> list[Edited]:
-    return [event.what for event in session.log.read() if isinstance(event.what, Edited)]
+def edits(session: Session) -> list[ViewEdited]:
+    return [event.what for event in session.log.read() if isinstance(event.what, ViewEdited)]
 
 
 # --- the request, as a provider reads it ------------------------------------------------------------------------------
@@ -94,8 +98,8 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(inner)
 
 
-def fresh_rendering(view: View, wire: str) -> Rendering:
-    rendering = Rendering(wire)
+def fresh_rendering(view: View, wire: str) -> RequestRenderer:
+    rendering = RequestRenderer(wire)
     rendering.update(view)
     return rendering
 
@@ -168,9 +172,9 @@ def newest_visible(session: Session) -> Message | None:
     newest = None
     for event in session.log.read():
         what = event.what
-        if isinstance(what, Said) and what.message.role == "user" and what.message.agent_visible:
+        if isinstance(what, MessageAdded) and what.message.role == "user" and what.message.agent_visible:
             newest = what.message
-        elif isinstance(what, Noted) and what.topic == "clear":
+        elif isinstance(what, NoteAdded) and what.topic == "clear":
             newest = None
     return newest
 
@@ -184,14 +188,14 @@ def check_truth(session: Session) -> None:
 
     But for counts: those of a log are upper bounds where something was forgotten, and are made again when it is opened.
     """
-    told = project(session.log.read, session._meter)
+    told = fold_log(session.log.read, session._meter)
     told.recount(session.counter, thinking=session.dialect.sends_thinking, since=0)
     if session.view.usage is None:  # else it is what was said since the report
         told.later, told.later_metered = session.view.later, session.view.later_metered
     assert snapshot(session.view) == snapshot(told)
 
 
-def touched(edited: Edited) -> set[str]:
+def touched(edited: ViewEdited) -> set[str]:
     """The messages a transaction replaces or drops."""
     found: set[str] = set()
     for edit in edited.edits:
@@ -202,7 +206,7 @@ def touched(edited: Edited) -> set[str]:
     return found
 
 
-def check_edit(before: View, after: View, edited: Edited, budget: Budget) -> None:
+def check_edit(before: View, after: View, edited: ViewEdited, budget: Budget) -> None:
     """What one transaction may do to a view."""
     assert (before.tokens, after.tokens) == (edited.before, edited.after), "the transaction was priced wrongly"
     if edited.stage != "repair":
@@ -220,7 +224,7 @@ def check_edit(before: View, after: View, edited: Edited, budget: Budget) -> Non
     check_newest_spared(before, edited, budget)
 
 
-def check_newest_spared(before: View, edited: Edited, budget: Budget) -> None:
+def check_newest_spared(before: View, edited: ViewEdited, budget: Budget) -> None:
     """Only the guard touches the newest request: if alone it is too large, or most of what a provider refused."""
     if before.newest_request not in touched(edited):
         return
@@ -232,7 +236,7 @@ def check_newest_spared(before: View, edited: Edited, budget: Budget) -> None:
 
 def check_extends(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
     """Only the last message of a request may still grow; the filler behind an answer goes when more is said."""
-    filler = bool(before) and any(text == CONTINUE for text in strings(before[-1]))
+    filler = bool(before) and any(text == LAST_USER_FILLER for text in strings(before[-1]))
     firm = len(before) - (2 if filler else 1)
     assert after[: max(0, firm)] == before[: max(0, firm)]
 
@@ -241,12 +245,12 @@ def check_new_edits(session: Session, start: int) -> None:
     """Judge every edit made since the log had `start` events."""
     events = list(session.log.read())
     for event in events[start:]:
-        if isinstance(event.what, Edited):
-            before = project(lambda: events[: event.seq - 1], session._meter)  # noqa: B023 - read at once
-            after = project(lambda: events[: event.seq], session._meter)  # noqa: B023
+        if isinstance(event.what, ViewEdited):
+            before = fold_log(lambda: events[: event.seq - 1], session._meter)  # noqa: B023 - read at once
+            after = fold_log(lambda: events[: event.seq], session._meter)  # noqa: B023
             check_edit(before, after, event.what, session.budget())
 
 
 def sound(message: Message) -> Message:
     """The message with every text valid Unicode."""
-    return msgspec.convert(cleaned(msgspec.to_builtins(message)), Message)
+    return msgspec.convert(repair_json_unicode(msgspec.to_builtins(message)), Message)

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from tidegate.core.edits import Edit, Insert, Replace
-from tidegate.core.events import Edited, Event, Noted, Said, Used, What
-from tidegate.core.messages import TOOL_RESULT, Message, calls_of, is_request, result_of
-from tidegate.core.view import Undone, View, project
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, EventPayload
+from tidegate.core.messages import TOOL_RESULT, Message, calls_of, is_user_request, result_of
+from tidegate.core.view import RefoldNeeded, View, fold_log
 
 
 def rough(message: Message) -> int:
@@ -29,24 +29,24 @@ class Tape:
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events = list(events)
-        self.view = project(self.read, meter)
+        self.view = fold_log(self.read, meter)
 
     def read(self) -> Iterator[Event]:
         return iter(self.events)
 
-    def add(self, what: What) -> int:
+    def add(self, what: EventPayload) -> int:
         seq = len(self.events) + 1
         event = Event(seq, 1000.0 + seq, what)
         self.events.append(event)
         try:
             self.view.fold(event)
-        except Undone:
-            self.view = project(self.read, meter)
+        except RefoldNeeded:
+            self.view = fold_log(self.read, meter)
         return seq
 
     def say(self, message: Message) -> str:
         ident = f"m{len(self.events) + 1}"
-        self.add(Said(msgspec.structs.replace(message, id=ident), rough(message)))
+        self.add(MessageAdded(msgspec.structs.replace(message, id=ident), rough(message)))
         return ident
 
     def edit(self, edits: tuple[Edit, ...], *, stage: str = "test", rule: str = "", moment: str = "manual") -> int:
@@ -61,16 +61,16 @@ class Tape:
                 named.append(msgspec.structs.replace(edit, tokens=rough(Message("user", edit.parts))))
             else:
                 named.append(edit)
-        return self.add(Edited(stage, moment, rule, "because", self.view.tokens, 0, tuple(named)))
+        return self.add(ViewEdited(stage, moment, rule, "because", self.view.tokens, 0, tuple(named)))
 
     def note(self, topic: str, text: str = "", tokens: int = 0) -> int:
-        return self.add(Noted(topic, text, tokens))
+        return self.add(NoteAdded(topic, text, tokens))
 
     def use(self, counted: int, reported: int, model: str = "a") -> int:
-        return self.add(Used(model, len(self.events), counted, reported))
+        return self.add(UsageReported(model, len(self.events), counted, reported))
 
     def said(self) -> list[Message]:
-        return [event.what.message for event in self.events if isinstance(event.what, Said)]
+        return [event.what.message for event in self.events if isinstance(event.what, MessageAdded)]
 
 
 def snapshot(view: View) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def check_groups(view: View) -> dict[str, list[str]]:
 
 def check_counters(view: View) -> None:
     messages = [item.message for item in view.items]
-    requests = [message.id for message in messages if is_request(message)]
+    requests = [message.id for message in messages if is_user_request(message)]
     assert view.messages == len(messages)
     assert view.tokens == sum(item.tokens for item in view.items)
     assert view.metered == sum(item.metered for item in view.items)

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from tests.laws.conversations import conversations, law
 from tests.laws.happenings import STEPS, Step, played, smaller
 from tests.laws.tape import Tape, shown
-from tidegate.core.check import check
+from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.errors import BadEdit
-from tidegate.core.messages import Call, Message, Result, Text, calls_of, user
-from tidegate.core.turns import groups, ids_of, newest_within, outline
+from tidegate.core.messages import Call, Message, Result, Text, calls_of, user_message
+from tidegate.core.turns import split_groups, collect_ids, count_newest_groups, outline_turns
 from tidegate.core.view import View
 
 ANY = conversations(broken=False, huge=2_000)
@@ -22,7 +22,7 @@ ANY = conversations(broken=False, huge=2_000)
 
 def refused(view: View, *edits: Edit) -> None:
     with pytest.raises(BadEdit) as caught:
-        check(view, edits)
+        check_edits(view, edits)
     assert caught.value.remedy
 
 
@@ -31,12 +31,12 @@ def refused(view: View, *edits: Edit) -> None:
 def test_unlawful_edits_are_refused(steps: list[Step], data: st.DataObject) -> None:
     tape = played(steps)
     view = tape.view
-    for group in groups(view):
+    for group in split_groups(view):
         ids = group.ids
         if len(ids) > 1:
             cut = data.draw(st.sets(st.sampled_from(ids), min_size=1, max_size=len(ids) - 1))
             refused(view, Drop(tuple(cut)))
-            refused(view, Insert(user("inside", kind="note"), after=data.draw(st.sampled_from(ids[:-1]))))
+            refused(view, Insert(user_message("inside", kind="note"), after=data.draw(st.sampled_from(ids[:-1]))))
         first = group.items[0].message
         if calls_of(first):
             refused(view, Replace(first.id, (Text("no calls any more"),)))
@@ -46,13 +46,13 @@ def test_unlawful_edits_are_refused(steps: list[Step], data: st.DataObject) -> N
             refused(view, Replace(item.message.id, (Result("another call", (Text(""),)),)))
     refused(view, Drop(("m999999",)))
     refused(view, Replace("m999999", (Text(""),)))
-    refused(view, Insert(user("x", kind="note"), after="m999999"))
+    refused(view, Insert(user_message("x", kind="note"), after="m999999"))
     refused(view, Insert(Message("assistant", (Call("c9", "read"),)), after=""))
     refused(view, Insert(Message("tool", (Result("nobody asked", (Text("x"),)),)), after=""))
     if view.newest_request:
         refused(view, Drop((view.newest_request,)))
         refused(view, Replace(view.newest_request, (Text("changed"),)))
-        check(view, (Replace(view.newest_request, (Text("clipped"),)),), may_touch_newest=True)
+        check_edits(view, (Replace(view.newest_request, (Text("clipped"),)),), may_touch_newest=True)
 
 
 @law(100)
@@ -64,8 +64,8 @@ def test_an_answer_goes_behind_its_call_and_nowhere_else(messages: list[Message]
     view = tape.view
     for caller, wanted in view.unanswered.items():
         answer = Message("tool", (Result(wanted[0], (Text("unknown"),), True),), kind="interrupted")
-        group = next(group for group in groups(view) if group.ids[0] == caller)
-        check(view, (Insert(answer, after=group.last),))
+        group = next(group for group in split_groups(view) if group.ids[0] == caller)
+        check_edits(view, (Insert(answer, after=group.last),))
         twice = [Insert(answer, after=group.last)] * (sum(w.count(wanted[0]) for w in view.unanswered.values()) + 1)
         refused(view, *twice)
         places = [ident for ident in ["", *shown(view)] if not can_answer(view, ident, wanted[0])]
@@ -74,7 +74,7 @@ def test_an_answer_goes_behind_its_call_and_nowhere_else(messages: list[Message]
 
 
 def can_answer(view: View, ident: str, call_id: str) -> bool:
-    group = next((group for group in groups(view) if ident in group.ids), None)
+    group = next((group for group in split_groups(view) if ident in group.ids), None)
     return group is not None and call_id in view.unanswered.get(group.ids[0], [])
 
 
@@ -85,10 +85,10 @@ def can_answer(view: View, ident: str, call_id: str) -> bool:
 @given(STEPS)
 def test_groups_and_turns_cover_the_view_in_order(steps: list[Step]) -> None:
     view = played(steps).view
-    found = outline(view)
+    found = outline_turns(view)
     every = [*found.preamble, *(group for turn in found.turns for group in turn.groups)]
-    assert list(ids_of(every)) == shown(view)
-    assert list(ids_of(groups(view))) == shown(view)
+    assert list(collect_ids(every)) == shown(view)
+    assert list(collect_ids(split_groups(view))) == shown(view)
     assert len(found.turns) == view.turns
     assert all(item.message.role == "tool" for group in every for item in group.items[1:])
 
@@ -100,13 +100,13 @@ def test_newest_within_is_the_longest_tail_that_fits(messages: list[Message], mo
     tape = Tape()
     for message in messages:
         tape.say(message)
-    units = groups(tape.view)
-    kept = newest_within(units, messages=most)
+    units = split_groups(tape.view)
+    kept = count_newest_groups(units, messages=most)
     tail = units[len(units) - kept :]
     assert kept == 0 or sum(len(unit.items) for unit in tail[1:]) < most
     assert kept == len(units) or sum(len(unit.items) for unit in tail) >= most
     tokens = sum(unit.tokens for unit in units[-last:]) + step
-    kept = newest_within(units, tokens=tokens)
+    kept = count_newest_groups(units, tokens=tokens)
     tail = units[len(units) - kept :]
     assert kept == min(1, len(units)) or sum(unit.tokens for unit in tail) <= tokens
     assert kept == len(units) or sum(unit.tokens for unit in units[len(units) - kept - 1 :]) > tokens

@@ -11,14 +11,14 @@ from tests.laws.sessions import WIRES, a_session, chat_texts, check_renderings, 
 from tests.laws.tape import Tape, check_view, shown
 from tidegate import presets
 from tidegate.core.budget import MIN_ROOM, Budget, make_budget
-from tidegate.core.check import check
+from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Edit, Insert
 from tidegate.core.errors import TooSmall
-from tidegate.core.messages import SUMMARY, is_request, user
+from tidegate.core.messages import SUMMARY, is_user_request, user_message
 from tidegate.core.outcome import Outcome, SummaryRequest
-from tidegate.core.repair import repair
+from tidegate.core.repair import repair_view
 from tidegate.core.stages import STAGES
-from tidegate.core.tokens import REQUEST, CharsPer
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD, CharsPerToken
 from tidegate.core.view import View
 from tidegate.store.log import MemoryLog
 
@@ -74,7 +74,7 @@ def check_window(preset: str, window: int) -> bool:
 
 def check_refusal(refusal: TooSmall, view: View, window: int) -> None:
     assert refusal.remedy
-    assert view.fixed + REQUEST + MIN_ROOM > window, "refused though there is room"
+    assert view.fixed + REQUEST_OVERHEAD + MIN_ROOM > window, "refused though there is room"
 
 
 @cache
@@ -90,7 +90,7 @@ def test_every_window_for_the_default_policy() -> None:
     assert all(fitted[first:]), "a larger window was refused"
 
 
-@pytest.mark.parametrize("preset", [name for name in presets.names() if name != "default"])
+@pytest.mark.parametrize("preset", [name for name in presets.preset_names() if name != "default"])
 def test_windows_for_every_preset(preset: str) -> None:
     """Every integer around the smallest window that can be, then every seventeenth."""
     windows = (*range(140, 260), *range(260, LARGEST + 1, 19), *HUGE)
@@ -114,25 +114,25 @@ def told() -> Tape:
 def prefix(length: int) -> Tape:
     """The first messages of the history, mended as a session would. To be read only."""
     tape = Tape(told().events[:length])
-    mended = repair(tape.view)
+    mended = repair_view(tape.view)
     if mended.edits:
         tape.edit(mended.edits, stage="repair")
     return tape
 
 
 def budget_for(view: View) -> Budget:
-    return make_budget(view, window=100_000, reserve=0, counter=CharsPer(4))
+    return make_budget(view, window=100_000, reserve=0, counter=CharsPerToken(4))
 
 
 def cut(length: int, stage: str, settings: dict[str, object]) -> tuple[View, View]:
     """The view of a prefix before and after one stage; what it asks a model for is filled in."""
     tape = prefix(length)
     outcome: Outcome = STAGES[stage](tape.view, budget_for(tape.view), **settings)
-    asked: list[Edit] = [Insert(user("sum", SUMMARY), request.after) for request in outcome.requests]
+    asked: list[Edit] = [Insert(user_message("sum", SUMMARY), request.after) for request in outcome.requests]
     edits = (*asked, *outcome.edits)
     if not edits:
         return tape.view, tape.view
-    check(tape.view, edits)
+    check_edits(tape.view, edits)
     other = Tape(tape.events)
     other.edit(edits, stage=stage)
     return tape.view, other.view
@@ -240,7 +240,7 @@ def test_every_prefix_is_valid_and_holds_every_word(wire: str) -> None:
 def test_the_newest_request_is_where_it_should_be() -> None:
     """The history itself: the tests above say nothing if it lost its features."""
     assert 55 <= len(RICH) <= 70
-    assert sum(map(is_request, RICH)) > 10
+    assert sum(map(is_user_request, RICH)) > 10
     view = prefix(len(RICH)).view
     assert view.tokens > LARGEST
     assert NEWEST in words(next(i.message for i in view.items if i.message.id == view.newest_request))

@@ -20,12 +20,12 @@ from tests.laws.sessions import (
     said,
 )
 from tidegate import Call, Message, Result, Session, Text, presets
-from tidegate.core.ledger import MOST, share_of
-from tidegate.core.ledger_lines import LEDGER, read_lines
-from tidegate.core.messages import is_request, text_of, user
+from tidegate.core.ledger.writer import MAX_LEDGER_TOKENS, ledger_share_of
+from tidegate.core.ledger.lines import LEDGER, parse_ledger
+from tidegate.core.messages import is_user_request, text_of, user_message
 from tidegate.core.outcome import SummaryRequest
-from tidegate.core.policy import Policy
-from tidegate.core.rules_said import rules_of
+from tidegate.core.policy.policy import Policy
+from tidegate.core.text.user_rules import rules_of
 
 RULES = (
     "Never push to main.",
@@ -72,7 +72,7 @@ SUMMARISERS = st.sampled_from((None, hostile, forgetful))
 def messages_of(turn: Turn, number: int) -> list[Message]:
     call = Call(f"c{number}", "read", f'{{"path": "src/part_{number}.py"}}')
     return [
-        user(f"See {turn.fact}. {turn.rule}\n\n{'word ' * turn.words}"),
+        user_message(f"See {turn.fact}. {turn.rule}\n\n{'word ' * turn.words}"),
         Message("assistant", (Text("I look."), call)),
         Message("tool", (Result(call.id, (Text(f"{turn.found}\nid_{number} {'word ' * turn.output}"),)),)),
         Message("assistant", (Text(f"It is {number}. {'word ' * turn.words}"),)),
@@ -88,9 +88,9 @@ def check_ledger(session: Session) -> None:
     notes = held(session)
     assert [item.message for item in session.view.items[: len(notes)]] == notes
     tokens = sum(item.tokens for item in session.view.items[: len(notes)])
-    assert tokens <= min(MOST, session.budget().room * share_of(session.policy))
+    assert tokens <= min(MAX_LEDGER_TOKENS, session.budget().room * ledger_share_of(session.policy))
     rules = {rule for message in said(session).values() for rule in rules_of(message)}
-    for line in read_lines("\n".join(map(text_of, notes))):
+    for line in parse_ledger("\n".join(map(text_of, notes))):
         if line.lays_down:
             assert line.text in rules
             assert line.text in text_of(session.recall(line.ident))
@@ -138,7 +138,7 @@ def test_every_rule_stays_in_sight(turns: list[Turn], window: int, summarise: ob
     session = played(turns, window, "openai_chat", summarise)
     session.compact(summarise)  # type: ignore[arg-type]
     seen = "\n".join(
-        text_of(i.message) for i in session.view.items if i.message.kind == LEDGER or is_request(i.message)
+        text_of(i.message) for i in session.view.items if i.message.kind == LEDGER or is_user_request(i.message)
     )
     assert [turn.rule for turn in turns if turn.rule not in seen] == []
 
@@ -155,7 +155,7 @@ def test_undo_leaves_no_trace_of_it(turns: list[Turn], window: int, summarise: o
 
 @cache
 def without() -> frozenset[str]:
-    return frozenset(name for name in presets.names() if not share_of(presets.load(name)))
+    return frozenset(name for name in presets.preset_names() if not ledger_share_of(presets.load(name)))
 
 
 @law(20)

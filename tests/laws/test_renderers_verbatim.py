@@ -11,17 +11,17 @@ from tests.laws.conversations import conversations, law
 from tests.laws.sessions import WIRES, a_session, chat_texts, fresh_rendering, sound, strings, words
 from tests.laws.tape import Tape
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Result, Text, Thinking, calls_of
-from tidegate.core.repair import repair
-from tidegate.core.tokens import REQUEST
+from tidegate.core.repair import repair_view
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.core.view import View
-from tidegate.wire.dialects import DIALECTS
+from tidegate.wire.registry import DIALECTS
 
 
 def view_of(messages: list[Message], *, mend: bool = True) -> View:
     tape = Tape()
     for message in messages:
         tape.say(sound(message))
-    found = repair(tape.view)
+    found = repair_view(tape.view)
     if mend and found.edits:
         tape.edit(found.edits, stage="repair")
     return tape.view
@@ -173,7 +173,7 @@ def test_a_request_is_never_larger_than_was_counted(wire: str, counting: str, me
     texts = chat_texts(request.body)
     counted = sum(session.counter.text(text) for text in texts if text)
     assert counted <= request.tokens
-    assert request.tokens == session.view.tokens + session.view.fixed + REQUEST
+    assert request.tokens == session.view.tokens + session.view.fixed + REQUEST_OVERHEAD
     if counting == "chars/4":
         assert math.ceil(sum(map(len, texts)) / 4) <= request.tokens
 

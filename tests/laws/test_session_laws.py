@@ -12,11 +12,11 @@ from tests.laws.conversations import HUGE, Move, a_turn, law, play, whole_conver
 from tests.laws.life import Life
 from tests.laws.sessions import WIRES, a_session, check_new_edits, check_request, edits, hostile
 from tidegate import Call, Message, Result, Session, Text, presets
-from tidegate.core.events import Edited
-from tidegate.core.messages import texts
+from tidegate.core.events import ViewEdited
+from tidegate.core.messages import texts_of
 from tidegate.core.outcome import SummaryRequest
 
-PRESETS = presets.names()
+PRESETS = presets.preset_names()
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -63,8 +63,8 @@ def test_compacting_again_and_again_comes_to_an_end(preset: str, turns: list[lis
         assert len([edit for edit in edits(session) if edit.stage == "summarise"]) <= 1
 
 
-def edits_since(session: Session, start: int) -> list[Edited]:
-    return [event.what for event in session.log.read(start + 1) if isinstance(event.what, Edited)]
+def edits_since(session: Session, start: int) -> list[ViewEdited]:
+    return [event.what for event in session.log.read(start + 1) if isinstance(event.what, ViewEdited)]
 
 
 PLACES = ("user", "assistant", "result", "arguments", "broken arguments", "old user", "system")
@@ -97,7 +97,7 @@ def with_huge(place: str, huge: str) -> list[Message]:
 
 
 def all_texts(message: Message) -> list[str]:
-    return [*texts(message), *(part.arguments for part in message.parts if isinstance(part, Call)), ""]
+    return [*texts_of(message), *(part.arguments for part in message.parts if isinstance(part, Call)), ""]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from tests.laws.conversations import Answer, Say, Stray, conversations, law, whole_conversations
 from tests.laws.happenings import STEPS, Happening, Step, played
 from tests.laws.tape import Tape, check_view, shown, snapshot
-from tidegate.core.check import check
-from tidegate.core.events import Edited, Event, decode, encode
-from tidegate.core.messages import Call, Message, Result, Text, Thinking, result_of, user
-from tidegate.core.repair import repair
-from tidegate.core.view import Item, View, project
+from tidegate.core.edit_check import check_edits
+from tidegate.core.events import ViewEdited, Event, decode_event, encode_event
+from tidegate.core.messages import Call, Message, Result, Text, Thinking, result_of, user_message
+from tidegate.core.repair import repair_view
+from tidegate.core.view import Item, View, fold_log
 
 ANY = conversations(broken=False, huge=2_000)
 WHOLE = whole_conversations(broken=False, huge=2_000)
@@ -39,7 +39,7 @@ USED_THEN_UNDONE: list[Step] = [CALLS, LATE, Happening("drop", 0), CALLS, Happen
 @given(STEPS)
 def test_the_live_view_is_the_projection_of_the_log_at_every_step(steps: list[Step]) -> None:
     def watch(tape: Tape) -> None:
-        assert snapshot(tape.view) == snapshot(project(tape.read, tape.view._meter))
+        assert snapshot(tape.view) == snapshot(fold_log(tape.read, tape.view._meter))
         assert tape.view.head == len(tape.events)
 
     played(steps, watch)
@@ -57,9 +57,9 @@ def test_every_view_keeps_its_invariants(steps: list[Step]) -> None:
 @given(STEPS)
 def test_a_log_written_down_and_read_again_gives_the_same_view(steps: list[Step]) -> None:
     tape = played(steps)
-    again: list[Event] = [decode(encode(event)) for event in tape.events]
+    again: list[Event] = [decode_event(encode_event(event)) for event in tape.events]
     assert again == tape.events
-    assert snapshot(project(lambda: again, tape.view._meter)) == snapshot(tape.view)
+    assert snapshot(fold_log(lambda: again, tape.view._meter)) == snapshot(tape.view)
 
 
 @law(150)
@@ -155,14 +155,14 @@ def test_only_what_stands_behind_the_same_prefix_stays_signed(steps: list[Step])
 def test_repair_mends_everything_once(steps: list[Step]) -> None:
     tape = played(steps)
     before = {i.message.id: i.message for i in tape.view.items}
-    mended = repair(tape.view)
+    mended = repair_view(tape.view)
     if mended.edits:
-        check(tape.view, mended.edits)
+        check_edits(tape.view, mended.edits)
         tape.edit(mended.edits, stage="repair")
     check_view(tape.view)
     assert not tape.view.unanswered
     assert not tape.view.orphans
-    assert repair(tape.view).empty, "repairing twice changes something"
+    assert repair_view(tape.view).empty, "repairing twice changes something"
     after = {i.message.id: i.message for i in tape.view.items}
     assert before.items() <= after.items(), "a repair changed or dropped what was sound"
 
@@ -173,15 +173,15 @@ def test_a_whole_history_is_left_alone_by_repair(messages: list[Message]) -> Non
     tape = Tape()
     for message in messages:
         tape.say(message)
-    assert repair(tape.view).empty
+    assert repair_view(tape.view).empty
 
 
 def test_a_late_result_takes_the_place_of_the_repair() -> None:
     tape = Tape()
-    tape.say(user("go"))
+    tape.say(user_message("go"))
     caller = tape.say(Message("assistant", (Call("c1", "read"),)))
-    behind = tape.say(user("stop"))
-    tape.edit(repair(tape.view).edits, stage="repair")
+    behind = tape.say(user_message("stop"))
+    tape.edit(repair_view(tape.view).edits, stage="repair")
     assert len(shown(tape.view)) == 4
     late = tape.say(Message("tool", (Result("c1", (Text("the file"),)),), kind="tool_result"))
     assert shown(tape.view)[1:] == [caller, late, behind]
@@ -197,7 +197,7 @@ def test_a_late_result_takes_the_place_of_the_repair() -> None:
 def test_undo_is_as_if_the_edit_had_never_been(steps: list[Step], which: int, later: list[Message]) -> None:
     """What was said after the edit stays; redo brings the edit back."""
     tape = played(steps)
-    edits = [e.seq for e in tape.events if isinstance(e.what, Edited) and e.seq not in tape.view._skip]
+    edits = [e.seq for e in tape.events if isinstance(e.what, ViewEdited) and e.seq not in tape.view._skip]
     if not edits:
         return
     said = [tape.say(message) for message in later if message.role != "tool" and message.agent_visible]
@@ -206,7 +206,7 @@ def test_undo_is_as_if_the_edit_had_never_been(steps: list[Step], which: int, la
     without = [event for event in tape.events if event.seq != seq]
     tape.note("undo", str(seq))
     check_view(tape.view)
-    assert comparable(tape.view) == comparable(project(lambda: without, tape.view._meter))
+    assert comparable(tape.view) == comparable(fold_log(lambda: without, tape.view._meter))
     assert set(said) <= set(shown(tape.view)), "an undo lost what was said after the edit"
     tape.note("redo", str(seq))
     check_view(tape.view)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from tidegate.memory.logs import Line
+from tidegate.memory.log_lines import LogLine
 from tidegate.memory.search import Search
 
 DOCS = {
@@ -11,7 +11,7 @@ DOCS = {
     3: "我们使用SQLite数据库保存会话，连接失败时重试三次。",
     4: "データベースの接続に失敗しました。",
     5: "데이터베이스를 다시 시작했습니다",
-    6: "see src/tidegate/core/stages/last_resort.py line 42 -> guard",
+    6: "see src/tidegate/core/stages/guard.py line 42 -> guard",
     7: "Le café naïve à Zürich, Straße 9",
     8: "ฐานข้อมูลล้มเหลว แล้วลองใหม่",
     9: "port port port: the common word port again, and port",
@@ -29,12 +29,12 @@ class Tape:
         self.session = session
         self.read: list[int] = []
 
-    def __call__(self, head: Callable[[str], int]) -> Iterator[Line]:
+    def __call__(self, head: Callable[[str], int]) -> Iterator[LogLine]:
         known = head(self.session)
         for seq, text in self.docs.items():
             if seq > known:
                 self.read.append(seq)
-                yield Line(self.session, seq, text)
+                yield LogLine(self.session, seq, text)
 
 
 def places(search: Search, query: str, limit: int = 10) -> list[int]:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tidegate import Flush, Session, Spill, SummaryRequest
-from tidegate.core.messages import calls_of, text_of, user
-from tidegate.memory.flush import Remember, title_of
-from tidegate.memory.logs import lines_of
+from tidegate.core.messages import calls_of, text_of, user_message
+from tidegate.memory.notes import NoteEffects, make_note_title
+from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.notes import Notes
 from tidegate.memory.search import Search
 
@@ -21,7 +21,7 @@ def opened(tmp_path: Path) -> Notes:
 
 
 def talked(notes: Notes, turns: int = 21) -> Session:
-    session = Session(policy="cowagent", window=128_000, carry=Remember(notes, "talk-1"))
+    session = Session(policy="cowagent", window=128_000, carry=NoteEffects(notes, "talk-1"))
     for number in range(1, turns + 1):
         session.add({"role": "user", "content": f"question {number} about the pump"})
         session.prepare(lambda _: "The pump in hall 7 runs at four bar; 阀门已更换.")
@@ -51,7 +51,7 @@ def test_the_log_itself_is_searched_after_a_clear(tmp_path: Path) -> None:
     session.add({"role": "assistant", "content": None, "tool_calls": [call]})
     session.add({"role": "tool", "tool_call_id": "c1", "content": "pressure_limit = 4"})
     session.clear()
-    search = Search(logs=lambda head: lines_of("talk-1", session.log.read(head("talk-1") + 1)))
+    search = Search(logs=lambda head: extract_log_lines("talk-1", session.log.read(head("talk-1") + 1)))
     (first, *_) = search.search("question 2")
     assert text_of(session.recall(f"m{first.place}")) == "question 2 about the pump"
     assert calls_of(session.recall(f"m{search.search('pump.toml')[0].place}"))[0].name == "read_file"
@@ -63,8 +63,8 @@ def test_the_log_itself_is_searched_after_a_clear(tmp_path: Path) -> None:
 
 def test_a_flush_twice_is_one_entry(tmp_path: Path) -> None:
     notes = opened(tmp_path)
-    carry = Remember(notes, "s")
-    flush = Flush(SummaryRequest((user("hello\nthere"),), "", 100), "they said hello")
+    carry = NoteEffects(notes, "s")
+    flush = Flush(SummaryRequest((user_message("hello\nthere"),), "", 100), "they said hello")
     carry(flush)
     carry(flush)
     carry(Flush(flush.request, "  "))
@@ -81,14 +81,14 @@ def test_nothing_leaves_when_the_note_cannot_be_written(tmp_path: Path) -> None:
 def test_other_effects_go_to_others(tmp_path: Path) -> None:
     seen: list[object] = []
     spill = Spill("a", "b", "c")
-    Remember(opened(tmp_path), others=seen.append)(spill)
+    NoteEffects(opened(tmp_path), others=seen.append)(spill)
     assert seen == [spill]
     with pytest.raises(TypeError, match="Spill"):
-        Remember(opened(tmp_path))(spill)
+        NoteEffects(opened(tmp_path))(spill)
 
 
 def test_a_title_without_a_request() -> None:
-    assert title_of([user("a note", "note")]) == "1 messages"
+    assert make_note_title([user_message("a note", "note")]) == "1 messages"
 
 
 def test_the_prompt_holds_the_index_and_a_note_only_once_it_is_read(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.core.errors import BadInput
-from tidegate.core.estimate import Estimate
+from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.disk.folder import safe_join
-from tidegate.memory.notes import INDEX, Notes, entries_of, tidy
+from tidegate.memory.notes import INDEX_NOTE, Notes, parse_note_entries, clean_note_text
 
 NOON = 1_763_208_000.0  # 2025-11-15, 12:00:00 UTC
 DAY = "2025-11-15.md"
@@ -101,9 +101,9 @@ def test_any_text_comes_back_as_it_is(
     notes = Notes(tmp_path_factory.mktemp("n"), zone=UTC, clock=lambda: NOON)
     kept: list[str] = []
     for body, source in zip(bodies, sources, strict=False):
-        if tidy(body):
+        if clean_note_text(body):
             notes.add(body, source=source, title=source)
-            kept.append(tidy(body))
+            kept.append(clean_note_text(body))
     assert [entry.text for entry in notes.entries(DAY)] == list(dict.fromkeys(kept))
 
 
@@ -219,7 +219,7 @@ def test_planted_things_neither_hang_nor_redirect(notes: Notes, tmp_path: Path) 
 
 def test_notes_are_listed_and_hand_written_lines_stay(notes: Notes) -> None:
     notes.write("ports.md", "8443 is the port", about="which ports we use")
-    index = notes.files.root / INDEX
+    index = notes.files.root / INDEX_NOTE
     index.write_text(index.read_text() + "\nAsk before deleting.\n")
     notes.write("style/python.md", "tabs never", about="how we write")
     notes.write("ports.md", "9000 is the port", about="ports\nof all services")
@@ -236,7 +236,7 @@ def test_the_prompt_gets_the_index_and_no_note(notes: Notes) -> None:
     notes.write("ports.md", "8443 is the port", about="which ports we use")
     for name in ("found.md", "ts.md", "with space.md", "linked too.md"):
         (notes.files.root / name).write_text("put here by hand")
-    index = notes.files.root / INDEX
+    index = notes.files.root / INDEX_NOTE
     index.write_text(index.read_text() + "See [this](linked too.md).\n")
     notes.add("a day's entry")
     notes.add("another", at=NOON - 3 * 86_400)
@@ -257,10 +257,10 @@ def test_the_index_keeps_its_bounds(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], tokens: int, chars: int
 ) -> None:
     notes = Notes(tmp_path_factory.mktemp("n"))
-    notes.write(INDEX, "\n".join(lines))
+    notes.write(INDEX_NOTE, "\n".join(lines))
     whole = notes.index_text(10**9)
     text = notes.index_text(tokens, max_chars=chars)
-    assert Estimate().text(text) <= tokens
+    assert TokenEstimator().text(text) <= tokens
     assert chars == 0 or len(text) <= chars
     if text != whole and text:
         *kept, last = text.split("\n")
@@ -269,4 +269,4 @@ def test_the_index_keeps_its_bounds(
 
 
 def test_entries_of_a_text_without_any() -> None:
-    assert entries_of("") == entries_of("# 2025-11-15\n\njust text\n## heading\n## 9:00 · x\n") == []
+    assert parse_note_entries("") == parse_note_entries("# 2025-11-15\n\njust text\n## heading\n## 9:00 · x\n") == []

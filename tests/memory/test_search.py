@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.memory.tape import DOCS, Tape, places
 from tidegate.memory.notes import Notes
 from tidegate.memory.search import Search
-from tidegate.memory.snippets import snippet
+from tidegate.memory.words import cut_snippet
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_any_piece_of_any_text_is_found(data: st.DataObject) -> None:
 @settings(deadline=None)
 @given(text=st.text(), at=st.integers(0, 300), chars=st.integers(-5, 300))
 def test_snippets_are_bounded(text: str, at: int, chars: int) -> None:
-    shown = snippet(text, min(at, len(text)), chars)
+    shown = cut_snippet(text, min(at, len(text)), chars)
     assert len(shown) <= max(chars, 16)
     assert "\n" not in shown
 

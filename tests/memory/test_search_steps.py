@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from tests.memory.tape import DOCS, Tape, places
-from tidegate.core.events import Event, Noted, Said, encode
+from tidegate.core.events import Event, NoteAdded, MessageAdded, encode_event
 from tidegate.core.messages import Call, Message, Text
-from tidegate.lab.generate import generate
-from tidegate.memory.logs import Line, lines_of
+from tidegate.proof.session_generator import generate_session
+from tidegate.memory.log_lines import LogLine, extract_log_lines
 from tidegate.memory.notes import Notes
-from tidegate.memory.passages import unpacked
-from tidegate.memory.search import Search, Unsearchable
-from tidegate.store.kept import KeptLog
+from tidegate.memory.passages import unpack_text
+from tidegate.memory.search import Search, SearchUnavailable
+from tidegate.store.session_log import KeptLog
 from tidegate.store.memory import MemoryStore
-from tidegate.wire.dialects import parse_any
+from tidegate.wire.registry import parse_any_message
 
 
 def test_notes_are_followed(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_a_log_that_grows_line_by_line_packs_as_well(tmp_path: Path) -> None:
 
 
 def test_an_error_of_the_log_is_the_log_s(tmp_path: Path) -> None:
-    def logs(_: Callable[[str], int]) -> Iterator[Line]:
-        yield Line("s", 1, "one")
+    def logs(_: Callable[[str], int]) -> Iterator[LogLine]:
+        yield LogLine("s", 1, "one")
         raise sqlite3.DatabaseError("the store is broken")
 
     search = Search(logs=logs, path=tmp_path / "search.db")
@@ -198,13 +198,13 @@ def test_a_note_that_has_just_changed_is_read_until_it_has_settled(tmp_path: Pat
 
 
 def said(seq: int, text: str) -> Event:
-    return Event(seq, 0.0, Said(Message("user", (Text(text),)), 1))
+    return Event(seq, 0.0, MessageAdded(Message("user", (Text(text),)), 1))
 
 
-def of_store(store: MemoryStore) -> Callable[[Callable[[str], int]], Iterator[Line]]:
-    def logs(head: Callable[[str], int]) -> Iterator[Line]:
+def of_store(store: MemoryStore) -> Callable[[Callable[[str], int]], Iterator[LogLine]]:
+    def logs(head: Callable[[str], int]) -> Iterator[LogLine]:
         for info in store.sessions():
-            yield from lines_of(info.name, KeptLog(store, info.name).read(head(info.name) + 1))
+            yield from extract_log_lines(info.name, KeptLog(store, info.name).read(head(info.name) + 1))
 
     return logs
 
@@ -212,7 +212,7 @@ def of_store(store: MemoryStore) -> Callable[[Callable[[str], int]], Iterator[Li
 def in_the_file(word: str, folder: Path) -> bool:
     """In its bytes as they are, or in a text that is packed in them."""
     with closing(sqlite3.connect(folder / "search.db")) as db:
-        texts = [unpacked(data) for (data,) in db.execute("SELECT data FROM blocks")]
+        texts = [unpack_text(data) for (data,) in db.execute("SELECT data FROM blocks")]
     return any(word in text for text in texts) or any(word.encode() in path.read_bytes() for path in folder.iterdir())
 
 
@@ -225,9 +225,9 @@ def test_a_log_in_which_something_was_forgotten_is_read_again_by_itself(tmp_path
     search = Search(logs=of_store(store), path=tmp_path / "search.db")
     assert [(hit.name, hit.place) for hit in search.search(secret)] == [("s", 2)]
     assert in_the_file(secret, tmp_path)
-    store.rewrite("s", {2: encode(said(2, "[forgotten]"))})
+    store.rewrite("s", {2: encode_event(said(2, "[forgotten]"))})
     log = KeptLog(store, "s")
-    log.append(Event(4, 0.0, Noted("forgotten", "m2")))
+    log.append(Event(4, 0.0, NoteAdded("forgotten", "m2")))
     log.append(said(5, "five"))
     assert search.search(secret) == []
     assert not in_the_file(secret, tmp_path)
@@ -245,7 +245,7 @@ def test_what_is_removed_is_gone_or_said_to_be_there(tmp_path: Path) -> None:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM sources").fetchall()
         search._index._db.execute("PRAGMA busy_timeout=50")  # the reader of this test does not go away
-        with pytest.raises(Unsearchable, match="still in the file"):
+        with pytest.raises(SearchUnavailable, match="still in the file"):
             search.forget("s")
     tape.docs = {}
     search.forget("s")
@@ -254,12 +254,12 @@ def test_what_is_removed_is_gone_or_said_to_be_there(tmp_path: Path) -> None:
 
 
 def test_events_that_are_no_messages_are_read_once_too() -> None:
-    events = [said(1, "one"), Event(2, 0.0, Noted("turn")), Event(3, 0.0, Noted("turn"))]
+    events = [said(1, "one"), Event(2, 0.0, NoteAdded("turn")), Event(3, 0.0, NoteAdded("turn"))]
     asked: list[int] = []
 
-    def logs(head: Callable[[str], int]) -> Iterator[Line]:
+    def logs(head: Callable[[str], int]) -> Iterator[LogLine]:
         asked.append(head("s"))
-        return lines_of("s", events[asked[-1] :])
+        return extract_log_lines("s", events[asked[-1] :])
 
     search = Search(logs=logs)
     assert [search.refresh().lines, search.refresh().lines] == [1, 0]
@@ -281,7 +281,7 @@ ARGUMENTS = [
 @pytest.mark.parametrize(("arguments", "word"), ARGUMENTS)
 def test_arguments_are_found_as_they_read(arguments: str, word: str) -> None:
     message = Message("assistant", (Call("c", "edit", arguments),))
-    lines = list(lines_of("s", [Event(1, 0.0, Said(message, 1)), said(2, "else")]))
+    lines = list(extract_log_lines("s", [Event(1, 0.0, MessageAdded(message, 1)), said(2, "else")]))
     search = Search(logs=lambda head: lines[head("s") :])
     hit = search.search(word)[0]
     assert (hit.place, hit.step) == (1, 1)
@@ -289,13 +289,13 @@ def test_arguments_are_found_as_they_read(arguments: str, word: str) -> None:
 
 @pytest.mark.parametrize("step", [2, 500])
 def test_the_index_stays_below_three_fifths_of_the_json(tmp_path: Path, step: int) -> None:
-    lines: list[Line] = []
+    lines: list[LogLine] = []
     size = 0
-    for message in islice(generate(1000), 500):
+    for message in islice(generate_session(1000), 500):
         size += len(json.dumps(message, ensure_ascii=False).encode())
-        for parsed in parse_any(message):
+        for parsed in parse_any_message(message):
             seq = len(lines) + 1
-            lines += lines_of("s", [Event(seq, 0.0, Said(parsed, 1))])
+            lines += extract_log_lines("s", [Event(seq, 0.0, MessageAdded(parsed, 1))])
     upto = 0
     search = Search(logs=lambda head: lines[head("s") : upto], path=tmp_path / "search.db")
     while upto < len(lines):

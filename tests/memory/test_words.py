@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.memory.words import plain, units_of, words_of
+from tidegate.memory.words import normalize_text, parse_query, extract_words
 
 
 @pytest.mark.parametrize(
@@ -30,20 +30,20 @@ from tidegate.memory.words import plain, units_of, words_of
     ],
 )
 def test_words(text: str, parts: str, wholes: str) -> None:
-    words = words_of(text)
+    words = extract_words(text)
     assert words.parts == parts.split()
     assert words.wholes == wholes.split()
 
 
 @given(st.text() | st.text("aB_.数が\u0301é \"*():^'-"))
 def test_nothing_with_a_meaning_comes_out(text: str) -> None:
-    words = words_of(text)
-    phrases = [word for unit in units_of(text, 100) for phrase in (*unit.phrases, (unit.whole,)) for word in phrase]
+    words = extract_words(text)
+    phrases = [word for unit in parse_query(text, 100) for phrase in (*unit.phrases, (unit.whole,)) for word in phrase]
     for word in (*words.parts, *words.wholes, *phrases):
         assert not set(word) & set(" \"'*():^-+{},.\0\n\t")
         assert len(word) <= 64
 
 
 def test_a_long_text_of_another_script_is_no_trouble() -> None:
-    assert len(words_of("数据库" * 100_000).parts) == 300_000
-    assert plain("é" * 3) == "eee"
+    assert len(extract_words("数据库" * 100_000).parts) == 300_000
+    assert normalize_text("é" * 3) == "eee"

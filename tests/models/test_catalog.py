@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from tidegate.core.errors import BadInput
-from tidegate.models.catalog import Model, model_of, read_models, window_of
-from tidegate.models.prices import Rates
+from tidegate.models.catalog import ModelInfo, find_model, parse_model_overrides, find_window
+from tidegate.models.pricing import TokenRates
 
 
 @pytest.mark.parametrize(
@@ -33,42 +33,42 @@ from tidegate.models.prices import Rates
     ],
 )
 def test_known(model: str, window: int) -> None:
-    assert window_of(model) == window
+    assert find_window(model) == window
 
 
 @pytest.mark.parametrize("model", ["", "my-own-model", "gpt-4o-realtime", "llama3.2", "ollama/gpt-4o", "vllm/glm-4.6"])
 def test_unknown_or_local(model: str) -> None:
-    assert window_of(model) is None
+    assert find_window(model) is None
 
 
 @pytest.mark.parametrize("model", ["deepseek-chat:7b", "gpt-4o:latest", "glm-4.6:9b-q4_K_M", "kimi-k2.5:q8_0"])
 def test_the_tag_of_weights_at_home_says_nothing_of_what_was_loaded(model: str) -> None:
-    assert window_of(model) is None
-    assert window_of(model.partition(":")[0]) is not None
+    assert find_window(model) is None
+    assert find_window(model.partition(":")[0]) is not None
 
 
 def test_a_host_has_its_own_entry() -> None:
-    groq, cerebras = model_of("groq/openai/gpt-oss-120b"), model_of("cerebras/gpt-oss-120b")
+    groq, cerebras = find_model("groq/openai/gpt-oss-120b"), find_model("cerebras/gpt-oss-120b")
     assert groq is not None
     assert cerebras is not None
     assert groq.prices != cerebras.prices
-    assert model_of("gpt-oss-120b") is None
+    assert find_model("gpt-oss-120b") is None
 
 
 def test_what_is_known_of_a_model() -> None:
-    model = model_of("anthropic/claude-sonnet-4.5")
+    model = find_model("anthropic/claude-sonnet-4.5")
     assert model is not None
     assert (model.window, model.max_output) == (200_000, 64_000)
-    assert model.prices == (Rates(input=3.0, output=15.0, cached=0.3, written=3.75),)
+    assert model.prices == (TokenRates(input=3.0, output=15.0, cached=0.3, written=3.75),)
 
 
 def test_a_tuned_model_has_prices_of_its_own_or_none() -> None:
-    tuned, plain = model_of("ft:gpt-4o-2024-08-06:org::q4abc"), model_of("gpt-4o")
+    tuned, plain = find_model("ft:gpt-4o-2024-08-06:org::q4abc"), find_model("gpt-4o")
     assert tuned is not None
     assert plain is not None
     assert tuned.window == 128_000
     assert tuned.prices[0].input > plain.prices[0].input
-    unpriced = model_of("ft:gpt-4.1-nano-2030-01-01:org::a")
+    unpriced = find_model("ft:gpt-4.1-nano-2030-01-01:org::a")
     assert unpriced is not None
     assert (unpriced.window, unpriced.prices) == (1_047_576, ())
 
@@ -96,9 +96,9 @@ def test_the_snapshot_is_small_sorted_and_sound() -> None:
     assert list(models) == sorted(models)
     assert len(models) > 200
     for name in models:
-        model = model_of(name)
+        model = find_model(name)
         assert model is not None, name
-        assert model == msgspec.convert(models[name], Model), name
+        assert model == msgspec.convert(models[name], ModelInfo), name
         assert 4_000 <= (model.window or 0) <= 3_000_000, name
         assert model.max_output is None or 0 < model.max_output < (model.window or 0), name
         steps = [rate.above for rate in model.prices]
@@ -119,19 +119,21 @@ def test_where_the_sources_differ_is_listed() -> None:
 
 
 def test_overrides_stand_above_the_catalog_and_leave_the_rest_to_it() -> None:
-    mine = read_models({"GPT-4o": {"window": 64_000}, "mine": {"window": 9_000, "prices": {"input": 1, "output": 2}}})
-    seen, plain = model_of("openai/gpt-4o-2024-08-06", mine), model_of("gpt-4o")
+    mine = parse_model_overrides(
+        {"GPT-4o": {"window": 64_000}, "mine": {"window": 9_000, "prices": {"input": 1, "output": 2}}}
+    )
+    seen, plain = find_model("openai/gpt-4o-2024-08-06", mine), find_model("gpt-4o")
     assert seen is not None
     assert plain is not None
-    assert seen == Model(64_000, plain.max_output, plain.prices, plain.images)
-    assert model_of("mine", mine) == Model(9_000, None, (Rates(input=1, output=2),))
-    assert window_of("other", mine) is None
+    assert seen == ModelInfo(64_000, plain.max_output, plain.prices, plain.images)
+    assert find_model("mine", mine) == ModelInfo(9_000, None, (TokenRates(input=1, output=2),))
+    assert find_window("other", mine) is None
 
 
 def test_an_override_reaches_a_model_at_home() -> None:
-    mine = read_models({"ollama/qwen2.5:14b": {"window": 16_384}})
-    assert window_of("ollama/qwen2.5:14b", mine) == 16_384
-    assert window_of("ollama/qwen2.5:7b", mine) is None
+    mine = parse_model_overrides({"ollama/qwen2.5:14b": {"window": 16_384}})
+    assert find_window("ollama/qwen2.5:14b", mine) == 16_384
+    assert find_window("ollama/qwen2.5:7b", mine) is None
 
 
 @pytest.mark.parametrize(
@@ -153,5 +155,5 @@ def test_an_override_reaches_a_model_at_home() -> None:
 )
 def test_a_wrong_override_is_named(given: object, word: str) -> None:
     with pytest.raises(BadInput) as caught:
-        read_models(given)
+        parse_model_overrides(given)
     assert word in str(caught.value)

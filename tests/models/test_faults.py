@@ -12,24 +12,24 @@ from tests.models.test_faults_more import TEXTS as MORE
 from tests.models.test_faults_rounds import TEXTS as ROUNDS
 from tests.models.test_faults_texts import SHORT, TEXTS, texts
 from tidegate.core.errors import TidegateError
-from tidegate.core.secrets import Mask
-from tidegate.models.fault_numbers import Numbers
-from tidegate.models.fault_rows import KINDS
-from tidegate.models.fault_table import TABLE, _pattern, row_of
-from tidegate.models.faults import (
-    REMEDIES,
-    SAYS,
-    SHOWN,
-    Fault,
-    fault_of,
-    fault_of_frame,
-    transport_fault,
+from tidegate.core.text.secrets import SecretMask
+from tidegate.models.errors.numbers import ErrorNumbers
+from tidegate.models.errors.rows import ERROR_KINDS
+from tidegate.models.errors.table import ERROR_TABLE, _compile_patterns, match_error
+from tidegate.models.errors.classification import (
+    ERROR_REMEDIES,
+    ERROR_CAUSES,
+    MAX_SHOWN_CHARS,
+    ProviderError,
+    classify_response,
+    classify_frame,
+    transport_error,
 )
 
 OVERFLOW = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens."
 
 
-def known(fault: Fault) -> dict[str, int]:
+def known(fault: ProviderError) -> dict[str, int]:
     names = ("window", "tokens", "output", "total", "limit")
     return {name: number for name in names if (number := getattr(fault, name)) is not None}
 
@@ -81,7 +81,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize(("text", "numbers"), NUMBERS, ids=lambda value: str(value)[:40])
 def test_numbers_of_known_sentences(text: str, numbers: dict[str, int]) -> None:
-    assert known(fault_of(400, text)) == numbers
+    assert known(classify_response(400, text)) == numbers
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_numbers_of_known_sentences(text: str, numbers: dict[str, int]) -> None:
     ],
 )
 def test_other_numbers_are_not_learned(text: str) -> None:
-    assert known(fault_of(400, text)) == {}
+    assert known(classify_response(400, text)) == {}
 
 
 def test_a_bound_is_not_taken_for_a_count() -> None:
     """vLLM stops counting where the window ends and says "at least": that number tells nothing about the prompt."""
-    fault = fault_of(
+    fault = classify_response(
         400,
         "This model's maximum context length is 196608 tokens. However, you requested 16384 output tokens and your"
         " prompt contains at least 180225 input tokens, for a total of at least 196609 tokens.",
@@ -115,31 +115,33 @@ def test_a_bound_is_not_taken_for_a_count() -> None:
 
 
 def test_a_window_is_not_learned_from_another_kind() -> None:
-    fault = fault_of(429, f"Rate limit reached, tokens per min. {OVERFLOW}")
+    fault = classify_response(429, f"Rate limit reached, tokens per min. {OVERFLOW}")
     assert fault.kind == "rate_limit"
     assert known(fault) == {}
 
 
 def test_the_numbers_decide_between_two_meanings() -> None:
     rate = "Limit 30000, Used 28000, Requested {}. Please try again in 8s."
-    assert fault_of(429, rate.format(6060)).kind == "rate_limit"
-    assert fault_of(429, rate.format(30_001)).kind == "rate_bucket"
+    assert classify_response(429, rate.format(6060)).kind == "rate_limit"
+    assert classify_response(429, rate.format(30_001)).kind == "rate_bucket"
     vllm = (
         "'max_tokens' or 'max_completion_tokens' is too large: {}. This model's maximum context length is 8192 tokens"
         " and your request has 5000 input tokens."
     )
-    assert fault_of(400, vllm.format(4096)).kind == "overflow"
-    assert fault_of(400, vllm.format(8192)).kind == "output_cap"
+    assert classify_response(400, vllm.format(4096)).kind == "overflow"
+    assert classify_response(400, vllm.format(8192)).kind == "output_cap"
 
 
 def test_an_overflow_that_less_output_cures_says_how_much() -> None:
-    fault = fault_of(400, "input length and `max_tokens` exceed context limit: 196348 + 21333 > 200000, decrease")
+    fault = classify_response(
+        400, "input length and `max_tokens` exceed context limit: 196348 + 21333 > 200000, decrease"
+    )
     assert fault.kind == "overflow"
     assert fault.output_room == 3652
     assert "3,652" in str(fault)
-    over = fault_of(400, "prompt is too long: 213462 tokens > 200000 maximum")
+    over = classify_response(400, "prompt is too long: 213462 tokens > 200000 maximum")
     assert over.output_room is None
-    alone = fault_of(400, "exceed context limit: 200001 + 21333 > 200000")
+    alone = classify_response(400, "exceed context limit: 200001 + 21333 > 200000")
     assert alone.output_room is None
 
 
@@ -165,30 +167,31 @@ SHAPES = [
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes_of_a_body(shape: bytes) -> None:
-    fault = fault_of(400, shape % OVERFLOW.encode())
+    fault = classify_response(400, shape % OVERFLOW.encode())
     assert (fault.kind, fault.window, fault.tokens) == ("overflow", 8192, 9001)
 
 
 def test_named_fields() -> None:
     body = b'{"error":{"code":400,"message":"the request exceeds the available context size","type":'
-    fault = fault_of(400, body + b'"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}}')
+    fault = classify_response(400, body + b'"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}}')
     assert known(fault) == {"window": 8192, "tokens": 9000}
-    fault = fault_of(500, b'{"error":{"message":"slot failed","n_prompt_tokens":9000,"n_ctx":8192}}')
+    fault = classify_response(500, b'{"error":{"message":"slot failed","n_prompt_tokens":9000,"n_ctx":8192}}')
     assert (fault.kind, known(fault)) == ("server", {})
 
 
 def test_a_code_alone_is_enough() -> None:
-    assert fault_of(400, b'{"error":{"message":"No.","code":"context_length_exceeded"}}').kind == "overflow"
-    assert fault_of(429, b'{"error":{"message":"No.","code":"insufficient_quota"}}').kind == "billing"
-    assert fault_of(429, b'{"error":{"message":"No.","code":"rate_limit_exceeded"}}').kind == "rate_limit"
+    assert classify_response(400, b'{"error":{"message":"No.","code":"context_length_exceeded"}}').kind == "overflow"
+    assert classify_response(429, b'{"error":{"message":"No.","code":"insufficient_quota"}}').kind == "billing"
+    assert classify_response(429, b'{"error":{"message":"No.","code":"rate_limit_exceeded"}}').kind == "rate_limit"
     assert (
-        fault_of(529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}').kind == "server"
+        classify_response(529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}').kind
+        == "server"
     )
 
 
 def test_what_the_request_said_is_not_taken_for_the_provider() -> None:
     body = {"detail": [{"loc": ["body", "messages"], "msg": "field required", "input": OVERFLOW}], "prompt": OVERFLOW}
-    fault = fault_of(422, msgspec.json.encode(body))
+    fault = classify_response(422, msgspec.json.encode(body))
     assert (fault.kind, fault.window) == ("unknown", None)
     assert "8192" not in str(fault)
 
@@ -207,15 +210,15 @@ def test_what_the_request_said_is_not_taken_for_the_provider() -> None:
 )
 def test_a_bare_status(status: int | None, kind: str) -> None:
     for body in (b"", b"{}", b"null", b"   ", b"\x00\xff", b"[]"):
-        fault = fault_of(status, body)
+        fault = classify_response(status, body)
         assert (fault.kind, fault.certain) == (kind, False)
 
 
 def test_what_is_certain() -> None:
-    assert fault_of(402).certain
-    assert fault_of(402, OVERFLOW).kind == "billing"
-    assert fault_of(413, "Payload Too Large").certain
-    assert fault_of(400, OVERFLOW).certain
+    assert classify_response(402).certain
+    assert classify_response(402, OVERFLOW).kind == "billing"
+    assert classify_response(413, "Payload Too Large").certain
+    assert classify_response(400, OVERFLOW).certain
 
 
 @pytest.mark.parametrize(
@@ -239,28 +242,34 @@ def test_what_is_certain() -> None:
     ],
 )
 def test_how_long_to_wait(headers: dict[str, str], body: bytes, wait: float | None) -> None:
-    assert fault_of(429, body, headers).retry_after == (pytest.approx(wait) if wait is not None else None)
+    assert classify_response(429, body, headers).retry_after == (pytest.approx(wait) if wait is not None else None)
 
 
 def test_neither_keys_nor_the_whole_body_are_shown() -> None:
     key = "my-own-secret-value-42"
     shaped = "sk-proj-" + "a1B2c3D4" * 5
     body = f"Incorrect API key provided: {shaped}. Authorization: Bearer {key} " + "x" * 5000
-    fault = fault_of(401, body, mask=Mask([key]))
+    fault = classify_response(401, body, mask=SecretMask([key]))
     assert fault.kind == "auth"
     for shown in (str(fault), repr(fault)):
         assert key not in shown
         assert shaped not in shown
-        assert len(shown) < SHOWN + 300
+        assert len(shown) < MAX_SHOWN_CHARS + 300
 
 
 def test_a_fault_is_an_error_of_ours() -> None:
-    fault = fault_of(400, OVERFLOW)
+    fault = classify_response(400, OVERFLOW)
     assert isinstance(fault, TidegateError)
-    assert str(fault).endswith(REMEDIES["overflow"])
-    assert set(SAYS) == set(REMEDIES) == set(KINDS)
-    assert transport_fault("peer closed connection").kind == "transport"
-    assert [fault_of(status).retried for status in (429, 503, 408, 400, 402)] == [True, True, True, False, False]
+    assert str(fault).endswith(ERROR_REMEDIES["overflow"])
+    assert set(ERROR_CAUSES) == set(ERROR_REMEDIES) == set(ERROR_KINDS)
+    assert transport_error("peer closed connection").kind == "transport"
+    assert [classify_response(status).retried for status in (429, 503, 408, 400, 402)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 json_values = st.recursive(
@@ -281,9 +290,9 @@ statuses = st.none() | st.integers(min_value=-1, max_value=1000)
 
 @given(body=st.binary(max_size=400) | st.text(max_size=400) | json_values, status=statuses)
 def test_any_body_is_a_fault(body: object, status: int | None) -> None:
-    fault = fault_of(status, body, {"Retry-After": str(body)[:40]})
-    assert fault.kind in KINDS
-    assert len(str(fault)) < SHOWN + 400
+    fault = classify_response(status, body, {"Retry-After": str(body)[:40]})
+    assert fault.kind in ERROR_KINDS
+    assert len(str(fault)) < MAX_SHOWN_CHARS + 400
     assert fault.window is None or fault.window >= 128
 
 
@@ -293,20 +302,20 @@ def test_any_json_is_a_fault(value: object) -> None:
         body = msgspec.json.encode(value)
     except (ValueError, OverflowError):
         body = repr(value).encode("utf-8", "replace")
-    assert fault_of(400, body).kind in KINDS
+    assert classify_response(400, body).kind in ERROR_KINDS
 
 
 @given(frame=json_values)
 def test_any_frame_is_a_fault_or_none(frame: object) -> None:
-    fault = fault_of_frame("openai_chat", frame)
-    assert fault is None or fault.kind in KINDS
+    fault = classify_frame("openai_chat", frame)
+    assert fault is None or fault.kind in ERROR_KINDS
 
 
 def test_deep_and_large_bodies() -> None:
-    assert fault_of(400, b"[" * 100_000).kind == "unknown"
-    assert fault_of(400, b'{"error":' * 5000 + b"1" + b"}" * 5000).kind == "unknown"
-    assert fault_of(400, b'{"error":{"message":"' + b"a" * 10_000_000 + b'"}}').kind == "unknown"
-    assert fault_of(400, OVERFLOW + " y" * 500_000).kind == "overflow"
+    assert classify_response(400, b"[" * 100_000).kind == "unknown"
+    assert classify_response(400, b'{"error":' * 5000 + b"1" + b"}" * 5000).kind == "unknown"
+    assert classify_response(400, b'{"error":{"message":"' + b"a" * 10_000_000 + b'"}}').kind == "unknown"
+    assert classify_response(400, OVERFLOW + " y" * 500_000).kind == "overflow"
 
 
 @pytest.mark.parametrize(
@@ -328,17 +337,19 @@ def test_deep_and_large_bodies() -> None:
 def test_work_grows_with_the_text_only(unit: str) -> None:
     """CPU time, and far above what it takes: a pattern that tries everything against everything takes minutes."""
     start = time.process_time()
-    fault_of(400, (unit * 20_000)[:200_000])
+    classify_response(400, (unit * 20_000)[:200_000])
     assert time.process_time() - start < 5
 
 
 def test_every_way_to_say_it_has_a_text() -> None:
     """A line of the table that no text meets is dead, or was never tried."""
-    judged = [(text.text, row_of([text.text], text.status)) for text in texts(TEXTS + SHORT + HELD + MORE + ROUNDS)]
-    for row in TABLE:
+    judged = [
+        (text.text, match_error([text.text], text.status)) for text in texts(TEXTS + SHORT + HELD + MORE + ROUNDS)
+    ]
+    for row in ERROR_TABLE:
         met = [text for text, by in judged if by is row]
         for way in row.ways.splitlines():
-            pattern = _pattern(way.strip())
+            pattern = _compile_patterns(way.strip())
             assert any(pattern.search(text) for text in met), f"{row.kind}: {way.strip()}"
 
 
@@ -347,10 +358,10 @@ def test_the_usual_wrapping_changes_nothing() -> None:
         if not text.text.startswith(("<", "{")):
             error = {"message": text.text, "type": "invalid_request_error", "param": None, "code": text.status}
             body = msgspec.json.encode({"type": "error", "error": error, "request_id": "req_011CWwvKgCCu3fvjASX69zqX"})
-            assert fault_of(text.status, body).kind == text.kind, text.text
+            assert classify_response(text.status, body).kind == text.kind, text.text
 
 
 def test_numbers_of_an_unsettled_kind() -> None:
-    assert Numbers(window=8192, output=9000).settled("overflow") == "output_cap"
-    assert Numbers(window=8192).settled("output_cap") == "output_cap"
-    assert Numbers(limit=5).settled("rate_bucket") == "rate_bucket"
+    assert ErrorNumbers(window=8192, output=9000).settled("overflow") == "output_cap"
+    assert ErrorNumbers(window=8192).settled("output_cap") == "output_cap"
+    assert ErrorNumbers(limit=5).settled("rate_bucket") == "rate_bucket"

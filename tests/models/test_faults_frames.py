@@ -5,8 +5,8 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from tidegate.models.faults import fault_of_frame, fault_of_reply
-from tidegate.wire.replies import Reply, Stop
+from tidegate.models.errors.classification import classify_frame, classify_reply
+from tidegate.wire.streaming.reply import Reply, StopReason
 
 OVERFLOW = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens."
 
@@ -38,7 +38,7 @@ FRAMES: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("dialect", "frame", "kind"), FRAMES, ids=lambda value: str(value)[:50])
 def test_frames_that_tell_of_a_failure(dialect: str, frame: str, kind: str) -> None:
-    fault = fault_of_frame(dialect, msgspec.json.decode(frame))
+    fault = classify_frame(dialect, msgspec.json.decode(frame))
     assert fault is not None
     assert fault.kind == kind
 
@@ -58,28 +58,28 @@ def test_frames_that_tell_of_a_failure(dialect: str, frame: str, kind: str) -> N
     ],
 )
 def test_ordinary_frames(frame: dict[str, Any]) -> None:
-    assert fault_of_frame("openai_chat", frame) is None
+    assert classify_frame("openai_chat", frame) is None
 
 
-def reply(message: dict[str, Any], stop: Stop, reason: str = "", **usage: Any) -> Reply:
+def reply(message: dict[str, Any], stop: StopReason, reason: str = "", **usage: Any) -> Reply:
     return Reply([message], usage, stop, "m", reason)
 
 
 def test_replies_that_say_nothing() -> None:
     empty = {"role": "assistant", "content": ""}
     thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]}
-    cut = fault_of_reply(reply(empty, "length", prompt_tokens=8000, completion_tokens=0))
+    cut = classify_reply(reply(empty, "length", prompt_tokens=8000, completion_tokens=0))
     assert cut is not None
     assert (cut.kind, cut.tokens, cut.window) == ("overflow", 8000, None)
-    full = fault_of_reply(reply(thought, "length", input_tokens=7000, output_tokens=1190), window=8192)
+    full = classify_reply(reply(thought, "length", input_tokens=7000, output_tokens=1190), window=8192)
     assert full is not None
     assert full.kind == "overflow"
-    spent = fault_of_reply(reply(thought, "length", input_tokens=700, output_tokens=1024), window=8192)
+    spent = classify_reply(reply(thought, "length", input_tokens=700, output_tokens=1024), window=8192)
     assert spent is not None
     assert (spent.kind, spent.output) == ("output_cap", 1024)
-    stops: tuple[Stop, ...] = ("refused", "filtered")
+    stops: tuple[StopReason, ...] = ("refused", "filtered")
     for stop in stops:
-        refused = fault_of_reply(reply(empty, stop, input_tokens=7))
+        refused = classify_reply(reply(empty, stop, input_tokens=7))
         assert refused is not None
         assert refused.kind == "refused"
 
@@ -95,22 +95,22 @@ def test_replies_that_say_nothing() -> None:
     ],
 )
 def test_replies_that_say_something(message: dict[str, Any]) -> None:
-    for stop in get_args(Stop):
-        assert fault_of_reply(reply(message, stop, prompt_tokens=8000)) is None
+    for stop in get_args(StopReason):
+        assert classify_reply(reply(message, stop, prompt_tokens=8000)) is None
 
 
 def test_replies_of_several_items() -> None:
     items: list[dict[str, Any]] = [{"type": "reasoning", "summary": []}, {"type": "function_call", "name": "f"}]
     usage: dict[str, Any] = {"input_tokens": 9, "output_tokens": 0}
-    assert fault_of_reply(Reply(items, usage, "length", "m", "max_output_tokens")) is None
-    assert fault_of_reply(Reply(items[:1], usage, "length", "m", "max_output_tokens")) is not None
-    assert fault_of_reply(Reply([], {}, "end", "m", "")) is None
+    assert classify_reply(Reply(items, usage, "length", "m", "max_output_tokens")) is None
+    assert classify_reply(Reply(items[:1], usage, "length", "m", "max_output_tokens")) is not None
+    assert classify_reply(Reply([], {}, "end", "m", "")) is None
 
 
 def test_a_stop_reason_that_tells_of_a_failure() -> None:
     half = {"role": "assistant", "content": "Half an ans"}
-    cut = fault_of_reply(reply(half, "unknown", "model_context_window_exceeded"))
+    cut = classify_reply(reply(half, "unknown", "model_context_window_exceeded"))
     assert cut is not None
     assert cut.kind == "overflow"
     for reason in ("stop", "max_tokens", "MAX_TOKENS", "length", "tool_use", ""):
-        assert fault_of_reply(reply(half, "unknown", reason)) is None
+        assert classify_reply(reply(half, "unknown", reason)) is None

@@ -7,7 +7,7 @@ then the table was widened (four texts of the second round were moved, dropped o
 import pytest
 
 from tests.models.test_faults_texts import Text, texts
-from tidegate.models.faults import fault_of
+from tidegate.models.errors.classification import classify_response
 
 TEXTS = r"""
 output_cap 400 Bad request: rpc error: code = InvalidArgument desc = max_tokens (10000) cannot exceed 8192. Please reduce the length of max output tokens generated.
@@ -203,4 +203,4 @@ unknown 400 The parameter `size` specified in the request is not valid
 
 @pytest.mark.parametrize("row", texts(TEXTS), ids=lambda row: row.text[:60])
 def test_kind(row: Text) -> None:
-    assert fault_of(row.status, row.text).kind == row.kind
+    assert classify_response(row.status, row.text).kind == row.kind

@@ -7,7 +7,7 @@ are held, and so are the numbers that may be learned from them, and no others.
 import pytest
 
 from tests.models.test_faults_texts import Text, texts
-from tidegate.models.faults import fault_of, fault_of_frame
+from tidegate.models.errors.classification import classify_response, classify_frame
 
 TEXTS = r"""
 overflow 400 Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).
@@ -104,7 +104,7 @@ model 404 The model `gpt-9` does not exist or you do not have access to it.
 
 @pytest.mark.parametrize("row", texts(TEXTS), ids=lambda row: row.text[:60])
 def test_kind(row: Text) -> None:
-    assert fault_of(row.status, row.text).kind == row.kind
+    assert classify_response(row.status, row.text).kind == row.kind
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_kind(row: Text) -> None:
     ],
 )
 def test_what_is_learned(text: str, window: int | None, tokens: int | None) -> None:
-    fault = fault_of(400, text)
+    fault = classify_response(400, text)
     assert (fault.kind, fault.window, fault.tokens) == ("overflow", window, tokens)
 
 
@@ -141,18 +141,18 @@ def test_the_prompt_and_the_answer_are_told_apart() -> None:
         "You passed 9000 input tokens and requested 1000 output tokens. However, the model's context length is only"
         " 8192 tokens, resulting in a maximum input length of 7192 tokens. Please reduce the input prompt."
     )
-    fault = fault_of(400, text)
+    fault = classify_response(400, text)
     assert (fault.window, fault.tokens, fault.output) == (8_192, 9_000, 1_000)
     assert fault.output_room is None
-    short = fault_of(400, text.replace("9000", "8000"))
+    short = classify_response(400, text.replace("9000", "8000"))
     assert short.output_room == 192
     both = "The estimated number of input and maximum output tokens (34012)"
-    cloud = fault_of(400, f"{both} exceeded this model context window limit (32768).")
+    cloud = classify_response(400, f"{both} exceeded this model context window limit (32768).")
     assert (cloud.window, cloud.tokens, cloud.total) == (32_768, None, 34_012)
 
 
 def test_a_code_in_a_frame() -> None:
-    told = fault_of_frame(
+    told = classify_frame(
         "openai_chat", {"choices": None, "base_resp": {"status_code": 1039, "status_msg": "token limit"}}
     )
     assert told is not None

@@ -8,7 +8,7 @@ The table was widened after each round; held here are the ways of saying it that
 import pytest
 
 from tests.models.test_faults_texts import Text, texts
-from tidegate.models.faults import fault_of
+from tidegate.models.errors.classification import classify_response
 
 TEXTS = r"""
 overflow 400 Invalid request: Input too large: estimated 1052777 tokens exceeds the maximum allowed for model claude-fable-5 (1000000).
@@ -93,7 +93,7 @@ unknown 400 {"object":"error","message":{"detail":[{"type":"extra_forbidden","lo
 
 @pytest.mark.parametrize("row", texts(TEXTS), ids=lambda row: row.text[:60])
 def test_kind(row: Text) -> None:
-    assert fault_of(row.status, row.text).kind == row.kind
+    assert classify_response(row.status, row.text).kind == row.kind
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_kind(row: Text) -> None:
     ],
 )
 def test_what_is_learned(text: str, window: int, tokens: int | None, total: int | None) -> None:
-    fault = fault_of(400, text)
+    fault = classify_response(400, text)
     assert (fault.kind, fault.window, fault.tokens, fault.total) == ("overflow", window, tokens, total)
 
 
@@ -143,5 +143,5 @@ def test_what_is_learned(text: str, window: int, tokens: int | None, total: int 
     ],
 )
 def test_the_limit_of_an_answer_is_no_window(text: str, limit: int) -> None:
-    fault = fault_of(400, text)
+    fault = classify_response(400, text)
     assert (fault.kind, fault.limit, fault.window) == ("output_cap", limit, None)

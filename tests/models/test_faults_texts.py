@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tidegate.models.fault_rows import KINDS
-from tidegate.models.faults import fault_of
+from tidegate.models.errors.rows import ERROR_KINDS
+from tidegate.models.errors.classification import classify_response
 
 # kind, status (- for none), text.
 TEXTS = r"""
@@ -343,9 +343,9 @@ def texts(rows: str) -> list[Text]:
 
 @pytest.mark.parametrize("row", texts(TEXTS + SHORT), ids=lambda row: row.text[:60])
 def test_kind(row: Text) -> None:
-    assert fault_of(row.status, row.text).kind == row.kind
+    assert classify_response(row.status, row.text).kind == row.kind
 
 
 def test_every_kind_is_there() -> None:
-    assert {row.kind for row in texts(TEXTS)} == set(KINDS) - {"excess"}, "no text of a provider means that"
+    assert {row.kind for row in texts(TEXTS)} == set(ERROR_KINDS) - {"excess"}, "no text of a provider means that"
     assert len(texts(TEXTS)) >= 120

@@ -9,11 +9,11 @@ import pytest
 from tests.fake.asking import RICH, WIRES, asked, faulted, provider_of, session_of
 from tests.fake.server import KEY, Bytes, CutAt, Fake, Step
 from tidegate.core.messages import Call, Text, Thinking, calls_of
-from tidegate.models.endpoints import on_this_machine
-from tidegate.models.faults import Fault
-from tidegate.models.http import HttpProvider
-from tidegate.models.provider import ask
-from tidegate.wire.spoken import Spoken, body_of, frames_of, sse_of
+from tidegate.models.http.endpoints import is_loopback_url
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.http.provider import HttpProvider
+from tidegate.models.provider import collect_reply
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_response_body, encode_frames, encode_sse
 from tidegate.wire.usage import Usage, read_usage
 
 # --- answers ------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_a_conversation_in_a_small_window(wire: str) -> None:
     def answer(body: dict[str, Any]) -> Step:
         turn = len(server.seen)
         calls = (Call(f"c{turn}", "read", '{"path":"a"}'),)
-        return Spoken(text=f"Step {turn}.", calls=calls, thinking="Another one.", signature=f"c2ln{turn}")
+        return ScriptedAnswer(text=f"Step {turn}.", calls=calls, thinking="Another one.", signature=f"c2ln{turn}")
 
     server = Fake(wire, answer, window=4_000, bound=True)
 
@@ -66,7 +66,7 @@ def test_a_conversation_in_a_small_window(wire: str) -> None:
             provider = provider_of(server)
             session = session_of(wire, window=4_000, cache=True)
             for turn in range(30):
-                reply = await ask(provider, session.prepare().to_bytes())
+                reply = await collect_reply(provider, session.prepare().to_bytes())
                 session.record(reply.usage)
                 for ident in session.add(*reply.said(wire)):
                     for call in calls_of(session.recall(ident)):
@@ -83,8 +83,8 @@ def test_a_conversation_in_a_small_window(wire: str) -> None:
 
 @WIRES
 def test_server_that_does_not_stream(wire: str) -> None:
-    body = msgspec.json.encode(body_of(wire, RICH))
-    data = sse_of(wire, frames_of(wire, RICH))
+    body = msgspec.json.encode(encode_response_body(wire, RICH))
+    data = encode_sse(wire, encode_frames(wire, RICH))
     steps = [Bytes(body, "application/json; charset=utf-8"), Bytes(b"\r\n" + body), Bytes(data, "application/json")]
     (found, _) = asked(wire, steps, count=3)
     for each in found:
@@ -94,7 +94,7 @@ def test_server_that_does_not_stream(wire: str) -> None:
 
 
 def test_gemini_array() -> None:
-    body = msgspec.json.encode(frames_of("gemini", RICH))
+    body = msgspec.json.encode(encode_frames("gemini", RICH))
     ((found,), _) = asked("gemini", [Bytes(body, "application/json")])
     assert found.reply is not None
     assert found.reply.stop == "calls"
@@ -103,7 +103,7 @@ def test_gemini_array() -> None:
 def test_one_provider_in_two_loops_and_at_the_same_time() -> None:
     async def both(server: Fake, provider: HttpProvider) -> list[str]:
         request = session_of("openai_chat").prepare().to_bytes()
-        replies = await asyncio.gather(ask(provider, request), ask(provider, request))
+        replies = await asyncio.gather(collect_reply(provider, request), collect_reply(provider, request))
         await provider.close()
         return [str(reply.message["content"]) for reply in replies]
 
@@ -129,15 +129,15 @@ def test_thinking_behind_another_past_is_refused() -> None:
     async def run() -> None:
         async with Fake("anthropic", [RICH, "Done."], bound=True) as server:
             provider, session = provider_of(server), session_of("anthropic")
-            reply = await ask(provider, session.prepare().to_bytes())
+            reply = await collect_reply(provider, session.prepare().to_bytes())
             session.add(*reply.said("anthropic"))
             session.add({"role": "tool", "tool_call_id": "c1", "content": "a"})
             session.add({"role": "tool", "tool_call_id": "c2", "content": "b"})
             sent = session.prepare().to_bytes()
-            with pytest.raises(Fault) as fault:
-                await ask(provider, sent.replace(b"Read both files.", b"Read all files."))
+            with pytest.raises(ProviderError) as fault:
+                await collect_reply(provider, sent.replace(b"Read both files.", b"Read all files."))
             assert fault.value.kind == "reasoning_state"
-            assert (await ask(provider, sent)).stop == "end"
+            assert (await collect_reply(provider, sent)).stop == "end"
             await provider.close()
 
     asyncio.run(run())
@@ -150,7 +150,7 @@ def test_thinking_behind_another_past_is_refused() -> None:
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "broken"])
 def test_cut_stream_is_whole_or_a_fault(wire: str, clean: bool) -> None:
     told = msgspec.structs.replace(RICH, model="m", usage=Usage(100, 20, 0, 0))
-    size = len(sse_of(wire, frames_of(wire, told)))
+    size = len(encode_sse(wire, encode_frames(wire, told)))
     places = [*range(0, size, 151), *range(size - 8, size)]
     (found, _) = asked(wire, [told, *(CutAt(told, place, clean) for place in places)], count=len(places) + 1)
     first, *cuts = found
@@ -177,7 +177,7 @@ def test_nothing_is_a_transport_fault(wire: str, step: Step) -> None:
 
 
 def test_garbled_frame_is_not_passed_over() -> None:
-    whole = sse_of("openai_chat", frames_of("openai_chat", RICH))
+    whole = encode_sse("openai_chat", encode_frames("openai_chat", RICH))
     garbled = whole.replace(b'"content":"s, the long one "', b'"content":"s, the', 1)
     assert garbled != whole
     fault = faulted("openai_chat", Bytes(garbled))
@@ -205,14 +205,14 @@ def test_garbled_frame_is_not_passed_over() -> None:
     ],
 )
 def test_error_frame(wire: str, frame: dict[str, Any], kind: str) -> None:
-    some = frames_of(wire, RICH)[:-2]
-    assert faulted(wire, Bytes(sse_of(wire, [*some, frame]))).kind == kind
+    some = encode_frames(wire, RICH)[:-2]
+    assert faulted(wire, Bytes(encode_sse(wire, [*some, frame]))).kind == kind
 
 
 def test_answer_that_ended_because_the_window_is_full_is_an_overflow() -> None:
-    frames = frames_of("anthropic", Spoken(text="The tide"))
+    frames = encode_frames("anthropic", ScriptedAnswer(text="The tide"))
     frames[-2] = {"type": "message_delta", "delta": {"stop_reason": "model_context_window_exceeded"}}
-    ((found,), _) = asked("anthropic", [Bytes(sse_of("anthropic", frames))])
+    ((found,), _) = asked("anthropic", [Bytes(encode_sse("anthropic", frames))])
     assert "".join(delta.text for delta in found.deltas) == "The tide"
     assert found.fault is not None
     assert found.fault.kind == "overflow"
@@ -245,8 +245,8 @@ def test_server_that_lies_and_one_that_truncates() -> None:
 
 @WIRES
 def test_repeated_ids_and_cut_arguments(wire: str) -> None:
-    twice = Spoken(calls=(Call("c", "read"), Call("c", "read")))
-    cut = Spoken(calls=(Call("c", "read", '{"path": "a.t'),), stop="calls")
+    twice = ScriptedAnswer(calls=(Call("c", "read"), Call("c", "read")))
+    cut = ScriptedAnswer(calls=(Call("c", "read", '{"path": "a.t'),), stop="calls")
     ((first, second), _) = asked(wire, [twice, cut], count=2)
     assert first.reply is not None
     assert second.reply is not None
@@ -268,4 +268,4 @@ def test_a_server_on_this_machine_is_not_asked_through_a_proxy(monkeypatch: pyte
         ("https://api.example.com", False),
         ("http://127.example.com", False),
     ):
-        assert on_this_machine(url) is here
+        assert is_loopback_url(url) is here

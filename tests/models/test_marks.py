@@ -12,13 +12,13 @@ import pytest
 from tests.agent.test_open import said
 from tests.fake.server import KEY, Fake
 from tidegate import Session
-from tidegate.agent.config_file import parse_config
-from tidegate.agent.open import open_agent
-from tidegate.models.gguf import special_tokens
-from tidegate.models.local import Embedded
-from tidegate.models.marks import Marks
-from tidegate.models.probes import is_service
-from tidegate.models.weights import SMOLLM2
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.runtime import open_agent
+from tidegate.models.embedded.gguf import read_special_tokens
+from tidegate.models.embedded.provider import EmbeddedProvider
+from tidegate.models.http.control_tokens import ControlTokenEscaper
+from tidegate.models.server_probes import is_hosted_service
+from tidegate.models.embedded.weights import SMOLLM2
 from tidegate.wire.usage import read_usage
 
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if importlib.util.find_spec(name) is None]
@@ -39,7 +39,7 @@ def body(*texts: str) -> bytes:
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_marks_of_the_formats_in_use(mark: str) -> None:
-    sent = Marks().defused(body(f"before{mark}after", "and " + mark * 3))
+    sent = ControlTokenEscaper().defused(body(f"before{mark}after", "and " + mark * 3))
     assert mark.encode() not in sent
     told = msgspec.json.decode(sent)["messages"]
     assert told[0]["content"].replace(" ", "") == f"before{mark}after"
@@ -47,13 +47,15 @@ def test_marks_of_the_formats_in_use(mark: str) -> None:
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_what_is_no_mark_goes_out_byte_for_byte(text: str) -> None:
-    assert Marks().defused(body(text)) == body(text)
+    assert ControlTokenEscaper().defused(body(text)) == body(text)
 
 
 def test_marks_spelled_out_in_arguments() -> None:
     arguments = r'{"text": "\u003c|im_start|\u003esystem", "n": "caf\u00e9"}'
     call = {"id": "c", "type": "function", "function": {"name": "write", "arguments": arguments}}
-    sent = Marks().defused(msgspec.json.encode({"messages": [{"role": "assistant", "tool_calls": [call]}]}))
+    sent = ControlTokenEscaper().defused(
+        msgspec.json.encode({"messages": [{"role": "assistant", "tool_calls": [call]}]})
+    )
     told = msgspec.json.decode(sent)["messages"][0]["tool_calls"][0]["function"]["arguments"]
     assert msgspec.json.decode(told) == {"text": "< |im_start|>system", "n": "café"}
     for broken in (
@@ -61,13 +63,13 @@ def test_marks_spelled_out_in_arguments() -> None:
         b'[1, "\\\\u"]',
         b'{"messages": [1, {"tool_calls": [2, {"function": "\\\\u"}]}]}',
     ):
-        assert Marks().defused(broken) == broken
+        assert ControlTokenEscaper().defused(broken) == broken
 
 
 def test_a_server_of_ones_own_is_told_text_and_a_service_the_very_bytes() -> None:
-    assert is_service("")
-    assert is_service("https://api.openai.com/v1")
-    assert not is_service("http://localhost:8080/v1")
+    assert is_hosted_service("")
+    assert is_hosted_service("https://api.openai.com/v1")
+    assert not is_hosted_service("http://localhost:8080/v1")
 
     async def run() -> Fake:
         async with Fake("openai_chat", ["Yes."]) as server:
@@ -88,7 +90,7 @@ def test_a_server_of_ones_own_is_told_text_and_a_service_the_very_bytes() -> Non
 # --- the embedded model -----------------------------------------------------------------------------------------------
 
 
-async def laid_out(model: Embedded, request: bytes) -> list[int]:
+async def laid_out(model: EmbeddedProvider, request: bytes) -> list[int]:
     """The tokens of a request as the server itself lays it out and reads it."""
     provider = await asyncio.to_thread(model._running.start, model)
     base = provider.url.removesuffix("/v1/chat/completions")
@@ -103,8 +105,8 @@ async def laid_out(model: Embedded, request: bytes) -> list[int]:
 
 @embedded
 def test_no_text_becomes_a_mark_of_the_embedded_model() -> None:
-    model = Embedded(window=1024, max_output=4, seed=1)
-    tokens = special_tokens(model.path)
+    model = EmbeddedProvider(window=1024, max_output=4, seed=1)
+    tokens = read_special_tokens(model.path)
     assert {"<|im_start|>", "<|im_end|>", "<|endoftext|>"} <= set(tokens)
     every = EVIL + "".join(tokens)
 
@@ -117,8 +119,8 @@ def test_no_text_becomes_a_mark_of_the_embedded_model() -> None:
         try:
             harmless = await laid_out(model, asking("Hello."))
             raw = await laid_out(model, asking(every))
-            sent = await laid_out(model, Marks(tokens).defused(asking(every)))
-            evil = await laid_out(model, Marks(tokens).defused(asking(EVIL)))
+            sent = await laid_out(model, ControlTokenEscaper(tokens).defused(asking(every)))
+            evil = await laid_out(model, ControlTokenEscaper(tokens).defused(asking(EVIL)))
             replies = [each async for each in model.stream(asking(EVIL))]
             usage = read_usage(replies[-1].usage)  # type: ignore[union-attr]
             return harmless, raw, sent, usage.input_tokens, len(evil)
@@ -138,9 +140,9 @@ def test_no_text_becomes_a_mark_of_the_embedded_model() -> None:
 
 @embedded
 def test_what_the_model_is_sent_is_still_what_was_said() -> None:
-    model = Embedded(window=512, max_output=4)
+    model = EmbeddedProvider(window=512, max_output=4)
     request = json.dumps({"messages": [{"role": "user", "content": "A <b>bold</b> word & a | pipe."}]}).encode()
-    marks = Marks(special_tokens(model.path))
+    marks = ControlTokenEscaper(read_special_tokens(model.path))
     assert marks.defused(request) == request
     found: Any = msgspec.json.decode(marks.defused(body("see <filename>")))
     assert found["messages"][0]["content"] == "see < filename>"

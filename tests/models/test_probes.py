@@ -10,13 +10,13 @@ import pytest
 
 from tests.models.stub import SHOWN, Answers, Stub, listing, running
 from tidegate.core.errors import BadInput
-from tidegate.models.probes import Asked, Server, answer_of, ask_server
+from tidegate.models.server_probes import ProbeResult, ProbedServer, probe_window, probe_server
 
 
-def asked(model: str, answers: Answers, path: str = "/v1", **more: Any) -> tuple[Asked | None, Stub]:
-    async def run() -> tuple[Asked | None, Stub]:
+def asked(model: str, answers: Answers, path: str = "/v1", **more: Any) -> tuple[ProbeResult | None, Stub]:
+    async def run() -> tuple[ProbeResult | None, Stub]:
         async with Stub(answers) as server:
-            return await ask_server(model, base_url=server.root + path, **more), server
+            return await probe_server(model, base_url=server.root + path, **more), server
 
     return asyncio.run(run())
 
@@ -73,7 +73,7 @@ def test_llama_cpp_without_a_size_in_its_list() -> None:
 def test_ollama_has_loaded_the_model() -> None:
     answers = running({"name": "llama3.2:latest", "model": "llama3.2:latest", "context_length": 16_384})
     told, server = asked("ollama/llama3.2", answers)
-    assert told == Asked(16_384, told.said if told else "", sure=True)
+    assert told == ProbeResult(16_384, told.said if told else "", sure=True)
     assert "POST /api/show" not in server.paths
 
 
@@ -165,8 +165,8 @@ def test_nonsense_is_no_answer(answer: object) -> None:
 
 def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
     told, server = asked("m", {"/v1/models": None}, patience=0.2)
-    assert told == Asked(None, f"The server at {server.root.removeprefix('http://')} did not answer.", sure=False)
-    gone = asyncio.run(ask_server("m", base_url=server.root, patience=0.2))
+    assert told == ProbeResult(None, f"The server at {server.root.removeprefix('http://')} did not answer.", sure=False)
+    gone = asyncio.run(probe_server("m", base_url=server.root, patience=0.2))
     assert gone == told
 
 
@@ -207,10 +207,10 @@ def test_every_form_of_the_base_url(path: str) -> None:
     ],
 )
 def test_a_service_is_asked_once(wire: str, model: str, path: str, answer: object, expected: int | None) -> None:
-    async def run() -> tuple[Asked, list[str]]:
+    async def run() -> tuple[ProbeResult, list[str]]:
         async with Stub({path: answer}) as stub, httpx.AsyncClient() as client:
-            server = Server(client, f"{stub.root}/v1", "host", wire, service=True)
-            return await answer_of(server, model), stub.paths
+            server = ProbedServer(client, f"{stub.root}/v1", "host", wire, service=True)
+            return await probe_window(server, model), stub.paths
 
     told, paths = asyncio.run(run())
     assert told.tokens == expected
@@ -223,7 +223,7 @@ def test_a_server_that_hangs_up_on_one_question_is_asked_the_next() -> None:
 
 
 def test_nobody_to_ask() -> None:
-    assert asyncio.run(ask_server("gpt-4o")) is None
-    assert asyncio.run(ask_server("gpt-4o", base_url="https://api.openai.com/v1", key="k")) is None
+    assert asyncio.run(probe_server("gpt-4o")) is None
+    assert asyncio.run(probe_server("gpt-4o", base_url="https://api.openai.com/v1", key="k")) is None
     with pytest.raises(BadInput):
-        asyncio.run(ask_server("m", base_url="nowhere"))
+        asyncio.run(probe_server("m", base_url="nowhere"))

@@ -8,15 +8,15 @@ import pytest
 from tidegate import Session
 from tidegate.core.errors import GiveUp
 from tidegate.core.messages import Call, Text, Thinking, calls_of
-from tidegate.models.faults import Fault, fault_of
-from tidegate.models.provider import Delta, Provider, Reply, ask
-from tidegate.models.scripted import Broken, Scripted, Spoken
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.spoken import body_of, frames_of, sse_of
-from tidegate.wire.streams import SseReader, assembler, json_of, reply_of
+from tidegate.models.errors.classification import ProviderError, classify_response
+from tidegate.models.provider import Delta, Provider, Reply, collect_reply
+from tidegate.models.scripted_provider import BrokenAnswer, ScriptedProvider, ScriptedAnswer
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.streaming.response_encoder import encode_response_body, encode_frames, encode_sse
+from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame, parse_reply
 from tidegate.wire.usage import Usage, read_usage
 
-RICH = Spoken(
+RICH = ScriptedAnswer(
     text="I read both files, the long one first.",
     calls=(Call("c1", "read", '{"path":"a.txt"}'), Call("c2", "grep", '{"words":"high tide"}')),
     thinking="Two files are to be read.",
@@ -24,19 +24,19 @@ RICH = Spoken(
     usage=Usage(120, 30, 100, 0),
     model="m-1",
 )
-PLAIN = Spoken(text="Good morning.", usage=Usage(12, 3, 0, 0), model="m-1")
+PLAIN = ScriptedAnswer(text="Good morning.", usage=Usage(12, 3, 0, 0), model="m-1")
 WIRES = pytest.mark.parametrize("wire", DIALECTS)
 
 
 @WIRES
-@pytest.mark.parametrize("spoken", [RICH, PLAIN, Spoken(), Spoken(calls=RICH.calls)])
-def test_frames_and_body_say_the_same(wire: str, spoken: Spoken) -> None:
-    answer = assembler(wire)
-    for frame in SseReader().feed(sse_of(wire, frames_of(wire, spoken))):
-        if (value := json_of(frame)) is not None:
+@pytest.mark.parametrize("spoken", [RICH, PLAIN, ScriptedAnswer(), ScriptedAnswer(calls=RICH.calls)])
+def test_frames_and_body_say_the_same(wire: str, spoken: ScriptedAnswer) -> None:
+    answer = create_assembler(wire)
+    for frame in SseReader().feed(encode_sse(wire, encode_frames(wire, spoken))):
+        if (value := decode_frame(frame)) is not None:
             answer.feed(value)
     reply = answer.finish()
-    whole = reply_of(wire, body_of(wire, spoken))
+    whole = parse_reply(wire, encode_response_body(wire, spoken))
     assert (reply.said(wire), reply.usage, reply.stop) == (whole.said(wire), whole.usage, whole.stop)
     assert reply.model == whole.model == spoken.model
     assert reply.stop == ("calls" if spoken.calls else "end")
@@ -44,8 +44,8 @@ def test_frames_and_body_say_the_same(wire: str, spoken: Spoken) -> None:
 
 @WIRES
 def test_what_is_said_comes_through(wire: str) -> None:
-    provider: Provider = Scripted(wire, [RICH])
-    reply = asyncio.run(ask(provider, b"{}"))
+    provider: Provider = ScriptedProvider(wire, [RICH])
+    reply = asyncio.run(collect_reply(provider, b"{}"))
     (message,) = reply.said(wire)
     assert [part.text for part in message.parts if isinstance(part, Text) and part.text] == [RICH.text]
     assert calls_of(message)[0].name == "read"
@@ -64,17 +64,17 @@ def test_what_is_said_comes_through(wire: str) -> None:
 @WIRES
 @pytest.mark.parametrize("stop", ["length", "filtered"])
 def test_stops_are_told(wire: str, stop: str) -> None:
-    spoken = Spoken(text="a", stop="length" if stop == "length" else "filtered")
-    reply = asyncio.run(ask(Scripted(wire, [spoken]), b"{}"))
+    spoken = ScriptedAnswer(text="a", stop="length" if stop == "length" else "filtered")
+    reply = asyncio.run(collect_reply(ScriptedProvider(wire, [spoken]), b"{}"))
     assert reply.stop == ("refused" if (wire, stop) == ("anthropic", "filtered") else stop)
 
 
-async def read(provider: Scripted, request: bytes = b"{}") -> list[Delta | Reply]:
+async def read(provider: ScriptedProvider, request: bytes = b"{}") -> list[Delta | Reply]:
     return [each async for each in provider.stream(request)]
 
 
 def test_reply_comes_last_and_once() -> None:
-    found = asyncio.run(read(Scripted("anthropic", [RICH])))
+    found = asyncio.run(read(ScriptedProvider("anthropic", [RICH])))
     assert [isinstance(each, Reply) for each in found] == [False] * (len(found) - 1) + [True]
     assert "".join(each.text for each in found if isinstance(each, Delta) and each.kind == "text") == RICH.text
 
@@ -84,19 +84,21 @@ def test_steps_in_order_and_what_was_sent() -> None:
         await asyncio.sleep(0)
         return f"later {len(request)}"
 
-    provider = Scripted("openai_chat", ["one", lambda request: f"two {request.decode()}", later])
-    replies = [asyncio.run(ask(provider, body)) for body in (b"{}", b'{"a":1}', b"{ }")]
+    provider = ScriptedProvider("openai_chat", ["one", lambda request: f"two {request.decode()}", later])
+    replies = [asyncio.run(collect_reply(provider, body)) for body in (b"{}", b'{"a":1}', b"{ }")]
     assert [reply.message["content"] for reply in replies] == ["one", 'two {"a":1}', "later 3"]
     assert provider.bodies == [{}, {"a": 1}, {}]
     with pytest.raises(GiveUp, match="no step 4"):
-        asyncio.run(ask(provider, b"{}"))
+        asyncio.run(collect_reply(provider, b"{}"))
     asyncio.run(provider.close())
     assert provider.closed
 
 
 def test_faults_before_and_under_way() -> None:
-    busy = fault_of(529, b"Overloaded")
-    provider = Scripted("gemini", [busy, Broken(PLAIN, 0, busy), Broken(RICH, 2, busy), Broken(PLAIN, 99, busy)])
+    busy = classify_response(529, b"Overloaded")
+    provider = ScriptedProvider(
+        "gemini", [busy, BrokenAnswer(PLAIN, 0, busy), BrokenAnswer(RICH, 2, busy), BrokenAnswer(PLAIN, 99, busy)]
+    )
     for deltas in (0, 0, 2, 1):
         found: list[Delta | Reply] = []
 
@@ -104,16 +106,18 @@ def test_faults_before_and_under_way() -> None:
             async for each in provider.stream(b"{}"):
                 into.append(each)
 
-        with pytest.raises(Fault, match="Overloaded"):
+        with pytest.raises(ProviderError, match="Overloaded"):
             asyncio.run(collect())
         assert len(found) == deltas
 
 
 def test_usage_is_counted_unless_the_script_lies() -> None:
-    provider = Scripted("openai_chat", ["four", Spoken(text="a", usage=Usage(0, 0, 0, 0)), "b"], count=len)
-    assert read_usage(asyncio.run(ask(provider, b"{  }")).usage) == Usage(4, 4, 0, 0)
-    assert read_usage(asyncio.run(ask(provider, b"{  }")).usage) == Usage(0, 0, 0, 0)
-    assert asyncio.run(ask(Scripted("openai_chat", ["b"]), b"{}")).usage == {}
+    provider = ScriptedProvider(
+        "openai_chat", ["four", ScriptedAnswer(text="a", usage=Usage(0, 0, 0, 0)), "b"], count=len
+    )
+    assert read_usage(asyncio.run(collect_reply(provider, b"{  }")).usage) == Usage(4, 4, 0, 0)
+    assert read_usage(asyncio.run(collect_reply(provider, b"{  }")).usage) == Usage(0, 0, 0, 0)
+    assert asyncio.run(collect_reply(ScriptedProvider("openai_chat", ["b"]), b"{}")).usage == {}
 
 
 def test_interrupted_between_deltas() -> None:
@@ -121,7 +125,7 @@ def test_interrupted_between_deltas() -> None:
 
     async def stopped() -> None:
         async def collect() -> None:
-            async for each in Scripted("anthropic", [RICH]).stream(b"{}"):
+            async for each in ScriptedProvider("anthropic", [RICH]).stream(b"{}"):
                 seen.append(each)
                 if len(seen) == 2:
                     task.cancel()
@@ -136,11 +140,11 @@ def test_interrupted_between_deltas() -> None:
 
 @WIRES
 def test_a_conversation(wire: str) -> None:
-    provider = Scripted(wire, [RICH, PLAIN])
+    provider = ScriptedProvider(wire, [RICH, PLAIN])
     session = Session("m", wire=wire, window=50_000, tools=[{"name": "read"}, {"name": "grep"}])
     session.add({"role": "user", "content": "Read."})
     for _ in range(2):
-        reply = asyncio.run(ask(provider, session.prepare().to_bytes()))
+        reply = asyncio.run(collect_reply(provider, session.prepare().to_bytes()))
         session.record(reply.usage)
         for ident in session.add(*reply.said(wire)):
             for call in calls_of(session.recall(ident)):

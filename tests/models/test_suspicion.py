@@ -5,16 +5,16 @@ from itertools import pairwise
 
 import pytest
 
-from tidegate.models.suspicion import Report, suspicion
+from tidegate.models.usage_checks import UsageReport, find_usage_problem
 
 
 def told(*reports: tuple[int, int]) -> list[str | None]:
     """What is said after each of the reports, in order."""
-    history: list[Report] = []
+    history: list[UsageReport] = []
     said = []
     for counted, reported in reports:
-        said.append(suspicion(counted, reported, history))
-        history.append(Report(counted, reported))
+        said.append(find_usage_problem(counted, reported, history))
+        history.append(UsageReport(counted, reported))
     return said
 
 

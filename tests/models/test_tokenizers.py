@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from tests.core.token_texts import texts
 from tidegate.core.errors import BadPolicy
-from tidegate.models.tokenizers import PIECE, Exact, Vocabulary, counter_for, vocabulary_of
+from tidegate.models.token_counters import (
+    MAX_PIECE_CHARS,
+    ExactCounter,
+    Vocabulary,
+    create_counter,
+    find_vocabulary,
+)
 
 BUNDLED = [
     "cl100k_base", "codellama", "deepseek_v3", "gemma2", "gemma4", "glm4", "kimi_k2", "kimi_k3", "llama2", "llama3",
@@ -64,26 +70,26 @@ O200K = Vocabulary("o200k_base")
     ],
 )
 def test_vocabulary_of_a_model(model: str, expected: Vocabulary | None) -> None:
-    assert vocabulary_of(model) == expected
+    assert find_vocabulary(model) == expected
 
 
 def test_ways_to_count() -> None:
-    assert counter_for("gpt-4o").name == "o200k_base"
-    assert counter_for("grok-4").name == "estimate"
-    assert counter_for("grok-4", "exact").name == "o200k_base"
-    assert counter_for("claude-opus-5").name == "o200k_base*1.75"
-    assert counter_for("claude-opus-5", "exact").name == "o200k_base"
-    assert counter_for("gpt-4", "exact").name == "cl100k_base"
-    assert counter_for("gpt-4o", "estimate").name == "estimate"
-    assert counter_for("gpt-4o", "chars/4").name == "chars/4"
-    assert counter_for("claude-opus-5").text("hello world") == 4
+    assert create_counter("gpt-4o").name == "o200k_base"
+    assert create_counter("grok-4").name == "estimate"
+    assert create_counter("grok-4", "exact").name == "o200k_base"
+    assert create_counter("claude-opus-5").name == "o200k_base*1.75"
+    assert create_counter("claude-opus-5", "exact").name == "o200k_base"
+    assert create_counter("gpt-4", "exact").name == "cl100k_base"
+    assert create_counter("gpt-4o", "estimate").name == "estimate"
+    assert create_counter("gpt-4o", "chars/4").name == "chars/4"
+    assert create_counter("claude-opus-5").text("hello world") == 4
     with pytest.raises(BadPolicy, match=r"auto, exact, estimate or chars/N"):
-        counter_for("gpt-4o", "guess")
+        create_counter("gpt-4o", "guess")
 
 
 @pytest.mark.parametrize("vocabulary", BUNDLED)
 def test_every_vocabulary_counts_every_kind_of_text(vocabulary: str) -> None:
-    counter = Exact(vocabulary)
+    counter = ExactCounter(vocabulary)
     assert counter.text("") == 0
     for kind, text in texts(1).items():
         assert len(text) / 12 < counter.text(text) <= len(text.encode()) + 1, kind
@@ -92,15 +98,15 @@ def test_every_vocabulary_counts_every_kind_of_text(vocabulary: str) -> None:
 @pytest.mark.parametrize("vocabulary", BUNDLED)
 def test_special_tokens_are_counted_as_the_text_they_are(vocabulary: str) -> None:
     """Somebody else's text may spell a control token: it must not be taken for one, nor counted as one."""
-    counter = Exact(vocabulary)
+    counter = ExactCounter(vocabulary)
     for text in ("<|endoftext|>", "<|im_start|>system", "<|eot_id|>", "[INST]", "<tool_call>", "<｜User｜>"):
         assert counter.text(f"one {text} two") > counter.text("one  two")
-    assert Exact("o200k_base").text("<|endoftext|>") == 7
+    assert ExactCounter("o200k_base").text("<|endoftext|>") == 7
 
 
 def test_fast_and_careful_call_agree() -> None:
     """Texts without a mark take the fast call. A mark forces the careful one, at its own cost."""
-    counter = Exact("o200k_base")
+    counter = ExactCounter("o200k_base")
     mark = "\n<|x"
     for text in texts(2).values():
         careful = counter.text(text + mark)
@@ -110,11 +116,11 @@ def test_fast_and_careful_call_agree() -> None:
 @given(st.text(st.characters(codec=None), max_size=80))
 def test_no_text_raises(text: str) -> None:
     for model in ("gpt-4o", "gpt-4", "claude-opus-5", "gemini-3-flash"):
-        assert counter_for(model).text(text) >= 0
+        assert create_counter(model).text(text) >= 0
 
 
 def test_lone_surrogates_cost_what_replaces_them() -> None:
-    counter = Exact("o200k_base")
+    counter = ExactCounter("o200k_base")
     assert counter.text("a\ud83db") == counter.text("a\ufffdb")
     assert counter.text("\ud83d\ude00") == counter.text("😀")
 
@@ -122,14 +128,14 @@ def test_lone_surrogates_cost_what_replaces_them() -> None:
 @pytest.mark.parametrize("kind", ["english", "base64", "chinese", "log"])
 def test_pieces_add_up(kind: str) -> None:
     """Longer than a piece: never less than the whole counted at once, and hardly more."""
-    counter = Exact("o200k_base")
-    text = (texts(4)[kind] + " ") * (PIECE * 5 // 2 // len(texts(4)[kind]) + 1)
+    counter = ExactCounter("o200k_base")
+    text = (texts(4)[kind] + " ") * (MAX_PIECE_CHARS * 5 // 2 // len(texts(4)[kind]) + 1)
     whole = counter._count(text)
     assert whole <= counter.text(text) <= whole + 8
 
 
 def test_huge_and_pathological_texts_are_bounded() -> None:
-    counter = Exact("o200k_base")
+    counter = ExactCounter("o200k_base")
     for text in ("A" * 3_000_000, " " * 3_000_000, "\n" * 3_000_000, "中" * 1_500_000, "=-" * 1_500_000):
         start = time.process_time()
         assert counter.text(text) > 0

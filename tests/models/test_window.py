@@ -10,11 +10,17 @@ import msgspec
 import pytest
 
 from tests.models.stub import SHOWN, Stub, listing, running
-from tidegate.models.catalog import Model, read_models
-from tidegate.models.faults import fault_of
-from tidegate.models.window import LearnedWindow, LearnedWindows, Window, WindowTruth, learned_here
+from tidegate.models.catalog import ModelInfo, parse_model_overrides
+from tidegate.models.errors.classification import classify_response
+from tidegate.models.window import (
+    LearnedWindow,
+    LearnedWindows,
+    ResolvedWindow,
+    WindowResolver,
+    shared_learned_windows,
+)
 
-OVERFLOW = fault_of(
+OVERFLOW = classify_response(
     400,
     {
         "error": {
@@ -26,12 +32,12 @@ OVERFLOW = fault_of(
 )
 
 
-def truth_of(model: str = "gpt-4o", **more: Any) -> WindowTruth:
-    return WindowTruth(model, **{"learned": LearnedWindows()} | more)
+def truth_of(model: str = "gpt-4o", **more: Any) -> WindowResolver:
+    return WindowResolver(model, **{"learned": LearnedWindows()} | more)
 
 
 def test_the_order() -> None:
-    async def run() -> list[Window]:
+    async def run() -> list[ResolvedWindow]:
         async with Stub(listing({"id": "gpt-4o", "max_model_len": 32_768})) as server:
             learned = LearnedWindows()
             truth = truth_of(base_url=server.root, learned=learned)
@@ -63,7 +69,7 @@ def test_unknown_is_said() -> None:
 
 
 def test_the_catalog_after_a_server_that_did_not_say() -> None:
-    async def run() -> Window:
+    async def run() -> ResolvedWindow:
         async with Stub({}) as server:
             return await truth_of(base_url=server.root).ask()
 
@@ -73,7 +79,7 @@ def test_the_catalog_after_a_server_that_did_not_say() -> None:
 
 
 def test_what_the_users_own_list_of_models_says_is_a_setting() -> None:
-    mine: dict[str, Model] = read_models({"gpt-4o": {"window": 128_000}})
+    mine: dict[str, ModelInfo] = parse_model_overrides({"gpt-4o": {"window": 128_000}})
     truth = truth_of(overrides=mine)
     assert (truth.window.tokens, truth.window.source) == (128_000, "setting")
     assert truth.learn(OVERFLOW)
@@ -129,8 +135,10 @@ def test_what_was_read_in_one_request_it_holds() -> None:
 
 def test_only_what_is_named_is_learned() -> None:
     learned = LearnedWindows()
-    bare = fault_of(400, {"error": {"message": "Prompt is too long", "code": "2013"}})
-    limit = fault_of(429, {"error": {"message": "Rate limit reached: Limit 30000, Used 29000, Requested 5000."}})
+    bare = classify_response(400, {"error": {"message": "Prompt is too long", "code": "2013"}})
+    limit = classify_response(
+        429, {"error": {"message": "Rate limit reached: Limit 30000, Used 29000, Requested 5000."}}
+    )
     for fault in (bare, limit):
         assert learned.learn("", "m", fault) is None
     assert learned.kept() == []
@@ -155,14 +163,14 @@ def test_what_was_learned_belongs_to_a_model_at_an_address_and_can_be_kept() -> 
 def test_one_process_learns_once() -> None:
     address = "http://learned.example/v1"
     try:
-        WindowTruth("m", base_url=address).learn(OVERFLOW)
-        assert WindowTruth("m", base_url=address).window.tokens == 131_072
+        WindowResolver("m", base_url=address).learn(OVERFLOW)
+        assert WindowResolver("m", base_url=address).window.tokens == 131_072
     finally:
-        learned_here().forget(address, "m")
+        shared_learned_windows().forget(address, "m")
 
 
 def test_a_model_that_was_not_loaded_is_asked_about_again() -> None:
-    async def run() -> list[Window]:
+    async def run() -> list[ResolvedWindow]:
         answers = dict(running())
         answers["/api/show"] = SHOWN
         async with Stub(answers) as server:
@@ -198,7 +206,7 @@ def test_a_real_llama_cpp_server() -> None:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
     try:
-        truth = WindowTruth("local/smollm2", base_url=f"{server.listening_address}/v1", learned=LearnedWindows())
+        truth = WindowResolver("local/smollm2", base_url=f"{server.listening_address}/v1", learned=LearnedWindows())
         told = asyncio.run(truth.ask())
         assert (told.tokens, told.source, told.sure) == (1_024, "server", True)
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegate.core.events import Event
 from tidegate.core.messages import Message
-from tidegate.keep.portable_file import FORMAT, VERSION, Header, Writer
+from tidegate.datafolder.archive.format import ARCHIVE_FORMAT, ARCHIVE_VERSION, ArchiveHeader, ArchiveWriter
 from tidegate.session.session import Session
 from tidegate.store.log import MemoryLog
 
@@ -28,8 +28,8 @@ def recorded(*messages: Message | dict[str, object], model: str = "", system: st
 def write_archive(path: Path, name: str, events: Iterable[Event]) -> Path:
     told = list(events)
     with path.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb") as packed:
-        writer = Writer(packed)
-        writer.put(Header(FORMAT, VERSION, name, len(told), told[0].time))
+        writer = ArchiveWriter(packed)
+        writer.put(ArchiveHeader(ARCHIVE_FORMAT, ARCHIVE_VERSION, name, len(told), told[0].time))
         for event in told:
             writer.put(event)
         writer.end(len(told), 0, 0)

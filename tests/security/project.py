@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidegate import DataFolder
-from tidegate.agent.commands_opening import Opening, Read
-from tidegate.agent.config_file import files_of
-from tidegate.agent.open import Notice, OpenAgent, open_agent
-from tidegate.agent.trust import trust
+from tidegate.commands.agent_launch import LaunchOptions, LoadedConfig
+from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
+from tidegate.agent.config.trust import trust_project_file
 from tidegate.core.messages import Call
-from tidegate.models.scripted import Scripted, Spoken, Step
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
 
 AGENT = "agents: [{id: main, brain: {provider: openai, model: gpt-4o}}]\n"
 KEY = "sk-proj-" + "c4D5" * 10
@@ -45,30 +45,32 @@ class Project:
             "TIDEGATE_DATA": str(self.data),
             "OPENAI_API_KEY": KEY,
         }
-        self.files = files_of(self.folder, self.environment)
+        self.files = locate_config_files(self.folder, self.environment)
         self.files.user.parent.mkdir(parents=True)
 
     def write(self, *, user: str = AGENT, project: str = "", trusted: bool = False) -> "Project":
         self.files.user.write_text(user)
         self.files.project.write_text(project)
         if trusted:
-            trust(self.files)
+            trust_project_file(self.files)
         return self
 
-    def opening(self, *, named: bool = False) -> Opening:
+    def opening(self, *, named: bool = False) -> LaunchOptions:
         asked = str(self.files.project) if named else ""
-        return Opening(files_of(self.folder, self.environment, asked=asked), self.environment, name="talk")
+        return LaunchOptions(
+            locate_config_files(self.folder, self.environment, asked=asked), self.environment, name="talk"
+        )
 
-    def read(self, *, named: bool = False) -> Read:
+    def read(self, *, named: bool = False) -> LoadedConfig:
         """The configuration, as every command reads it."""
         return self.opening(named=named).read()
 
-    def talk(self, steps: Sequence[Step] = ("Hi.",), *said: str, named: bool = False) -> Talk:
+    def talk(self, steps: Sequence[ScriptStep] = ("Hi.",), *said: str, named: bool = False) -> Talk:
         """Open the agent and say something. Nobody is there to be asked, so what would be asked is denied."""
 
         async def run() -> Talk:
             read = self.read(named=named)
-            provider = Scripted("openai_chat", steps, model=read.config.agent.brain.model)
+            provider = ScriptedProvider("openai_chat", steps, model=read.config.agent.brain.model)
             data, notices = DataFolder(self.data, secrets=[]), list[str]()
             try:
                 async with open_agent(
@@ -89,7 +91,7 @@ class Project:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the project's folder."""
-        command = [sys.executable, "-m", "tidegate.apps.cli", *arguments]
+        command = [sys.executable, "-m", "tidegate.cli.main", *arguments]
         return subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120, check=False
         )
@@ -103,9 +105,9 @@ class Project:
 
 async def _say(agent: OpenAgent, text: str) -> list[str]:
     async with aclosing(agent.turn(text)) as turn:
-        return [each.text async for each in turn if isinstance(each, Notice)]
+        return [each.text async for each in turn if isinstance(each, UserNotice)]
 
 
-def calls(name: str, **arguments: str) -> Spoken:
+def calls(name: str, **arguments: str) -> ScriptedAnswer:
     """An answer that calls one tool."""
-    return Spoken(calls=(Call("c1", name, json.dumps(arguments)),))
+    return ScriptedAnswer(calls=(Call("c1", name, json.dumps(arguments)),))

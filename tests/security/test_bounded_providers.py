@@ -16,15 +16,15 @@ import pytest
 from tests.fake.asking import asked, provider_of, session_of
 from tests.fake.server import KEY, Bytes, Fake, Step
 from tests.fake.words import Refusal
-from tidegate.agent.config_file import parse_config
-from tidegate.agent.loop import Ended, Happening, Stopped
-from tidegate.agent.open import Notice, OpenAgent, open_agent
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.loop import ToolFinished, AgentEvent, TurnEnded
+from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
 from tidegate.core.messages import Call
-from tidegate.models.faults import Fault
-from tidegate.models.http import HttpProvider, Retries
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.models.pace import STEPS
 from tidegate.wire.limits import MAX_CALLS, MAX_JSON_VALUES, MAX_LISTING_BYTES, MAX_PARTS, ProviderLimits
-from tidegate.wire.spoken import Spoken
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer
 
 WIRES = {
     "openai_chat": "gpt-4o",
@@ -33,22 +33,22 @@ WIRES = {
     "gemini": "gemini-3-pro-preview",
 }
 LIMITS = ProviderLimits()
-Turn = list[Happening | Notice]
+Turn = list[AgentEvent | UserNotice]
 
 
-def turns_of(wire: str, steps: list[Step], workspace: Path, texts: list[str]) -> list[Turn | Fault]:
+def turns_of(wire: str, steps: list[Step], workspace: Path, texts: list[str]) -> list[Turn | ProviderError]:
     """What an agent made of each text, with a provider on this machine that plays the steps."""
     config = parse_config("window: 200000\ncapabilities: {default_policy: allow}\n", {})
 
-    async def turn(agent: OpenAgent, text: str) -> Turn | Fault:
+    async def turn(agent: OpenAgent, text: str) -> Turn | ProviderError:
         try:
             return [each async for each in agent.turn(text)]
-        except Fault as fault:
+        except ProviderError as fault:
             return fault
 
-    async def act() -> list[Turn | Fault]:
+    async def act() -> list[Turn | ProviderError]:
         async with Fake(wire, steps) as server:
-            retries = Retries(most=0)
+            retries = RetrySettings(most=0)
             provider = HttpProvider(wire, WIRES[wire], base_url=server.url, key=KEY, retries=retries)
             try:
                 async with open_agent(config, data=None, name="s", workspace=workspace, provider=provider) as agent:
@@ -59,8 +59,8 @@ def turns_of(wire: str, steps: list[Step], workspace: Path, texts: list[str]) ->
     return asyncio.run(act())
 
 
-def calls(count: int) -> Spoken:
-    return Spoken(
+def calls(count: int) -> ScriptedAnswer:
+    return ScriptedAnswer(
         text="I look.", calls=tuple(Call(f"c{number}", "read", '{"path": "none"}') for number in range(count))
     )
 
@@ -68,12 +68,12 @@ def calls(count: int) -> Spoken:
 @pytest.mark.parametrize("wire", WIRES)
 def test_calls_without_end_are_refused_and_the_session_goes_on(wire: str, tmp_path: Path) -> None:
     refused, after = turns_of(wire, [calls(MAX_CALLS + 1), "Hello."], tmp_path, ["Look.", "And?"])
-    assert isinstance(refused, Fault)
+    assert isinstance(refused, ProviderError)
     assert refused.kind == "excess"
     assert f"more than {MAX_CALLS} tool calls" in str(refused)
     assert "Ask for less at once" in refused.remedy
     assert isinstance(after, list)
-    assert after[-1] == Stopped("end")
+    assert after[-1] == TurnEnded("end")
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -81,7 +81,7 @@ def test_as_many_calls_as_may_be_are_run(wire: str, tmp_path: Path) -> None:
     """No request after them is refused for their number."""
     (turn,) = turns_of(wire, [calls(MAX_CALLS), "Seen."], tmp_path, ["Look."])
     assert isinstance(turn, list)
-    assert len([each for each in turn if isinstance(each, Ended)]) == MAX_CALLS
+    assert len([each for each in turn if isinstance(each, ToolFinished)]) == MAX_CALLS
 
 
 def stream(*frames: object) -> Bytes:
@@ -144,11 +144,11 @@ FLOODS: dict[str, tuple[Callable[[], Step], str]] = {
 def test_flood_is_an_error_that_names_the_limit(name: str, tmp_path: Path) -> None:
     step, says = FLOODS[name]
     refused, after = turns_of("openai_chat", [step(), "Hello."], tmp_path, ["Go on.", "And?"])
-    assert isinstance(refused, Fault)
+    assert isinstance(refused, ProviderError)
     assert refused.kind == "excess"
     assert says in str(refused)
     assert isinstance(after, list)
-    assert after[-1] == Stopped("end")
+    assert after[-1] == TurnEnded("end")
 
 
 def test_answer_that_is_packed_unasked_is_read() -> None:
@@ -173,7 +173,7 @@ def test_event_loop_gets_its_turns_while_an_answer_comes(wire: str) -> None:
 
     async def act() -> int:
         longest = run = last = 0
-        async with Fake(wire, [Spoken(text="tide " * 2_000)]) as server:
+        async with Fake(wire, [ScriptedAnswer(text="tide " * 2_000)]) as server:
             provider = provider_of(server)
             request = session_of(wire).prepare().to_bytes()
             others = asyncio.create_task(take_turns())
@@ -192,7 +192,7 @@ import asyncio, resource, sys
 from pathlib import Path
 from tests.fake.asking import outcome, session_of
 from tests.fake.server import KEY
-from tidegate.models.http import HttpProvider, Retries
+from tidegate.models.http.provider import HttpProvider, Retries
 
 async def main():
     provider = HttpProvider("openai_chat", "m", base_url=sys.argv[1], key=KEY, retries=Retries(most=0))
@@ -242,8 +242,8 @@ def test_error_that_is_hard_to_match_is_read_in_time() -> None:
 OPENING = """
 import asyncio, resource, sys
 from pathlib import Path
-from tidegate.agent.config_file import parse_config
-from tidegate.agent.open import open_agent
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.runtime import open_agent
 
 async def main():
     config = parse_config("agents: [{id: a, brain: {provider: openai, model: nameless}}]", {})

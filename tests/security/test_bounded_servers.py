@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.agent.config_file import parse_config
-from tidegate.agent.loop import Ended, Stopped
-from tidegate.agent.open import Notice, OpenAgent, open_agent
-from tidegate.agent.tools.mcp import McpServer, McpSource
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.loop import ToolFinished, TurnEnded
+from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
+from tidegate.agent.tools.mcp.source import McpServer, McpSource
 from tidegate.agent.tools.tool import ToolResult
 from tidegate.core.messages import Call
 from tidegate.models.pace import STEPS
-from tidegate.models.scripted import Scripted, Spoken
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
 from tidegate.wire.limits import MAX_TOOLS, ServerLimits
 
 SERVER = str(Path(__file__).with_name("hostile_server.py"))
@@ -28,9 +28,9 @@ LIMITS = ServerLimits()
 
 
 @asynccontextmanager
-async def agent_with(server: str, steps: list[str | Spoken], workspace: Path) -> AsyncIterator[OpenAgent]:
+async def agent_with(server: str, steps: list[str | ScriptedAnswer], workspace: Path) -> AsyncIterator[OpenAgent]:
     config = parse_config(f"window: 32000\ncapabilities: {{default_policy: allow}}\nmcp: {{w: {server}}}\n", {})
-    provider = Scripted("openai_chat", steps)
+    provider = ScriptedProvider("openai_chat", steps)
     async with open_agent(config, data=None, name="s", workspace=workspace, provider=provider) as agent:
         yield agent
 
@@ -50,8 +50,8 @@ def over_http() -> Iterator[str]:
         process.communicate()
 
 
-def call(name: str) -> Spoken:
-    return Spoken(calls=(Call(f"c-{name}", f"w__{name}", "{}"),))
+def call(name: str) -> ScriptedAnswer:
+    return ScriptedAnswer(calls=(Call(f"c-{name}", f"w__{name}", "{}"),))
 
 
 def results_of(server: str, names: list[str], workspace: Path) -> dict[str, ToolResult]:
@@ -60,8 +60,8 @@ def results_of(server: str, names: list[str], workspace: Path) -> dict[str, Tool
     async def act() -> dict[str, ToolResult]:
         async with agent_with(server, [*map(call, names), "That is all."], workspace) as agent:
             turn = [each async for each in agent.turn("Use the tools.")]
-        assert turn[-1] == Stopped("end")
-        return {each.call.id.removeprefix("c-"): each.result for each in turn if isinstance(each, Ended)}
+        assert turn[-1] == TurnEnded("end")
+        return {each.call.id.removeprefix("c-"): each.result for each in turn if isinstance(each, ToolFinished)}
 
     return asyncio.run(act())
 
@@ -109,8 +109,8 @@ def notices_of(server: str, workspace: Path) -> tuple[list[str], list[str], int]
         async with agent_with(server, ["Hello."], workspace) as agent:
             tools = [tool for tool in agent.session.view.tools if tool.name.startswith("w__")]
             turn = [each async for each in agent.turn("Hello.")]
-        assert turn[-1] == Stopped("end")
-        notices = [each.text for each in turn if isinstance(each, Notice)]
+        assert turn[-1] == TurnEnded("end")
+        notices = [each.text for each in turn if isinstance(each, UserNotice)]
         sizes = [max(len(tool.name), len(tool.description), len(tool.parameters)) for tool in tools]
         return notices, [tool.name for tool in tools], max(sizes, default=0)
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.apps.chat.stage import on_stage, played
 from tests.security.project import AGENT, Project, calls
-from tidegate.agent.tools.approval import Approval, decide
-from tidegate.agent.tools.command_rules import intersect_rules, read_rule, split_command
-from tidegate.models.scripted import Scripted
+from tidegate.agent.tools.approval import ApprovalRules, decide_approval
+from tidegate.agent.tools.command_rules import intersect_command_rules, parse_command_rule, split_command
+from tidegate.models.scripted_provider import ScriptedProvider
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def verdict(rule: str, command: str) -> str:
-    return decide(Approval(allow_commands=(rule,)), "shell", {"command": command}).verdict
+    return decide_approval(ApprovalRules(allow_commands=(rule,)), "shell", {"command": command}).verdict
 
 
 # --- through an agent -------------------------------------------------------------------------------------------------
@@ -152,14 +152,14 @@ def test_the_examples_of_the_documentation_hold() -> None:
 )
 def test_a_deny_rule_matches_broadly(command: str) -> None:
     for rule in ("git push", "git push *", "git p*"):
-        approval = Approval(allow_commands=("git *", command), deny_commands=(rule,), default="allow")
-        assert decide(approval, "shell", {"command": command}).verdict == "deny"
+        approval = ApprovalRules(allow_commands=("git *", command), deny_commands=(rule,), default="allow")
+        assert decide_approval(approval, "shell", {"command": command}).verdict == "deny"
 
 
 def test_a_deny_rule_is_about_its_own_words() -> None:
-    approval = Approval(deny_commands=("git push", "rm"), default="allow")
+    approval = ApprovalRules(deny_commands=("git push", "rm"), default="allow")
     for command in ("git status", "git log push", "push git", "format", "git"):
-        assert decide(approval, "shell", {"command": command}).verdict == "allow"
+        assert decide_approval(approval, "shell", {"command": command}).verdict == "allow"
 
 
 ODD = st.text(st.sampled_from("ab-=~:#!*?[]{}(),;&|<>$`\\'\"\n\t\r\0 \u00a0é"), max_size=12)
@@ -189,11 +189,11 @@ def test_the_intersection_allows_what_both_allow(one: list[str], other: list[str
     command = " ".join(["run", *words])
 
     def allowed(rules: tuple[str, ...]) -> bool:
-        return decide(Approval(allow_commands=rules), "shell", {"command": command}).verdict == "allow"
+        return decide_approval(ApprovalRules(allow_commands=rules), "shell", {"command": command}).verdict == "allow"
 
-    both = intersect_rules(tuple(one), tuple(other))
+    both = intersect_command_rules(tuple(one), tuple(other))
     assert allowed(tuple(both)) is (allowed(tuple(one)) and allowed(tuple(other)))
-    assert all(read_rule(each) is not None for each in both)
+    assert all(parse_command_rule(each) is not None for each in both)
 
 
 # --- what the user is told --------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_always_allows_the_very_command(tmp_path: Path) -> None:
 
     async def play() -> None:
         steps = [calls("shell", command=each) for each in ("echo 'a  b'", 'echo "a  b"', "echo 'a  b' -n")]
-        provider = Scripted("openai_chat", [*steps, "Done."])
+        provider = ScriptedProvider("openai_chat", [*steps, "Done."])
         async with on_stage(tmp_path, provider) as stage:
             await stage.say("Two?")
             await stage.sees("exactly this command")

@@ -21,17 +21,17 @@ from tests.apps.calling import called
 from tests.apps.chat.stage import on_stage, played
 from tests.security.archives import Line, read_lines, write_lines
 from tidegate import Session
-from tidegate.apps.chatting import last_used
+from tidegate.cli.chat import find_last_session
 from tidegate.core.edits import Replace
-from tidegate.core.estimate import Estimate
-from tidegate.core.events import Edited, Event, Noted, Said, Used, encode
-from tidegate.core.messages import Image, Message, Text, user
-from tidegate.disk.folder import key_of
-from tidegate.keep.data import DataFolder
-from tidegate.keep.retention import DAY, mark, retain
-from tidegate.lab.generate import generate
+from tidegate.core.tokens.estimate import TokenEstimator
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, encode_event
+from tidegate.core.messages import Image, Message, Text, user_message
+from tidegate.disk.folder import session_file_key
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.retention import DAY_SECONDS, set_retention, remove_expired_sessions
+from tidegate.proof.session_generator import generate_session
 from tidegate.presets import load
-from tidegate.session.bill import SPENT
+from tidegate.session.reports.costs import SPENT_TOPIC
 from tidegate.store.log import MemoryLog
 from tidegate.store.sqlite.rows import seal_of
 from tidegate.wire.usage import read_usage
@@ -59,20 +59,20 @@ def texts_in(value: object, key: str = "") -> Iterator[str]:
 
 def tokens_of(body: dict[str, Any]) -> int:
     """A request counted from its JSON, apart from all sums of the engine."""
-    return sum(map(Estimate().text, texts_in(body))) + 4 * len(body["messages"])
+    return sum(map(TokenEstimator().text, texts_in(body))) + 4 * len(body["messages"])
 
 
 def prepared(data: DataFolder, name: str, **options: Any) -> int:
     """The tokens of the next request of a session in the small window."""
     with data.open(name, MODEL, window=WINDOW, **options) as session:
-        session.add(user("and now?"))
+        session.add(user_message("and now?"))
         return tokens_of(json.loads(session.prepare().to_bytes()))
 
 
 def long_session(data: DataFolder, name: str) -> None:
     """31,000 tokens in a large window, with usage reports, notes of requests that were refused, and an edit."""
     with data.open(name, MODEL, window=200_000, system="You keep shop.") as session:
-        for message in generate(400, 3):
+        for message in generate_session(400, 3):
             if message["role"] == "system":
                 continue
             if message["role"] == "assistant":
@@ -198,7 +198,7 @@ def test_counts_of_an_archive_are_made_again(archive: Path, tmp_path: Path, coun
     file = write_lines(tmp_path / "x.tidegate", lines)
     assert called("import", file, "--data", tmp_path / "data").returncode == 0
     data = DataFolder(tmp_path / "data", secrets=[])
-    there = [event.what.tokens for event in data.log("long").read() if isinstance(event.what, Said)]
+    there = [event.what.tokens for event in data.log("long").read() if isinstance(event.what, MessageAdded)]
     assert all(tokens >= 4 for tokens in there)
     assert sum(there) > 31_000
     assert prepared(data, "long") <= WINDOW
@@ -242,7 +242,7 @@ WRONG: dict[str, Callable[[int], list[Any]]] = {
     "a refused request of 2^62": lambda seq: [seq, NOW, ["noted", "weighed", "1 10 m", 2**62]],
     "a negative window": lambda seq: [seq, NOW, ["noted", "model", '{"model":"m","window":-5}']],
     "a window of 2^62": lambda seq: [seq, NOW, ["noted", "model", '{"model":"m","window":4611686018427387904}']],
-    "a negative price": lambda seq: [seq, NOW, ["noted", SPENT, '{"model":"m","usage":[-5,1,1,1]}']],
+    "a negative price": lambda seq: [seq, NOW, ["noted", SPENT_TOPIC, '{"model":"m","usage":[-5,1,1,1]}']],
     "an edit of negative tokens": lambda seq: [seq, NOW, ["edited", "s", "manual", "", "w", -1, 5, []]],
     "a picture of 2^40 pixels": lambda seq: [
         seq,
@@ -282,8 +282,8 @@ def test_the_size_of_a_picture_is_its_own(tmp_path: Path) -> None:
     log = MemoryLog()
     session = Session(MODEL, log=log)
     session.add(Message("user", (Image(data=png, width=1, height=1),)))
-    event = next(event for event in log.read() if isinstance(event.what, Said))
-    assert isinstance(event.what, Said)
+    event = next(event for event in log.read() if isinstance(event.what, MessageAdded))
+    assert isinstance(event.what, MessageAdded)
     assert event.what.tokens > 2_000
 
 
@@ -305,24 +305,26 @@ def test_recordings_of_other_agents_with_absurd_times(tmp_path: Path) -> None:
 
 def rewritten(data: DataFolder, name: str, seq: int, what: Any, time: float = NOW) -> None:
     """Another event in the place of one, with a right sum: as somebody edits a store who knows how."""
-    data.store.rewrite(name, {seq: encode(Event(seq, time, what))})  # type: ignore[attr-defined]
+    data.store.rewrite(name, {seq: encode_event(Event(seq, time, what))})  # type: ignore[attr-defined]
 
 
 EDITS: dict[str, Callable[[DataFolder], None]] = {
-    "a time of 1e300": lambda data: rewritten(data, "bad", 4, Noted("t"), 1e300),
-    "a time of nan": lambda data: rewritten(data, "bad", 4, Noted("t"), math.nan),
-    "a time below zero": lambda data: rewritten(data, "bad", 4, Noted("t"), -1e300),
-    "an undo of words": lambda data: rewritten(data, "bad", 4, Noted("undo", "that")),
-    "tools that are none": lambda data: rewritten(data, "bad", 4, Noted("tools", "{")),
-    "a refused request of words": lambda data: rewritten(data, "bad", 4, Noted("weighed", "words")),
-    "a report of 2^63": lambda data: rewritten(data, "bad", 4, Used("m", 3, 2**63, 2**63, 2**63)),
-    "a negative report": lambda data: rewritten(data, "bad", 4, Used("m", 3, -5, -5, -5)),
-    "a report at 1e300": lambda data: rewritten(data, "bad", 4, Used("m", 3, 50, 50, 5), 1e300),
-    "a message of 2^63 tokens": lambda data: rewritten(data, "bad", 4, Said(Message("user", (), "m4"), 2**63)),
-    "a message of -3e9 tokens": lambda data: rewritten(data, "bad", 4, Said(Message("user", (), "m4"), -(3 * 10**9))),
-    "an id that is none": lambda data: rewritten(data, "bad", 4, Said(Message("user", (Text("x"),), "mm"), 5)),
+    "a time of 1e300": lambda data: rewritten(data, "bad", 4, NoteAdded("t"), 1e300),
+    "a time of nan": lambda data: rewritten(data, "bad", 4, NoteAdded("t"), math.nan),
+    "a time below zero": lambda data: rewritten(data, "bad", 4, NoteAdded("t"), -1e300),
+    "an undo of words": lambda data: rewritten(data, "bad", 4, NoteAdded("undo", "that")),
+    "tools that are none": lambda data: rewritten(data, "bad", 4, NoteAdded("tools", "{")),
+    "a refused request of words": lambda data: rewritten(data, "bad", 4, NoteAdded("weighed", "words")),
+    "a report of 2^63": lambda data: rewritten(data, "bad", 4, UsageReported("m", 3, 2**63, 2**63, 2**63)),
+    "a negative report": lambda data: rewritten(data, "bad", 4, UsageReported("m", 3, -5, -5, -5)),
+    "a report at 1e300": lambda data: rewritten(data, "bad", 4, UsageReported("m", 3, 50, 50, 5), 1e300),
+    "a message of 2^63 tokens": lambda data: rewritten(data, "bad", 4, MessageAdded(Message("user", (), "m4"), 2**63)),
+    "a message of -3e9 tokens": lambda data: rewritten(
+        data, "bad", 4, MessageAdded(Message("user", (), "m4"), -(3 * 10**9))
+    ),
+    "an id that is none": lambda data: rewritten(data, "bad", 4, MessageAdded(Message("user", (Text("x"),), "mm"), 5)),
     "an edit of 2^63 tokens": lambda data: rewritten(
-        data, "bad", 4, Edited("s", "manual", "r", "w", 2**63, -5, (Replace("m3", (Text("x"),), 2**63),)), 1e300
+        data, "bad", 4, ViewEdited("s", "manual", "r", "w", 2**63, -5, (Replace("m3", (Text("x"),), 2**63),)), 1e300
     ),
 }
 
@@ -333,7 +335,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = DataFolder(folder / "data", secrets=[])
     for name in ("good", "bad"):
         with data.open(name, MODEL, window=50_000) as session:
-            for message in list(generate(2, 1))[1:]:
+            for message in list(generate_session(2, 1))[1:]:
                 session.add(message)
             session.record({"prompt_tokens": 100, "completion_tokens": 5})
     data.close()
@@ -406,7 +408,7 @@ def test_doctor_corrects_what_cannot_be_and_the_session_goes_on(edit: str, two: 
 def test_the_picker_of_the_chat_lists_all(two: Path, tmp_path: Path) -> None:
     shutil.copytree(two / "data", tmp_path / "data")
     data = DataFolder(tmp_path / "data", secrets=[])
-    rewritten(data, "bad", 4, Noted("undo", "that"), 1e300)
+    rewritten(data, "bad", 4, NoteAdded("undo", "that"), 1e300)
     data.close()
     shutil.rmtree(tmp_path / "data" / "views")
 
@@ -474,9 +476,9 @@ def test_counts_of_an_edited_store_send_nothing_over_the_window(
     data = DataFolder(tmp_path / "data", secrets=[])
     events = list(data.log("long").read())
     changes = {
-        event.seq: encode(msgspec.structs.replace(event, what=msgspec.structs.replace(event.what, tokens=count)))
+        event.seq: encode_event(msgspec.structs.replace(event, what=msgspec.structs.replace(event.what, tokens=count)))
         for event in events
-        if isinstance(event.what, Said) or (isinstance(event.what, Noted) and event.what.topic == "system")
+        if isinstance(event.what, MessageAdded) or (isinstance(event.what, NoteAdded) and event.what.topic == "system")
     }
     data.store.rewrite("long", changes)  # type: ignore[attr-defined]
     shutil.rmtree(tmp_path / "data" / "views")
@@ -487,9 +489,9 @@ def test_counts_of_an_edited_store_send_nothing_over_the_window(
                 item.tokens = item.metered = min(max(count, 0), 2**40)
             view.tokens = view.metered = sum(item.tokens for item in view.items)
             last = list(session.log.read())[-1]
-            assert data.snapshots.save(key_of("long"), view, last, "")
+            assert data.snapshots.save(session_file_key("long"), view, last, "")
             session.on_close.clear()
-        assert data.snapshots.load(key_of("long"), data.log("long"), "") is not None
+        assert data.snapshots.load(session_file_key("long"), data.log("long"), "") is not None
     assert prepared(data, "long") <= WINDOW
     data.close()
 
@@ -526,11 +528,11 @@ REPORTS: tuple[object, ...] = (
 def test_an_impossible_report_teaches_nothing(value: object, names: tuple[str, str], tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     with data.open("s", MODEL, window=WINDOW) as session:
-        session.add(user("x " * 300))
+        session.add(user_message("x " * 300))
         session.prepare()
         session.record({"prompt_tokens": session.size(), "completion_tokens": 1})
         before = dict(session.view.ratios)
-        session.add({"role": "assistant", "content": "yes"}, user("y " * 300))
+        session.add({"role": "assistant", "content": "yes"}, user_message("y " * 300))
         size = session.size()
         session.prepare()
         session.record(dict.fromkeys(names, value))
@@ -552,7 +554,7 @@ def test_the_calibration_is_bounded_whatever_is_reported(shares: list[float]) ->
     """At worst a request is twice the window by our own count: a provider that reports half is believed that far."""
     session = Session(MODEL, window=WINDOW)
     for share in shares:
-        session.add(user("x " * 200))
+        session.add(user_message("x " * 200))
         request = session.prepare()
         session.record({"prompt_tokens": round(request.tokens * share)})
         session.add({"role": "assistant", "content": "yes"})
@@ -586,11 +588,11 @@ moments:
 
 def test_a_clock_that_was_ahead_does_not_stop_a_cooldown_for_years(tmp_path: Path) -> None:
     (tmp_path / "cooling.yaml").write_text(COOLING)
-    clock = Clock(NOW + 10 * 365 * DAY)
+    clock = Clock(NOW + 10 * 365 * DAY_SECONDS)
     session = Session(MODEL, window=50_000, policy=load(tmp_path / "cooling.yaml"), clock=clock)
 
     def compacted() -> bool:
-        session.add(user("word " * 400), {"role": "assistant", "content": "done"}, user("next"))
+        session.add(user_message("word " * 400), {"role": "assistant", "content": "done"}, user_message("next"))
         session.prepare()
         return any(decision.acted for decision in session.decisions if decision.stage == "summarise")
 
@@ -603,9 +605,9 @@ def test_a_clock_that_was_ahead_does_not_stop_a_cooldown_for_years(tmp_path: Pat
 
 
 def test_a_clock_that_was_ahead_does_not_keep_a_cache_warm() -> None:
-    clock = Clock(NOW + 10 * 365 * DAY)
+    clock = Clock(NOW + 10 * 365 * DAY_SECONDS)
     session = Session(MODEL, window=50_000, clock=clock)
-    session.add(user("hello"), {"role": "assistant", "content": "hi"}, user("more"))
+    session.add(user_message("hello"), {"role": "assistant", "content": "hi"}, user_message("more"))
     session.prepare()
     assert "the cache is warm, 0 of its" in str(session.explain())
     clock.now = NOW
@@ -616,19 +618,19 @@ def test_retention_does_not_trust_a_leap_of_the_clock(tmp_path: Path) -> None:
     clock = Clock()
     data = DataFolder(tmp_path, clock=clock, secrets=[])
     with data.open("s", MODEL, window=WINDOW) as session:
-        session.add(user("hello"))
-    mark(data, "s", 30)
-    assert retain(data) == []
-    clock.now = NOW + 40 * 365 * DAY
+        session.add(user_message("hello"))
+    set_retention(data, "s", 30)
+    assert remove_expired_sessions(data) == []
+    clock.now = NOW + 40 * 365 * DAY_SECONDS
     with data.open("other", MODEL, window=WINDOW) as session:
-        session.add(user("hello"))
+        session.add(user_message("hello"))
     assert data.removed == []
     assert data.store.head("s")
     clock.now = NOW + 5
-    assert retain(data) == [], "the clock was put right"
+    assert remove_expired_sessions(data) == [], "the clock was put right"
     assert data.store.head("s")
-    clock.now = NOW + 31 * DAY
-    assert [left.session for left in retain(data)] == ["s"]
+    clock.now = NOW + 31 * DAY_SECONDS
+    assert [left.session for left in remove_expired_sessions(data)] == ["s"]
     data.close()
 
 
@@ -636,28 +638,28 @@ def test_after_a_true_absence_retention_waits_for_a_second_look(tmp_path: Path) 
     clock = Clock()
     data = DataFolder(tmp_path, clock=clock, secrets=[])
     with data.open("s", MODEL, window=WINDOW) as session:
-        session.add(user("hello"))
-    mark(data, "s", 30)
-    retain(data)
-    clock.now = NOW + 800 * DAY
-    assert retain(data) == []
-    clock.now += DAY
-    assert [left.session for left in retain(data)] == ["s"]
+        session.add(user_message("hello"))
+    set_retention(data, "s", 30)
+    remove_expired_sessions(data)
+    clock.now = NOW + 800 * DAY_SECONDS
+    assert remove_expired_sessions(data) == []
+    clock.now += DAY_SECONDS
+    assert [left.session for left in remove_expired_sessions(data)] == ["s"]
     data.close()
 
 
 def test_the_last_session_is_not_one_of_the_future(tmp_path: Path) -> None:
-    clock = Clock(NOW + 10 * 365 * DAY)
+    clock = Clock(NOW + 10 * 365 * DAY_SECONDS)
     data = DataFolder(tmp_path, clock=clock, secrets=[])
     for name, now in (("ahead", clock.now), ("today", NOW)):
         clock.now = now
         with data.open(name, MODEL, window=WINDOW) as session:
-            session.add(user("hello"))
+            session.add(user_message("hello"))
     assert [info.name for info in data.store.sessions()] == ["ahead", "today"]
     clock.now = NOW + 60
-    assert last_used(data) == "today"
-    clock.now = NOW - DAY
-    assert last_used(data) == "ahead", "if all are of the future, the clock is what is wrong"
+    assert find_last_session(data) == "today"
+    clock.now = NOW - DAY_SECONDS
+    assert find_last_session(data) == "ahead", "if all are of the future, the clock is what is wrong"
     data.close()
 
 
@@ -668,7 +670,7 @@ def test_a_jumping_clock_changes_no_request(times: list[float]) -> None:
 
     def played_at(clock: Clock, jumps: list[float]) -> bytes:
         log, request = MemoryLog(), b""
-        said = list(generate(4, 2))[1:]
+        said = list(generate_session(4, 2))[1:]
         for at, message in enumerate(said):
             clock.now = jumps[at % len(jumps)]
             session = Session(MODEL, window=WINDOW, policy="jutul", log=log, clock=clock)

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from tests.security.project import AGENT, KEY, Project, calls
 from tidegate import DataFolder
-from tidegate.agent.chosen import Config, approval_of, offered_tools
-from tidegate.agent.config_file import Files, read_config
-from tidegate.agent.modules import MODULES
-from tidegate.agent.reach import models_of
-from tidegate.agent.tools.approval import decide
+from tidegate.agent.config.resolved_config import ResolvedConfig, resolve_approval, list_offered_tools
+from tidegate.agent.config.files import ConfigFiles, read_config
+from tidegate.agent.tools.modules import MODULE_ACTIONS
+from tidegate.agent.provider_connection import build_model_overrides
+from tidegate.agent.tools.approval import decide_approval
 from tidegate.core.errors import BadInput, GiveUp
-from tidegate.models.catalog import price
-from tidegate.models.scripted import Spoken
+from tidegate.models.catalog import compute_model_cost
+from tidegate.models.scripted_provider import ScriptedAnswer
 from tidegate.wire.usage import Usage
 
-COSTLY = Spoken(text="One.", usage=Usage(900, 100, 0, 0))
+COSTLY = ScriptedAnswer(text="One.", usage=Usage(900, 100, 0, 0))
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ VERDICTS = st.sampled_from(["allow", "ask", "deny"])
 PATTERNS = st.sampled_from(["*", "read", "write", "filesystem.write", "shell", "s*", "gh__*", "gh__get", "shell.run"])
 PRICE = st.sampled_from([0, 1, 4, 90])
 CAP = _some(dollars=st.none() | PRICE, tokens=st.none() | st.sampled_from([0, 10, 1000]))
-ACTIONS = st.lists(st.sampled_from(sorted(MODULES["filesystem"])), max_size=4)
+ACTIONS = st.lists(st.sampled_from(sorted(MODULE_ACTIONS["filesystem"])), max_size=4)
 MODULE = st.fixed_dictionaries({"constraints": _some(allowed_actions=ACTIONS, denied_actions=ACTIONS)})
 ENTRY = st.sampled_from(["http://a/v1", "http://b/v1"])
 KEYS: dict[str, st.SearchStrategy[Any]] = {
@@ -293,8 +293,8 @@ MODEL = "openai/gpt-4o"
 USAGES = (Usage(1000, 10, 0, 0), Usage(1000, 10, 900, 0), Usage(1000, 10, 0, 900))
 
 
-def _config(folder: Path, user: dict[str, Any], project: dict[str, Any] | None) -> Config:
-    files = Files(folder / "project.yaml", folder / "user.yaml")
+def _config(folder: Path, user: dict[str, Any], project: dict[str, Any] | None) -> ResolvedConfig:
+    files = ConfigFiles(folder / "project.yaml", folder / "user.yaml")
     files.project.unlink(missing_ok=True)
     for path, keys in (
         (files.user, {**user, "agents": [{"id": "a", "brain": {"model": MODEL}}]}),
@@ -332,7 +332,7 @@ def test_limits_are_never_looser_than_the_users(topic: str, data: st.DataObject)
         assert _least(getattr(both.settings.execution, key)) <= _least(getattr(own.settings.execution, key))
     assert _least(both.window) <= _least(own.window)
     if user.get("modules") is not None:
-        assert offered_tools(both) <= offered_tools(own)
+        assert list_offered_tools(both) <= list_offered_tools(own)
     for name, entry in own.settings.providers.items():
         assert both.settings.providers[name] == entry
     for name, server in own.settings.mcp.items():
@@ -343,21 +343,24 @@ def test_limits_are_never_looser_than_the_users(topic: str, data: st.DataObject)
     _check_verdicts(both, own, user)
 
 
-def _check_prices(both: Config, own: Config) -> None:
+def _check_prices(both: ResolvedConfig, own: ResolvedConfig) -> None:
     capped = any(each.dollars is not None for each in (own.settings.spend.session, own.settings.spend.day))
     for usage in USAGES:
         for model in ("gpt-4o", MODEL, "nameless"):
             priced = model in own.settings.models and own.settings.models[model].input is not None
             if priced or capped:
-                least, held = price(usage, model, models_of(own)), price(usage, model, models_of(both))
+                least, held = (
+                    compute_model_cost(usage, model, build_model_overrides(own)),
+                    compute_model_cost(usage, model, build_model_overrides(both)),
+                )
                 assert least is None or (held is not None and held.total >= least.total - 1e-12)
 
 
-def _check_verdicts(both: Config, own: Config, user: dict[str, Any]) -> None:
+def _check_verdicts(both: ResolvedConfig, own: ResolvedConfig, user: dict[str, Any]) -> None:
     order = ("allow", "ask", "deny")
     for tool in NAMES:
         for command in COMMANDS if tool == "shell" else ("",):
-            alone, held = (decide(approval_of(each), tool, {"command": command}) for each in (own, both))
+            alone, held = (decide_approval(resolve_approval(each), tool, {"command": command}) for each in (own, both))
             if _speaks(user, tool) or alone.why.startswith("the rule"):
                 assert order.index(held.verdict) >= order.index(alone.verdict), (tool, command)
 

@@ -22,18 +22,18 @@ from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import refusal
 from tests.security.planted import CONFIGURED, PLAIN_CONFIGURED, PLANTED, in_log, leaks, seen_in
 from tidegate import BadInput, DataFolder, Session
-from tidegate.agent.config_file import parse_config
-from tidegate.agent.open import open_agent
-from tidegate.core.events import Said
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.runtime import open_agent
+from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, Message, Text, Thinking, calls_of
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
-from tidegate.keep.portable import export, import_session
-from tidegate.keep.spans import spans
-from tidegate.keep.trace_lines import read_trace
-from tidegate.models.scripted import Scripted, Spoken
-from tidegate.presets import names
-from tidegate.session.recall import recall
+from tidegate.datafolder.archive.transfer import export_session, import_session
+from tidegate.integrations.otel_spans import create_span_watcher
+from tidegate.datafolder.trace.lines import read_trace
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.presets import preset_names
+from tidegate.session.recall import recall_message
 
 SECRETS = [CONFIGURED, PLAIN_CONFIGURED]
 ALL = set(PLANTED)
@@ -82,7 +82,7 @@ class Worked(NamedTuple):
     request: bytes
 
 
-@pytest.fixture(scope="module", params=names())
+@pytest.fixture(scope="module", params=preset_names())
 def worked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worked]:
     data = DataFolder(tmp_path_factory.mktemp("data"), secrets=SECRETS)
     with opened(data, policy=request.param) as session:
@@ -106,7 +106,7 @@ def test_the_log_holds_all_that_was_said_and_recall_gives_it(worked: Worked) -> 
     said = {event.seq: msgspec.json.encode(event.what) for event in log.read()}
     assert seen_in(b"".join(said.values())) == ALL
     pem = json.dumps(PLANTED["pem"].text)[1:-1].encode()
-    part = recall(log, f"m{min(seq for seq, text in said.items() if pem in text)}").parts[0]
+    part = recall_message(log, f"m{min(seq for seq, text in said.items() if pem in text)}").parts[0]
     assert isinstance(part, Text)
     assert PLANTED["pem"].text in part.text
 
@@ -124,12 +124,12 @@ def test_an_export_and_a_page_hold_no_secret(worked: Worked, tmp_path: Path, mon
     data, file = worked.data, tmp_path / "s.tidegate"
     monkeypatch.setenv("HUSH_API_KEY", CONFIGURED)
     monkeypatch.setenv("QUIET_TOKEN", PLAIN_CONFIGURED)
-    assert export(data, "s", file).masked > len(PLANTED)
+    assert export_session(data, "s", file).masked > len(PLANTED)
     assert called("view", "s", "--out", tmp_path / "s.html", "--data", data.folder).returncode == 0
     assert leaks(tmp_path) == {}
     other = DataFolder(tmp_path / "other")
     import_session(other, file)
-    said = [event.what.message for event in other.log("s").read() if isinstance(event.what, Said)]
+    said = [event.what.message for event in other.log("s").read() if isinstance(event.what, MessageAdded)]
     calls = [call for message in said for call in calls_of(message)]
     assert calls
     assert all(isinstance(json.loads(call.arguments), dict) for call in calls)
@@ -158,7 +158,7 @@ def test_a_secret_that_a_cut_has_split_is_masked(tmp_path: Path) -> None:
             session.add({"role": "tool", "tool_call_id": f"c{number}", "content": text})
             session.prepare()
             session.add({"role": "assistant", "content": "done"})
-    export(data, "s", tmp_path.parent / f"{tmp_path.name}.tidegate")
+    export_session(data, "s", tmp_path.parent / f"{tmp_path.name}.tidegate")
     data.close()
     assert leaks(tmp_path, in_log) == {}
     assert seen_in(gzip.decompress((tmp_path.parent / f"{tmp_path.name}.tidegate").read_bytes())) == set()
@@ -192,8 +192,10 @@ def test_a_command_leaves_no_secret_in_a_file_or_on_the_screen(tmp_path: Path) -
     desk.configure(CONFIG + "capabilities: {default_policy: auto}\nexecution: {max_steps: 500}\n")
     texts = "\n".join(planted.text for planted in PLANTED.values())
     calls = planted_files(tmp_path)
-    work = [Spoken(text=f"I look.\n{texts}", calls=tuple(calls[at : at + 100])) for at in range(0, len(calls), 100)]
-    task = Spoken(calls=(Call("t", "task", json.dumps({"prompt": f"Use this:\n{texts}"})),))
+    work = [
+        ScriptedAnswer(text=f"I look.\n{texts}", calls=tuple(calls[at : at + 100])) for at in range(0, len(calls), 100)
+    ]
+    task = ScriptedAnswer(calls=(Call("t", "task", json.dumps({"prompt": f"Use this:\n{texts}"})),))
     steps: list[Step] = [
         *work,
         task,
@@ -235,7 +237,7 @@ capabilities: {{default_policy: auto}}
     note = json.dumps({"text": f"The key is {PLAIN_CONFIGURED}"})
 
     async def run() -> None:
-        provider = Scripted("openai_chat", [Spoken(calls=(Call("c", "memory_write", note),)), "Noted."])
+        provider = ScriptedProvider("openai_chat", [ScriptedAnswer(calls=(Call("c", "memory_write", note),)), "Noted."])
         parsed = parse_config(config, {})
         async with open_agent(
             parsed, data=data, name="s", workspace=tmp_path, provider=provider, environment={}
@@ -292,7 +294,7 @@ def test_spans_hold_no_word_of_what_was_said() -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     session = Session("gpt-4o", window=WINDOW, wire="openai_chat", count="estimate", system=PLANTED["github"].text)
-    session.watch = spans(provider.get_tracer("test"), session="s")
+    session.watch = create_span_watcher(provider.get_tracer("test"), session="s")
     talk(session)
     session.record({"prompt_tokens": 100, "completion_tokens": 4})
     made = exporter.get_finished_spans()
@@ -307,7 +309,7 @@ def test_a_signed_thought_with_a_secret_is_exported_without_its_signature(tmp_pa
         session.add({"role": "user", "content": "hello"})
         session.add(Message("assistant", (Thinking(block=json.dumps(block)), Text("hi")), origin="anthropic"))
         session.prepare()
-    export(data, "s", tmp_path / "s.tidegate")
+    export_session(data, "s", tmp_path / "s.tidegate")
     data.close()
     assert leaks(tmp_path / "data", in_log) == {}
     assert seen_in(gzip.decompress((tmp_path / "s.tidegate").read_bytes())) == set()
@@ -323,7 +325,7 @@ def test_a_secret_is_no_name_for_a_session(tmp_path: Path) -> None:
         lambda: data.fork("s", 2, name),
         lambda: import_session(data, tmp_path / "s.tidegate", name),
     ):
-        export(data, "s", tmp_path / "s.tidegate")
+        export_session(data, "s", tmp_path / "s.tidegate")
         with pytest.raises(BadInput, match="holds a secret") as refused:
             act()
         assert name not in str(refused.value)

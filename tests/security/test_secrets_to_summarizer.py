@@ -11,11 +11,11 @@ from tests.fake.server import KEY, Fake
 from tests.security.planted import PLANTED, seen_in
 from tests.session.settling import COUNTER, GOOD, opened, scribe
 from tidegate import DataFolder, Session
-from tidegate.agent.config_file import parse_config
-from tidegate.agent.open import open_agent
+from tidegate.agent.config.files import parse_config
+from tidegate.agent.runtime import open_agent
 from tidegate.core.messages import SUMMARY, text_of
-from tidegate.models.scripted import Scripted
-from tidegate.session.settle import summariser
+from tidegate.models.scripted_provider import ScriptedProvider
+from tidegate.session.summaries.summarizer import create_summarizer
 
 BY_SHAPE = {kind for kind in PLANTED if not kind.startswith("configured")}
 ENVIRONMENT = {"HERE": KEY, "THERE": KEY, "HUSH_API_KEY": PLANTED["configured plain"].hidden[0]}
@@ -45,7 +45,7 @@ def summarized(tmp_path: Path, provider: str, model: str) -> tuple[list[bytes], 
             )
             text = CONFIG.replace("PROVIDER", provider).replace("MODEL", model) + f"providers: {{{listed}}}\n"
             data = DataFolder(tmp_path / "data", secrets=[])
-            talks = Scripted("openai_chat", ["So be it. " * 30] * len(PLANTED), model="big")
+            talks = ScriptedProvider("openai_chat", ["So be it. " * 30] * len(PLANTED), model="big")
             async with open_agent(
                 parse_config(text, ENVIRONMENT),
                 data=data,
@@ -96,7 +96,7 @@ def led(session: Session) -> Session:
 def test_a_library_user_need_not_think_of_it(model: str, hidden: bool) -> None:
     """Without a mask of its own a summarizer hides what looks like a secret from every model but the session's."""
     session, writer = led(opened(window=16_000)), scribe([GOOD] * 9, model=model)
-    summarise = summariser(writer, window=16_000, counter=COUNTER, timeout=60, conversation=session)
+    summarise = create_summarizer(writer, window=16_000, counter=COUNTER, timeout=60, conversation=session)
     asyncio.run(session.compact_async(summarise, focus=PLANTED["slack"].text))
     assert writer.requests
     found = BY_SHAPE & seen_in(b"".join(writer.requests))

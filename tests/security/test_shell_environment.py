@@ -18,7 +18,7 @@ import pytest
 from tests.apps.test_run_command import CONFIG, Desk
 from tests.fake.server import Fake
 from tidegate.core.messages import Call
-from tidegate.models.scripted import Spoken
+from tidegate.models.scripted_provider import ScriptedAnswer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is read")
 TOKEN = "sk-test-4f1c0a9be7d24d0c"
@@ -83,9 +83,9 @@ os.execv(sys.argv[1], sys.argv[1:])
 PROGRAM = """
 import asyncio, os, sys
 from pathlib import Path
-from tidegate.agent.config_file import files_of, read_config
+from tidegate.agent.config.files import files_of, read_config
 from tidegate.agent.environment import hide_environment
-from tidegate.agent.open import open_agent
+from tidegate.agent.runtime import open_agent
 from tidegate.models.provider import Delta
 
 async def main():
@@ -149,7 +149,7 @@ def probe(desk: Desk, script: str, act: Callable[[], Awaitable[int]]) -> tuple[i
 
     command = f'{sys.executable} {script} "$PPID"'
     calls = (Call("c", "shell", json.dumps({"command": command})),)
-    server = desk.serve([Spoken(text="", calls=calls), "Nothing."], answer)
+    server = desk.serve([ScriptedAnswer(text="", calls=calls), "Nothing."], answer)
     assert server.refused == []
     result = server.seen[-1].body["messages"][-1]
     assert result["role"] == "tool"
@@ -163,7 +163,7 @@ def probe(desk: Desk, script: str, act: Callable[[], Awaitable[int]]) -> tuple[i
         (CONSOLE_SCRIPT, run_with_piped_task),
         (CONSOLE_SCRIPT, run_in_terminal),
         ([sys.executable, "-m", "tidegate"], run),
-        ([sys.executable, "-m", "tidegate.apps.cli"], run),
+        ([sys.executable, "-m", "tidegate.cli.main"], run),
     ],
 )
 def test_no_process_in_reach_of_a_command_shows_a_key(

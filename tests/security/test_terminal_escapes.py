@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from tests.apps.calling import called
 from tests.apps.chat.stage import on_stage, played
 from tests.security.archives import recorded, write_archive
-from tidegate.apps.choices import COMMANDS
-from tidegate.apps.terminal import guarded_streams, make_console
+from tidegate.terminal.exit_codes import COMMAND_FUNCTIONS
+from tidegate.terminal.output import guard_streams, make_console
 from tidegate.core.edits import Replace
-from tidegate.core.events import Edited, Event, Noted, Used
-from tidegate.core.messages import Text, user
-from tidegate.core.terminal_text import clean_line, clean_text, escape_controls, strip_controls
-from tidegate.keep.data import DataFolder
-from tidegate.lab.generate import generate
+from tidegate.core.events import ViewEdited, Event, NoteAdded, UsageReported
+from tidegate.core.messages import Text, user_message
+from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.proof.session_generator import generate_session
 
 FORGED = "FORGED-LINE"
 HOSTILE = (
@@ -67,18 +67,20 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a data folder into which a hostile archive was imported, recordings, and a configuration."""
     folder = tmp_path_factory.mktemp("hostile")
     events = recorded(
-        user(HOSTILE),
+        user_message(HOSTILE),
         {"role": "assistant", "content": f"answer {HOSTILE}"},
-        user("and more"),
+        user_message("and more"),
         model=f"gpt-4o {HOSTILE}",
     )
     head, time, said = len(events), events[-1].time, events[-1].what.message.id  # type: ignore[union-attr]
-    edit = Edited(f"stage {HOSTILE}", "before_call", HOSTILE, f"why {HOSTILE}", 9, 9, (Replace(said, (Text("x"),), 9),))
+    edit = ViewEdited(
+        f"stage {HOSTILE}", "before_call", HOSTILE, f"why {HOSTILE}", 9, 9, (Replace(said, (Text("x"),), 9),)
+    )
     events += [
-        Event(head + 1, time, Used(f"gpt-4o {HOSTILE}", head, 40, 40, 4)),
+        Event(head + 1, time, UsageReported(f"gpt-4o {HOSTILE}", head, 40, 40, 4)),
         Event(head + 2, time, edit),
-        Event(head + 3, time, Noted("overflow", HOSTILE)),
-        Event(head + 4, time, Noted(f"topic {HOSTILE}", HOSTILE)),
+        Event(head + 3, time, NoteAdded("overflow", HOSTILE)),
+        Event(head + 4, time, NoteAdded(f"topic {HOSTILE}", HOSTILE)),
     ]
     archive = write_archive(folder / f"{FILE[:60]}.tidegate", NAME, events)
     done = called("import", archive, "--data", folder / "data")
@@ -91,7 +93,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recordings = folder / "recordings"
     recordings.mkdir()
     for place, seed in enumerate((1, 2)):
-        lines = [{"meta": {"id": HOSTILE, "project": HOSTILE}}, *generate(6, seed)]
+        lines = [{"meta": {"id": HOSTILE, "project": HOSTILE}}, *generate_session(6, seed)]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (recordings / f"{FILE[:60]}{place}.jsonl").write_text(text)
     (recordings / f"{FILE[:60]}-broken.jsonl").write_text(f'{{"broken \x1b[31m {FORGED}')
@@ -153,7 +155,7 @@ UNTESTED = {"fetch"}
 
 
 def test_every_command_is_here() -> None:
-    assert CALLS.keys() | UNTESTED == COMMANDS.keys()
+    assert CALLS.keys() | UNTESTED == COMMAND_FUNCTIONS.keys()
 
 
 def in_process(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
@@ -161,7 +163,7 @@ def in_process(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(place), "OPENAI_API_KEY": "none", "NO_PROXY": "*"}
     environment["OPENAI_BASE_URL"] = "http://127.0.0.1:9"
     done = subprocess.run(
-        [sys.executable, "-m", "tidegate.apps.cli", *map(str, words)],
+        [sys.executable, "-m", "tidegate.cli.main", *map(str, words)],
         cwd=place,
         env=environment,
         input="/sessions\n/trace\n/model\n/context\n",
@@ -202,7 +204,7 @@ def test_json_keeps_the_name_as_it_is_and_the_table_marks_it(place: Path) -> Non
 def on_terminal(*words: object, cwd: Path) -> bytes:
     """What a command writes to a terminal that has colors."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "tidegate.apps.cli", *map(str, words)]
+    command = [sys.executable, "-m", "tidegate.cli.main", *map(str, words)]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
     with subprocess.Popen(command, cwd=cwd, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
@@ -233,7 +235,7 @@ def test_our_own_colors_stay_and_no_others_come(place: Path) -> None:
 def test_a_question_is_clean(place: Path) -> None:
     """`input` writes its prompt past `sys.stdout`."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "tidegate.apps.cli", "forget", NAME, f"m4{HOSTILE}", "--data", str(place / "data")]
+    command = [sys.executable, "-m", "tidegate.cli.main", "forget", NAME, f"m4{HOSTILE}", "--data", str(place / "data")]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         written = b""
@@ -328,7 +330,7 @@ def test_a_field_cannot_swallow_what_stands_behind_it() -> None:
 
 def test_a_command_that_cleans_nothing_prints_nothing_harmful(capfd: pytest.CaptureFixture[str]) -> None:
     """A new command needs to know nothing of all this."""
-    with guarded_streams():
+    with guard_streams():
         print(HOSTILE)
         sys.stderr.writelines([HOSTILE, "\tnext\n"])
         sys.stdout.flush()

@@ -15,7 +15,7 @@ from tests.seeds.talk import (
     only,
 )
 from tidegate import Policy, Session, SummaryRequest
-from tidegate.keep.data import DataFolder
+from tidegate.datafolder.data_folder import DataFolder
 
 WINDOW = 100_000
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tidegate import Flush, Policy, Request, Session, Spill, SummaryRequest
-from tidegate.core.events import Edited, Event, Noted, Said
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
 from tidegate.core.messages import text_of
 from tidegate.store.log import MemoryLog
 
@@ -230,11 +230,11 @@ class Made(NamedTuple):
     """A transaction of the log."""
 
     seq: int
-    edited: Edited
+    edited: ViewEdited
 
 
 def edits(session: Session) -> list[Made]:
-    return [Made(event.seq, event.what) for event in session.log.read() if isinstance(event.what, Edited)]
+    return [Made(event.seq, event.what) for event in session.log.read() if isinstance(event.what, ViewEdited)]
 
 
 def stages(session: Session) -> list[str]:
@@ -248,11 +248,11 @@ def rules(session: Session) -> list[str]:
 
 def said(session: Session) -> list[str]:
     """All texts ever said, from the log."""
-    return [text_of(event.what.message) for event in session.log.read() if isinstance(event.what, Said)]
+    return [text_of(event.what.message) for event in session.log.read() if isinstance(event.what, MessageAdded)]
 
 
 def noted(session: Session, topic: str) -> list[Event]:
-    return [event for event in session.log.read() if isinstance(event.what, Noted) and event.what.topic == topic]
+    return [event for event in session.log.read() if isinstance(event.what, NoteAdded) and event.what.topic == topic]
 
 
 def fate(session: Session, rule: str) -> str:

@@ -31,7 +31,7 @@ from tests.seeds.talk import (
     turns,
 )
 from tidegate import GiveUp, Message, Result, Session, Text
-from tidegate.core.events import Noted
+from tidegate.core.events import NoteAdded
 from tidegate.core.messages import text_of
 
 CHECKPOINT = "[Previous conversation summary]"
@@ -241,8 +241,8 @@ def test_start_and_end_of_a_compaction_are_events(preset: Preset) -> None:
         assert (made.edited.before, made.edited.after) == (before, session.view.tokens)
         start, end = (only(noted(session, topic)) for topic in ("compaction_start", "compaction_end"))
         assert start.seq < made.seq < end.seq
-        assert isinstance(start.what, Noted)
-        assert isinstance(end.what, Noted)
+        assert isinstance(start.what, NoteAdded)
+        assert isinstance(end.what, NoteAdded)
         assert str(before) in start.what.text.replace(",", "")
         assert str(session.view.tokens) in end.what.text.replace(",", "")
         assert error in end.what.text

@@ -24,7 +24,7 @@ from tests.seeds.talk import (
     turns,
 )
 from tidegate import Session
-from tidegate.models.catalog import window_of
+from tidegate.models.catalog import find_window
 
 TRUNCATED = "[Earlier messages truncated]"
 
@@ -166,13 +166,13 @@ def test_the_windows_of_known_models(preset: Preset) -> None:
         "o3-mini": 200_000,
     }
     for model, window in known.items():
-        assert window_of(model) == window
+        assert find_window(model) == window
         assert Session(model, policy=preset("digitorn"), count="chars/4").budget().window == window
 
 
 @pytest.mark.seed("DIG-14", change={"max_tokens": 4_000})
 def test_an_unknown_model_asks_for_a_setting(preset: Preset) -> None:
-    assert window_of("qwen2.5:14b") is None
+    assert find_window("qwen2.5:14b") is None
     session = Session("qwen2.5:14b", policy=preset("digitorn"), count="chars/4")
     assert session.budget().window is None
     assert "window unknown" in str(session.explain())

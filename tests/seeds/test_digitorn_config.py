@@ -9,26 +9,26 @@ import pytest
 from tests.fake.server import KEY, Fake
 from tests.seeds.talk import Clock, Preset, Scribe, asks, numbers, only, opened, passage, replies, rules, stages, turns
 from tidegate import BadPolicy, Session
-from tidegate.agent.brains import Target
-from tidegate.agent.chosen import (
-    Config,
-    approval_of,
-    brain_target,
-    offered_tools,
-    policy_settings,
-    summary_target,
+from tidegate.agent.config.provider_target import ProviderTarget
+from tidegate.agent.config.resolved_config import (
+    ResolvedConfig,
+    resolve_approval,
+    resolve_brain_target,
+    list_offered_tools,
+    make_policy_settings,
+    resolve_summary_target,
 )
-from tidegate.agent.config_file import Files, parse_config, read_config
-from tidegate.agent.hook_actions import actions_of
-from tidegate.agent.hooks import Done, Hooks
-from tidegate.agent.modules import HELLO
-from tidegate.agent.tools.tool import Context as ToolContext
-from tidegate.agent.tools.toolbox import Toolbox, standard_tools
-from tidegate.core.events import Noted
+from tidegate.agent.config.files import ConfigFiles, parse_config, read_config
+from tidegate.agent.hooks.actions import make_action_runner
+from tidegate.agent.hooks.runner import HookReport, HookRunner
+from tidegate.agent.tools.modules import HELLO_TOOL
+from tidegate.agent.tools.tool import ToolContext as ToolContext
+from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
+from tidegate.core.events import NoteAdded
 from tidegate.core.messages import text_of
-from tidegate.models.http import HttpProvider
-from tidegate.models.provider import ask
-from tidegate.session.settle import summariser
+from tidegate.models.http.provider import HttpProvider
+from tidegate.models.provider import collect_reply
+from tidegate.session.summaries.summarizer import create_summarizer
 
 EXAMPLE = """\
 app:
@@ -101,25 +101,27 @@ capabilities:
 SUMMARY = "The user asked for the state of several valves. The assistant said that valve four opens at nine bar."
 
 
-def made(target: Target) -> HttpProvider:
+def made(target: ProviderTarget) -> HttpProvider:
     return HttpProvider(target.wire, target.model, base_url=target.base_url, key=target.key, headers=target.headers)
 
 
-async def lived(config: Config, session: Session, environment: dict[str, str], workspace: Path) -> list[Done]:
+async def lived(
+    config: ResolvedConfig, session: Session, environment: dict[str, str], workspace: Path
+) -> list[HookReport]:
     """Eight turns of a conversation: as an agent's loop has them, without tools."""
-    main, summary = (made(each(config, environment)) for each in (brain_target, summary_target))
-    summarise = summariser(summary, window=32_000, counter=session.counter, timeout=60)
-    tools = [tool for tool in (*standard_tools(), HELLO) if tool.tool.name in offered_tools(config)]
-    toolbox = Toolbox(tools, approval=approval_of(config))
+    main, summary = (made(each(config, environment)) for each in (resolve_brain_target, resolve_summary_target))
+    summarise = create_summarizer(summary, window=32_000, counter=session.counter, timeout=60)
+    tools = [tool for tool in (*list_standard_tools(), HELLO_TOOL) if tool.tool.name in list_offered_tools(config)]
+    toolbox = Toolbox(tools, approval=resolve_approval(config))
     session.set_tools(toolbox.definitions())
-    act = actions_of(config, toolbox, ToolContext(workspace, session))
-    hooks = Hooks(config.hooks, context=config.context, act=act)
-    done: list[Done] = []
+    act = make_action_runner(config, toolbox, ToolContext(workspace, session))
+    hooks = HookRunner(config.hooks, context=config.context, act=act)
+    done: list[HookReport] = []
     for number in range(1, 9):
         session.add(asks(f"ask-{number}", 4_000))
         done += await hooks.fire("turn_start", session, summarise=summarise)
         request = await session.prepare_async(summarise)
-        reply = await ask(main, request.to_bytes())
+        reply = await collect_reply(main, request.to_bytes())
         session.add(*reply.said(main.wire))
         session.record(reply.usage)
         done += await hooks.fire("turn_end", session, summarise=summarise)
@@ -144,8 +146,8 @@ def test_a_complete_file_runs_against_local_servers(preset: Preset, tmp_path: Pa
             )
             (tmp_path / "user.yaml").write_text(mapped, "utf-8")
             environment = {"DEEPSEEK_API_KEY": KEY, "K": KEY}
-            config = read_config(Files(tmp_path / "tidegate.yaml", tmp_path / "user.yaml"), environment)
-            policy = preset(config.policy_name, policy_settings(config))
+            config = read_config(ConfigFiles(tmp_path / "tidegate.yaml", tmp_path / "user.yaml"), environment)
+            policy = preset(config.policy_name, make_policy_settings(config))
             session = Session("deepseek-chat", policy=policy, wire="deepseek", system=config.agent.system_prompt)
             done = await lived(config, session, environment, tmp_path)
         assert (main.refused, small.refused) == ([], [])
@@ -165,7 +167,7 @@ def test_a_complete_file_runs_against_local_servers(preset: Preset, tmp_path: Pa
     asyncio.run(run())
 
 
-def config_of(text: str, **environment: str) -> Config:
+def config_of(text: str, **environment: str) -> ResolvedConfig:
     return parse_config(text, environment)
 
 
@@ -185,7 +187,7 @@ agents:
 def test_a_brains_settings_go_over_the_executions_key_by_key(preset: Preset) -> None:
     for agent, kept, window in (("plain", 4, 10_000), ("own", 2, 9_000)):
         config = parse_config(LEVELS, {}, agent=agent)
-        session = opened(preset("digitorn", policy_settings(config)), window=None)
+        session = opened(preset("digitorn", make_policy_settings(config)), window=None)
         session.add(*turns(1, 9, ask=400, reply=4_000), asks("ask-10"))
         session.prepare(Scribe())
         assert session.budget().window == window
@@ -199,7 +201,7 @@ def test_a_brains_settings_go_over_the_executions_key_by_key(preset: Preset) -> 
 @pytest.mark.seed("DIG-01", change={"auto_compact": False})
 def test_what_the_file_leaves_open_is_as_the_document_says(preset: Preset) -> None:
     config = config_of("execution: {context: {strategy: summarize}}")
-    given = preset("digitorn", policy_settings(config)).settings
+    given = preset("digitorn", make_policy_settings(config)).settings
     assert (given["max_tokens"], given["output_reserved"], given["keep_recent"]) == (0, 4_096, 10)
     assert (given["compression_trigger"], given["summary_max_tokens"]) == (0.75, 1_024)
     assert (given["strategy"], given["auto_compact"]) == ("summarize", True)
@@ -217,7 +219,7 @@ def test_a_summary_brain_stands_at_either_level_and_the_brains_wins(preset: Pres
     assert (lower.summary_brain.model, lower.summary_brain.temperature, lower.summary_brain.timeout) == ("one", 0.1, 9)
     upper = config_of(execution + agents % (", summary_brain: " + brain % ("vllm", "two")))
     assert (upper.summary_brain.provider, upper.summary_brain.model) == ("vllm", "two")
-    session, scribe = opened(preset("digitorn", policy_settings(upper)), window=8_000), Scribe()
+    session, scribe = opened(preset("digitorn", make_policy_settings(upper)), window=8_000), Scribe()
     session.add(*turns(1, 9, reply=3_000), asks("ask-10"))
     session.prepare(scribe)
     assert only(scribe.asked).max_tokens == 300
@@ -236,7 +238,7 @@ execution:
 """
 
 
-def fired(hooks: Hooks, session: Session, moment: Any = "turn_start") -> list[Done]:
+def fired(hooks: HookRunner, session: Session, moment: Any = "turn_start") -> list[HookReport]:
     return asyncio.run(hooks.fire(moment, session))
 
 
@@ -249,9 +251,9 @@ def test_auto_compact_is_added_only_where_no_compaction_is_declared(preset: Pres
     config = config_of(DECLARED % "")
     assert config.auto_compact is None
     for chosen, rule, kept in ((bare, "_auto_compact", 8), (config, "mine", 2)):
-        session = opened(preset("digitorn", policy_settings(chosen)), window=10_000, reserve=1_000)
+        session = opened(preset("digitorn", make_policy_settings(chosen)), window=10_000, reserve=1_000)
         session.add(*turns(1, 9, reply=3_000), asks("ask-10"))
-        fired(Hooks(chosen.hooks, context=chosen.context), session)
+        fired(HookRunner(chosen.hooks, context=chosen.context), session)
         session.prepare(Scribe())
         assert rules(session) == [rule]
         assert [item.message.kind for item in session.view.items].count("") == kept
@@ -277,20 +279,20 @@ execution:
 def test_a_hook_fires_at_the_end_of_a_turn_and_rests_over_a_restart(preset: Preset) -> None:
     """4,000 of 8,000 tokens are not more than half; 4,001 are."""
     config, clock = config_of(HOOK), Clock()
-    policy = preset("digitorn", policy_settings(config))
+    policy = preset("digitorn", make_policy_settings(config))
     session = opened(policy, window=9_000, system="", clock=clock)
     session.add({"role": "user", "content": "x" * 8_000}, {"role": "assistant", "content": "y" * 8_000})
-    hooks = Hooks(config.hooks, context=config.context, clock=clock)
+    hooks = HookRunner(config.hooks, context=config.context, clock=clock)
     assert fired(hooks, session, "turn_start") == fired(hooks, session, "turn_end") == []
     session.add({"role": "user", "content": "more"})
     assert fired(hooks, session, "turn_start") == [], "the end of a turn, where nothing is said"
-    assert fired(hooks, session, "turn_end") == [Done("watch", "log", "2/4001/3")]
+    assert fired(hooks, session, "turn_end") == [HookReport("watch", "log", "2/4001/3")]
     for seconds, fires in ((59.9, 0), (0.2, 1)):
         clock.now += seconds
         session = Session(policy=policy, window=9_000, count="chars/4", log=session.log, clock=clock)
-        hooks = Hooks(config.hooks, context=config.context, clock=clock)
+        hooks = HookRunner(config.hooks, context=config.context, clock=clock)
         assert len(fired(hooks, session, "turn_end")) == fires
-    noted = [event.what.text for event in session.log.read() if isinstance(event.what, Noted)]
+    noted = [event.what.text for event in session.log.read() if isinstance(event.what, NoteAdded)]
     assert noted.count("watch") == 2
 
 
@@ -313,8 +315,8 @@ execution:
 @pytest.mark.seed("DIG-12", fields={"meter": "chars/2"})
 def test_conditions_are_strict_and_a_turn_count_is_exact(preset: Preset) -> None:
     config = config_of(CONDITIONS)
-    session = opened(preset("digitorn", policy_settings(config)), window=5_000, system="")
-    hooks = Hooks(config.hooks, context=config.context)
+    session = opened(preset("digitorn", make_policy_settings(config)), window=5_000, system="")
+    hooks = HookRunner(config.hooks, context=config.context)
     seen: list[set[str]] = []
     for number in range(1, 4):
         session.add(asks(f"ask-{number}", 250))
@@ -353,10 +355,12 @@ execution:
 @pytest.mark.seed("DIG-13", fields={"meter": "chars/2"})
 def test_the_four_actions(preset: Preset, tmp_path: Path) -> None:
     config = config_of(ACTIONS)
-    session = opened(preset("digitorn", policy_settings(config)), window=20_000, system="")
+    session = opened(preset("digitorn", make_policy_settings(config)), window=20_000, system="")
     session.add(*turns(1, 6, reply=1_000), asks("ask-7"))
-    act = actions_of(config, Toolbox([HELLO], approval=approval_of(config)), ToolContext(tmp_path, session))
-    done = fired(Hooks(config.hooks, context=config.context, act=act), session)
+    act = make_action_runner(
+        config, Toolbox([HELLO_TOOL], approval=resolve_approval(config)), ToolContext(tmp_path, session)
+    )
+    done = fired(HookRunner(config.hooks, context=config.context, act=act), session)
     assert [each.action for each in done] == ["compact_context", "inject_message", "module_action", "log"]
     assert not any(each.error for each in done)
     kinds = [item.message.kind for item in session.view.items]
@@ -376,7 +380,7 @@ def test_the_four_actions(preset: Preset, tmp_path: Path) -> None:
 def test_a_variable_is_filled_in_and_a_missing_one_is_said(preset: Preset) -> None:
     text = "execution:\n  context:\n    keep_recent: '{{env.KEEP}}'\n    strategy: truncate\n"
     key = "sk-abcdefghijklmnop-0123456789"
-    session = opened(preset("digitorn", policy_settings(config_of(text, KEEP="3"))), window=10_000, reserve=1_000)
+    session = opened(preset("digitorn", make_policy_settings(config_of(text, KEEP="3"))), window=10_000, reserve=1_000)
     session.add(*turns(1, 9, reply=3_000), asks("ask-10"))
     session.prepare()
     assert [item.message.kind for item in session.view.items].count("") == 3

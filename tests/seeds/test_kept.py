@@ -22,8 +22,8 @@ from tests.seeds.talk import (
     turn,
     turns,
 )
-from tidegate.keep.data import DataFolder
-from tidegate.keep.retention import DAY
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.retention import DAY_SECONDS
 
 # --- cowagent ---------------------------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ def test_after_thirty_days_a_session_goes_by_itself(preset: Preset, tmp_path: Pa
     today = time.time()
 
     def on_day(day: float) -> DataFolder:
-        return DataFolder(tmp_path, clock=lambda: today + day * DAY)
+        return DataFolder(tmp_path, clock=lambda: today + day * DAY_SECONDS)
 
     for name, policy in (("cow", preset("cowagent")), ("mine", preset("default"))):
         with kept(on_day(0), policy, name) as session:
@@ -147,7 +147,7 @@ def test_after_thirty_days_a_session_goes_by_itself(preset: Preset, tmp_path: Pa
 
 @pytest.mark.seed("COW-12", change={"retention_days": 0})
 def test_a_session_that_is_open_is_not_cleaned_up(preset: Preset, tmp_path: Path) -> None:
-    later = time.time() + 60 * DAY
+    later = time.time() + 60 * DAY_SECONDS
     session = kept(DataFolder(tmp_path), preset("cowagent"), "cow")
     session.add(asks("ask-1"))
     data = DataFolder(tmp_path, clock=lambda: later)
@@ -155,7 +155,7 @@ def test_a_session_that_is_open_is_not_cleaned_up(preset: Preset, tmp_path: Path
     assert data.removed == []
     session.add(replies("reply-1"))
     session.close()
-    later += DAY
+    later += DAY_SECONDS
     kept(data, preset("default"), "other").close()
     assert [removed.session for removed in data.removed] == ["cow"]
 

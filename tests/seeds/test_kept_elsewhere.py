@@ -28,7 +28,7 @@ from tests.seeds.talk import (
     turns,
 )
 from tidegate import Session, SummaryRequest
-from tidegate.keep.data import DataFolder
+from tidegate.datafolder.data_folder import DataFolder
 
 # --- jutul ------------------------------------------------------------------------------------------------------------
 

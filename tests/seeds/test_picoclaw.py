@@ -28,7 +28,7 @@ from tests.seeds.talk import (
 )
 from tidegate import GiveUp, Session
 from tidegate.core.edits import Drop
-from tidegate.core.events import Said
+from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, Message, Result
 
 
@@ -156,7 +156,9 @@ def test_a_cut_moves_before_a_group(preset: Preset) -> None:
 def _stored_whole(session: Session) -> None:
     """Of what is stored, too: no transaction of the log takes a part of a group."""
     group = {
-        event.seq for event in session.log.read() if isinstance(event.what, Said) and _in_batch(event.what.message)
+        event.seq
+        for event in session.log.read()
+        if isinstance(event.what, MessageAdded) and _in_batch(event.what.message)
     }
     dropped = {
         ident for made in edits(session) for edit in made.edited.edits if isinstance(edit, Drop) for ident in edit.ids

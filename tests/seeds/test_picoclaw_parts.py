@@ -32,10 +32,10 @@ from tests.seeds.talk import (
 from tidegate import View
 from tidegate.core.budget import make_budget
 from tidegate.core.edits import Drop
-from tidegate.core.events import Event, Said
-from tidegate.core.messages import Call, Message, Result, Text, user
+from tidegate.core.events import Event, MessageAdded
+from tidegate.core.messages import Call, Message, Result, Text, user_message
 from tidegate.core.stages import STAGES
-from tidegate.core.tokens import CharsPer, count_message
+from tidegate.core.tokens.counting import CharsPerToken, count_message
 
 
 @pytest.mark.seed("PIC-06", without=("before_call/summarise",))
@@ -132,15 +132,15 @@ def test_a_broken_history_is_mended_before_it_is_sent(preset: Preset) -> None:
 @pytest.mark.seed("PIC-10", fixed="that the core needs no session is a fact of its imports, not of a policy")
 def test_budget_and_cuts_need_messages_and_integers_only() -> None:
     """No session, no model, no files: a view folded from messages, two integers, and the cut."""
-    counter = CharsPer(4)
+    counter = CharsPerToken(4)
     view = View()
-    spoken: list[Message] = [user(f"{number} {'word ' * 40}") for number in range(6)]
+    spoken: list[Message] = [user_message(f"{number} {'word ' * 40}") for number in range(6)]
     spoken.append(Message("assistant", (Call("a", "read", "{}"), Call("b", "read", "{}"))))
     spoken += [Message("tool", (Result(ident, (Text("text " * 40),)),)) for ident in ("a", "b")]
-    spoken.append(user("and now?"))
+    spoken.append(user_message("and now?"))
     for seq, message in enumerate(spoken, 1):
         named = Message(message.role, message.parts, id=f"m{seq}")
-        view.fold(Event(seq, 0.0, Said(named, count_message(named, counter))))
+        view.fold(Event(seq, 0.0, MessageAdded(named, count_message(named, counter))))
     budget = make_budget(view, window=1_000, reserve=200, counter=counter)
     assert budget.room == 1_000 - 200 - budget.fixed
     for share, gone in ((0.5, 5), (0.7, 6), (0.8, 6), (0.9, 9)):

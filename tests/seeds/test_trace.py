@@ -7,12 +7,12 @@ import pytest
 
 from tests.seeds.talk import Preset, Scribe, asks, edits, only, passage, replies, said, turns
 from tidegate import Policy, Session
-from tidegate.core.events import Used
-from tidegate.keep.data import DataFolder
-from tidegate.keep.trace import Spent, read_trace, usage_of
-from tidegate.lab.replay import Setup, replay
-from tidegate.lab.tally import total
-from tidegate.lab.traces import Line
+from tidegate.core.events import UsageReported
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.trace.writer import ModelUsage, read_trace, sum_usage_by_model
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
+from tidegate.lab.replay.replay_report import sum_reports
+from tidegate.lab.replay.recording_file import RecordedLine
 
 WINDOW = 100_000
 
@@ -95,13 +95,13 @@ def test_every_model_call_is_in_the_trace_and_the_cost_adds_up(preset: Preset, t
                         "prompt_tokens_details": {"cached_tokens": size // 2},
                     }
                 )
-    reported = [event.what for event in data.log("build-fix").read() if isinstance(event.what, Used)]
+    reported = [event.what for event in data.log("build-fix").read() if isinstance(event.what, UsageReported)]
     lines = list(read_trace(data.trace("build-fix")))
     assert "clear_results" in {line.stage for line in lines}
     calls = [line for line in lines if line.event == "model_usage"]
     assert [line.input_tokens for line in calls] == [used.input_tokens for used in reported]
-    assert usage_of(lines) == {
-        model: Spent(len(sizes), sum(sizes), 40 * len(sizes), sum(size // 2 for size in sizes))
+    assert sum_usage_by_model(lines) == {
+        model: ModelUsage(len(sizes), sum(sizes), 40 * len(sizes), sum(size // 2 for size in sizes))
         for model, sizes in asked.items()
     }
     cleared = next(line.seq for line in lines if line.stage == "clear_results")
@@ -116,12 +116,12 @@ def test_the_lab_records_what_each_session_costs(preset: Preset) -> None:
     policy, loose = preset("jutul"), preset("jutul", clear_at=0.84)
     lengths = {"short": 2, "long": 12}
     recorded = {
-        name: [Line(number, message) for number, message in enumerate(turns(1, last, (28_000,)), 1)]
+        name: [RecordedLine(number, message) for number, message in enumerate(turns(1, last, (28_000,)), 1)]
         for name, last in lengths.items()
     }
-    setups = [Setup(each, WINDOW, count="chars/4") for each in (policy, loose)]
-    tight, wide = ([replay(name, lines, setup) for name, lines in recorded.items()] for setup in setups)
+    setups = [ReplaySetup(each, WINDOW, count="chars/4") for each in (policy, loose)]
+    tight, wide = ([replay_session(name, lines, setup) for name, lines in recorded.items()] for setup in setups)
     assert [report.requests for report in tight] == [2 * last for last in lengths.values()]
     assert tight[0].tokens == wide[0].tokens
     assert tight[1].tokens < wide[1].tokens
-    assert total(tight).tokens == sum(report.tokens for report in tight)
+    assert sum_reports(tight).tokens == sum(report.tokens for report in tight)

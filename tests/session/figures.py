@@ -2,7 +2,7 @@
 
 from tidegate import Message, Policy, Session
 from tidegate.core.messages import Call, Result, Text
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
 
 OWN = """

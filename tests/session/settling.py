@@ -3,19 +3,19 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from tidegate.core.events import Noted
+from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Message, Text
 from tidegate.core.outcome import SummaryRequest
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
-from tidegate.core.tokens import CharsPer
+from tidegate.core.tokens.counting import CharsPerToken
 from tidegate.models.provider import Provider, Reply
-from tidegate.models.scripted import Scripted, Step
-from tidegate.session.drive import SummariseAsync
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
+from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.session.session import Session
-from tidegate.session.settle import summariser
+from tidegate.session.summaries.summarizer import create_summarizer
 
-COUNTER = CharsPer(4)
+COUNTER = CharsPerToken(4)
 POLICY = """
 moments:
   before_call:
@@ -72,8 +72,8 @@ def request_of(
     return SummaryRequest(messages, "Summarise the conversation below.", max_tokens, max_chars, previous)
 
 
-def scribe(steps: Iterable[Step], wire: str = "openai_chat", model: str = "small") -> Scripted:
-    return Scripted(wire, steps, model=model)
+def scribe(steps: Iterable[ScriptStep], wire: str = "openai_chat", model: str = "small") -> ScriptedProvider:
+    return ScriptedProvider(wire, steps, model=model)
 
 
 class Reasons(list[str]):
@@ -91,8 +91,8 @@ class Reasons(list[str]):
         timeout: float = 20,
         retries: int = 0,
         conversation: Session | None = None,
-    ) -> SummariseAsync:
-        return summariser(
+    ) -> AsyncSummarizer:
+        return create_summarizer(
             provider,
             window=window,
             counter=COUNTER,
@@ -104,7 +104,7 @@ class Reasons(list[str]):
         )
 
 
-def wrote(summarise: SummariseAsync, request: SummaryRequest) -> str | None:
+def wrote(summarise: AsyncSummarizer, request: SummaryRequest) -> str | None:
     """What it writes when it is asked for this."""
 
     async def main() -> str | None:
@@ -115,4 +115,4 @@ def wrote(summarise: SummariseAsync, request: SummaryRequest) -> str | None:
 
 def noted(session: Session, topic: str) -> list[str]:
     events = (event.what for event in session.log.read())
-    return [what.text for what in events if isinstance(what, Noted) and what.topic == topic]
+    return [what.text for what in events if isinstance(what, NoteAdded) and what.topic == topic]

@@ -9,18 +9,18 @@ from tests.session.ahead import Slow, below_its_mark, beyond_its_mark, running, 
 from tests.session.settling import COUNTER, GOOD, noted, opened, scribe, talk
 from tidegate.core.messages import text_of
 from tidegate.core.outcome import SummaryRequest
-from tidegate.core.policy import Policy
-from tidegate.models.scripted import Scripted
+from tidegate.core.policy.policy import Policy
+from tidegate.models.scripted_provider import ScriptedProvider
 from tidegate.presets import load
-from tidegate.session.background import FEW, Ahead, lowered
+from tidegate.session.summaries.background import MAX_NEW_SHARE, BackgroundSummarizer, lower_triggers
 from tidegate.session.session import Session
-from tidegate.session.settle import summariser
+from tidegate.session.summaries.summarizer import create_summarizer
 
 
 def test_the_turn_does_not_wait_and_the_text_is_there_when_it_is_needed() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(f"prepared: {GOOD}")
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
         assert ahead.look()
         await settled()
@@ -45,7 +45,7 @@ def test_nothing_is_written_to_the_log_ahead_of_time() -> None:
         session, slow = opened(window=8_000), Slow(GOOD)
         below_its_mark(session)
         before, head = session.request().to_bytes(), session.log.head
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         ahead.look()
         slow.go.set()
         await settled()
@@ -63,7 +63,7 @@ def test_what_was_said_since_is_told_by_the_digest() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(f"prepared: {GOOD}")
         slow.go.set()
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
         ahead.look()
         await settled()
@@ -89,7 +89,7 @@ def test_a_text_that_fell_far_behind_is_continued() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(f"prepared: {GOOD}", "continued: all of it")
         slow.go.set()
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
         ahead.look()
         await settled()
@@ -109,7 +109,7 @@ def test_a_text_that_cannot_be_continued_is_still_better_than_none() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(f"prepared: {GOOD}", None)
         slow.go.set()
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
         ahead.look()
         await settled()
@@ -127,7 +127,7 @@ def test_a_text_that_cannot_be_continued_is_still_better_than_none() -> None:
 def test_a_compaction_that_comes_too_early_waits_for_what_is_being_written() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(f"prepared: {GOOD}")
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
         ahead.look()
         beyond_its_mark(session, number)
@@ -150,7 +150,7 @@ def test_a_failure_is_noted_when_the_session_is_at_work() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(ValueError("no"), f"new: {GOOD}")
         slow.go.set()
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
         ahead.look()
         await settled()
@@ -169,7 +169,7 @@ def test_a_rejected_answer_is_not_held() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(None)
         slow.go.set()
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         below_its_mark(session)
         ahead.look()
         await settled()
@@ -184,7 +184,7 @@ def test_a_rejected_answer_is_not_held() -> None:
 def test_closing_stops_it(by_session: bool) -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(GOOD)
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         below_its_mark(session)
         ahead.look()
         await settled()
@@ -204,7 +204,7 @@ def test_closing_stops_it(by_session: bool) -> None:
 def test_it_looks_only_when_something_can_come_of_it() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(GOOD)
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         talk(session, 1, 3)
         assert not ahead.look()
         below_its_mark(session, 3)
@@ -225,8 +225,8 @@ def test_the_mark_can_be_set() -> None:
         session, slow = opened(window=8_000), Slow(GOOD)
         talk(session, 1, 16)
         assert 0.3 < size(session) < 0.7
-        assert not Ahead(session, slow).look()
-        ahead = Ahead(session, slow, mark=0.3)
+        assert not BackgroundSummarizer(session, slow).look()
+        ahead = BackgroundSummarizer(session, slow, mark=0.3)
         assert ahead.look()
         await ahead.close()
 
@@ -235,26 +235,26 @@ def test_the_mark_can_be_set() -> None:
 
 def test_only_sizes_are_lowered() -> None:
     policy = load("jutul")
-    rules = lowered(policy, None, 0.1, ("before_call",)).moments["before_call"]
+    rules = lower_triggers(policy, None, 0.1, ("before_call",)).moments["before_call"]
     assert [str(rule.when[0][0]) for rule in rules] == ["window_share > 0.54", "window_share >= 0.765"]
     older = picoclaw()
-    [rule] = lowered(older, 0.5, 0.1, ("turn_end",)).moments["turn_end"]
+    [rule] = lower_triggers(older, 0.5, 0.1, ("turn_end",)).moments["turn_end"]
     assert [str(condition[0]) for condition in rule.when] == ["messages > 20", "pressure > 0.5"]
-    assert FEW < 0.5
+    assert MAX_NEW_SHARE < 0.5
 
 
 # --- with a model, and with the older way of picoclaw -------------------------------------------------------------
 
 
-def scripted(session: Session, provider: Scripted) -> Callable[[SummaryRequest], Awaitable[str | None]]:
-    return summariser(provider, window=16_000, counter=COUNTER, timeout=20, conversation=session)
+def scripted(session: Session, provider: ScriptedProvider) -> Callable[[SummaryRequest], Awaitable[str | None]]:
+    return create_summarizer(provider, window=16_000, counter=COUNTER, timeout=20, conversation=session)
 
 
 def test_a_model_writes_it_ahead_from_the_cached_conversation() -> None:
     async def test() -> None:
         session = opened(window=8_000)
         provider = scribe([GOOD], model="main")
-        ahead = Ahead(session, scripted(session, provider))
+        ahead = BackgroundSummarizer(session, scripted(session, provider))
         number = below_its_mark(session)
         sent = session.request().to_bytes()
         assert ahead.look()
@@ -283,7 +283,7 @@ def test_the_older_way_summarises_after_a_turn_in_the_background() -> None:
     async def test() -> None:
         session = Session("main", policy=picoclaw(), window=40_000, wire="openai_chat", count="chars/4")
         slow = Slow(f"older way: {GOOD}")
-        ahead = Ahead(session, slow, margin=0.0, moments=("turn_end",))
+        ahead = BackgroundSummarizer(session, slow, margin=0.0, moments=("turn_end",))
         talk(session, 1, 6)
         assert session.view.messages == 20
         assert not ahead.look()
@@ -316,7 +316,7 @@ def test_no_turn_of_a_long_conversation_waits() -> None:
             return f"written {ahead_of_time}: {GOOD}"
 
         session = Session("main", policy="jutul", window=4_000, wire="openai_chat", count="chars/4", reserve=500)
-        ahead = Ahead(session, write)
+        ahead = BackgroundSummarizer(session, write)
         for number in range(60):
             session.add({"role": "user", "content": f"ask-{number}: " + "tell me more of the table " * 6})
             request = await session.prepare_async(ahead)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.session.ahead import Slow, below_its_mark, beyond_its_mark, running, settled, summary
 from tests.session.settling import GOOD, POLICY, opened, talk
-from tidegate.session.background import Ahead
+from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.session.session import Session
 
 
@@ -31,7 +31,7 @@ def test_a_text_is_thrown_away_when_the_log_moved_beneath_it(move: Callable[[Ses
         talk(session, 1, 3)
         session.compact()  # an edit that can be undone
         slow.go.set()
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session, 3)
         assert ahead.look()
         await settled()
@@ -56,7 +56,7 @@ def test_a_text_is_thrown_away_when_what_it_tells_of_was_restored() -> None:
         talk(session, 1, 6)
         assert any(decision.acted for decision in session.compact())
         slow.go.set()
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session, 6)
         ahead.look()
         await settled()
@@ -75,7 +75,7 @@ def test_a_text_is_thrown_away_when_what_it_tells_of_was_restored() -> None:
 def test_what_is_being_written_for_another_time_is_stopped() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(f"new: {GOOD}")
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
         ahead.look()
         await settled()
@@ -99,7 +99,7 @@ def test_a_text_serves_only_what_was_asked_for(other: dict[str, Any]) -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow("prepared", "asked anew")
         slow.go.set()
-        ahead = Ahead(session, slow)
+        ahead = BackgroundSummarizer(session, slow)
         below_its_mark(session)
         ahead.look()
         await settled()

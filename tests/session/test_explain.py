@@ -7,14 +7,14 @@ import re
 from tests.session.figures import own_policy, said, step
 from tidegate import Session
 from tidegate.core.budget import priced_now
-from tidegate.core.events import Edited
-from tidegate.core.messages import user
-from tidegate.core.policy import METRICS, Occasion, fill, market
-from tidegate.core.price import Pace, due
-from tidegate.keep.commands import Place, Registry
-from tidegate.keep.commands_kept import KEPT
-from tidegate.session.explain import outlook, told_of
-from tidegate.session.forecast import forecast, thresholds
+from tidegate.core.events import ViewEdited
+from tidegate.core.messages import user_message
+from tidegate.core.policy.policy import METRICS, TriggerContext, measure_fill, sweep_market_of
+from tidegate.core.sweep.cost_model import SessionPace, sweep_urgency
+from tidegate.commands.registry import CommandContext, CommandRegistry
+from tidegate.commands.sessions import SESSION_COMMANDS
+from tidegate.session.reports.explanation import forecast_sweep, describe_edits
+from tidegate.session.reports.forecast import forecast_rules, list_thresholds
 
 
 class Clock:
@@ -30,13 +30,13 @@ def working(clock: Clock, model: str = "") -> Session:
 
 
 def turn(session: Session, clock: Clock, number: int) -> None:
-    session.add(user(f"ask {number}"), *step(number, "read", "shell", size=400), said("Done with main.py."))
+    session.add(user_message(f"ask {number}"), *step(number, "read", "shell", size=400), said("Done with main.py."))
     clock.now += 10
     session.fit()
 
 
 def explained(session: Session) -> str:
-    return asyncio.run(Registry(KEPT).answer("/explain", Place(session))).text
+    return asyncio.run(CommandRegistry(SESSION_COMMANDS).answer("/explain", CommandContext(session))).text
 
 
 def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:
@@ -44,12 +44,12 @@ def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:
     session = working(clock)
     for number in range(3):
         turn(session, clock, number)
-    coming = outlook(session.policy, session.view, session.budget(), clock())
+    coming = forecast_sweep(session.policy, session.view, session.budget(), clock())
     assert coming is not None
     assert not coming.due
     assert session.view.tokens <= coming.tokens <= session.size()
     assert coming.full == session.budget().room, "in a small window the room is filled first"
-    assert coming.market.pace == Pace.of(session.view.said_tokens, session.view.calls)
+    assert coming.market.pace == SessionPace.of(session.view.said_tokens, session.view.calls)
     away = coming.full - coming.tokens
     assert coming.calls == math.ceil(away / coming.market.pace.growth)
     told = f"a sweep comes at {coming.full:,} tokens, {coming.tokens:,} are there: {away:,} to go, about {coming.calls}"
@@ -57,7 +57,7 @@ def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:
         assert told in text
         assert "prices read 0.1, write 1.25 assumed, for they are not known; fidelity 1.5" in text
     assert "the cache is warm, 10 of its 300 seconds" in explained(session)
-    [due] = [each for each in thresholds(session) if each.metric == "due" and each.moment == "before_call"]
+    [due] = [each for each in list_thresholds(session) if each.metric == "due" and each.moment == "before_call"]
     assert due.tokens == away
 
 
@@ -67,7 +67,7 @@ def test_it_comes_when_it_was_told() -> None:
     session = working(clock)
     for number in range(3):
         turn(session, clock, number)
-    coming = outlook(session.policy, session.view, session.budget(), clock())
+    coming = forecast_sweep(session.policy, session.view, session.budget(), clock())
     assert coming is not None
     calls = session.view.calls
     number = 3
@@ -83,7 +83,7 @@ def test_a_sweep_that_would_be_made_now_is_told_with_its_sum() -> None:
     for number in range(6):
         turn(session, clock, number)
     clock.now += 1_000
-    foretold = next(each for each in forecast(session) if each.rule == "before_call/sweep")
+    foretold = next(each for each in forecast_rules(session) if each.rule == "before_call/sweep")
     text = explained(session)
     assert foretold.sum in text
     assert f"{foretold.freed:,} tokens freed\n    {foretold.sum}" in text
@@ -98,8 +98,8 @@ def test_every_transaction_of_a_session_is_told() -> None:
     session = working(clock)
     for number in range(20):
         turn(session, clock, number)
-    edits = [event for event in session.log.read() if isinstance(event.what, Edited)]
-    lines = told_of(session)
+    edits = [event for event in session.log.read() if isinstance(event.what, ViewEdited)]
+    lines = describe_edits(session)
     assert len(lines) == len(edits) + 1
     assert lines[-1].startswith("now: a sweep comes at ")
     swept = [line for line in lines if " sweep: " in line]
@@ -110,10 +110,10 @@ def test_every_transaction_of_a_session_is_told() -> None:
 
 def test_a_policy_without_prices_has_no_outlook() -> None:
     session = Session(policy=own_policy(), window=20_000)
-    session.add(user("ask"))
-    assert outlook(session.policy, session.view, session.budget(), 0.0) is None
+    session.add(user_message("ask"))
+    assert forecast_sweep(session.policy, session.view, session.budget(), 0.0) is None
     assert "a sweep comes" not in explained(session) + str(session.explain())
-    assert told_of(session) == []
+    assert describe_edits(session) == []
 
 
 def test_the_cache_is_cold_once_its_lifetime_is_over() -> None:
@@ -130,12 +130,12 @@ def test_what_is_told_of_the_next_sweep_is_what_decides_it() -> None:
     clock = Clock()
     session = Session("gpt-4o", policy="default", window=16_000, count="chars/4", clock=clock)
     for number in range(110):
-        session.add(user(f"Question {number}: " + "why is it slow? " * 14), said("It waits."))
+        session.add(user_message(f"Question {number}: " + "why is it slow? " * 14), said("It waits."))
         session.fit()
-    at = Occasion(session.view, session.budget(), session.policy, session.size())
-    tokens = fill(at)
-    assert due(tokens, at.budget.room, market(at)) > 1, "if all of it could leave, it would be time"
-    coming = outlook(session.policy, session.view, session.budget(), clock())
+    at = TriggerContext(session.view, session.budget(), session.policy, session.size())
+    tokens = measure_fill(at)
+    assert sweep_urgency(tokens, at.budget.room, sweep_market_of(at)) > 1, "if all of it could leave, it would be time"
+    coming = forecast_sweep(session.policy, session.view, session.budget(), clock())
     assert coming is not None
     assert METRICS["due"](at) < 1
     assert not coming.due

@@ -11,18 +11,24 @@ from hypothesis import strategies as st
 from tests.session.figures import own_policy, reported, said, step
 from tidegate import Message, Session
 from tidegate.core.events import Event
-from tidegate.core.messages import Image, Text, user
-from tidegate.models.catalog import Model
-from tidegate.models.prices import Rates
-from tidegate.session.filling import CATEGORIES, Filling, category_of, filling, shared
-from tidegate.session.pieces import events_at
+from tidegate.core.messages import Image, Text, user_message
+from tidegate.models.catalog import ModelInfo
+from tidegate.models.pricing import TokenRates
+from tidegate.session.reports.window_usage import (
+    WINDOW_CATEGORIES,
+    WindowUsage,
+    categorize_message,
+    measure_window_usage,
+    split_by_weight,
+)
+from tidegate.session.reports.window_usage import read_events_at
 from tidegate.store.log import Log, MemoryLog
 
 TOOL = {"name": "read", "description": "Read a file.", "parameters": {"type": "object"}}
 PARTS = {"rules": 40, "skills": 25, "memory": 10, "project": 30, "facts": 5}
 
 
-def by_name(found: Filling) -> dict[str, int]:
+def by_name(found: WindowUsage) -> dict[str, int]:
     return {share.name: share.tokens for share in found.shares}
 
 
@@ -39,7 +45,7 @@ ACTS = st.lists(
 
 def act(session: Session, number: int, what: str, how: Any) -> None:
     if what == "ask":
-        session.add(user("please " * how + "?"))
+        session.add(user_message("please " * how + "?"))
     elif what == "step":
         session.add(*step(number, *how, size=120))
     elif what == "report":
@@ -60,12 +66,12 @@ def test_the_categories_add_up(acts: list[tuple[str, Any]], policy: str, split: 
     session = Session("gpt-4o", policy=policy, window=9_000, system="You help. " * 20, tools=[TOOL], count="estimate")
     for number, (what, how) in enumerate(acts):
         act(session, number, what, how)
-        found = filling(session, parts=PARTS if split else None)
+        found = measure_window_usage(session, parts=PARTS if split else None)
         assert sum(share.tokens for share in found.shares) == found.size == session.size()
         usage = session.view.usage
         assert sum(share.sent for share in found.shares) == (usage.input_tokens if usage else 0) == found.reported
         for share in found.shares:
-            assert share.category in CATEGORIES
+            assert share.category in WINDOW_CATEGORIES
             own = [each for each in found.pieces if (each.category, each.tool) == (share.category, share.tool)]
             if share.category not in ("system", "tools", "skills", "memory", "framing", "rules"):
                 assert sum(each.tokens for each in own) == share.tokens
@@ -75,7 +81,7 @@ def test_the_categories_add_up(acts: list[tuple[str, Any]], policy: str, split: 
 
 @given(st.integers(0, 10**7), st.lists(st.integers(0, 10**5), min_size=1, max_size=30))
 def test_shares_add_up_and_are_fair(total: int, weights: list[int]) -> None:
-    parts = shared(total, weights)
+    parts = split_by_weight(total, weights)
     assert sum(parts) == total
     if sum(weights):
         assert all(abs(part - total * weight / sum(weights)) < 1 for part, weight in zip(parts, weights, strict=True))
@@ -85,11 +91,11 @@ def test_shares_add_up_and_are_fair(total: int, weights: list[int]) -> None:
 def test_usage_by_category_is_scaled_to_the_report() -> None:
     """The provider says half as much again as we count: every category grows alike, and the sum is what it said."""
     session = Session("gpt-4o", policy="jutul", window=50_000, system="You help. " * 50, tools=[TOOL])
-    session.add(user("Look."), *step(1, "read", "shell", size=900))
+    session.add(user_message("Look."), *step(1, "read", "shell", size=900))
     request = session.prepare()
-    ours = by_name(filling(session, parts=PARTS))
+    ours = by_name(measure_window_usage(session, parts=PARTS))
     session.record({"input_tokens": request.tokens * 3 // 2, "output_tokens": 5})
-    found = filling(session, parts=PARTS)
+    found = measure_window_usage(session, parts=PARTS)
     assert found.reported == found.size == request.tokens * 3 // 2 == sum(by_name(found).values())
     for name, tokens in by_name(found).items():
         assert tokens == pytest.approx(ours[name] * 1.5, abs=2)
@@ -104,15 +110,15 @@ def test_usage_by_category_is_scaled_to_the_report() -> None:
 
 def test_what_came_since_the_report_is_told_apart() -> None:
     session = Session("gpt-4o", window=20_000)
-    session.add(user("Look."))
+    session.add(user_message("Look."))
     reported(session, 1.2)
     session.add(said("It is long. " * 40))
-    found = filling(session)
+    found = measure_window_usage(session)
     (answer,) = [share for share in found.shares if share.category == "assistant"]
     assert (answer.sent, answer.later) == (0, found.size - found.reported)
     session.compact()
     session.set_system("Another.")
-    assert filling(session).reported == 0, "no report tells of this view"
+    assert measure_window_usage(session).reported == 0, "no report tells of this view"
 
 
 def test_roles_and_characters() -> None:
@@ -121,40 +127,40 @@ def test_roles_and_characters() -> None:
     session.add({"role": "user", "content": "héllo"})
     session.add({"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {"a": 1}}]})
     session.add({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "12345678"}]})
-    roles = filling(session).roles
+    roles = measure_window_usage(session).roles
     assert (roles.messages, roles.user, roles.assistant, roles.tool) == (3, 1, 1, 1)
     assert roles.characters == len("héllo") + len("read") + len('{"a":1}') + len("12345678")
 
 
 def test_a_price_knows_what_was_cached() -> None:
     """What the provider read from its cache costs a tenth; what stands behind that costs all of it."""
-    prices = {"mine": Model(prices=(Rates(10.0, 50.0, 1.0),))}
+    prices = {"mine": ModelInfo(prices=(TokenRates(10.0, 50.0, 1.0),))}
     session = Session("mine", window=20_000, count="chars/4")
-    session.add(user("a" * 4_000), said("b" * 4_000), user("c" * 4_000))
+    session.add(user_message("a" * 4_000), said("b" * 4_000), user_message("c" * 4_000))
     tokens = session.prepare().tokens
     session.record({"input_tokens": tokens, "cache_read_input_tokens": 0, "output_tokens": 1})
-    plain = filling(session, prices=prices)
+    plain = measure_window_usage(session, prices=prices)
     assert [piece.price for piece in plain.pieces] == [pytest.approx(piece.tokens / 1e5) for piece in plain.pieces]
     first = plain.pieces[0].tokens + 16
     session.record({"input_tokens": tokens - first, "cache_read_input_tokens": first, "output_tokens": 1})
-    cached, dear, newest = filling(session, prices=prices).pieces
+    cached, dear, newest = measure_window_usage(session, prices=prices).pieces
     assert cached.price == pytest.approx(cached.tokens / 1e6)
     assert dear.price == pytest.approx(dear.tokens / 1e5)
     assert newest.price == pytest.approx(newest.tokens / 1e5)
-    assert filling(session).pieces[0].price is None, "no price is known of it"
+    assert measure_window_usage(session).pieces[0].price is None, "no price is known of it"
 
 
 def test_age_and_why() -> None:
     now = [1_000.0]
     session = Session("gpt-4o", policy=own_policy(), window=6_000, clock=lambda: now[0], count="chars/4")
     session.pin("Never push.")
-    session.add(user("one"), *step(1, "read", size=4_000))
+    session.add(user_message("one"), *step(1, "read", size=4_000))
     session.prepare()
     for number in (2, 3):
         session.add(*step(number, "shell", size=700))
     now[0] = 1_060.0
-    session.add(user("two"), said("Yes."))
-    pieces = {piece.id: piece for piece in filling(session).pieces}
+    session.add(user_message("two"), said("Yes."))
+    pieces = {piece.id: piece for piece in measure_window_usage(session).pieces}
     pinned, asked, called, result, *_, newest, _ = pieces.values()
     assert (asked.turns, asked.seconds, newest.turns, newest.seconds) == (1, 60.0, 0, 0.0)
     assert (result.category, result.tool) == ("results", "read")
@@ -164,15 +170,15 @@ def test_age_and_why() -> None:
     assert f"recall {result.id}" in result.why
     assert "summarise: pressure > 0.92 (is 0." in called.why
     session.compact()
-    (told,) = [piece for piece in filling(session).pieces if piece.category == "summaries"]
+    (told,) = [piece for piece in measure_window_usage(session).pieces if piece.category == "summaries"]
     assert "stands for 8 messages that left" in told.why
 
 
 def test_the_next_trigger_in_tokens_and_turns() -> None:
     session = Session("gpt-4o", policy=own_policy(), window=20_000, reserve=4_000, count="chars/4")
     for number in range(4):
-        session.add(user("x" * 3_984), said(f"{number}"))
-    found = filling(session)
+        session.add(user_message("x" * 3_984), said(f"{number}"))
+    found = measure_window_usage(session)
     assert found.next is not None
     assert found.next.rule == "before_call/clear_results"
     size = session.size()
@@ -180,14 +186,14 @@ def test_the_next_trigger_in_tokens_and_turns() -> None:
     assert found.next.turns == pytest.approx(found.next.tokens / 1_005, rel=0.01)
     guard = found.thresholds[-1]
     assert (guard.rule, guard.at, guard.tokens) == ("guard", 16_000, 16_000 - size)
-    by_turns = filling(Session("gpt-4o", policy="cowagent", window=200_000)).thresholds
+    by_turns = measure_window_usage(Session("gpt-4o", policy="cowagent", window=200_000)).thresholds
     assert {each.rule: each.turns for each in by_turns}["turn_limit"] == 21
 
 
 def test_without_a_window_there_is_no_share() -> None:
-    found = filling(Session("nobody-knows", policy=own_policy()))
+    found = measure_window_usage(Session("nobody-knows", policy=own_policy()))
     assert (found.window, found.used) == (None, None)
-    assert filling(Session("nobody-knows", policy=own_policy(), window=5_000)).used == pytest.approx(
+    assert measure_window_usage(Session("nobody-knows", policy=own_policy(), window=5_000)).used == pytest.approx(
         16 / (5_000 - 1_250)
     )
 
@@ -208,11 +214,11 @@ def test_it_costs_what_the_view_costs() -> None:
         log = Counted()
         session = Session("gpt-4o", window=200_000, log=log)
         for number in range(turns):
-            session.add(user(f"ask {number}"), said("ok"))
+            session.add(user_message(f"ask {number}"), said("ok"))
         session.clear()
-        session.add(user("now"), *step(1, "read", "shell"))
+        session.add(user_message("now"), *step(1, "read", "shell"))
         log.read_events = 0
-        filling(session)
+        measure_window_usage(session)
         reads.append(log.read_events)
     assert reads[0] == reads[1] == 4
 
@@ -221,9 +227,9 @@ def test_far_apart_is_not_read_through() -> None:
     log = Counted()
     session = Session("gpt-4o", window=200_000, log=log)
     for number in range(900):
-        session.add(user(str(number)))
+        session.add(user_message(str(number)))
     log.read_events = 0
-    assert [event.seq for event in events_at(log, [1, 2, 40, 890])] == [1, 2, 40, 890]
+    assert [event.seq for event in read_events_at(log, [1, 2, 40, 890])] == [1, 2, 40, 890]
     assert log.read_events == 41
 
 
@@ -232,7 +238,7 @@ def three_hundred() -> Log:
     """Reading changes nothing, so one log serves all examples."""
     session = Session("m", window=90_000, count="chars/4")
     for number in range(300):
-        session.add(user(str(number)))
+        session.add(user_message(str(number)))
     return session.log
 
 
@@ -240,12 +246,12 @@ def three_hundred() -> Log:
 def test_events_are_found_by_their_places(wanted: set[int]) -> None:
     log = three_hundred()
     there = sorted(seq for seq in wanted if 1 <= seq <= log.head)
-    assert [event.seq for event in events_at(log, wanted)] == there
+    assert [event.seq for event in read_events_at(log, wanted)] == there
 
 
 def test_every_message_has_a_category() -> None:
     kinds = {"summary": "summaries", "tool_summary": "summaries", "ledger": "ledger", "pin": "rules", "note": "notes"}
     for kind, category in kinds.items():
-        assert category_of(user("x", kind)) == category
-    assert category_of(Message("system", (Text("x"),))) == "notes"
-    assert [category_of(Message(role, (Text("x"),))) for role in ("user", "assistant")] == ["user", "assistant"]
+        assert categorize_message(user_message("x", kind)) == category
+    assert categorize_message(Message("system", (Text("x"),))) == "notes"
+    assert [categorize_message(Message(role, (Text("x"),))) for role in ("user", "assistant")] == ["user", "assistant"]

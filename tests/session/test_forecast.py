@@ -4,10 +4,10 @@ import pytest
 
 from tests.session.figures import own_policy, said, step
 from tidegate import Policy, Session, load
-from tidegate.core.events import Edited
-from tidegate.core.messages import user
-from tidegate.core.snapshot import freeze
-from tidegate.session.forecast import forecast, thresholds
+from tidegate.core.events import ViewEdited
+from tidegate.core.messages import user_message
+from tidegate.core.snapshot import freeze_view
+from tidegate.session.reports.forecast import forecast_rules, list_thresholds
 
 PRESETS = ("default", "jutul", "cowagent", "digitorn", "picoclaw", "ai", "own")
 
@@ -20,29 +20,29 @@ def filled(name: str) -> Session:
     session = Session("gpt-4o", policy=of(name), window=8_000, reserve=1_000, count="chars/4")
     session.pin("Never push to main.")
     for number in range(24):
-        session.add(user(f"ask {number}"), *step(number, "read", "shell", size=40), said("Done with main.py."))
+        session.add(user_message(f"ask {number}"), *step(number, "read", "shell", size=40), said("Done with main.py."))
     return session
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_looking_changes_nothing(name: str) -> None:
     session = filled(name)
-    before, head = freeze(session.view), session.log.head
-    found = list(forecast(session))
+    before, head = freeze_view(session.view), session.log.head
+    found = list(forecast_rules(session))
     assert {(each.moment, each.rule) for each in found} == {
         (moment, rule.name) for moment, rules in session.policy.moments.items() for rule in rules
     }
-    thresholds(session)
-    assert (freeze(session.view), session.log.head) == (before, head)
+    list_thresholds(session)
+    assert (freeze_view(session.view), session.log.head) == (before, head)
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_manual_compaction_does_what_was_foretold(name: str) -> None:
     session = filled(name)
-    told = [each for each in forecast(session) if each.moment == "manual"]
+    told = [each for each in forecast_rules(session) if each.moment == "manual"]
     head = session.log.head
     session.compact()
-    made = [event.what for event in session.log.read(head + 1) if isinstance(event.what, Edited)]
+    made = [event.what for event in session.log.read(head + 1) if isinstance(event.what, ViewEdited)]
     acting = [each for each in told if each.fires and not each.nothing]
     assert [each.rule for each in acting[:1]] == [each.rule for each in made[:1]]
     assert bool(made) == (name != "ai"), "all that is there is recent to it"
@@ -53,24 +53,26 @@ def test_a_manual_compaction_does_what_was_foretold(name: str) -> None:
 
 def test_a_rule_that_rests_says_what_it_waits_for_and_would_do() -> None:
     session = Session("gpt-4o", policy=own_policy(), window=20_000, count="chars/4")
-    session.add(user("ask"), *step(1, "read", "read", "read", "read", size=500), said("ok"), user("next"))
+    session.add(
+        user_message("ask"), *step(1, "read", "read", "read", "read", size=500), said("ok"), user_message("next")
+    )
     session.prepare()
-    clear, summary = (each for each in forecast(session) if each.moment == "before_call")
+    clear, summary = (each for each in forecast_rules(session) if each.moment == "before_call")
     assert not clear.fires
     assert clear.why.startswith("not pressure > 0.85 (is 0.")
     assert (len(clear.shortened), clear.removed, clear.summarised) == (2, (), 0)
     assert clear.freed == pytest.approx(2 * 625, rel=0.1)
     assert summary.nothing == "nothing to do"
-    empty = list(forecast(Session("gpt-4o", policy=own_policy(), window=20_000)))
+    empty = list(forecast_rules(Session("gpt-4o", policy=own_policy(), window=20_000)))
     assert empty
     assert all(each.nothing and not each.freed for each in empty)
 
 
 def test_what_is_saved_first_is_told() -> None:
     jutul, cow = filled("jutul"), filled("cowagent")
-    manual = {each.rule: each for each in forecast(jutul)}["manual/summarise"]
+    manual = {each.rule: each for each in forecast_rules(jutul)}["manual/summarise"]
     assert manual.saves == ("the file conversation_history/main.md",)
-    limit = {each.rule: each for each in forecast(cow)}["turn_limit"]
+    limit = {each.rule: each for each in forecast_rules(cow)}["turn_limit"]
     assert limit.fires
     assert limit.saves == ("long-term memory",)
     assert limit.summarised > 0

@@ -6,17 +6,17 @@ import re
 import pytest
 
 from tests.session.settling import POLICY, opened, scribe, talk
-from tidegate.core.digest import digest
-from tidegate.core.events import Edited, Said
-from tidegate.core.ledger import LEDGER
+from tidegate.core.digest.writer import write_digest
+from tidegate.core.events import ViewEdited, MessageAdded
+from tidegate.core.ledger.writer import LEDGER
 from tidegate.core.messages import SUMMARY, Message, calls_of, text_of
-from tidegate.core.pointers import Span, span_of, way_back, without_way_back
-from tidegate.core.tokens import CharsPer
-from tidegate.lab.recovery import printed
+from tidegate.core.ledger.recall_pointers import RecallRange, recall_range_of, make_recall_line, strip_recall_line
+from tidegate.core.tokens.counting import CharsPerToken
+from tidegate.lab.scoring.recovery import find_recall_calls
 from tidegate.session.recall import recall_text
 from tidegate.session.session import Session
-from tidegate.session.settle import summariser
-from tidegate.session.summary_authors import attributed
+from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summaries.answer_check import attribute_lines
 
 DEEP = 20
 WINDOW = 4_000
@@ -58,7 +58,7 @@ def scripted() -> Session:
         for number in range(2 * DEEP)
     ]
     provider = scribe(texts)
-    write = summariser(provider, window=16_000, counter=CharsPer(4), timeout=60, conversation=session)
+    write = create_summarizer(provider, window=16_000, counter=CharsPerToken(4), timeout=60, conversation=session)
     done = deep(session, write)
     assert len(provider.requests) >= DEEP
     assert f"and {len(provider.requests) - 1} was right" in text_of(summaries(done)[0])
@@ -69,7 +69,7 @@ def led_to(session: Session, *kinds: str) -> str:
     """All that the calls give back which are printed in the view, as an agent makes them: page by page."""
     shown = "\n".join(text_of(item.message) for item in session.view.items if item.message.kind in kinds)
     pages: list[str] = []
-    for call in printed(shown):
+    for call in find_recall_calls(shown):
         page = recall_text(session.log, call, max_chars=60_000)
         pages.append(page.text)
         while page.more:
@@ -82,9 +82,9 @@ def led_to(session: Session, *kinds: str) -> str:
 def test_twenty_deep_every_message_can_still_be_reached(kind: str) -> None:
     made = {"digest": lambda: deep(opened()), "model": scripted, "ledger": lambda: with_ledger(default())}
     session: Session = made[kind]()  # type: ignore[no-untyped-call]
-    assert sum(isinstance(event.what, Edited) for event in session.log.read()) >= DEEP
+    assert sum(isinstance(event.what, ViewEdited) for event in session.log.read()) >= DEEP
     seen = {item.message.id for item in session.view.items if not item.edited}
-    gone = [event.what.message for event in session.log.read() if isinstance(event.what, Said)]
+    gone = [event.what.message for event in session.log.read() if isinstance(event.what, MessageAdded)]
     gone = [message for message in gone if message.id not in seen]
     assert len(gone) > 12 * DEEP
     back = led_to(session, SUMMARY, LEDGER)
@@ -110,10 +110,10 @@ def test_compacting_what_did_not_change_changes_nothing(make: object) -> None:
     session: Session = make()  # type: ignore[operator]
     for _ in range(3):
         before, epoch = session.request().to_bytes(), session.view.epoch
-        edits = [event.seq for event in session.log.read() if isinstance(event.what, Edited)]
+        edits = [event.seq for event in session.log.read() if isinstance(event.what, ViewEdited)]
         session.compact()
         assert session.request().to_bytes() == before
-        assert [event.seq for event in session.log.read() if isinstance(event.what, Edited)] == edits
+        assert [event.seq for event in session.log.read() if isinstance(event.what, ViewEdited)] == edits
         assert session.view.epoch == epoch
 
 
@@ -135,28 +135,28 @@ def test_the_way_back_is_made_anew_and_not_told_to_who_writes() -> None:
 
 def test_spans() -> None:
     said = [Message("user", id="m7"), Message("user", id="e9.1"), Message("user", id="m4")]
-    assert span_of(said) == Span(4, 7)
-    assert span_of([]) is None
-    line = way_back(said)
+    assert recall_range_of(said) == RecallRange(4, 7)
+    assert recall_range_of([]) is None
+    line = make_recall_line(said)
     assert line == "\n[recall m4..m7 has what was said]"
     earlier = Session(count="chars/4")
     earlier.add({"role": "user", "content": f"Look: {line}"})
     quoted = [item.message for item in earlier.view.items]
-    assert span_of(quoted) == Span(1, 1), "only what the engine wrote leads anywhere else"
-    assert without_way_back(f"- a{line}\n- b") == "- a\n- b"
+    assert recall_range_of(quoted) == RecallRange(1, 1), "only what the engine wrote leads anywhere else"
+    assert strip_recall_line(f"- a{line}\n- b") == "- a\n- b"
 
 
 def test_a_line_without_an_author_is_the_agents_conclusion() -> None:
     text = "## Next\n- Tests pass.\n  on all\n1. user said: yes\nIt works\n\n- The tool said no\n```\ncode\n```\nFiles:"
     text += "\n- (user) x"
-    assert attributed(text) == (
+    assert attribute_lines(text) == (
         "## Next\n- agent concluded: Tests pass.\n  on all\n1. user said: yes\n- agent concluded: It works\n\n"
         "- The tool said no\n```\ncode\n```\nFiles:\n- (user) x"
     )
-    assert attributed(attributed(text)) == attributed(text)
+    assert attribute_lines(attribute_lines(text)) == attribute_lines(text)
 
 
 def test_a_digest_of_a_digest_keeps_its_authors() -> None:
     session = deep(opened())
-    again = digest([], max_tokens=400, counter=CharsPer(4), previous=text_of(summaries(session)[0]))
+    again = write_digest([], max_tokens=400, counter=CharsPerToken(4), previous=text_of(summaries(session)[0]))
     assert [line for line in again.split("\n") if line.startswith("-") and not AUTHORS.match(line)] == []

@@ -8,9 +8,9 @@ import pytest
 
 from tidegate import MemoryLog, Session
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Edited, Event, Noted
-from tidegate.lab.generate import generate
-from tidegate.session.past import SentAs, request_at, requests_of, sent_as
+from tidegate.core.events import ViewEdited, Event, NoteAdded
+from tidegate.proof.session_generator import generate_session
+from tidegate.session.request import ModelNote, render_past_request, list_sent_requests, parse_model_note
 
 MODELS = (("gpt-4o", ""), ("claude-sonnet-4", ""), ("some-model", "gemini"))
 TOOLS = [{"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}}]
@@ -31,7 +31,7 @@ class Life(NamedTuple):
 def a_life(policy: str) -> Life:
     """Compactions, undo and redo, a clear, overflows, new instructions and tools, reports, and three models in turn."""
     log, clock, was = MemoryLog(), count(1_000_000), list[Was]()
-    messages = [message for message in generate(30, seed=7) if message["role"] != "system"]
+    messages = [message for message in generate_session(30, seed=7) if message["role"] != "system"]
     for life, (model, wire) in enumerate(MODELS):
         session = Session(
             model,
@@ -68,12 +68,12 @@ def a_life(policy: str) -> Life:
 def test_every_request_comes_back_as_it_was_sent(policy: str) -> None:
     log, was = a_life(policy)
     events = [event.what for event in log.read()]
-    assert sum(isinstance(what, Edited) for what in events) > 10
-    topics = {what.topic for what in events if isinstance(what, Noted)}
+    assert sum(isinstance(what, ViewEdited) for what in events) > 10
+    topics = {what.topic for what in events if isinstance(what, NoteAdded)}
     assert topics >= {"undo", "redo", "clear", "overflow", "system", "tools", "model"}
     assert len(was) > 75
     for each in was:
-        again = request_at(log, each.head)
+        again = render_past_request(log, each.head)
         assert again.to_bytes() == each.body, each.head
         assert again.tokens == each.tokens
     assert len({each.body for each in was}) > 70
@@ -82,27 +82,27 @@ def test_every_request_comes_back_as_it_was_sent(policy: str) -> None:
 def test_a_short_restore_is_one_edit_and_the_same_from_then_on() -> None:
     log = MemoryLog()
     session = Session("gpt-4o", policy="cowagent", log=log, clock=lambda: 1.0)
-    session.add(*(message for message in generate(9, seed=7) if message["role"] != "system"))
+    session.add(*(message for message in generate_session(9, seed=7) if message["role"] != "system"))
     before = log.head
     session.restore()
-    assert [type(event.what) for event in log.read(before + 1)] == [Edited]
+    assert [type(event.what) for event in log.read(before + 1)] == [ViewEdited]
     assert session.view.turns == 3
     assert session.view.tool_calls == session.view.tool_results == 0
     restored = session.request().to_bytes()
     again = Session("gpt-4o", policy="cowagent", log=log, clock=lambda: 2.0)
     again.restore()
     assert log.head == before + 1, "nothing is left to restore"
-    assert again.request().to_bytes() == restored == request_at(log, log.head, model="gpt-4o").to_bytes()
+    assert again.request().to_bytes() == restored == render_past_request(log, log.head, model="gpt-4o").to_bytes()
 
 
 def test_recorded_requests_are_listed_where_they_stood() -> None:
     log, was = a_life("default")
     bodies = {each.head: each.body for each in was}
-    listed = requests_of(log)
+    listed = list_sent_requests(log)
     assert len(listed) > 20
     assert {sent.model for sent in listed} == {model for model, _ in MODELS}
     for sent in listed[::5]:
-        assert request_at(log, sent.head).to_bytes() == bodies[sent.head]
+        assert render_past_request(log, sent.head).to_bytes() == bodies[sent.head]
     assert [sent.head for sent in listed] == sorted(sent.head for sent in listed)
     assert [sent.time for sent in listed] == sorted(sent.time for sent in listed)
 
@@ -112,35 +112,35 @@ def test_given_names_come_before_those_of_the_log() -> None:
     session = Session("gpt-4o", log=log, clock=lambda: 1.0)
     session.note_model()
     session.add({"role": "user", "content": "hello"})
-    assert request_at(log, log.head).wire == "openai_chat"
-    assert request_at(log, log.head, model="claude-sonnet-4").wire == "anthropic"
-    assert request_at(log, log.head, wire="gemini").wire == "gemini"
+    assert render_past_request(log, log.head).wire == "openai_chat"
+    assert render_past_request(log, log.head, model="claude-sonnet-4").wire == "anthropic"
+    assert render_past_request(log, log.head, wire="gemini").wire == "gemini"
 
 
 @pytest.mark.parametrize("note", ["", "not JSON", "[]", '{"model": 3}', "null"])
 def test_without_a_good_note_it_is_rendered_all_the_same(note: str) -> None:
     log = MemoryLog()
-    log.append(Event(1, 1.0, Noted("model", note)))
+    log.append(Event(1, 1.0, NoteAdded("model", note)))
     Session("gpt-4o", log=log, clock=lambda: 1.0).add({"role": "user", "content": "hello"})
-    assert request_at(log, log.head, model="gpt-4o").messages == [{"role": "user", "content": "hello"}]
-    assert request_at(log, log.head).wire == "openai_chat"
-    assert sent_as(note) == SentAs("", "")
+    assert render_past_request(log, log.head, model="gpt-4o").messages == [{"role": "user", "content": "hello"}]
+    assert render_past_request(log, log.head).wire == "openai_chat"
+    assert parse_model_note(note) == ModelNote("", "")
 
 
 def test_the_empty_beginning_and_what_is_not_there() -> None:
     log = MemoryLog()
     Session("gpt-4o", log=log, clock=lambda: 1.0).add({"role": "user", "content": "hello"})
-    assert "hello" not in request_at(log, 0).to_bytes().decode()
+    assert "hello" not in render_past_request(log, 0).to_bytes().decode()
     for seq in (-1, 2, 10**9):
         with pytest.raises(BadInput, match="There is no event"):
-            request_at(log, seq)
+            render_past_request(log, seq)
 
 
 @pytest.mark.parametrize("policy", ["default", "cowagent"])
 def test_marks_for_the_prompt_cache_stand_where_they_stood(policy: str) -> None:
     """Through compactions, and in a session that is opened again in the middle: there the first has one mark less."""
     log, sent = MemoryLog(), dict[int, bytes]()
-    messages = [message for message in generate(30, seed=9) if message["role"] != "system"][:140]
+    messages = [message for message in generate_session(30, seed=9) if message["role"] != "system"][:140]
     for half in (messages[:70], messages[70:]):
         session = Session(
             "claude-sonnet-4", policy=policy, window=6_000, count="estimate", system="Be brief.", log=log, cache=True
@@ -153,6 +153,6 @@ def test_marks_for_the_prompt_cache_stand_where_they_stood(policy: str) -> None:
                 session.record({"input_tokens": request.tokens, "output_tokens": 5})
             session.add(message)
     assert {body.count(b'"cache_control"') for body in sent.values()} >= {2, 3}
-    assert any(isinstance(event.what, Edited) for event in log.read())
+    assert any(isinstance(event.what, ViewEdited) for event in log.read())
     for head, body in sent.items():
-        assert request_at(log, head).to_bytes() == body
+        assert render_past_request(log, head).to_bytes() == body

@@ -12,11 +12,11 @@ from tidegate import MemoryLog, Session
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event
 from tidegate.core.messages import Image, Message, Result, Text
-from tidegate.lab.generate import generate
-from tidegate.memory.logs import lines_of
+from tidegate.proof.session_generator import generate_session
+from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.search import Search
-from tidegate.session.recall import ACCEPTED, LEAST, Recalled, recall, recall_text
-from tidegate.store.kept import KeptLog
+from tidegate.session.recall import RECALL_USAGE, MIN_RECALL_CHARS, Recalled, recall_message, recall_text
+from tidegate.store.session_log import KeptLog
 from tidegate.store.log import Log
 from tidegate.store.sqlite import SqliteStore
 
@@ -54,7 +54,7 @@ def long_log() -> MemoryLog:
     """A session that was compacted on the way."""
     log = MemoryLog()
     session = Session("gpt-4o", window=9_000, count="estimate", log=log, clock=lambda: 1.0)
-    for message in generate(20, seed=2):
+    for message in generate_session(20, seed=2):
         if message["role"] != "system":
             session.add(message)
             session.prepare()
@@ -93,7 +93,7 @@ def test_what_an_edit_added_comes_back() -> None:
     added = [item for event in LOG.read() for item in getattr(event.what, "edits", ()) if hasattr(item, "message")]
     assert added
     for insert in added:
-        assert recall(LOG, insert.message.id) == insert.message
+        assert recall_message(LOG, insert.message.id) == insert.message
         assert recall_text(LOG, insert.message.id).ids == (insert.message.id,)
 
 
@@ -173,7 +173,7 @@ def test_what_a_page_says_may_be_given_back_as_it_stands() -> None:
 
 def test_a_range_without_messages_says_so() -> None:
     assert recall_text(said("one"), "m5..m9").ids == ()
-    assert ACCEPTED in recall_text(said("one"), "m5..m9").text
+    assert RECALL_USAGE in recall_text(said("one"), "m5..m9").text
 
 
 def test_ids_and_ranges_cost_what_they_show() -> None:
@@ -244,7 +244,7 @@ def test_the_search_index_may_do_the_finding(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     log = KeptLog(store, "s")
     Session(log=log, clock=lambda: 1.0).add(*({"role": "user", "content": text} for text in TALK))
-    search = Search(None, lambda read_to: lines_of("s", log.read(read_to("s") + 1)))
+    search = Search(None, lambda read_to: extract_log_lines("s", log.read(read_to("s") + 1)))
 
     def find(words: str, most: int) -> list[int]:
         return [hit.place for hit in search.search(words, most, kind="session", name="s")]
@@ -260,22 +260,22 @@ def test_the_search_index_may_do_the_finding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["", "   ", None, 12, ["m1"], b"m1"])
 def test_what_is_nothing_to_look_for_is_told_what_is(what: object) -> None:
-    assert recall_text(said("one"), what) == Recalled(ACCEPTED)
+    assert recall_text(said("one"), what) == Recalled(RECALL_USAGE)
 
 
 @pytest.mark.parametrize("what", ["m2", "m0", "e1.0", "m999999999999999"])
 def test_an_id_that_is_not_there(what: str) -> None:
     found = recall_text(said("one"), what)
     assert found.ids == ()
-    assert found.text == f"There is no message {what!r} in this log. {ACCEPTED}"
+    assert found.text == f"There is no message {what!r} in this log. {RECALL_USAGE}"
     with pytest.raises(BadInput, match="There is no message"):
-        recall(said("one"), what)
+        recall_message(said("one"), what)
 
 
 @pytest.mark.parametrize("what", ["", "x", "m", "e", "e1", "m1.1", "m-1", "m١", "m" + "9" * 6_000, "M1", "m1 "])
 def test_the_library_refuses_what_is_no_id(what: str) -> None:
     with pytest.raises(BadInput, match="not the id"):
-        recall(said("one"), what)
+        recall_message(said("one"), what)
 
 
 FEW = said(*TALK, *("x y z " * size for size in (1, 200, 2_000)), *TALK)
@@ -290,5 +290,5 @@ FEW = said(*TALK, *("x y z " * size for size in (1, 200, 2_000)), *TALK)
 def test_nothing_that_is_asked_raises_and_every_answer_is_bounded(what: str, offset: int, max_chars: int) -> None:
     found = recall_text(FEW, what, max_chars=max_chars, offset=offset)
     assert found.text
-    assert len(found.text) <= max(max_chars, LEAST)
+    assert len(found.text) <= max(max_chars, MIN_RECALL_CHARS)
     assert bool(found.more) == ("go on with" in found.text.rsplit("\n", 1)[-1])

@@ -5,15 +5,15 @@ import json
 
 from tidegate import MemoryLog, Session
 from tidegate.core.edits import Insert
-from tidegate.core.events import Edited
-from tidegate.core.messages import NOTE, user
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.events import ViewEdited
+from tidegate.core.messages import NOTE, user_message
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
-from tidegate.core.stages.hint import HINT
-from tidegate.keep.commands import Place, Registry
-from tidegate.keep.commands_kept import KEPT
+from tidegate.core.stages.notices import HINT_PREFIX
+from tidegate.commands.registry import CommandContext, CommandRegistry
+from tidegate.commands.sessions import SESSION_COMMANDS
 from tidegate.session.recall import recall_text
-from tidegate.session.recalls import Recalls, recalls_of
+from tidegate.session.reports.recall_stats import RecallStats, count_recalls
 
 CLEARS = """
 moments:
@@ -44,8 +44,8 @@ class Talk:
         assert any(decision.acted for decision in self.session.compact())
 
     @property
-    def found(self) -> Recalls:
-        return recalls_of(self.log)
+    def found(self) -> RecallStats:
+        return count_recalls(self.log)
 
 
 LONG = "def a():\n    return 1\n" * 40
@@ -57,7 +57,7 @@ def test_hits_and_misses() -> None:
         talk.call("recall", recall_text(talk.log, what).text, what=what)
     talk.call("recall", "it failed", error=True, what="m1")
     talk.call("mcp__notes__recall", recall_text(talk.log, "m1").text, what="m1")
-    assert talk.found == Recalls(calls=8, hits=4, misses=4)
+    assert talk.found == RecallStats(calls=8, hits=4, misses=4)
 
 
 def test_what_is_still_there_may_be_asked_for_again() -> None:
@@ -130,8 +130,8 @@ def test_an_undo_puts_it_back_and_clearing_takes_all() -> None:
 def test_hints_and_what_came_of_them() -> None:
     talk = Talk()
     for ident in (5, 9):
-        note = user(f"{HINT}src/{ident}.py (read): recall m{ident}]", NOTE)
-        talk.session._append(Edited("hint", "turn_start", "", "named", 0, 0, (Insert(note, "m1"),)))
+        note = user_message(f"{HINT_PREFIX}src/{ident}.py (read): recall m{ident}]", NOTE)
+        talk.session._append(ViewEdited("hint", "turn_start", "", "named", 0, 0, (Insert(note, "m1"),)))
     talk.call("recall", "## m3 user\n", what="m3")
     assert (talk.found.hints, talk.found.followed) == (2, 0)
     talk.call("recall", "## m2 user\n", what="m2..m6")
@@ -143,5 +143,5 @@ def test_it_is_told_with_the_cost() -> None:
     talk.call("recall", "## m1 user\n\ngo\n", what="m1")
     talk.session.prepare()
     talk.session.record({"prompt_tokens": 30, "completion_tokens": 5})
-    told = asyncio.run(Registry(KEPT).answer("/cost", Place(talk.session))).text
+    told = asyncio.run(CommandRegistry(SESSION_COMMANDS).answer("/cost", CommandContext(talk.session))).text
     assert "recalled: 1 found, 0 not; fetched again what could have been recalled: 0 of 1 calls" in told

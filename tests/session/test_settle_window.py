@@ -6,16 +6,16 @@ from itertools import repeat
 import pytest
 
 from tests.session.settling import COUNTER, GOOD, Reasons, request_of, scribe, wrote
-from tidegate.models.faults import Fault, fault_of
-from tidegate.session.settle import UNKNOWN_WINDOW
-from tidegate.session.summary_prompt import CHUNKS
+from tidegate.models.errors.classification import ProviderError, classify_response
+from tidegate.session.summaries.summarizer import DEFAULT_SUMMARY_WINDOW
+from tidegate.session.summaries.prompt import MAX_SUMMARY_CHUNKS
 
 OVERFLOW = b'{"error": {"message": "This model\'s maximum context length is 2048 tokens. However, your messages'
 OVERFLOW += b' resulted in 9000 tokens.", "code": "context_length_exceeded"}}'
 
 
-def overflow() -> Fault:
-    fault = fault_of(400, OVERFLOW)
+def overflow() -> ProviderError:
+    fault = classify_response(400, OVERFLOW)
     assert (fault.kind, fault.window) == ("overflow", 2048)
     return fault
 
@@ -63,7 +63,7 @@ def test_each_piece_continues_the_summary_so_far() -> None:
     provider = scribe(texts)
     found = wrote(Reasons().by(provider, window=2_600), request_of(20))
     asked = [flat(body) for body in provider.bodies]
-    assert 1 < len(asked) <= CHUNKS
+    assert 1 < len(asked) <= MAX_SUMMARY_CHUNKS
     assert found is not None
     assert found.startswith(texts[len(asked) - 1])
     for place in range(1, len(asked)):
@@ -74,7 +74,7 @@ def test_each_piece_continues_the_summary_so_far() -> None:
 def test_pieces_are_bounded_in_number_and_the_oldest_go_through_the_digest() -> None:
     provider = scribe(repeat(GOOD))
     assert wrote(Reasons().by(provider, window=2_048), request_of(120)) is not None
-    assert len(provider.requests) == CHUNKS
+    assert len(provider.requests) == MAX_SUMMARY_CHUNKS
     first = flat(provider.bodies[0])
     assert "the summary so far" in first
     assert "user asked first" in first  # a line of the digest
@@ -121,4 +121,4 @@ def test_a_window_too_small_to_ask_asks_nobody() -> None:
 def test_of_an_unknown_window_little_is_taken() -> None:
     provider = scribe(repeat(GOOD))
     assert wrote(Reasons().by(provider, window=None), request_of(60)) is not None
-    assert max(COUNTER.text(request.decode()) for request in provider.requests) < UNKNOWN_WINDOW
+    assert max(COUNTER.text(request.decode()) for request in provider.requests) < DEFAULT_SUMMARY_WINDOW

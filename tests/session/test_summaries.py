@@ -3,7 +3,7 @@
 import pytest
 
 from tidegate import BadInput, Session, SummaryRequest
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
 
 POLICY = """

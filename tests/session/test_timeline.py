@@ -10,30 +10,30 @@ from hypothesis import strategies as st
 from tests.session.figures import own_policy, reported, said, step
 from tidegate import Session
 from tidegate.core.events import Event
-from tidegate.core.messages import user
-from tidegate.models.catalog import Model
-from tidegate.models.prices import Rates
-from tidegate.session.bill import SPENT, Bill, Paid
-from tidegate.session.timeline import SCAN, Entry, timeline
+from tidegate.core.messages import user_message
+from tidegate.models.catalog import ModelInfo
+from tidegate.models.pricing import TokenRates
+from tidegate.session.reports.costs import SPENT_TOPIC, CostReport, SideCost
+from tidegate.session.reports.timeline import MAX_SCANNED_EVENTS, TimelineEntry, read_timeline
 from tidegate.store.log import MemoryLog
 from tidegate.wire.usage import Usage
 
-PRICES = {"mine": Model(prices=(Rates(10.0, 50.0, 1.0),))}
+PRICES = {"mine": ModelInfo(prices=(TokenRates(10.0, 50.0, 1.0),))}
 
 
 def talked(turns: int = 3, log: MemoryLog | None = None) -> Session:
     session = Session("mine", policy=own_policy(), window=60_000, count="chars/4", log=log)
     for number in range(turns):
-        session.add(user(f"ask {number} " * 40), *step(number, "read"), said("Done. " * 20))
+        session.add(user_message(f"ask {number} " * 40), *step(number, "read"), said("Done. " * 20))
     return session
 
 
 def spent(session: Session, read: int, written: int) -> None:
-    session.note(SPENT, msgspec.json.encode(Paid("mine", Usage(read, written, 0, 0))).decode())
+    session.note(SPENT_TOPIC, msgspec.json.encode(SideCost("mine", Usage(read, written, 0, 0))).decode())
 
 
-def entries(session: Session) -> list[Entry]:
-    return list(timeline(session.log, prices=PRICES).entries)
+def entries(session: Session) -> list[TimelineEntry]:
+    return list(read_timeline(session.log, prices=PRICES).entries)
 
 
 def test_a_compaction_with_what_it_took() -> None:
@@ -59,10 +59,10 @@ def test_what_it_cost_and_saved() -> None:
         return "## Session intent\nWords were read."
 
     session.compact(summarise)
-    session.add(user("next"))
+    session.add(user_message("next"))
     size = session.prepare().tokens
     session.record({"input_tokens": size, "output_tokens": 1})
-    session.add(said("Yes."), user("next"))
+    session.add(said("Yes."), user_message("next"))
     counted = session.view.fixed + 16 + session.view.tokens
     session.prepare()
     session.record({"input_tokens": counted * 3 // 2, "output_tokens": 1})
@@ -81,14 +81,14 @@ def test_it_saves_only_as_long_as_it_holds() -> None:
     for act in (None, "undo", "redo", None):
         if act:
             getattr(session, act)()
-        session.add(user("next"))
+        session.add(user_message("next"))
         reported(session)
         session.add(said("Yes."))
     redo, undo, entry = entries(session)
     assert (redo.what, undo.what, undo.why) == ("redo", "undo", f"edit {entry.seq}")
     assert (entry.undone, entry.calls) == (False, 3)
     session.undo()
-    session.add(user("next"))
+    session.add(user_message("next"))
     reported(session)
     entry = entries(session)[-1]
     assert (entry.undone, entry.calls) == (True, 3)
@@ -97,15 +97,15 @@ def test_it_saves_only_as_long_as_it_holds() -> None:
 def test_the_next_compaction_ends_the_count() -> None:
     session = talked()
     session.compact()
-    session.add(user("next"))
+    session.add(user_message("next"))
     reported(session)
-    session.add(*step(9, "read", size=900), said("Yes."), user("on"))
+    session.add(*step(9, "read", size=900), said("Yes."), user_message("on"))
     session.compact()
     reported(session)
     newest, oldest = entries(session)
     assert (newest.calls, oldest.calls) == (1, 1)
     session.clear()
-    session.add(user("anew"))
+    session.add(user_message("anew"))
     reported(session)
     assert [entry.calls for entry in entries(session)] == [0, 1, 1], "what was cleared would be gone anyway"
 
@@ -113,7 +113,7 @@ def test_the_next_compaction_ends_the_count() -> None:
 def test_one_that_was_undone_ends_nothing() -> None:
     session = talked()
     session.compact()
-    session.add(*step(9, "read", size=900), said("Yes."), user("on"))
+    session.add(*step(9, "read", size=900), said("Yes."), user_message("on"))
     session.compact()
     session.undo()
     reported(session)
@@ -127,11 +127,11 @@ def test_one_that_was_undone_ends_nothing() -> None:
 def test_a_mark_can_be_used_twice() -> None:
     session = talked()
     session.compact()
-    session.add(user("next"))
+    session.add(user_message("next"))
     reported(session)
     session.undo()
-    first = timeline(session.log, most=1)
-    pages = [timeline(session.log, before=first.more, most=1) for _ in range(2)]
+    first = read_timeline(session.log, most=1)
+    pages = [read_timeline(session.log, before=first.more, most=1) for _ in range(2)]
     assert [[entry.calls for entry in page.entries] for page in pages] == [[1], [1]]
 
 
@@ -140,7 +140,7 @@ def test_what_had_to_be_read_again() -> None:
     session.prepare()
     session.record({"input_tokens": 100, "cache_read_input_tokens": 900, "output_tokens": 1})
     session.compact()
-    session.add(user("next"))
+    session.add(user_message("next"))
     session.prepare()
     session.record({"input_tokens": 300, "cache_read_input_tokens": 200, "output_tokens": 1})
     assert entries(session)[0].reread == 700
@@ -155,29 +155,29 @@ def test_pages_are_the_whole(acts: list[str], most: int) -> None:
     session = talked(1)
     for number, act in enumerate(acts):
         if act == "ask":
-            session.add(user("x" * 400), *step(number, "read", size=80), said("ok"))
+            session.add(user_message("x" * 400), *step(number, "read", size=80), said("ok"))
         elif act == "report":
             reported(session)
         elif act == "spent":
             spent(session, 10, 10)
         else:
             getattr(session, act)()
-    whole = timeline(session.log, most=1_000, prices=PRICES)
+    whole = read_timeline(session.log, most=1_000, prices=PRICES)
     assert whole.more is None
-    paged: list[Entry] = []
-    page = timeline(session.log, most=most, prices=PRICES)
+    paged: list[TimelineEntry] = []
+    page = read_timeline(session.log, most=most, prices=PRICES)
     while True:
         paged += page.entries
         if page.more is None:
             break
-        page = timeline(session.log, before=page.more, most=most, prices=PRICES)
+        page = read_timeline(session.log, before=page.more, most=most, prices=PRICES)
     assert paged == list(whole.entries)
     undone = {entry.seq for entry in whole.entries if entry.undone}
     assert undone == set(session.view._skip)
-    bill = Bill(session.log, PRICES)
+    bill = CostReport(session.log, PRICES)
     while bill.advance(3):
         pass
-    assert bill.total == Bill(session.log, PRICES).whole()
+    assert bill.total == CostReport(session.log, PRICES).whole()
     assert bill.total.compactions == sum(each.compaction and not each.undone for each in whole.entries)
 
 
@@ -194,10 +194,10 @@ def test_a_page_reads_the_end_of_the_log() -> None:
     log = Counted()
     session = talked(250, log)
     session.compact()
-    session.add(user("next"))
+    session.add(user_message("next"))
     reported(session)
     log.read_events = 0
-    page = timeline(log, most=1)
+    page = read_timeline(log, most=1)
     assert [entry.what for entry in page.entries] == ["summarise"]
     assert log.read_events <= 600 < log.head
     assert page.more is not None
@@ -206,12 +206,12 @@ def test_a_page_reads_the_end_of_the_log() -> None:
 def test_a_page_has_an_end_where_nothing_happened() -> None:
     log = Counted()
     session = Session("mine", policy=own_policy(), window=10**7, count="chars/4", log=log)
-    for _ in range(SCAN + 100):
+    for _ in range(MAX_SCANNED_EVENTS + 100):
         session.note("nothing")
-    page = timeline(log)
-    assert (page.entries, log.read_events <= SCAN) == ((), True)
+    page = read_timeline(log)
+    assert (page.entries, log.read_events <= MAX_SCANNED_EVENTS) == ((), True)
     assert page.more is not None
-    assert timeline(log, before=page.more).more is None
+    assert read_timeline(log, before=page.more).more is None
 
 
 def test_the_bill() -> None:
@@ -222,7 +222,7 @@ def test_the_bill() -> None:
     other = Session("nobody", policy=own_policy(), window=60_000, log=session.log)
     other.prepare()
     other.record({"prompt_tokens": 600, "completion_tokens": 6})
-    bill = Bill(session.log, PRICES)
+    bill = CostReport(session.log, PRICES)
     total = bill.whole()
     assert (total.calls, total.input_tokens, total.cached, total.output_tokens) == (2, 4_600, 3_000, 106)
     assert (total.besides, total.unpriced, total.tokens) == (550, 606, 4_706 + 550)
@@ -230,5 +230,5 @@ def test_the_bill() -> None:
     assert total.dollars == pytest.approx((1_000 * 10 + 3_000 * 1 + 100 * 50 + 500 * 10 + 50 * 50) / 1e6)
     assert set(bill.by_model) == {"mine", "nobody"}
     assert bill.by_model["nobody"].dollars == 0
-    session.note(SPENT, "not ours")
+    session.note(SPENT_TOPIC, "not ours")
     assert bill.whole() == total

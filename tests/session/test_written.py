@@ -12,7 +12,7 @@ from tests.laws.conversations import law
 from tidegate import MemoryLog, Session
 from tidegate.core.messages import Call, Message, Text, Thinking
 from tidegate.session.recall import recall_text
-from tidegate.session.written import laid_out, written
+from tidegate.session.message_text import lay_out_arguments, render_message_text
 
 TEXTS = re.compile(r"<(\d+)> [^\n]*, ([\d,]+) characters:\n")
 
@@ -52,13 +52,13 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.text(max_size=8), VALUES, max_size=4), st.booleans())
 def test_whatever_the_arguments_are_they_can_be_read_back(arguments: dict[str, Any], plain: bool) -> None:
     source = json.dumps(arguments, ensure_ascii=plain)
-    assert read_back(laid_out(source)) == json.loads(source)
+    assert read_back(lay_out_arguments(source)) == json.loads(source)
 
 
 def test_a_text_stands_as_it_was_written() -> None:
     old = 'if name == "x":\n\treturn y'
     source = json.dumps({"path": "a.py", "edits": [{"old": old, "all": True}], "limit": 1.50})
-    assert laid_out(source) == (
+    assert lay_out_arguments(source) == (
         '{"path":"a.py","edits":[{"old":<1>,"all":true}],"limit":1.5}\n'
         f"<1> edits[0].old, {len(old)} characters:\n{old}"
     )
@@ -69,19 +69,19 @@ def test_a_text_stands_as_it_was_written() -> None:
     ['{"at":"x.png"}', '{"a": "b",  "a": 1e3}', "*** Begin Patch\n", '{"a":"\\n"', "[" * 3_000 + '"\\n"', ""],
 )
 def test_what_needs_no_layout_or_can_have_none_stays_as_it_is(source: str) -> None:
-    assert laid_out(source) == source
+    assert lay_out_arguments(source) == source
 
 
 def test_numbers_and_keys_stay_as_they_were_written() -> None:
     source = '{"n":1.50e+02,"big":123456789012345678901234567890,"n":NaN,"t":"\\u00e9\\n"}'
-    assert laid_out(source) == (
+    assert lay_out_arguments(source) == (
         '{"n":1.50e+02,"big":123456789012345678901234567890,"n":NaN,"t":<1>}\n<1> t, 2 characters:\né\n'
     )
 
 
 def test_plain_thinking_is_shown_and_signed_blocks_are_not() -> None:
     said = Message("assistant", (Thinking("I think."), Thinking(block='{"x":1}'), Text("Yes."), Call("c", "go")), "m1")
-    assert written(said) == "## m1 assistant\n\nYes.\n\ncall go {}\n\nthought, 8 characters:\nI think.\n\n"
+    assert render_message_text(said) == "## m1 assistant\n\nYes.\n\ncall go {}\n\nthought, 8 characters:\nI think.\n\n"
 
 
 def test_recall_gives_the_quoted_text_page_by_page() -> None:

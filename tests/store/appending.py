@@ -2,7 +2,7 @@
 
 import sys
 
-from tidegate.store.errors import Stale
+from tidegate.store.errors import StaleHead
 from tidegate.store.open import open_store
 
 
@@ -15,7 +15,7 @@ def main(url: str, session: str, writer: str, count: str) -> None:
             try:
                 head = store.append(session, head, [record])
                 break
-            except Stale:
+            except StaleHead:
                 head = store.head(session)
         print(head, record.decode(), flush=True)
     store.close()

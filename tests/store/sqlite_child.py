@@ -17,9 +17,9 @@ from threading import Thread
 from typing import cast
 
 from tidegate.core.errors import NotKept
-from tidegate.store.errors import Stale
+from tidegate.store.errors import StaleHead
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import Rewrites, Store
+from tidegate.store.store import RewritableStore, Store
 
 
 def record(number: int) -> bytes:
@@ -31,7 +31,7 @@ def records(first: int, last: int) -> list[bytes]:
 
 
 def rewrite(store: Store, changes: dict[int, bytes]) -> None:
-    cast(Rewrites, store).rewrite("s", changes)
+    cast(RewritableStore, store).rewrite("s", changes)
 
 
 CHANGES: list[Callable[[Store], object]] = [
@@ -120,7 +120,7 @@ def race(folder: Path, name: str) -> None:
         while True:
             try:
                 place = store.append("s", store.head("s"), [f"{name} {number}".encode()])
-            except Stale:
+            except StaleHead:
                 continue
             say(f"{place} {name} {number}")
             break

@@ -13,7 +13,7 @@ import msgspec
 
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.migrations import MIGRATIONS
-from tidegate.store.store import SharesCommits
+from tidegate.store.store import AsyncAppendStore
 
 FILE = "tidegate.db"
 
@@ -24,7 +24,7 @@ def noise(number: int, session: str = "") -> bytes:
     return b"record %d " % number + rng.randbytes(100 + number % 200)
 
 
-def together(store: SharesCommits, after: dict[str, int], records: Sequence[bytes] | None = None) -> list[int]:
+def together(store: AsyncAppendStore, after: dict[str, int], records: Sequence[bytes] | None = None) -> list[int]:
     """One append for each session, all in one commit: these records, or the next one."""
 
     async def act() -> list[int]:

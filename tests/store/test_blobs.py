@@ -14,10 +14,10 @@ import pytest
 
 from tests.memory.dying import ended, killed_at, started
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.disk.writing import turn
-from tidegate.store.blobs import Blobs, Collected
-from tidegate.store.claims import line_of, parse
-from tidegate.store.errors import Broken
+from tidegate.disk.atomic_files import hold_lock
+from tidegate.store.blobs import Blobs, CollectedBlobs
+from tidegate.store.blob_claims import encode_claim, parse_claims
+from tidegate.store.errors import DamagedData
 
 TEXT = b"a line of a log, said again and again\n" * 9000
 NOISE = random.Random(3).randbytes(50_000)
@@ -112,7 +112,7 @@ def test_damage_is_named_and_healed_by_putting_it_again(tmp_path: Path) -> None:
     path = path_of(blobs, sha)
     for bad in [*damages(path.read_bytes()), zlib.compress(b"other"), None]:
         path.unlink() if bad is None else path.write_bytes(bad)
-        with pytest.raises(Broken, match=sha):
+        with pytest.raises(DamagedData, match=sha):
             blobs.get(sha)
         assert [sha in problem for problem in blobs.check()] == [True] * (bad is not None)
         assert blobs.put("s", NOISE) == sha
@@ -126,7 +126,7 @@ def test_a_small_file_that_unpacks_without_end_is_not_unpacked(tmp_path: Path) -
     bomb = zlib.compressobj(1)
     piece = b"\0" * (1 << 20)
     path_of(blobs, sha).write_bytes(b"".join(bomb.compress(piece) for _ in range(257)) + bomb.flush())
-    with pytest.raises(Broken, match="unpacks to more than 268,435,456 bytes"):
+    with pytest.raises(DamagedData, match="unpacks to more than 268,435,456 bytes"):
         blobs.get(sha)
 
 
@@ -137,7 +137,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     os.rename(path, outside)
     path.symlink_to(outside)
-    with pytest.raises(Broken, match="cannot be opened"):
+    with pytest.raises(DamagedData, match="cannot be opened"):
         blobs.get(sha)
     blobs.put("s", NOISE)
     assert not path.is_symlink()
@@ -145,10 +145,10 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     os.rename(path.parent, tmp_path / "shelf")
     path.parent.symlink_to(tmp_path / "shelf")
     for touch in (lambda: blobs.get(sha), lambda: blobs.put("s", NOISE)):
-        with pytest.raises(Broken, match="is a link"):
+        with pytest.raises(DamagedData, match="is a link"):
             touch()
     blobs.release("s")
-    assert blobs.collect() == Collected(0, 0)
+    assert blobs.collect() == CollectedBlobs(0, 0)
     assert (tmp_path / "shelf" / sha).exists()
 
 
@@ -167,11 +167,11 @@ def test_only_what_nobody_claims_is_collected(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
     both, ours, theirs = blobs.put("a", b"both"), blobs.put("a", b"ours"), blobs.put("B/β", b"theirs")
     blobs.put("B/β", b"both")
-    assert blobs.collect() == Collected(0, 0)
+    assert blobs.collect() == CollectedBlobs(0, 0)
     size = path_of(blobs, ours).stat().st_size
     blobs.release("a")
     blobs.release("never was")
-    assert blobs.collect() == Collected(1, size)
+    assert blobs.collect() == CollectedBlobs(1, size)
     assert (blobs.get(both), blobs.get(theirs)) == (b"both", b"theirs")
     blobs.claim("fork", [both])
     blobs.claim("B/β", [])
@@ -186,9 +186,9 @@ def test_leftovers_are_collected_and_strangers_are_not(tmp_path: Path) -> None:
     sha = blobs.put("s", NOISE)
     for name in (f"{sha[:2]}/.{sha}.x.writing", "claims/.s.x.writing", "notes.txt", f"{sha[:2]}/notes.txt"):
         (tmp_path / name).write_bytes(b"12345")
-    assert blobs.collect() == Collected(2, 10)
+    assert blobs.collect() == CollectedBlobs(2, 10)
     assert files(blobs) == sorted([sha, "s", "notes.txt", "notes.txt"])
-    assert Blobs(tmp_path / "nowhere").collect() == Collected(0, 0)
+    assert Blobs(tmp_path / "nowhere").collect() == CollectedBlobs(0, 0)
 
 
 def test_where_a_claim_is_damaged_nothing_is_removed(tmp_path: Path) -> None:
@@ -202,11 +202,11 @@ def test_where_a_claim_is_damaged_nothing_is_removed(tmp_path: Path) -> None:
     for place in range(len(whole)):
         claims.write_bytes(whole[:place] + (b"0" if whole[place : place + 1] != b"0" else b"1") + whole[place + 1 :])
         if place == len(whole) - 1:  # no line end: it was never acknowledged
-            assert parse(claims.read_bytes()).sizes == {}
+            assert parse_claims(claims.read_bytes()).sizes == {}
             continue
-        with pytest.raises(Broken, match="1 claims of session s"):
+        with pytest.raises(DamagedData, match="1 claims of session s"):
             blobs.collect()
-        with pytest.raises(Broken, match="doctor"):
+        with pytest.raises(DamagedData, match="doctor"):
             blobs.claims("s")
     claims.write_bytes(b"\xff\n" + whole)
     assert any("cannot be read" in problem for problem in blobs.check())
@@ -216,7 +216,7 @@ def test_where_a_claim_is_damaged_nothing_is_removed(tmp_path: Path) -> None:
     assert blobs.get(sha) == NOISE
     claims.unlink()
     claims.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Broken):
+    with pytest.raises(DamagedData):
         blobs.collect()
     with pytest.raises(NotKept):
         blobs.put("s", b"x")
@@ -228,15 +228,15 @@ def test_what_is_no_file_stops_nobody_and_removes_nothing(tmp_path: Path, make: 
     sha = blobs.put("s", NOISE)
     (tmp_path / "claims" / "s").unlink()
     make(tmp_path / "claims" / "s")
-    with pytest.raises(Broken, match="1 claims of session s"):
+    with pytest.raises(DamagedData, match="1 claims of session s"):
         blobs.collect()
-    with pytest.raises((Broken, NotKept), match="claim"):
+    with pytest.raises((DamagedData, NotKept), match="claim"):
         blobs.put("s", b"new")
     assert len(list(blobs.check())) == 1
     path = path_of(blobs, sha)
     path.unlink()
     make(path)
-    with pytest.raises(Broken, match=sha):
+    with pytest.raises(DamagedData, match=sha):
         blobs.get(sha)
     os.rename(tmp_path / "claims" / "s", tmp_path / "away")
     assert blobs.collect().count == (make is os.mkfifo)
@@ -246,13 +246,13 @@ def test_a_claim_torn_by_a_power_cut_is_cut_off(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
     first = blobs.put("s", b"first")
     claims = tmp_path / "claims" / "s"
-    for torn in (b"ab01", b"\0" * 40, line_of("ab" * 32, 9)[:-1]):
+    for torn in (b"ab01", b"\0" * 40, encode_claim("ab" * 32, 9)[:-1]):
         with claims.open("ab") as file:
             file.write(torn)
         assert blobs.claims("s") >= {first}
         second = Blobs(tmp_path).put("s", b"second" + torn)
         assert blobs.claims("s") >= {first, second}
-    assert parse(claims.read_bytes()).damaged == 0
+    assert parse_claims(claims.read_bytes()).damaged == 0
     assert len(blobs.claims("s")) == 4
 
 
@@ -314,7 +314,7 @@ def test_a_full_disk_keeps_nothing_by_halves(tmp_path: Path) -> None:
 
     for most in (0, 1, 75, 100, 20_000):
         assert ended(started(lambda most=most: work(most))) == 0  # type: ignore[misc]
-        assert parse((tmp_path / "claims" / "s").read_bytes()).damaged == 0
+        assert parse_claims((tmp_path / "claims" / "s").read_bytes()).damaged == 0
         assert not (tmp_path / "claims" / "s").read_bytes().partition(b"\n")[2].strip(b"\n") or most == 20_000
     blobs.collect()
     blobs.put("s", NOISE)
@@ -324,12 +324,12 @@ def test_a_full_disk_keeps_nothing_by_halves(tmp_path: Path) -> None:
 def test_putting_and_collecting_exclude_each_other(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path, patience=0.0)
     sha = blobs.put("s", b"old")
-    with turn(tmp_path / ".lock", shared=True):  # as another's put does
+    with hold_lock(tmp_path / ".lock", shared=True):  # as another's put does
         blobs.put("s", b"new")
         for touch in (blobs.collect, lambda: blobs.claim("s", []), lambda: blobs.release("s")):
             with pytest.raises(NotKept, match="Another writer"):
                 touch()
-    with turn(tmp_path / ".lock"), pytest.raises(NotKept, match="Another writer"):
+    with hold_lock(tmp_path / ".lock"), pytest.raises(NotKept, match="Another writer"):
         blobs.put("s", b"newer")
     assert sha in blobs.claims("s")
     assert len(blobs.claims("s")) == 2

@@ -7,7 +7,7 @@ from time import sleep
 
 import pytest
 
-from tidegate.store.conformance import Check, suite
+from tidegate.store.conformance import StoreCheck, suite
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.store import SessionInfo, Store
@@ -21,7 +21,7 @@ ALONE = [check.name for check in suite(MemoryStore)]
 WITH_ANOTHER = [check.name for check in suite(MemoryStore, same)]
 
 
-def over_memory() -> dict[str, Check]:
+def over_memory() -> dict[str, StoreCheck]:
     return {check.name: check for check in suite(MemoryStore)}
 
 
@@ -185,7 +185,7 @@ WRONG = [
 ]
 
 
-def failures(checks: list[Check]) -> list[str]:
+def failures(checks: list[StoreCheck]) -> list[str]:
     failed: list[str] = []
     for check in checks:
         try:

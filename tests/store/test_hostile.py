@@ -14,12 +14,12 @@ import pytest
 
 from tests.keep.kept import filled, folder, opened
 from tidegate import BadInput, Message, Text
-from tidegate.core.events import Said
+from tidegate.core.events import MessageAdded
 from tidegate.core.messages import text_of
-from tidegate.keep.data import DataFolder
-from tidegate.keep.doctor import Finding, examine
-from tidegate.keep.rescue import needs_rescue, rescue
-from tidegate.store.errors import Broken, Missing
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.doctor.examination import Finding, examine_folder
+from tidegate.datafolder.doctor.database_rescue import needs_rescue, rescue_database
+from tidegate.store.errors import DamagedData, SessionNotFound
 
 NAMES = ("one", "two", "three")
 BIG = "a large result, line by line\n" * 20_000
@@ -56,19 +56,19 @@ def said(made: Path) -> dict[str, list[str]]:
 
 
 def texts(data: DataFolder, name: str) -> list[str]:
-    return [text_of(event.what.message) for event in data.log(name).read() if isinstance(event.what, Said)]
+    return [text_of(event.what.message) for event in data.log(name).read() if isinstance(event.what, MessageAdded)]
 
 
 def readable(data: DataFolder) -> dict[str, list[str]]:
     found = {}
     for name in NAMES:
-        with suppress(Broken, Missing):  # any other error is none of ours
+        with suppress(DamagedData, SessionNotFound):  # any other error is none of ours
             found[name] = texts(data, name)
     return found
 
 
 def faults(data: DataFolder, *, repair: bool = False) -> list[Finding]:
-    return [finding for finding in examine(data, repair=repair) if finding.severity != "fine"]
+    return [finding for finding in examine_folder(data, repair=repair) if finding.severity != "fine"]
 
 
 def goes_on(data: DataFolder, name: str) -> None:
@@ -95,7 +95,7 @@ def test_flipped_bytes_hurt_what_they_hit_and_nothing_else(
             path.with_name(path.name + beside).unlink(missing_ok=True)
         try:
             data = folder(at_rest)
-        except Broken:
+        except DamagedData:
             closed += 1
             continue
         before = readable(data)
@@ -127,14 +127,14 @@ def test_a_truncated_database_is_a_clear_error_and_what_is_left_can_be_had(
     path = at_rest / "tidegate.db"
     os.truncate(path, int(path.stat().st_size * part))
     left = path.read_bytes()
-    with pytest.raises(Broken, match=r"tidegate\.db") as damage:
+    with pytest.raises(DamagedData, match=r"tidegate\.db") as damage:
         folder(at_rest)
     assert damage.value.remedy
     assert path.read_bytes() == left
     assert needs_rescue(at_rest) == bool(part)
     if not part:
         return
-    findings = rescue(at_rest)
+    findings = rescue_database(at_rest)
     assert findings[0].severity == "mended"
     assert {finding.severity for finding in findings[1:]} == {"lost"}
     assert (at_rest / "damaged" / "tidegate.db.1").read_bytes()[: len(left)] == left
@@ -160,7 +160,7 @@ def test_a_damaged_tree_is_made_anew_from_all_that_is_whole(at_rest: Path, said:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << rng.randrange(8))]) + whole[place + 1 :])
         if not needs_rescue(at_rest):
             continue
-        findings = rescue(at_rest)
+        findings = rescue_database(at_rest)
         if findings[0].severity == "broken":
             assert len(findings) == 1
             continue
@@ -201,7 +201,7 @@ def with_a_word_beside_it(root: Path) -> None:
 def test_what_was_not_yet_written_back_is_rescued_too(at_rest: Path, said: dict[str, list[str]]) -> None:
     with_a_word_beside_it(at_rest)
     assert needs_rescue(at_rest)
-    assert [finding.severity for finding in rescue(at_rest)] == ["mended"]
+    assert [finding.severity for finding in rescue_database(at_rest)] == ["mended"]
     data = folder(at_rest)
     assert readable(data) == {**said, "one": [*said["one"], "the newest word"]}
     assert faults(data) == []
@@ -216,12 +216,12 @@ def test_a_rescue_that_was_killed_can_be_made_again(last: str, at_rest: Path, sa
     child = os.fork()
     if child == 0:
         with suppress(BaseException):
-            rescue(at_rest, step=lambda name: os._exit(9) if name == last else None)
+            rescue_database(at_rest, step=lambda name: os._exit(9) if name == last else None)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     assert needs_rescue(at_rest) == (last != "in place")
     if last != "in place":
-        assert rescue(at_rest)[0].severity == "mended"
+        assert rescue_database(at_rest)[0].severity == "mended"
     assert readable(folder(at_rest)) == {**said, "one": [*said["one"], "the newest word"]}
 
 
@@ -235,9 +235,9 @@ def test_a_database_that_another_has_open_is_not_taken_away(at_rest: Path) -> No
         assert other.stdout is not None
         assert other.stdout.readline() == b"open\n"
         with pytest.raises(BadInput, match="another process"):
-            rescue(at_rest)
+            rescue_database(at_rest)
         other.communicate(b"\n")
-    assert [finding.severity for finding in rescue(at_rest)] == ["mended"]
+    assert [finding.severity for finding in rescue_database(at_rest)] == ["mended"]
     assert len(readable(folder(at_rest))) == 3
 
 
@@ -246,7 +246,7 @@ def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(at_rest: Pat
     db.execute("INSERT INTO migrations VALUES ('of the future', 1.0)")
     db.commit()
     db.close()
-    with pytest.raises(Broken, match="newer tidegate"):
+    with pytest.raises(DamagedData, match="newer tidegate"):
         folder(at_rest)
     db = sqlite3.connect(at_rest / "tidegate.db")
     db.execute("DELETE FROM migrations WHERE name = 'of the future'")
@@ -261,7 +261,7 @@ def test_a_database_of_something_else_is_refused(at_rest: Path) -> None:
     db.execute("CREATE TABLE recipes (name TEXT)")
     db.commit()
     db.close()
-    with pytest.raises(Broken, match="not a store of tidegate"):
+    with pytest.raises(DamagedData, match="not a store of tidegate"):
         folder(at_rest)
 
 
@@ -302,7 +302,7 @@ def test_a_message_of_50_megabytes_is_kept_and_checked(at_rest: Path, said: dict
     assert faults(data) == []
     (blob,) = (path for path in (data.folder / "blobs").rglob("*") if path.stat().st_size > 60_000 and path.is_file())
     os.truncate(blob, 1000)
-    with pytest.raises(Broken, match=blob.name):
+    with pytest.raises(DamagedData, match=blob.name):
         texts(data, "huge")
     assert readable(data) == said
     assert [finding.session for finding in faults(data, repair=True)] == ["huge", ""]

@@ -12,7 +12,7 @@ from tests.keep.kept import folder, opened
 from tests.store.sqlite_files import change
 from tests.store.test_hostile import faults, goes_on, texts
 from tests.store.test_sqlite_recent import pages_of
-from tidegate.keep.rescue import needs_rescue, rescue
+from tidegate.datafolder.doctor.database_rescue import needs_rescue, rescue_database
 
 NAMES = ("one", "two", "three", "four", "five")
 WORDS = {name: [f"{name} says {number}: {'word ' * 40}" for number in range(12)] for name in NAMES}
@@ -62,7 +62,7 @@ def test_a_damaged_page_costs_at_most_what_is_on_it(at_rest: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:place] + b"\xff" * 200 + whole[place + 200 :])
     assert needs_rescue(at_rest)
-    found = rescue(at_rest)
+    found = rescue_database(at_rest)
     assert len(found) > 1
     assert not needs_rescue(at_rest)
     data = folder(at_rest)
@@ -79,7 +79,7 @@ def test_rows_whose_entry_is_gone_are_found(at_rest: Path) -> None:
     with closing(sqlite3.connect(at_rest / "tidegate.db")) as db:
         db.execute("DELETE FROM sessions WHERE name = 'four'")
         db.commit()
-    rescue(at_rest)
+    rescue_database(at_rest)
     data = folder(at_rest)
     assert texts(data, "recovered-4") == WORDS["four"]
     data.close()

@@ -10,12 +10,12 @@ import pytest
 
 from tests.store.sqlite_files import FILE, change
 from tidegate import BadInput, MemoryLog, Session
-from tidegate.core.events import Event, Noted, Said, encode
+from tidegate.core.events import Event, NoteAdded, MessageAdded, encode_event
 from tidegate.core.messages import Text, text_of
-from tidegate.lab.generate import generate
+from tidegate.proof.session_generator import generate_session
 from tidegate.store.blobs import Blobs
-from tidegate.store.errors import Broken, Missing, Stale
-from tidegate.store.kept import INLINE, KeptLog, reference, references
+from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead
+from tidegate.store.session_log import MAX_INLINE_BYTES, KeptLog, make_blob_reference, parse_blob_reference
 from tidegate.store.log import Log
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
@@ -43,7 +43,7 @@ def session_on(log: Log) -> Session:
 def talk(session: Session, first: int, last: int) -> list[bytes]:
     """Messages of a long session, with a request before each of the user's next ones."""
     requests: list[bytes] = []
-    for message in list(generate(14, seed=4))[first:last]:
+    for message in list(generate_session(14, seed=4))[first:last]:
         if message["role"] == "system":
             session.set_system(str(message["content"]))
             continue
@@ -87,14 +87,14 @@ def test_undo_and_recall_work_on_what_is_kept(reopen: Open) -> None:
 
 
 def note(seq: int, text: str) -> Event:
-    return Event(seq, float(seq), Noted("t", text))
+    return Event(seq, float(seq), NoteAdded("t", text))
 
 
 def test_a_stale_writer_is_refused_and_catches_up() -> None:
     store = MemoryStore()
     ours, theirs = KeptLog(store, "s"), KeptLog(store, "s")
     ours.append(note(1, "ours"))
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         theirs.append(note(1, "theirs"))
     assert theirs.head == 0
     assert list(theirs.read()) == []
@@ -142,18 +142,20 @@ def test_a_session_removed_by_another_is_missed() -> None:
     log = KeptLog(store, "s")
     log.append(note(1, ""))
     store.delete("s")
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         log.append(note(2, ""))
-    with pytest.raises(Missing):
+    with pytest.raises(SessionNotFound):
         list(log.catch_up())
 
 
-@pytest.mark.parametrize("record", [b"\xc1", b"", encode(note(5, ""))], ids=["noise", "empty", "another's number"])
+@pytest.mark.parametrize(
+    "record", [b"\xc1", b"", encode_event(note(5, ""))], ids=["noise", "empty", "another's number"]
+)
 def test_what_is_not_an_event_is_named(record: bytes) -> None:
     store = MemoryStore()
-    store.append("notes of May", 0, [encode(note(1, "")), record, encode(note(3, ""))])
+    store.append("notes of May", 0, [encode_event(note(1, "")), record, encode_event(note(3, ""))])
     log = KeptLog(store, "notes of May")
-    with pytest.raises(Broken, match=r"Record 2 of session 'notes of May'"):
+    with pytest.raises(DamagedData, match=r"Record 2 of session 'notes of May'"):
         list(log.read())
     assert list(log.read(3)) == [note(3, "")]
 
@@ -184,10 +186,10 @@ def test_a_session_made_anew_by_another_is_missed(reopen: Open, known: str, leng
         list(log.read())
     store.delete("s")
     filled(store, "s", ["x"] * length)
-    with pytest.raises(Missing, match="was removed" if length < 2 else "was replaced"):
+    with pytest.raises(SessionNotFound, match="was removed" if length < 2 else "was replaced"):
         list(log.catch_up())
     list(log.read())
-    with pytest.raises(Missing):
+    with pytest.raises(SessionNotFound):
         list(log.catch_up())
     assert [event.seq for event in KeptLog(store, "s").read()] == list(range(1, length + 1))
     store.close()
@@ -197,8 +199,8 @@ def test_a_record_that_was_forgotten_does_not_break_the_log() -> None:
     store = MemoryStore()
     log = filled(store, "s", ["a", "the secret"])
     other = KeptLog(store, "s")
-    store.rewrite("s", {2: encode(note(2, "gone"))})
-    other.append(Event(3, 3.0, Noted("forgotten", "m2")))
+    store.rewrite("s", {2: encode_event(note(2, "gone"))})
+    other.append(Event(3, 3.0, NoteAdded("forgotten", "m2")))
     other.append(note(4, "d"))
     assert [event.seq for event in log.catch_up()] == [3, 4]
     assert next(iter(log.read(2))) == note(2, "gone")
@@ -213,10 +215,10 @@ def test_an_open_session_shows_no_more_what_was_forgotten() -> None:
     session.add({"role": "user", "content": "my secret is hunter2"})
     other = KeptLog(store, "s")
     *_, last = other.read()
-    assert isinstance(last.what, Said)
+    assert isinstance(last.what, MessageAdded)
     gone = msgspec.structs.replace(last.what.message, parts=(Text("[forgotten]"),))
-    store.rewrite("s", {last.seq: encode(Event(last.seq, last.time, Said(gone, last.what.tokens)))})
-    other.append(Event(last.seq + 1, 1e9, Noted("forgotten", gone.id)))
+    store.rewrite("s", {last.seq: encode_event(Event(last.seq, last.time, MessageAdded(gone, last.what.tokens)))})
+    other.append(Event(last.seq + 1, 1e9, NoteAdded("forgotten", gone.id)))
     sent = session.prepare().to_bytes()
     assert b"hunter2" not in sent
     assert b"[forgotten]" in sent
@@ -226,9 +228,9 @@ def test_an_open_session_shows_no_more_what_was_forgotten() -> None:
 def test_a_record_that_was_rewritten_and_says_nothing_is_another_log() -> None:
     store = MemoryStore()
     log = filled(store, "s", ["a", "b"])
-    store.rewrite("s", {2: encode(note(2, "other"))})
+    store.rewrite("s", {2: encode_event(note(2, "other"))})
     KeptLog(store, "s").append(note(3, "c"))
-    with pytest.raises(Missing, match=r"was replaced meanwhile: record 2"):
+    with pytest.raises(SessionNotFound, match=r"was replaced meanwhile: record 2"):
         list(log.catch_up())
 
 
@@ -253,7 +255,7 @@ def test_a_log_that_was_only_opened_misses_its_record(reopen: Open) -> None:
     log = KeptLog(store, "s")
     other.delete("s")
     filled(other, "s", ["x", "y", "z"])
-    with pytest.raises(Missing, match="was replaced meanwhile: record 2"):
+    with pytest.raises(SessionNotFound, match="was replaced meanwhile: record 2"):
         list(log.catch_up())
 
 
@@ -295,7 +297,7 @@ def test_an_end_that_is_damaged_is_told_of_when_it_is_read(tmp_path: Path) -> No
     with closing(SqliteStore(tmp_path)) as store:
         log = KeptLog(store, "s")
         assert (log.head, next(log.read(2)).seq) == (3, 2)
-        with pytest.raises(Broken, match="Records 3 to 3"):
+        with pytest.raises(DamagedData, match="Records 3 to 3"):
             list(log.read(3))
 
 
@@ -307,16 +309,16 @@ LARGE = "words of a large result, each time others: " + " ".join(map(str, range(
 def test_a_large_record_lies_in_a_blob(reopen: Open, tmp_path: Path) -> None:
     store, blobs = reopen(), Blobs(tmp_path / "blobs")
     log = KeptLog(store, "s", blobs)
-    small, large = note(1, "x" * (INLINE - 100)), note(2, LARGE)
+    small, large = note(1, "x" * (MAX_INLINE_BYTES - 100)), note(2, LARGE)
     log.append(small)
     log.append(large)
     records = list(store.read("s"))
-    assert records[0] == encode(small)
-    sha = references(records[1])
+    assert records[0] == encode_event(small)
+    sha = parse_blob_reference(records[1])
     assert sha is not None
     assert len(records[1]) == 41
-    assert references(records[0]) is None
-    assert (blobs.claims("s"), blobs.get(sha)) == (frozenset([sha]), encode(large))
+    assert parse_blob_reference(records[0]) is None
+    assert (blobs.claims("s"), blobs.get(sha)) == (frozenset([sha]), encode_event(large))
     assert list(KeptLog(store, "s", Blobs(blobs.folder)).read()) == [small, large]
     assert list(log.read(2)) == [large]
     other = KeptLog(store, "s", blobs)
@@ -328,7 +330,7 @@ def test_a_large_record_lies_in_a_blob(reopen: Open, tmp_path: Path) -> None:
 def test_without_blobs_it_stays_in_the_store(reopen: Open) -> None:
     store = reopen()
     KeptLog(store, "s").append(note(1, LARGE))
-    assert references(next(iter(store.read("s")))) is None
+    assert parse_blob_reference(next(iter(store.read("s")))) is None
     assert list(KeptLog(store, "s").read()) == [note(1, LARGE)]
     store.close()
 
@@ -339,18 +341,18 @@ def test_a_blob_that_is_gone_damaged_or_not_asked_for_is_named(tmp_path: Path) -
     for event in (note(1, LARGE), note(2, "small")):
         log.append(event)
     (sha,) = blobs.claims("s")
-    with pytest.raises(Broken, match="opened without its blobs"):
+    with pytest.raises(DamagedData, match="opened without its blobs"):
         list(KeptLog(store, "s").read())
     path = tmp_path / sha[:2] / sha
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(Broken, match=f"Record 1 of session 's': The blob {sha} is damaged"):
+    with pytest.raises(DamagedData, match=f"Record 1 of session 's': The blob {sha} is damaged"):
         list(log.read())
     path.unlink()
-    with pytest.raises(Broken, match=f"Record 1 of session 's': The blob {sha} is not there"):
+    with pytest.raises(DamagedData, match=f"Record 1 of session 's': The blob {sha} is not there"):
         list(log.read())
     assert list(log.read(2)) == [note(2, "small")]
-    store.append("t", 0, [reference(blobs.put("t", b"no event"), 8)])
-    with pytest.raises(Broken, match="Record 1 of session 't' is whole but not an event"):
+    store.append("t", 0, [make_blob_reference(blobs.put("t", b"no event"), 8)])
+    with pytest.raises(DamagedData, match="Record 1 of session 't' is whole but not an event"):
         list(KeptLog(store, "t", blobs).read())
 
 
@@ -359,7 +361,7 @@ def test_a_stale_writer_leaves_no_blob(tmp_path: Path) -> None:
     store, blobs = MemoryStore(), Blobs(tmp_path)
     log = KeptLog(store, "s", blobs)
     KeptLog(store, "s").append(note(1, ""))
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         log.append(note(1, LARGE))
     assert not blobs.claims("s")
     with pytest.raises(BadInput, match="more than 1,000"):
@@ -382,7 +384,9 @@ def test_a_session_with_a_message_of_50_megabytes(tmp_path: Path) -> None:
     again = session_on(KeptLog(store, "s", blobs))
     assert again.prepare().to_bytes() == sent
     (said,) = [
-        event for event in again.log.read() if isinstance(event.what, Said) and event.what.message.role == "tool"
+        event
+        for event in again.log.read()
+        if isinstance(event.what, MessageAdded) and event.what.message.role == "tool"
     ]
     assert text_of(said.what.message) == huge  # type: ignore[union-attr]
     store.close()

@@ -9,9 +9,9 @@ import pytest
 
 from tests.crash.crowd import VICTIMS, WINDOW, Crowd, run_crowd
 from tests.crash.worlds import NAME
-from tidegate.core.events import Edited, Said
+from tidegate.core.events import ViewEdited, MessageAdded
 from tidegate.core.messages import text_of
-from tidegate.store.kept import KeptLog
+from tidegate.store.session_log import KeptLog
 from tidegate.store.open import open_store
 
 WRITERS, SECONDS = 8, 0.05
@@ -27,7 +27,7 @@ def judge_crowd(url: str, crowd: Crowd, turns: int) -> None:
     said = {
         event.what.message.id: text_of(event.what.message).split()[0]
         for event in events
-        if isinstance(event.what, Said)
+        if isinstance(event.what, MessageAdded)
     }
     acks = {ack.ident: ack.word for writer in crowd.writers for ack in writer.acks}
     unheard = said.items() - acks.items()
@@ -52,8 +52,8 @@ def judge_bustle(crowd: Crowd, url: str) -> None:
     store = open_store(url)
     events = list(KeptLog(store, NAME).read())
     store.close()
-    assert sum(isinstance(event.what, Edited) and event.what.stage == "summarise" for event in events) >= 2
-    owners = [text_of(e.what.message).split()[0][1:-4] for e in events if isinstance(e.what, Said)]
+    assert sum(isinstance(event.what, ViewEdited) and event.what.stage == "summarise" for event in events) >= 2
+    owners = [text_of(e.what.message).split()[0][1:-4] for e in events if isinstance(e.what, MessageAdded)]
     assert sum(one != other for one, other in pairwise(owners)) >= len(crowd.writers)
 
 

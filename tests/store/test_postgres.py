@@ -10,7 +10,7 @@ import pytest
 from tests.store.conftest import run_sql, wait_until
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.conformance import suite
-from tidegate.store.errors import Broken, Missing, Stale, Unreachable
+from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead, StoreUnreachable
 from tidegate.store.memory import MemoryStore
 from tidegate.store.postgres import MAX_RECORD, PostgresStore
 from tidegate.store.postgres.connection import MIGRATION_LOCK, MIGRATIONS
@@ -54,7 +54,7 @@ def test_what_is_appended_is_read_by_another_store(store: PostgresStore, postgre
 @pytest.mark.parametrize("after", [-1, 0, 1, 3])
 def test_a_stale_writer_writes_nothing(store: PostgresStore, after: int) -> None:
     store.append("s", 0, numbered(1, 2))
-    with pytest.raises(Stale, match=f"ends with record 2, not {after}"):
+    with pytest.raises(StaleHead, match=f"ends with record 2, not {after}"):
         store.append("s", after, [b"x"])
     assert list(store.read("s")) == numbered(1, 2)
 
@@ -64,14 +64,14 @@ def test_an_empty_append_makes_nothing_but_is_checked(store: PostgresStore) -> N
     assert store.sessions() == []
     store.append("s", 0, [b"1"])
     assert store.append("s", 1, []) == 1
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         store.append("s", 0, [])
 
 
 def test_a_large_append_is_whole_or_not_at_all(store: PostgresStore) -> None:
     large = [bytes([65 + place]) * (BATCH_BYTES // 2 + 1) for place in range(3)]
     assert store.append("s", 0, large) == 3
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         store.append("s", 2, large)
     assert store.append("s", 3, large) == 6
     assert list(store.read("s")) == large + large
@@ -103,7 +103,7 @@ def test_reading_from_every_kind_of_place(store: PostgresStore, count: int) -> N
 
 def test_a_missing_session_is_told_at_once(store: PostgresStore) -> None:
     for act in (lambda: store.read("s"), lambda: store.delete("s"), lambda: store.fork("s", 1, "new")):
-        with pytest.raises(Missing, match="no session 's'"):
+        with pytest.raises(SessionNotFound, match="no session 's'"):
             act()
     assert store.head("s") == 0
 
@@ -141,7 +141,7 @@ def test_a_session_deleted_before_its_second_page_is_missing_not_shorter(store: 
     next(reading)
     store.delete("s")
     store.append("s", 0, numbered(1, 5))
-    with pytest.raises(Missing, match="deleted while it was read"):
+    with pytest.raises(SessionNotFound, match="deleted while it was read"):
         list(reading)
 
 
@@ -151,7 +151,7 @@ def test_reads_that_were_dropped_give_their_connections_back(postgres_url: str) 
     for _ in range(3):
         reading = store.read("s")
         list(islice(reading, BATCH_RECORDS + 1))
-        with pytest.raises(Unreachable, match=r"finish the reads"):
+        with pytest.raises(StoreUnreachable, match=r"finish the reads"):
             store.head("s")
         del reading
         assert store.head("s") == 3 * BATCH_RECORDS
@@ -235,7 +235,7 @@ def test_many_start_at_once_and_migrate_once(postgres_url: str) -> None:
 
 def test_tables_of_a_newer_version_are_left_alone(store: PostgresStore, postgres_url: str) -> None:
     run_sql(postgres_url, "insert into tidegate_migrations (name) values ('of_the_future')")
-    with pytest.raises(Broken, match=r"newer tidegate.*of_the_future.*Upgrade"):
+    with pytest.raises(DamagedData, match=r"newer tidegate.*of_the_future.*Upgrade"):
         PostgresStore(postgres_url)
 
 
@@ -261,7 +261,7 @@ def test_a_hole_does_not_pass_for_the_end(store: PostgresStore, postgres_url: st
     store.append("s", 0, numbered(1, 2 * BATCH_RECORDS))
     run_sql(postgres_url, f"delete from tidegate_records where seq = {gone}")
     got: list[bytes] = []
-    with pytest.raises(Broken, match=f"Record {gone} of session 's'"):
+    with pytest.raises(DamagedData, match=f"Record {gone} of session 's'"):
         got.extend(store.read("s"))
     reading = store.read("s")
     assert list(islice(reading, gone - 1)) == numbered(1, gone - 1)
@@ -273,13 +273,15 @@ def test_a_hole_says_where_it_ends_and_can_be_filled(store: PostgresStore, postg
     store.append("t", 0, numbered(1, 20))
     run_sql(postgres_url, "delete from tidegate_records where seq between 5 and 9 or seq > 18")
     for start, gap in ((1, (5, 9)), (7, (7, 9)), (10, (19, 20))):
-        with pytest.raises(Broken, match=rf"Records {gap[0]} to {gap[1]} of.*go on from record {gap[1] + 1}") as hole:
+        with pytest.raises(
+            DamagedData, match=rf"Records {gap[0]} to {gap[1]} of.*go on from record {gap[1] + 1}"
+        ) as hole:
             list(store.read("s", start))
         assert (hole.value.first, hole.value.last) == gap
     store.rewrite("s", dict.fromkeys((5, 6, 7, 8, 9, 19, 20), b"lost"))
     assert list(store.read("s")) == [*numbered(1, 4), *[b"lost"] * 5, *numbered(10, 18), b"lost", b"lost"]
     assert store.append("s", 20, [b"on"]) == 21
-    with pytest.raises(Broken):
+    with pytest.raises(DamagedData):
         list(store.read("t"))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.store.conftest import Server
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.store.errors import Unreachable
+from tidegate.store.errors import StoreUnreachable
 from tidegate.store.open import open_store
 from tidegate.store.postgres import PostgresStore
 
@@ -58,6 +58,6 @@ def test_the_password_is_not_shown(postgres: Server, postgres_url: str) -> None:
         url.replace("postgres:", "nobody_such:"),
         f"postgresql://u:{SECRET}@127.0.0.1:1/d",
     ):
-        with pytest.raises(Unreachable, match="Check that the server runs") as caught:
+        with pytest.raises(StoreUnreachable, match="Check that the server runs") as caught:
             PostgresStore(wrong)
         assert_hidden(caught.value)

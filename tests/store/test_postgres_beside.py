@@ -14,7 +14,7 @@ import pytest
 
 from tests.store.conftest import answers, run_sql, wait_until
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.store.errors import Missing, Stale, Unreachable
+from tidegate.store.errors import SessionNotFound, StaleHead, StoreUnreachable
 from tidegate.store.postgres import PostgresStore
 from tidegate.store.postgres.statements import BATCH_RECORDS
 from tidegate.store.store import Store
@@ -79,7 +79,7 @@ class Writing:
             except NotKept as error:
                 self.losses.append(str(error))
                 continue
-            except Unreachable as error:
+            except StoreUnreachable as error:
                 self.losses.append(str(error))
                 if not self.landed(head, record):
                     continue
@@ -91,7 +91,7 @@ class Writing:
         while True:
             try:
                 return self.store.head("s") > head and list(self.store.read("s", head + 1)) == [record]
-            except Unreachable:
+            except StoreUnreachable:
                 continue
 
     def reaches(self, count: int) -> bool:
@@ -135,7 +135,7 @@ def test_a_connection_lost_under_a_long_read_is_told(store: PostgresStore, postg
     reading = store.read("s")
     got = [next(reading) for _ in range(BATCH_RECORDS + 1)]
     terminate(postgres_url, wait=10_000)
-    with pytest.raises(Unreachable, match=r"Read again\. The next call connects anew"):
+    with pytest.raises(StoreUnreachable, match=r"Read again\. The next call connects anew"):
         got.extend(reading)
     assert list(store.read("s")) == records
 
@@ -191,7 +191,7 @@ def test_deletes_beside_appends_leave_nothing_half(store: PostgresStore, postgre
             try:
                 head = store.append("s", head, [b"%d" % head])
                 number += 1
-            except Stale:
+            except StaleHead:
                 head = store.head("s")
         return number
 
@@ -201,7 +201,7 @@ def test_deletes_beside_appends_leave_nothing_half(store: PostgresStore, postgre
             try:
                 store.delete("s")
                 gone += 1
-            except Missing:
+            except SessionNotFound:
                 continue
         return gone
 

@@ -8,7 +8,7 @@ import pytest
 from tests.store.conftest import run_sql, wait_until
 from tests.store.proxy import MARK, Proxy
 from tidegate.core.errors import NotKept
-from tidegate.store.errors import Stale, Unreachable
+from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.postgres import PostgresStore
 from tidegate.store.postgres.statements import BATCH_BYTES
 
@@ -89,7 +89,7 @@ def test_others_were_faster_meanwhile(store: PostgresStore, proxy: Proxy, postgr
     other.append("s", 1, [b"theirs"])
     with pytest.raises(NotKept):
         store.append("s", 1, [MARK])
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         store.append("s", 1, [MARK])
     other.close()
 
@@ -109,7 +109,7 @@ def test_no_look_is_possible(postgres_url: str, proxy: Proxy) -> None:
     store.append("s", 0, [b"1"])
     proxy.cut = "answer"
     proxy.refuse()
-    with pytest.raises(Unreachable, match="It is not known whether the records were written"):
+    with pytest.raises(StoreUnreachable, match="It is not known whether the records were written"):
         store.append("s", 1, [MARK])
     with pytest.raises(NotKept, match=r"No connection.*nothing was written"):
         store.append("s", 2, [b"x"])
@@ -125,7 +125,7 @@ def test_behind_a_pooler_nothing_is_claimed(proxy: Proxy) -> None:
     store = PostgresStore(proxy.url, timeout=5)
     assert store.append("s", 0, [b"1"]) == 1
     proxy.cut = "request"
-    with pytest.raises(Unreachable, match="It is not known whether the records were written"):
+    with pytest.raises(StoreUnreachable, match="It is not known whether the records were written"):
         store.append("s", 1, [MARK])
     assert store.append("s", 1, [MARK]) == 2
     store.close()

@@ -13,9 +13,9 @@ import pytest
 from tests.store.sqlite_files import FILE, filled, noise, open_with_connection
 from tidegate import BadInput, Session
 from tidegate.core.errors import NotKept
-from tidegate.lab.generate import generate
-from tidegate.store.errors import Broken, Missing
-from tidegate.store.kept import KeptLog
+from tidegate.proof.session_generator import generate_session
+from tidegate.store.errors import DamagedData, SessionNotFound
+from tidegate.store.session_log import KeptLog
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.tables import READ_ROWS
@@ -60,7 +60,7 @@ def failing(db: sqlite3.Connection) -> None:
 
 def test_migrations_run_once_and_whole(tmp_path: Path) -> None:
     path = filled(tmp_path, {"s": 100})
-    with pytest.raises(Broken, match="it did not work"):
+    with pytest.raises(DamagedData, match="it did not work"):
         SqliteStore(tmp_path, migrations=(*MIGRATIONS, third, failing))
     newer = SqliteStore(tmp_path, migrations=(*MIGRATIONS, third))
     assert newer.head("s") == 100
@@ -78,7 +78,7 @@ def test_a_file_of_a_newer_version_is_refused_and_not_touched(tmp_path: Path) ->
     filled(tmp_path, {"s": 3})
     SqliteStore(tmp_path, migrations=(*MIGRATIONS, third)).close()
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(Broken, match=r"newer tidegate.*'third'.*Install"):
+    with pytest.raises(DamagedData, match=r"newer tidegate.*'third'.*Install"):
         SqliteStore(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
 
@@ -89,7 +89,7 @@ def test_a_file_of_someone_else_is_refused_and_not_touched(tmp_path: Path) -> No
     other.close()
     (tmp_path / FILE).chmod(0o640)
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(Broken, match="not a store of tidegate"):
+    with pytest.raises(DamagedData, match="not a store of tidegate"):
         SqliteStore(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o640
@@ -172,7 +172,7 @@ def test_a_session_deleted_in_the_middle_of_a_read_is_no_damage(tmp_path: Path) 
     begun = time.monotonic()
     assert [next(reading) for _ in range(64 * READ_ROWS)] == records[:-1]
     assert time.monotonic() - begun < 20, "deleting does not wait for those who read"
-    with pytest.raises(Missing):
+    with pytest.raises(SessionNotFound):
         next(reading)
     store.close()
     other.close()
@@ -185,7 +185,7 @@ def test_on_disk_it_is_less_than_half_of_the_json(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     session = Session("gpt-4o", window=32_000, wire="openai_chat", count="estimate", log=KeptLog(store, "s"))
     raw = said = 0
-    for message in generate(60, seed=1):
+    for message in generate_session(60, seed=1):
         if message["role"] == "user":
             session.prepare()
         session.add(message)

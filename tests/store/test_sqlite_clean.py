@@ -9,7 +9,7 @@ import pytest
 
 from tests.store.sqlite_files import FILE, noise, together
 from tidegate.core.errors import NotKept
-from tidegate.store.errors import Missing
+from tidegate.store.errors import SessionNotFound
 from tidegate.store.sqlite import SqliteStore
 
 WORDS = b"the password is swordfish"
@@ -159,6 +159,6 @@ def test_one_who_is_late_does_not_take_another_debt_for_its_own(tmp_path: Path) 
     assert met
     with closing(sqlite3.connect(tmp_path / FILE)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (3,)
-    with pytest.raises(Missing):
+    with pytest.raises(SessionNotFound):
         store.delete("s")
     store.close()

@@ -12,7 +12,7 @@ import pytest
 import tidegate
 from tests.store.sqlite_child import CHANGES, record, records
 from tidegate.core.errors import NotKept
-from tidegate.store.errors import Missing
+from tidegate.store.errors import SessionNotFound
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.store import Store
@@ -139,7 +139,7 @@ def test_a_reader_beside_a_writer_sees_no_damage(tmp_path: Path) -> None:
     while time.monotonic() < end:
         try:
             found = list(store.read("s", 2))
-        except Missing:
+        except SessionNotFound:
             outcomes["gone"] += 1
         else:
             assert found == records(2, len(found) + 1)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.store.sqlite_files import FILE, change, filled, noise
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.store.errors import Broken, Missing
+from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.store import Store
 
@@ -26,12 +26,12 @@ def salvage(store: Store, name: str) -> dict[int, bytes]:
 
 def read_on(store: Store, name: str, start: int, found: dict[int, bytes]) -> int:
     """Gives where to go on; 0 if there is nothing behind, or no telling where."""
-    damage: Broken
+    damage: DamagedData
     try:
         for number, record in enumerate(store.read(name, start), start):
             found[number] = record
         return 0
-    except Broken as met:
+    except DamagedData as met:
         damage = met
     told = re.search(rf"Records (\d+) to (\d+) of session {name!r}", str(damage))
     assert (damage.first, damage.last) == ((int(told[1]), int(told[2])) if told else (0, 0))
@@ -49,14 +49,14 @@ def test_a_damaged_segment_is_named_and_all_else_is_read(tmp_path: Path) -> None
     db.commit()
     db.close()
     store = SqliteStore(tmp_path)
-    with pytest.raises(Broken, match=r"Records 65 to 128 of session 'mine'.*go on from record 129"):
+    with pytest.raises(DamagedData, match=r"Records 65 to 128 of session 'mine'.*go on from record 129"):
         list(store.read("mine"))
-    with pytest.raises(Broken, match=r"Records 100 to 128"):
+    with pytest.raises(DamagedData, match=r"Records 100 to 128"):
         list(store.read("mine", 100))
     assert salvage(store, "mine") == {number: noise(number) for number in range(1, 201) if not 65 <= number <= 128}
     assert salvage(store, "other") == {number: noise(number) for number in range(1, 6)}
     assert store.append("mine", 200, [b"on"]) == 201
-    with pytest.raises(Broken):
+    with pytest.raises(DamagedData):
         store.fork("mine", 100, "fork")
     assert store.head("fork") == 0
     store.fork("mine", 64, "fork")
@@ -95,7 +95,7 @@ def test_a_missing_row_is_a_damage_not_an_end(tmp_path: Path) -> None:
         db.commit()
         db.close()
         store = SqliteStore(tmp_path)
-        with pytest.raises(Broken, match=f"Records {gap[0]} to {gap[1]} of"):
+        with pytest.raises(DamagedData, match=f"Records {gap[0]} to {gap[1]} of"):
             list(store.read("s", first))
         store.close()
 
@@ -129,14 +129,14 @@ def test_flipped_bytes_never_pass_for_records(tmp_path: Path) -> None:
         (tmp_path / f"{attempt}" / FILE).write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
         try:
             store = SqliteStore(tmp_path / f"{attempt}")
-        except Broken:
+        except DamagedData:
             closed += 1
             continue
         for name in heads:
             try:
                 assert store.head(name) in (150, 0)
                 found = salvage(store, name)
-            except (Broken, Missing):
+            except (DamagedData, SessionNotFound):
                 found = {}
             assert found.items() <= wanted[name].items()
             hurt += len(found) < 150
@@ -153,7 +153,7 @@ def test_a_truncated_file_is_a_clear_error_and_what_is_left_can_be_had(part: flo
     whole = path.read_bytes()
     left = whole[: int(part * len(whole))]
     path.write_bytes(left)
-    with pytest.raises(Broken, match=re.escape(str(path))) as damage:
+    with pytest.raises(DamagedData, match=re.escape(str(path))) as damage:
         SqliteStore(tmp_path)
     assert damage.value.remedy
     assert path.read_bytes() == left, "looking at it changes nothing"
@@ -215,7 +215,7 @@ def test_a_name_that_cannot_be_kept_is_refused_everywhere(name: str, tmp_path: P
         with pytest.raises(BadInput, match="without NUL"):
             act()
     for look in (lambda: store.read(name), lambda: store.delete(name), lambda: store.rewrite(name, {1: b"x"})):
-        with pytest.raises(Missing):
+        with pytest.raises(SessionNotFound):
             look()
     assert store.head(name) == 0
     assert [info.name for info in store.sessions()] == ["s"]
@@ -234,7 +234,7 @@ def test_a_name_that_cannot_be_kept_is_refused_everywhere(name: str, tmp_path: P
 def test_tables_that_are_not_ours_are_a_clear_error(change: str, tmp_path: Path) -> None:
     filled(tmp_path, {"s": 3})
     store = spoiled(tmp_path, change)
-    with pytest.raises(Broken, match=r"damage in session 's'.*Keep a copy"):
+    with pytest.raises(DamagedData, match=r"damage in session 's'.*Keep a copy"):
         store.append("s", 3, [b"x"])
     store.close()
 
@@ -242,7 +242,7 @@ def test_tables_that_are_not_ours_are_a_clear_error(change: str, tmp_path: Path)
 @pytest.mark.parametrize("change", ["DROP TABLE migrations", "ALTER TABLE migrations RENAME COLUMN name TO title"])
 def test_a_file_without_a_history_is_a_clear_error(change: str, tmp_path: Path) -> None:
     path = filled(tmp_path, {"s": 3})
-    with pytest.raises(Broken, match=re.escape(str(path))):
+    with pytest.raises(DamagedData, match=re.escape(str(path))):
         spoiled(tmp_path, change)
 
 
@@ -251,7 +251,7 @@ def test_a_file_of_an_unknown_format_of_sqlite_is_a_clear_error(tmp_path: Path) 
     whole = path.read_bytes()
     for place, value in ((19, 9), (0, 0), (47, 9)):
         path.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
-        with pytest.raises((Broken, NotKept), match=re.escape(str(path))):
+        with pytest.raises((DamagedData, NotKept), match=re.escape(str(path))):
             SqliteStore(tmp_path)
     path.write_bytes(whole[:18] + b"\x09" + whole[19:])  # to be read by this SQLite, not to be written
     store = SqliteStore(tmp_path)

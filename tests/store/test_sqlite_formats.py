@@ -14,8 +14,8 @@ import pytest
 
 from tests.store.sqlite_files import FILE, FORMATS, change, noise, old_format, together
 from tests.store.test_sqlite_damage import salvage
-from tidegate.keep.data import DataFolder
-from tidegate.store.errors import Broken
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.store.errors import DamagedData
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.inspection import structure
 from tidegate.store.sqlite.migrations import MIGRATIONS
@@ -131,7 +131,7 @@ def test_an_earlier_version_refuses_the_file(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / FILE)) as db:
         names = [name for (name,) in db.execute("SELECT name FROM migrations ORDER BY rowid")]
     assert names == [migration.__name__ for migration in MIGRATIONS] == [*FORMATS, "packed_and_recent_rows"]
-    with pytest.raises(Broken, match=r"newer tidegate.*'packed_and_recent_rows'.*Install that version"):
+    with pytest.raises(DamagedData, match=r"newer tidegate.*'packed_and_recent_rows'.*Install that version"):
         SqliteStore(tmp_path, migrations=MIGRATIONS[:5])
     assert (tmp_path / FILE).read_bytes() == before
 
@@ -293,6 +293,6 @@ def test_a_file_that_cannot_be_converted_is_not_touched(tmp_path: Path) -> None:
     fifth_format(tmp_path)
     damage_pages(tmp_path / FILE, ["placed"])
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(Broken, match="malformed"):
+    with pytest.raises(DamagedData, match="malformed"):
         SqliteStore(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before

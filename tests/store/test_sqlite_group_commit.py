@@ -19,19 +19,19 @@ from tests.store.conftest import wait_until
 from tests.store.sqlite_files import FILE, change
 from tidegate import KeptLog, Session
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.core.events import Event, Noted
-from tidegate.store.errors import Stale
+from tidegate.core.events import Event, NoteAdded
+from tidegate.store.errors import StaleHead
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.group_commit import MAX_QUEUED, Append, GroupCommit
-from tidegate.store.store import SharesCommits, Store
+from tidegate.store.store import AsyncAppendStore, Store
 
 NAMES = [f"room {number}" for number in range(20)]
 
 
 async def talk(log: KeptLog, count: int) -> None:
     for _ in range(count):
-        assert await log.append_async(Event(log.head + 1, 0.0, Noted("n", log.session)))
+        assert await log.append_async(Event(log.head + 1, 0.0, NoteAdded("n", log.session)))
 
 
 def all_at_once(*work: Coroutine[Any, Any, None]) -> None:
@@ -78,8 +78,8 @@ def test_one_that_is_late_hurts_nobody(tmp_path: Path) -> None:
         *(store.append_async(name, 0, [b"x"]) for name in NAMES),
     )
     assert (two, third, others) == (2, 3, [1] * len(NAMES))
-    assert isinstance(late, Stale)
-    assert isinstance(absent, Stale)
+    assert isinstance(late, StaleHead)
+    assert isinstance(absent, StaleHead)
     assert isinstance(unnamed, BadInput)
     assert steps.count("committed") == 1
     assert list(store.read("s")) == [b"1", b"2", b"3"]
@@ -178,7 +178,7 @@ def test_cancelled_while_it_is_written_the_session_finds_out(tmp_path: Path) -> 
 def test_tasks_of_one_session_and_plain_calls_between_them(kind: str, tmp_path: Path) -> None:
     """Nothing is folded twice, nothing is left out, whoever is told first."""
     store: Store = SqliteStore(tmp_path) if kind == "sqlite" else MemoryStore()
-    assert isinstance(store, SharesCommits) == (kind == "sqlite")
+    assert isinstance(store, AsyncAppendStore) == (kind == "sqlite")
     session = Session("gpt-4o", log=KeptLog(store, "s"))
 
     async def say(who: int) -> None:
@@ -202,7 +202,7 @@ def test_loops_and_threads_in_one_store(tmp_path: Path) -> None:
     def speak(name: str) -> None:
         log = KeptLog(store, name)
         for _ in range(40):
-            log.append(Event(log.head + 1, 0.0, Noted("n", name)))
+            log.append(Event(log.head + 1, 0.0, NoteAdded("n", name)))
 
     def loop(number: int) -> None:
         all_at_once(*(talk(KeptLog(store, f"loop {number} {name}"), 10) for name in NAMES[:5]))

@@ -15,7 +15,7 @@ import pytest
 
 from tests.store.sqlite_files import FILE, change, noise, open_with_connection, together
 from tests.store.test_sqlite_damage import salvage
-from tidegate.store.errors import Broken, Missing, Stale
+from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.appends import MAX_PACKS
 
@@ -173,7 +173,7 @@ def test_another_process_sees_them_and_goes_on_after_them(store: SqliteStore, tm
         together(store, {"a": 3, "b": 0, "c": 0, "d": 0})
         assert child.communicate("\n")[0].split("\n") == ["Stale", "4 5 6", ""]
     assert list(store.read("a")) == wanted("a", 6)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         store.append("a", 4, [b"late"])
 
 
@@ -183,7 +183,7 @@ def test_one_who_is_late_in_a_crowd_is_refused_alone(store: SqliteStore, tmp_pat
     arrive(store, 1, 40)
     alone(other, "a", 41, 70)  # packs what came with others
     arrive(other, 41, 60, ROOMS[1:])
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         together(store, {"a": 40, **dict.fromkeys(ROOMS[1:], 60)})
     heads = {"a": 70, **dict.fromkeys(ROOMS[1:], 61)}
     for each in (store, other):
@@ -217,7 +217,7 @@ def test_they_are_copied_rewritten_and_removed_as_all_others(store: SqliteStore,
         assert list(each.read("fork")) == wanted("a", 70)
         assert list(each.read("fork of b")) == wanted("b", 66)
         assert list(each.read("b")) == wanted("b", 75)
-        with pytest.raises(Missing):
+        with pytest.raises(SessionNotFound):
             each.read("c")
     alone(again, "fork", 71, 71)
     assert again.append("fork of b", 66, [b"on"]) == 67
@@ -376,7 +376,7 @@ def test_a_damaged_record_is_named_and_gets_no_new_seal(damage: str, tmp_path: P
     store.close()
     change(tmp_path, f"{damage} WHERE id = (1 << 36) + 7")
     store = SqliteStore(tmp_path)
-    with pytest.raises(Broken, match="Records 7 to 7 of session 'a'"):
+    with pytest.raises(DamagedData, match="Records 7 to 7 of session 'a'"):
         list(store.read("a"))
     alone(store, "a", 11, 70)
     assert salvage(store, "a") == {number: noise(number, "a") for number in range(1, 71) if number != 7}
@@ -465,7 +465,7 @@ def test_flipped_bytes_never_pass_for_records(tmp_path: Path) -> None:
         for name in ROOMS:
             try:
                 found = salvage(store, name)
-            except (Broken, Missing):
+            except (DamagedData, SessionNotFound):
                 found = {}
             assert found.items() <= dict(enumerate(wanted(name, 60), 1)).items()
             lost.append(60 - len(found))
@@ -482,7 +482,7 @@ def test_what_is_left_of_a_truncated_file_can_be_had(part: float, least: int, tm
     path = tmp_path / FILE
     size = path.stat().st_size
     os.truncate(path, int(part * size))
-    with pytest.raises(Broken):
+    with pytest.raises(DamagedData):
         SqliteStore(tmp_path)
     os.truncate(path, size)  # zeros where something stood
     store = SqliteStore(tmp_path)

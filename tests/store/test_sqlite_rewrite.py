@@ -13,7 +13,7 @@ import pytest
 
 from tests.store.sqlite_files import FILE, change, filled, noise
 from tidegate.core.errors import NotKept
-from tidegate.store.errors import Broken, Missing
+from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.sqlite import SqliteStore
 
 SECRET = bytes(random.Random(99).randbytes(24))
@@ -109,7 +109,7 @@ def test_a_rewriting_that_was_killed_is_finished_by_another_without_changes(tmp_
 def test_a_delete_that_was_killed_is_finished_by_another(tmp_path: Path) -> None:
     store = killed_before_the_checkpoint(tmp_path, lambda store: store.delete("s"))
     assert on_disk(tmp_path)
-    with pytest.raises(Missing):
+    with pytest.raises(SessionNotFound):
         store.delete("s")
     assert not on_disk(tmp_path)
     store.close()
@@ -174,7 +174,7 @@ def test_damage_is_put_in_order_when_all_of_it_is_replaced(
     first, last = gap
     good = {number: noise(number) for number in range(1, 201) if not first <= number <= last}
     for some in ({first: b"x"}, dict.fromkeys(range(first, last), b"x"), {last: b"x", **good}):
-        with pytest.raises(Broken, match="only all of them can be replaced") as refusal:
+        with pytest.raises(DamagedData, match="only all of them can be replaced") as refusal:
             store.rewrite("s", some)
         assert refusal.value.first <= last
     lost = {number: b"[lost %d]" % number for number in range(first, last + 1)}
@@ -195,7 +195,7 @@ def test_a_damaged_loose_row_is_put_in_order(tmp_path: Path) -> None:
         store.append("s", number - 1, [noise(number)])
     change(tmp_path, "UPDATE recent_rows SET data = x'00' WHERE id % 1024 IN (7, 8)")
     for first in (7, 8):
-        with pytest.raises(Broken) as damage:
+        with pytest.raises(DamagedData) as damage:
             list(store.read("s", first))
         assert (damage.value.first, damage.value.last) == (first, first)
         store.rewrite("s", {first: b"lost", 3: b"also"})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.sqlite_files import FILE, change, noise
-from tidegate.store.errors import Broken, Stale
+from tidegate.store.errors import DamagedData, StaleHead
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.rows import seal_of
 from tidegate.store.store import SessionInfo
@@ -50,7 +50,7 @@ def test_another_finds_what_the_writer_knows(store: SqliteStore, tmp_path: Path)
         size = size_of_rows(tmp_path)
         assert info == SessionInfo("s", head, 1_700_000_000.123456, 1_700_000_000.123456 + number - 1, size)
         assert store.sessions() == [info]
-        with pytest.raises(Stale):
+        with pytest.raises(StaleHead):
             other.append("s", head - 1, [b"late"])
     assert list(other.read("s")) == [noise(number) for number in range(1, head + 1)]
     other.close()
@@ -92,10 +92,10 @@ def test_two_stores_in_turns_on_one_session(store: SqliteStore, tmp_path: Path) 
     append(store, 70)
     other.delete("s")
     records.clear()
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         store.append("s", 1, [b"late"])
     append(other, 5)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         store.append("s", 4, [b"late"])
     append(store, 80)
     assert list(other.read("s")) == list(store.read("s")) == records
@@ -111,7 +111,7 @@ def test_the_last_used_is_first(store: SqliteStore, tmp_path: Path) -> None:
 
 
 def test_an_append_that_is_refused_leaves_no_session(store: SqliteStore) -> None:
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         store.append("s", 3, [b"x"])
     assert store.append("s", 0, []) == 0
     assert store.sessions() == []
@@ -127,9 +127,9 @@ def test_a_row_lost_from_the_end_is_missed(damage: str, store: SqliteStore, tmp_
     change(tmp_path, f"{damage} WHERE id % 1024 = 70")
     other = SqliteStore(tmp_path)
     assert other.head("s") == 70
-    with pytest.raises(Broken, match="Records 70 to 70"):
+    with pytest.raises(DamagedData, match="Records 70 to 70"):
         list(other.read("s"))
-    with pytest.raises(Stale):
+    with pytest.raises(StaleHead):
         other.append("s", 69, [b"instead"])
     assert other.append("s", 70, [noise(71)]) == 71
     other.rewrite("s", {70: b"lost"})
@@ -145,10 +145,10 @@ def test_the_last_row_is_damaged_and_its_place_is_not_given_away(
     change(tmp_path, f"UPDATE recent_rows SET {damage} WHERE id % 1024 = 70")
     other = SqliteStore(tmp_path)
     assert other.head("s") == 70
-    with pytest.raises(Broken, match="Records 70 to 70"):
+    with pytest.raises(DamagedData, match="Records 70 to 70"):
         list(other.read("s"))
     for each in (store, other):
-        with pytest.raises(Stale):
+        with pytest.raises(StaleHead):
             each.append("s", 69, [b"instead"])
     assert other.append("s", 70, [b"on"]) == 71
     assert list(store.read("s", 71)) == [b"on"]
@@ -182,7 +182,7 @@ def test_a_forged_head_costs_nothing_but_its_session(store: SqliteStore, tmp_pat
         db.execute("UPDATE sessions SET head = ?, seal = ? WHERE name = 'forged'", (1 << 35, seal))
     reading = store.read("forged")
     assert [next(reading) for _ in range(10)] == [noise(number) for number in range(1, 11)]
-    with pytest.raises(Broken) as damage:
+    with pytest.raises(DamagedData) as damage:
         next(reading)
     assert (damage.value.first, damage.value.last) == (11, 1 << 35)
     assert store.append("forged", 1 << 35, [b"next"]) == (1 << 35) + 1

@@ -19,7 +19,7 @@ from tidegate.store.memory import MemoryStore
 from tidegate.store.postgres import PostgresStore
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.rows import PACK_BYTES, PACK_RECORDS
-from tidegate.store.store import Rewrites, SharesCommits, Store
+from tidegate.store.store import RewritableStore, AsyncAppendStore, Store
 
 NAMES = ("a", "b", "ä ä", "c/../d")
 SIZES = (1, 1, 1, 2, PACK_RECORDS - 1, PACK_RECORDS, PACK_RECORDS + 1, 3 * PACK_RECORDS)
@@ -27,7 +27,7 @@ SIZES = (1, 1, 1, 2, PACK_RECORDS - 1, PACK_RECORDS, PACK_RECORDS + 1, 3 * PACK_
 sessions = st.sampled_from(NAMES)
 
 
-class Kept(Store, Rewrites, Protocol):
+class Kept(Store, RewritableStore, Protocol):
     """What all three backends are."""
 
 
@@ -84,7 +84,7 @@ class Beside(RuleBasedStateMachine):
         after = {self.named(session): self.model.head(self.named(session)) for session in NAMES}
 
         def act(store: Kept) -> list[int]:
-            if isinstance(store, SharesCommits):
+            if isinstance(store, AsyncAppendStore):
                 return together(store, after, records)
             return [store.append(session, head, records) for session, head in after.items()]
 

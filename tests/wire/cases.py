@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tidegate.wire.faults import STRICT, Fault, Profile
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 
 Body = dict[str, Any]
 
@@ -13,8 +13,8 @@ class Case(NamedTuple):
     phrase: str  # what the provider says
     bad: Any
     good: Any
-    check: Callable[[object, Profile], list[Fault]]
-    profile: Profile = STRICT
+    check: Callable[[object, ValidationProfile], list[RequestFault]]
+    profile: ValidationProfile = STRICT_PROFILE
 
     @property
     def name(self) -> str:

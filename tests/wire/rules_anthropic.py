@@ -4,8 +4,8 @@ import base64
 from typing import Any
 
 from tests.wire.cases import Body, Case
-from tidegate.wire import check_anthropic, check_thinking
-from tidegate.wire.faults import STRICT, Fault, Profile
+from tidegate.wire.anthropic import validate as check_anthropic, validate_thinking
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 
 SCHEMA = {"type": "object", "properties": {}}
 TOOL = {"name": "find", "input_schema": SCHEMA}
@@ -49,7 +49,9 @@ def ask(*messages: Any, tools: Any = (TOOL,), **head: Any) -> Body:
 
 
 def row(rule: str, phrase: str, bad: Any, good: Any, **flags: bool) -> Case:
-    return Case(rule, phrase, bad, good, check_anthropic.check, Profile(**flags) if flags else STRICT)
+    return Case(
+        rule, phrase, bad, good, check_anthropic.validate, ValidationProfile(**flags) if flags else STRICT_PROFILE
+    )
 
 
 U, M = user(text()), model(text())
@@ -222,9 +224,9 @@ ANTHROPIC = [
 ]
 
 
-def _bound(later: object, profile: Profile) -> list[Fault]:
+def _bound(later: object, profile: ValidationProfile) -> list[RequestFault]:
     assert isinstance(later, dict)
-    return check_thinking.check_bound(FIRST, later) + check_anthropic.check(later, profile)
+    return validate_thinking.check_thinking_bindings(FIRST, later) + check_anthropic.validate(later, profile)
 
 
 FIRST = ask(U, model(thinking(), use()), user(result()), system="s", thinking=THINK)

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.wire.cases import Body, Case
-from tidegate.wire import check_openai_chat
-from tidegate.wire.faults import STRICT, Profile
+from tidegate.wire.openai_chat import validate as check_openai_chat
+from tidegate.wire.validation.faults import STRICT_PROFILE, ValidationProfile
 
 OBJECT = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 USER = {"role": "user", "content": "hi"}
@@ -34,7 +34,9 @@ def chat(*messages: Any, **head: Any) -> Body:
 
 
 def row(rule: str, phrase: str, bad: Any, good: Any, **flags: bool) -> Case:
-    return Case(rule, phrase, bad, good, check_openai_chat.check, Profile(**flags) if flags else STRICT)
+    return Case(
+        rule, phrase, bad, good, check_openai_chat.validate, ValidationProfile(**flags) if flags else STRICT_PROFILE
+    )
 
 
 A, B = "call_1", "call_2"

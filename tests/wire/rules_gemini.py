@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.wire.cases import Body, Case
-from tidegate.wire import check_gemini
-from tidegate.wire.faults import STRICT, Profile
+from tidegate.wire.gemini import validate as check_gemini
+from tidegate.wire.validation.faults import STRICT_PROFILE, ValidationProfile
 
 SENTINEL = "skip_thought_signature_validator"
 
@@ -39,7 +39,7 @@ def declare(name: str = "find", **more: Any) -> list[Body]:
 
 
 def row(rule: str, phrase: str, bad: Any, good: Any, **flags: bool) -> Case:
-    return Case(rule, phrase, bad, good, check_gemini.check, Profile(**flags) if flags else STRICT)
+    return Case(rule, phrase, bad, good, check_gemini.validate, ValidationProfile(**flags) if flags else STRICT_PROFILE)
 
 
 U, M = user(text()), model(text())

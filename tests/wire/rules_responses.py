@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.wire.cases import Body, Case
-from tidegate.wire import check_openai_responses
+from tidegate.wire.openai_responses import validate as check_openai_responses
 
 USER = {"role": "user", "content": "hi"}
 
@@ -31,7 +31,7 @@ def ask(*items: Any, **head: Any) -> Body:
 
 
 def row(rule: str, phrase: str, bad: Any, good: Any) -> Case:
-    return Case(rule, phrase, bad, good, check_openai_responses.check)
+    return Case(rule, phrase, bad, good, check_openai_responses.validate)
 
 
 BLOB = {"encrypted_content": "gAAAA"}

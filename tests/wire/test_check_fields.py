@@ -10,8 +10,11 @@ from tests.wire import rules_chat as oc
 from tests.wire import rules_gemini as ge
 from tests.wire import rules_responses as rs
 from tests.wire.cases import GONE, Body, replaced
-from tidegate.wire import check_anthropic, check_gemini, check_openai_chat, check_openai_responses
-from tidegate.wire.faults import STRICT, Fault, Profile
+from tidegate.wire.anthropic import validate as check_anthropic
+from tidegate.wire.gemini import validate as check_gemini
+from tidegate.wire.openai_chat import validate as check_openai_chat
+from tidegate.wire.openai_responses import validate as check_openai_responses
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 
 # path, new value, rule, words of the refusal
 Row = tuple[tuple[Any, ...], Any, str, str]
@@ -146,12 +149,12 @@ GEMINI_ROWS: list[Row] = [
     ((*DECLARED, 0, "parameters"), {"anyOf": [{"$ref": "#"}]}, "GE8", 'Unknown name "$ref"'),
 ]
 
-Judge = Callable[[object, Profile], list[Fault]]
+Judge = Callable[[object, ValidationProfile], list[RequestFault]]
 TABLES: list[tuple[str, Body, Judge, list[Row]]] = [
-    ("chat", CHAT, check_openai_chat.check, CHAT_ROWS),
-    ("responses", RESPONSES, check_openai_responses.check, RESPONSES_ROWS),
-    ("anthropic", ANTHROPIC, check_anthropic.check, ANTHROPIC_ROWS),
-    ("gemini", GEMINI, check_gemini.check, GEMINI_ROWS),
+    ("chat", CHAT, check_openai_chat.validate, CHAT_ROWS),
+    ("responses", RESPONSES, check_openai_responses.validate, RESPONSES_ROWS),
+    ("anthropic", ANTHROPIC, check_anthropic.validate, ANTHROPIC_ROWS),
+    ("gemini", GEMINI, check_gemini.validate, GEMINI_ROWS),
 ]
 ROWS = [
     pytest.param(base, judge, row, id=f"{name}-{'.'.join(map(str, row[0]))}-{row[2]}-{at}")
@@ -163,47 +166,47 @@ ROWS = [
 @pytest.mark.parametrize(("base", "judge", "row"), ROWS)
 def test_one_wrong_field_is_told(base: Body, judge: Judge, row: Row) -> None:
     path, value, rule, phrase = row
-    assert judge(base, STRICT) == []
-    faults = judge(replaced(base, path, value), STRICT)
+    assert judge(base, STRICT_PROFILE) == []
+    faults = judge(replaced(base, path, value), STRICT_PROFILE)
     assert any(fault.rule == rule and phrase in fault.text for fault in faults), faults
 
 
 MERGED = an.ask(an.U, an.model(an.use()), an.user(an.result()), an.U, an.M, an.M, an.U)
-LOOSE = Profile(alternate=False)
+LOOSE = ValidationProfile(alternate=False)
 
 
 def test_without_alternation_neighbours_are_read_as_one_message() -> None:
-    assert check_anthropic.check(MERGED, LOOSE) == []
-    assert {fault.rule for fault in check_anthropic.check(MERGED)} == {"AN2"}
+    assert check_anthropic.validate(MERGED, LOOSE) == []
+    assert {fault.rule for fault in check_anthropic.validate(MERGED)} == {"AN2"}
     late = an.ask(an.U, an.model(an.use()), an.U, an.user(an.result()))
-    assert {fault.rule for fault in check_anthropic.check(late, LOOSE)} == {"AN5"}
+    assert {fault.rule for fault in check_anthropic.validate(late, LOOSE)} == {"AN5"}
     lost = an.ask(an.U, an.model(an.use()), an.U, an.U)
-    assert {fault.rule for fault in check_anthropic.check(lost, LOOSE)} == {"AN3"}
+    assert {fault.rule for fault in check_anthropic.validate(lost, LOOSE)} == {"AN3"}
     twice = oc.chat(oc.USER, oc.USER, oc.SAID, oc.SYSTEM)
-    assert check_openai_chat.check(twice, LOOSE) == []
-    assert check_gemini.check(ge.ask(ge.U, ge.U), LOOSE) == []
+    assert check_openai_chat.validate(twice, LOOSE) == []
+    assert check_gemini.validate(ge.ask(ge.U, ge.U), LOOSE) == []
 
 
 def test_a_call_turn_needs_a_turn_before_it() -> None:
-    faults = check_gemini.check(ge.ask(ge.U, ge.M, ge.model(ge.call()), ge.user(ge.response())), LOOSE)
+    faults = check_gemini.validate(ge.ask(ge.U, ge.M, ge.model(ge.call()), ge.user(ge.response())), LOOSE)
     assert [fault.rule for fault in faults] == ["GE3"]
 
 
 def test_minimax_and_mistral_tell_orphans_in_their_own_words() -> None:
     orphan = oc.chat(oc.USER, oc.answer())
-    assert [fault.rule for fault in check_openai_chat.check(orphan, Profile(minimax=True))] == ["OC14"]
+    assert [fault.rule for fault in check_openai_chat.validate(orphan, ValidationProfile(minimax=True))] == ["OC14"]
     twice = oc.chat(oc.USER, oc.calls(oc.call(oc.A9)), oc.answer(oc.A9), oc.answer(oc.A9))
-    assert [fault.rule for fault in check_openai_chat.check(twice, Profile(mistral=True))] == ["MI2"]
+    assert [fault.rule for fault in check_openai_chat.validate(twice, ValidationProfile(mistral=True))] == ["MI2"]
     system = oc.chat(oc.USER, oc.SAID, oc.SYSTEM, oc.USER)
-    assert [fault.rule for fault in check_openai_chat.check(system, Profile(mistral=True))] == ["MI1"]
+    assert [fault.rule for fault in check_openai_chat.validate(system, ValidationProfile(mistral=True))] == ["MI1"]
 
 
 def test_a_tool_loop_goes_on_until_the_user_speaks() -> None:
     """Thinking is owed for the running loop only, and only at its start."""
     first = (an.U, an.model(an.thinking(), an.use()), an.user(an.result()))
     later = (an.model(an.use("toolu_2")), an.user(an.result("toolu_2")))
-    assert check_anthropic.check(an.ask(*first, *later, thinking=an.THINK)) == []
+    assert check_anthropic.validate(an.ask(*first, *later, thinking=an.THINK)) == []
     bare = (an.U, an.model(an.use()), an.user(an.result()), an.M)
-    assert check_anthropic.check(an.ask(*bare, an.U, thinking=an.THINK)) == []
+    assert check_anthropic.validate(an.ask(*bare, an.U, thinking=an.THINK)) == []
     words = an.ask(an.U, an.model(an.use()), an.user(an.result(), an.text()), thinking=an.THINK)
-    assert [fault.rule for fault in check_anthropic.check(words)] == ["AN12"]
+    assert [fault.rule for fault in check_anthropic.validate(words)] == ["AN12"]

@@ -14,31 +14,44 @@ from tests.wire.rules_bedrock import BEDROCK
 from tests.wire.rules_chat import CHAT, MISTRAL
 from tests.wire.rules_gemini import GEMINI
 from tests.wire.rules_responses import RESPONSES
-from tidegate.wire import check_anthropic, check_gemini, check_openai_chat, check_openai_responses
-from tidegate.wire.check_thinking import check_bound
-from tidegate.wire.faults import RULES, STRICT, Checker, Fault, Profile
+from tidegate.wire.anthropic import validate as check_anthropic
+from tidegate.wire.gemini import validate as check_gemini
+from tidegate.wire.openai_chat import validate as check_openai_chat
+from tidegate.wire.openai_responses import validate as check_openai_responses
+from tidegate.wire.anthropic.validate_thinking import check_thinking_bindings
+from tidegate.wire.validation.faults import (
+    RULE_DESCRIPTIONS,
+    STRICT_PROFILE,
+    RequestValidator,
+    RequestFault,
+    ValidationProfile,
+)
 
 
 class Dialect(NamedTuple):
     name: str
     key: str
-    check: Callable[[object, Profile], list[Fault]]
-    start: Callable[[Mapping[str, object], Profile], Checker]
+    check: Callable[[object, ValidationProfile], list[RequestFault]]
+    start: Callable[[Mapping[str, object], ValidationProfile], RequestValidator]
     cases: list[Case]
 
 
 DIALECTS = [
-    Dialect("chat", "messages", check_openai_chat.check, check_openai_chat.Check, [*CHAT, *MISTRAL]),
-    Dialect("responses", "input", check_openai_responses.check, check_openai_responses.Check, RESPONSES),
-    Dialect("anthropic", "messages", check_anthropic.check, check_anthropic.Check, [*ANTHROPIC, *BEDROCK]),
-    Dialect("gemini", "contents", check_gemini.check, check_gemini.Check, GEMINI),
+    Dialect("chat", "messages", check_openai_chat.validate, check_openai_chat.ChatValidator, [*CHAT, *MISTRAL]),
+    Dialect(
+        "responses", "input", check_openai_responses.validate, check_openai_responses.ResponsesValidator, RESPONSES
+    ),
+    Dialect(
+        "anthropic", "messages", check_anthropic.validate, check_anthropic.AnthropicValidator, [*ANTHROPIC, *BEDROCK]
+    ),
+    Dialect("gemini", "contents", check_gemini.validate, check_gemini.GeminiValidator, GEMINI),
 ]
 PROFILES = [
-    STRICT,
-    Profile(alternate=False, json_arguments=False, tool_text=False, prefill=True, developer=True),
-    Profile(reasoning=True, text_only=True, moonshot=True, bedrock=True, gemini3=True, xai=True),
-    Profile(minimax=True),
-    Profile(mistral=True),
+    STRICT_PROFILE,
+    ValidationProfile(alternate=False, json_arguments=False, tool_text=False, prefill=True, developer=True),
+    ValidationProfile(reasoning=True, text_only=True, moonshot=True, bedrock=True, gemini3=True, xai=True),
+    ValidationProfile(minimax=True),
+    ValidationProfile(mistral=True),
 ]
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("\ud83d"),
@@ -68,7 +81,9 @@ def draw_request(data: st.DataObject, dialect: Dialect) -> Body:
 @by_dialect
 @settings(deadline=None, max_examples=60)
 @given(data=st.data(), profile=st.sampled_from(PROFILES))
-def test_forks_at_every_point_agree_with_the_whole(dialect: Dialect, data: st.DataObject, profile: Profile) -> None:
+def test_forks_at_every_point_agree_with_the_whole(
+    dialect: Dialect, data: st.DataObject, profile: ValidationProfile
+) -> None:
     body = draw_request(data, dialect)
     messages = body[dialect.key]
     whole = dialect.check(body, profile)
@@ -96,37 +111,39 @@ def test_forks_at_every_point_agree_with_the_whole(dialect: Dialect, data: st.Da
 @given(data=st.data())
 def test_a_chain_of_forks_agrees_with_the_whole(dialect: Dialect, data: st.DataObject) -> None:
     body = draw_request(data, dialect)
-    state = dialect.start(body, STRICT)
+    state = dialect.start(body, STRICT_PROFILE)
     for message in body[dialect.key]:
         state = state.fork()
         state.feed(message)
-    assert state.finish() == dialect.check(body, STRICT)
+    assert state.finish() == dialect.check(body, STRICT_PROFILE)
     assert state.faults == state.finish()[: len(state.faults)]
 
 
 @by_dialect
 @settings(deadline=None, max_examples=60)
 @given(body=JUNK, profile=st.sampled_from(PROFILES))
-def test_no_shape_raises(dialect: Dialect, body: object, profile: Profile) -> None:
+def test_no_shape_raises(dialect: Dialect, body: object, profile: ValidationProfile) -> None:
     for asked in (body, {dialect.key: body}, {dialect.key: [body]}):
         assert known_rules(dialect.check(asked, profile))
 
 
-def known_rules(faults: list[Fault]) -> bool:
-    return {fault.rule for fault in faults} <= set(RULES)
+def known_rules(faults: list[RequestFault]) -> bool:
+    return {fault.rule for fault in faults} <= set(RULE_DESCRIPTIONS)
 
 
 @by_dialect
 @settings(deadline=None, max_examples=200)
 @given(data=st.data(), junk=JUNK, profile=st.sampled_from(PROFILES))
-def test_no_misplaced_value_raises(dialect: Dialect, data: st.DataObject, junk: object, profile: Profile) -> None:
+def test_no_misplaced_value_raises(
+    dialect: Dialect, data: st.DataObject, junk: object, profile: ValidationProfile
+) -> None:
     """One value of a real request becomes something else: the likeliest way for malformed input to come."""
     body = data.draw(st.sampled_from(BODIES[dialect.name]))
     broken = replaced(body, data.draw(st.sampled_from(places(body))), junk)
     assert known_rules(dialect.check(broken, profile))
     if isinstance(broken, dict):
-        assert known_rules(check_bound(body, broken))
-        assert known_rules(check_bound(broken, body))
+        assert known_rules(check_thinking_bindings(body, broken))
+        assert known_rules(check_thinking_bindings(broken, body))
 
 
 @by_dialect
@@ -135,15 +152,16 @@ def test_bottomless_nesting_is_a_fault(dialect: Dialect) -> None:
     for _ in range(3_000):
         deep = [deep]
     body = max(
-        (body for body in BODIES[dialect.name] if not dialect.check(body, STRICT)), key=lambda one: len(str(one))
+        (body for body in BODIES[dialect.name] if not dialect.check(body, STRICT_PROFILE)),
+        key=lambda one: len(str(one)),
     )
     for path in places(body):
-        assert dialect.check(replaced(body, path, deep), STRICT), path
+        assert dialect.check(replaced(body, path, deep), STRICT_PROFILE), path
 
 
 @by_dialect
 def test_a_fork_copies_none_of_the_history(dialect: Dialect) -> None:
-    state = dialect.start({}, STRICT)
+    state = dialect.start({}, STRICT_PROFILE)
     for message in [message for body in BODIES[dialect.name] for message in body[dialect.key]] * 20:
         state.feed(message)
     assert len(state.faults) > 100

@@ -19,10 +19,10 @@ from mistral_common.utils.json_utils import validate_json_schema_by_draft7
 from PIL import Image
 
 from tests.wire.rules_chat import A9, B9, SAID, SYSTEM, USER, answer, call, calls, chat
-from tidegate.wire.check_media import UNKNOWN, Pixels, pixels
-from tidegate.wire.check_openai_chat import check
-from tidegate.wire.check_schema import schema_fault
-from tidegate.wire.faults import Profile
+from tidegate.wire.anthropic.validate_media import UNKNOWN_PIXEL_SIZE, PixelSize, read_pixel_size
+from tidegate.wire.openai_chat.validate import validate
+from tidegate.wire.validation.json_checks import find_schema_fault
+from tidegate.wire.validation.faults import ValidationProfile
 
 ALPHABET = [
     SYSTEM,
@@ -43,7 +43,7 @@ def test_what_we_accept_mistral_accepts() -> None:
     accepted = 0
     for length in range(1, 5):
         for messages in itertools.product(ALPHABET, repeat=length):
-            if check(chat(*messages), Profile(mistral=True)) == []:
+            if validate(chat(*messages), ValidationProfile(mistral=True)) == []:
                 accepted += 1
                 validator.validate_request(ChatCompletionRequest(**chat(*messages)))
     assert accepted > 10
@@ -86,7 +86,7 @@ def test_a_schema_is_one_exactly_when_draft_7_says_so(schema: Any) -> None:
         valid = True
     except ValueError:
         valid = False
-    assert (schema_fault(schema, regex=True) == "") == valid
+    assert (find_schema_fault(schema, regex=True) == "") == valid
 
 
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "JPEG", "WEBP"])
@@ -96,9 +96,9 @@ def test_the_size_of_an_image_is_read_from_its_header(kind: str, size: tuple[int
     for options in ({}, {"lossless": True}, {"progressive": True}):
         stream = io.BytesIO()
         image.save(stream, kind, **options)
-        assert pixels(base64.b64encode(stream.getvalue()).decode()) == Pixels(*size)
+        assert read_pixel_size(base64.b64encode(stream.getvalue()).decode()) == PixelSize(*size)
 
 
 @given(data=st.text(max_size=40) | st.binary(max_size=40).map(lambda raw: base64.b64encode(raw).decode()))
 def test_no_image_data_raises(data: str) -> None:
-    assert pixels(data) == UNKNOWN
+    assert read_pixel_size(data) == UNKNOWN_PIXEL_SIZE

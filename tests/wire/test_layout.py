@@ -4,26 +4,36 @@ import pytest
 
 from tests.wire.histories import HISTORIES, PICTURE, FakeView, Seen, call, gave, said, system, told, view_of
 from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking
-from tidegate.wire import anthropic, openai_chat, openai_responses
-from tidegate.wire.blocks import Block, Rules
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.layout import ANCHOR, CONTINUE, EMPTY, NO_OUTPUT, NO_RESULT, Layout, joined
-from tidegate.wire.names import Shape, wire_id, wire_name
+from tidegate.wire.anthropic import render as anthropic
+from tidegate.wire.openai_chat import render as openai_chat
+from tidegate.wire.openai_responses import render as openai_responses
+from tidegate.wire.rendering.blocks import LayoutBlock, DialectCapabilities
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.rendering.layout import (
+    FIRST_USER_FILLER,
+    LAST_USER_FILLER,
+    EMPTY_MESSAGE_TEXT,
+    NO_OUTPUT_TEXT,
+    NO_RESULT_TEXT,
+    Layout,
+    join_within_spare,
+)
+from tidegate.wire.rendering.identifiers import IdentifierRules, assign_call_id, encode_tool_name
 
-RULES = anthropic.RULES
+RULES = anthropic.CAPABILITIES
 
 
-def laid(view: FakeView, rules: Rules = RULES) -> list[Block]:
+def laid(view: FakeView, rules: DialectCapabilities = RULES) -> list[LayoutBlock]:
     layout = Layout(rules)
     layout.update(view)
     return layout.blocks
 
 
-def texts(block: Block) -> list[str]:
+def texts(block: LayoutBlock) -> list[str]:
     return [part.text for part in block.parts if isinstance(part, Text)]
 
 
-def answers(block: Block) -> list[tuple[str, str]]:
+def answers(block: LayoutBlock) -> list[tuple[str, str]]:
     return [(each.id, "|".join(part.text for part in each.parts if isinstance(part, Text))) for each in block.answers]
 
 
@@ -48,8 +58,8 @@ def test_a_system_message_in_the_middle_is_labelled() -> None:
 
 def test_fillers_stand_where_the_user_is_missing() -> None:
     blocks = laid(view_of([told("hello")]))
-    assert [texts(block) for block in blocks] == [[ANCHOR], ["hello"], [CONTINUE]]
-    assert [texts(block) for block in laid(view_of([]))] == [[CONTINUE]]
+    assert [texts(block) for block in blocks] == [[FIRST_USER_FILLER], ["hello"], [LAST_USER_FILLER]]
+    assert [texts(block) for block in laid(view_of([]))] == [[LAST_USER_FILLER]]
 
 
 def test_results_stand_first_and_in_the_order_of_the_calls() -> None:
@@ -69,7 +79,7 @@ def test_repeated_ids_are_matched_by_occurrence() -> None:
 def test_a_call_without_a_result_is_answered_and_a_result_without_a_call_is_text() -> None:
     view = view_of([said("a"), told(call("c1"), call("c2")), gave("c2", "two"), gave("c9", "lost"), said("go on")])
     last = laid(view)[-1]
-    assert answers(last) == [("c1", NO_RESULT), ("c2", "two")]
+    assert answers(last) == [("c1", NO_RESULT_TEXT), ("c2", "two")]
     assert texts(last) == ["[result] lost", "go on"]
 
 
@@ -78,13 +88,13 @@ def test_nothing_said_vanishes_or_says_so() -> None:
         [said(" \n"), told(""), told(Thinking("hm")), system(""), said("b"), told(call("c1")), gave("c1", "")]
     )
     blocks = laid(view)
-    assert texts(blocks[0]) == [EMPTY, "b"]
-    assert answers(blocks[2]) == [("c1", NO_OUTPUT)]
+    assert texts(blocks[0]) == [EMPTY_MESSAGE_TEXT, "b"]
+    assert answers(blocks[2]) == [("c1", NO_OUTPUT_TEXT)]
     assert len(blocks) == 3
 
 
 def test_images_of_results_move_behind_them_where_a_dialect_wants_text() -> None:
-    blocks = laid(view_of(HISTORIES["images in results"]), openai_chat.RULES)
+    blocks = laid(view_of(HISTORIES["images in results"]), openai_chat.CAPABILITIES)
     last = blocks[2]
     assert [text for _, text in answers(last)] == ["(img)", "a plan", "no picture"]
     assert [part.text if isinstance(part, Text) else type(part) for part in last.parts] == [
@@ -94,7 +104,7 @@ def test_images_of_results_move_behind_them_where_a_dialect_wants_text() -> None
         Image,
         Image,
     ]
-    kept = laid(view_of(HISTORIES["images in results"]), anthropic.RULES)[2]
+    kept = laid(view_of(HISTORIES["images in results"]), anthropic.CAPABILITIES)[2]
     assert [len(answer.parts) for answer in kept.answers] == [1, 3, 1]
     assert not kept.parts
 
@@ -102,20 +112,23 @@ def test_images_of_results_move_behind_them_where_a_dialect_wants_text() -> None
 def test_opaque_data_goes_only_to_its_family_and_only_signed() -> None:
     signed = told(Thinking(block='{"type":"thinking"}'), Text("x", "sig"), call("c1", opaque="s"), origin="anthropic")
 
-    def parts(item: Seen, rules: Rules) -> list[Part]:
+    def parts(item: Seen, rules: DialectCapabilities) -> list[Part]:
         return laid(FakeView([Seen(said("a")), item]), rules)[1].parts
 
-    kept = parts(Seen(signed), anthropic.RULES)
+    kept = parts(Seen(signed), anthropic.CAPABILITIES)
     assert kept == list(signed.parts)
-    for item, rules in ((Seen(signed, 0, signed=False), anthropic.RULES), (Seen(signed), openai_responses.RULES)):
+    for item, rules in (
+        (Seen(signed, 0, signed=False), anthropic.CAPABILITIES),
+        (Seen(signed), openai_responses.CAPABILITIES),
+    ):
         assert parts(item, rules) == [Text("x"), call("c1")]
 
 
 def test_reasoning_that_came_by_itself_joins_the_answer_it_led_to() -> None:
-    blocks = laid(view_of(HISTORIES["reasoning before its item"]), openai_responses.RULES)
+    blocks = laid(view_of(HISTORIES["reasoning before its item"]), openai_responses.CAPABILITIES)
     assert [type(part) for part in blocks[1].parts] == [Thinking, Call]
     lost = view_of([*HISTORIES["reasoning before its item"].messages[:2], said("stop"), told("ok")])
-    blocks = laid(lost, openai_responses.RULES)
+    blocks = laid(lost, openai_responses.CAPABILITIES)
     assert [block.side for block in blocks] == ["user", "assistant", "user"]
     assert blocks[1].parts == [Text("ok")]
 
@@ -159,44 +172,44 @@ def test_losing_the_signature_lays_a_block_out_again() -> None:
 # --- ids and names ------------------------------------------------------------------------------------------------
 
 
-def shapes() -> list[Shape]:
+def shapes() -> list[IdentifierRules]:
     return [dialect.rules.shape for dialect in DIALECTS.values()]
 
 
 @pytest.mark.parametrize("shape", shapes())
 @pytest.mark.parametrize("call_id", ["", "ok", "call_1", "i" * 200, "имя", "a b", "a|b", "x" * 9])
-def test_an_id_fits_and_is_the_same_every_time(shape: Shape, call_id: str) -> None:
+def test_an_id_fits_and_is_the_same_every_time(shape: IdentifierRules, call_id: str) -> None:
     used: set[str] = set()
-    first, second = (wire_id(call_id, "m1", index, shape, used) for index in range(2))
+    first, second = (assign_call_id(call_id, "m1", index, shape, used) for index in range(2))
     assert first != second
     assert shape.ids.fullmatch(first)
     assert shape.ids.fullmatch(second)
-    assert first == wire_id(call_id, "m1", 0, shape, set())
+    assert first == assign_call_id(call_id, "m1", 0, shape, set())
     assert (first == call_id) == bool(shape.ids.fullmatch(call_id))
 
 
 def test_ids_stay_apart_even_when_one_is_made_up_to_collide() -> None:
-    shape = openai_chat.MISTRAL.shape
-    made = wire_id("call_1", "m1", 0, shape, set())
+    shape = openai_chat.MISTRAL_CAPABILITIES.shape
+    made = assign_call_id("call_1", "m1", 0, shape, set())
     used = {made}
-    other = wire_id("call_1", "m1", 0, shape, used)
+    other = assign_call_id("call_1", "m1", 0, shape, used)
     assert other != made
     assert used == {made, other}
-    assert wire_id(made, "m2", 0, shape, used) not in (made, other)
+    assert assign_call_id(made, "m2", 0, shape, used) not in (made, other)
 
 
 @pytest.mark.parametrize("shape", shapes())
 @pytest.mark.parametrize("name", ["", "fs.read", "9 lives", "x" * 90, "読む", "-", "read", "a__b", "." * 70])
-def test_a_tool_name_fits(shape: Shape, name: str) -> None:
-    found = wire_name(name, shape)
+def test_a_tool_name_fits(shape: IdentifierRules, name: str) -> None:
+    found = encode_tool_name(name, shape)
     assert shape.names.fullmatch(found)
     assert (found == name) == bool(shape.names.fullmatch(name))
-    assert wire_name("x" * 90, shape) != wire_name("x" * 91, shape)
+    assert encode_tool_name("x" * 90, shape) != encode_tool_name("x" * 91, shape)
 
 
 @pytest.mark.parametrize(("count", "gap"), [(2, "\n\n"), (6, "\n\n"), (7, "\n"), (11, "\n"), (12, "")])
 def test_many_texts_stand_closer(count: int, gap: str) -> None:
-    assert joined(["x"] * count) == gap.join(["x"] * count)
+    assert join_within_spare(["x"] * count) == gap.join(["x"] * count)
     assert len(gap) * (count - 1) <= 10
 
 
@@ -210,4 +223,4 @@ def test_a_message_that_breaks_the_contract_is_still_laid_out() -> None:
     ]
     blocks = laid(view_of(odd))
     assert [block.side for block in blocks] == ["user", "assistant", "user"]
-    assert texts(blocks[2]) == [EMPTY, "c"]
+    assert texts(blocks[2]) == [EMPTY_MESSAGE_TEXT, "c"]

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.histories import HISTORIES, TOOLS, FakeView, Seen, call, gave, said, told, view_of
-from tidegate.wire import anthropic
-from tidegate.wire.check_anthropic import check
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.rendering import Rendering
+from tidegate.wire.anthropic import render as anthropic
+from tidegate.wire.anthropic.validate import validate
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.rendering.request import RequestRenderer
 
 LOOK_BACK = 20
 
 
-def marked(view: FakeView) -> Rendering:
-    rendering = Rendering("anthropic", "m", max_tokens=8000, cache=True)
+def marked(view: FakeView) -> RequestRenderer:
+    rendering = RequestRenderer("anthropic", "m", max_tokens=8000, cache=True)
     rendering.update(view)
     return rendering
 
@@ -47,12 +47,12 @@ def marks_of(body: Any) -> list[tuple[int, int]]:
     ]
 
 
-def assert_lawful(cached: Rendering, bare: Rendering) -> None:
+def assert_lawful(cached: RequestRenderer, bare: RequestRenderer) -> None:
     body = cached.body()
     assert plain(body) == bare.body()
     assert cached.to_bytes() == msgspec.json.encode(body)
     assert cached.shared == bare.shared
-    assert cached.faults() == bare.faults() == check(body)
+    assert cached.faults() == bare.faults() == validate(body)
     assert len(marks_of(body)) <= 2
 
 
@@ -60,8 +60,8 @@ def assert_lawful(cached: Rendering, bare: Rendering) -> None:
 def test_marks_change_nothing_else(name: str) -> None:
     whole = view_of(HISTORIES[name])
     growing = FakeView(tools=TOOLS)
-    cached = Rendering("anthropic", "m", max_tokens=8000, cache=True)
-    bare = Rendering("anthropic", "m", max_tokens=8000)
+    cached = RequestRenderer("anthropic", "m", max_tokens=8000, cache=True)
+    bare = RequestRenderer("anthropic", "m", max_tokens=8000)
     for item in [None, *whole.items]:
         growing.items += [item] if item else []
         cached.update(growing)
@@ -75,8 +75,8 @@ def test_marks_change_nothing_else_whatever_is_edited(seed: int) -> None:
     chance = random.Random(seed)
     pool = [item for name in chance.sample(sorted(HISTORIES), 4) for item in view_of(HISTORIES[name]).items]
     view = FakeView(tools=TOOLS)
-    cached = Rendering("anthropic", "m", max_tokens=8000, cache=True)
-    bare = Rendering("anthropic", "m", max_tokens=8000)
+    cached = RequestRenderer("anthropic", "m", max_tokens=8000, cache=True)
+    bare = RequestRenderer("anthropic", "m", max_tokens=8000)
     for _ in range(10):
         if chance.random() < 0.6 or not view.items:
             view.items += pool[: chance.randrange(1, 4)]
@@ -92,7 +92,7 @@ def test_marks_change_nothing_else_whatever_is_edited(seed: int) -> None:
 def test_head_bears_one_mark() -> None:
     view = view_of([said("hello")])
     view.system = "Be brief."
-    assert marked(view).body()["system"] == [{"type": "text", "text": "Be brief.", **anthropic.MARK}]
+    assert marked(view).body()["system"] == [{"type": "text", "text": "Be brief.", **anthropic.CACHE_MARKER}]
     assert "cache_control" not in msgspec.json.encode(marked(view).body()["tools"]).decode()
     view.system = ""
     tools = marked(view).body()["tools"]
@@ -105,10 +105,10 @@ def test_off_unless_asked_for() -> None:
     for wire in DIALECTS:
         view = view_of([said("hello")])
         view.system = "Be brief."
-        rendering = Rendering(wire, "m")
+        rendering = RequestRenderer(wire, "m")
         rendering.update(view)
         assert b"cache_control" not in rendering.to_bytes()
-        asked = Rendering(wire, "m", cache=True)
+        asked = RequestRenderer(wire, "m", cache=True)
         asked.update(view)
         assert (b"cache_control" in asked.to_bytes()) == (wire == "anthropic")
         assert wire == "anthropic" or asked.to_bytes() == rendering.to_bytes()
@@ -156,7 +156,7 @@ def test_provider_finds_all_of_the_request_before() -> None:
     """Calls by the dozen in one answer, and now and then an edit of the newest third."""
     chance = random.Random(7)
     view, kept = FakeView(tools=TOOLS), Kept()
-    rendering = Rendering("anthropic", "m", max_tokens=8000, cache=True)
+    rendering = RequestRenderer("anthropic", "m", max_tokens=8000, cache=True)
     view.items += view_of([said("go")]).items
     before = 0
     for turn in range(30):

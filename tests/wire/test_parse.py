@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from tests.wire.histories import PICTURE, REASONING, SIGNATURE, SIGNED
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Result, Text, Thinking, Tool, calls_of
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.reading import Parsed, clean, object_text
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.parsing import ParsedRequest, repair_unicode, normalize_arguments
 
 URL = f"data:image/png;base64,{PICTURE.data}"
 SCHEMA = {"type": "object", "properties": {"p": {"type": "string"}}}
 TOOL = Tool("read", "Read.", '{"type":"object","properties":{"p":{"type":"string"}}}')
 
 
-def parse(dialect: str, body: object) -> Parsed:
+def parse(dialect: str, body: object) -> ParsedRequest:
     return DIALECTS[dialect].parse_body(body)
 
 
@@ -49,7 +49,7 @@ def test_openai_chat() -> None:
         ],
         "tools": [{"type": "function", "function": function}],
     }
-    assert parse("openai_chat", body) == Parsed(
+    assert parse("openai_chat", body) == ParsedRequest(
         "One.\n\nTwo.",
         (TOOL,),
         (
@@ -217,7 +217,7 @@ def test_a_message_with_nothing_to_say_is_still_a_message() -> None:
     ],
 )
 def test_arguments_are_always_an_object(raw: str, kept: str) -> None:
-    assert object_text(raw) == kept
+    assert normalize_arguments(raw) == kept
     call = {"id": "c1", "function": {"name": "read", "arguments": raw}}
     message = one("openai_chat", {"role": "assistant", "content": None, "tool_calls": [call]})
     assert calls_of(message)[0].arguments == kept
@@ -225,9 +225,9 @@ def test_arguments_are_always_an_object(raw: str, kept: str) -> None:
 
 @given(st.text() | st.binary().map(lambda data: data.decode("utf-8", "surrogateescape")))
 def test_any_arguments_are_an_object_with_every_character_in_it(raw: str) -> None:
-    kept = object_text(clean(raw))
+    kept = normalize_arguments(repair_unicode(raw))
     assert isinstance(json.loads(kept), dict)
-    assert object_text(kept) == kept
+    assert normalize_arguments(kept) == kept
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_any_arguments_are_an_object_with_every_character_in_it(raw: str) -> Non
     ],
 )
 def test_text_is_made_sound(text: str, sound: str) -> None:
-    assert clean(text) == sound
+    assert repair_unicode(text) == sound
     obj = {"role": "user", "content": [{"type": "text", "text": text}]}
     for dialect in ("openai_chat", "anthropic"):
         assert one(dialect, obj).parts == (Text(sound),)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, user
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, user_message
 from tidegate.session.session import Session
-from tidegate.wire.pictures import IMAGE
-from tidegate.wire.rendering import Rendering
+from tidegate.wire.rendering.image_limits import IMAGE_PLACEHOLDER
+from tidegate.wire.rendering.request import RequestRenderer
 
 
 def png(width: int, height: int = 1, weight: int = 0) -> Image:
@@ -28,7 +28,7 @@ def view_of(*messages: Message, epoch: int = 0) -> SimpleNamespace:
     return SimpleNamespace(items=items, epoch=epoch, system="", tools=())
 
 
-def shown(rendering: Rendering) -> list[str]:
+def shown(rendering: RequestRenderer) -> list[str]:
     """What stands in the request, picture by picture: base64, a link, or the word."""
     found = []
     for message in rendering.messages:
@@ -39,13 +39,13 @@ def shown(rendering: Rendering) -> list[str]:
             for each in inner if isinstance(inner, list) else []:
                 if each["type"] == "image":
                     found.append(each["source"].get("data") or each["source"]["url"])
-                elif each.get("text") == IMAGE:
-                    found.append(IMAGE)
+                elif each.get("text") == IMAGE_PLACEHOLDER:
+                    found.append(IMAGE_PLACEHOLDER)
     return found
 
 
-def rendered(*messages: Message) -> Rendering:
-    rendering = Rendering("anthropic", "claude-x")
+def rendered(*messages: Message) -> RequestRenderer:
+    rendering = RequestRenderer("anthropic", "claude-x")
     rendering.update(view_of(*messages))
     assert rendering.faults() == []
     return rendering
@@ -54,20 +54,20 @@ def rendered(*messages: Message) -> Rendering:
 @pytest.mark.parametrize("image", [HUGE, HEAVY, OTHER], ids=["huge", "heavy", "other"])
 def test_one_that_is_never_taken(image: Image) -> None:
     said = Message("user", (image, Text("What is this?"), SMALL))
-    assert shown(rendered(said)) == [IMAGE, SMALL.data]
+    assert shown(rendered(said)) == [IMAGE_PLACEHOLDER, SMALL.data]
     answered = [
         Message("assistant", (Call("c1", "look", "{}"),)),
         Message("tool", (Result("c1", (Text("two"), image, SMALL)),)),
     ]
-    assert shown(rendered(user("Look."), *answered)) == [IMAGE, SMALL.data]
+    assert shown(rendered(user_message("Look."), *answered)) == [IMAGE_PLACEHOLDER, SMALL.data]
 
 
 def test_the_oldest_wide_ones_give_way_and_some_at_a_time() -> None:
     """The same object may stand there twenty times: each place counts. A link's size is not known, but it counts."""
     messages = [Message("user", (LINK, *[WIDE] * 10, SMALL)), *(Message("user", (WIDE,)) for _ in range(8))]
     rendering = rendered(*messages)
-    assert IMAGE not in shown(rendering)
-    expected = [LINK.url, *[IMAGE] * 5, *[WIDE.data] * 5, SMALL.data, *[WIDE.data] * 8]
+    assert IMAGE_PLACEHOLDER not in shown(rendering)
+    expected = [LINK.url, *[IMAGE_PLACEHOLDER] * 5, *[WIDE.data] * 5, SMALL.data, *[WIDE.data] * 8]
     for more in range(1, 6):
         messages.append(Message("user", (WIDE,)))
         rendering.update(view_of(*messages))
@@ -76,7 +76,7 @@ def test_the_oldest_wide_ones_give_way_and_some_at_a_time() -> None:
     messages.append(Message("user", (WIDE,)))
     rendering.update(view_of(*messages))
     assert rendering.faults() == []
-    assert shown(rendering).count(IMAGE) == 10
+    assert shown(rendering).count(IMAGE_PLACEHOLDER) == 10
     assert shown(rendered(*messages)) == shown(rendering)
 
 
@@ -94,13 +94,13 @@ def test_what_was_sent_before_stays_as_it_was_between_two_strides() -> None:
 
 def test_more_than_a_request_may_hold() -> None:
     rendering = rendered(*(Message("user", (SMALL,)) for _ in range(103)))
-    assert [shown(rendering).count(each) for each in (IMAGE, SMALL.data)] == [5, 98]
+    assert [shown(rendering).count(each) for each in (IMAGE_PLACEHOLDER, SMALL.data)] == [5, 98]
     heavy = png(10, weight=5_000_000)
-    assert shown(rendered(*(Message("user", (heavy,)) for _ in range(7)))).count(IMAGE) == 3
+    assert shown(rendered(*(Message("user", (heavy,)) for _ in range(7)))).count(IMAGE_PLACEHOLDER) == 3
 
 
 def test_other_dialects_have_no_such_bounds() -> None:
-    rendering = Rendering("openai_chat", "gpt-4o")
+    rendering = RequestRenderer("openai_chat", "gpt-4o")
     rendering.update(view_of(Message("user", (WIDE,) * 30)))
     assert rendering.to_bytes().count(WIDE.data.encode()) == 30
 
@@ -108,7 +108,7 @@ def test_other_dialects_have_no_such_bounds() -> None:
 def test_an_edit_lays_out_anew() -> None:
     said = [Message("user", (WIDE,)) for _ in range(22)]
     rendering = rendered(*said)
-    assert shown(rendering).count(IMAGE) == 5
+    assert shown(rendering).count(IMAGE_PLACEHOLDER) == 5
     rendering.update(view_of(*said[4:], epoch=1))
     assert shown(rendering) == [WIDE.data] * 18
 
@@ -126,12 +126,12 @@ parts = st.sampled_from([SMALL, WIDE, HUGE, OTHER, LINK, Text("so")])
 
 @given(st.lists(st.lists(parts, min_size=1, max_size=40), min_size=1, max_size=5))
 def test_whatever_comes_is_taken(said: list[list[Part]]) -> None:
-    rendering = Rendering("anthropic", "claude-x")
+    rendering = RequestRenderer("anthropic", "claude-x")
     messages: list[Message] = []
     for each in said:
         messages.append(Message("user", tuple(each)))
         rendering.update(view_of(*messages))
         assert rendering.faults() == []
-    whole = Rendering("anthropic", "claude-x")
+    whole = RequestRenderer("anthropic", "claude-x")
     whole.update(view_of(*messages))
     assert whole.to_bytes() == rendering.to_bytes()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.wire.histories import REASONING, REDACTED
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message
-from tidegate.wire.dialects import DIALECTS, detect, parse_any
+from tidegate.wire.registry import DIALECTS, detect_dialect, parse_any_message
 
 URL = "https://example.com/a.png"
 
@@ -42,8 +42,8 @@ URL = "https://example.com/a.png"
     ],
 )
 def test_detect(obj: dict, dialect: str) -> None:
-    assert detect(obj) == dialect
-    assert parse_any(obj) == DIALECTS[dialect].parse_message(obj)
+    assert detect_dialect(obj) == dialect
+    assert parse_any_message(obj) == DIALECTS[dialect].parse_message(obj)
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ _JSON = st.recursive(
 @given(_JSON, st.sampled_from(sorted(DIALECTS)))
 @settings(max_examples=300, deadline=None)
 def test_any_json_is_read_or_refused(obj: object, dialect: str) -> None:
-    for read in (DIALECTS[dialect].parse_message, parse_any):
+    for read in (DIALECTS[dialect].parse_message, parse_any_message):
         try:
             messages = read(obj)
         except BadInput:

@@ -21,11 +21,11 @@ from tests.wire.histories import (
     view_of,
 )
 from tidegate.core.messages import Message, Text, Thinking, Tool
-from tidegate.wire.anthropic import may_think
-from tidegate.wire.blocks import Json
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.gemini import UNSIGNED
-from tidegate.wire.rendering import Rendering
+from tidegate.wire.anthropic.render import allows_thinking
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.gemini.render import SIGNATURE_PLACEHOLDER
+from tidegate.wire.rendering.request import RequestRenderer
 
 SMALL = (
     said("Where?"),
@@ -38,7 +38,7 @@ SMALL = (
 
 
 def body(dialect: str, history: History | tuple[Message, ...], tools: tuple[Tool, ...] = (), model: str = "m") -> Any:
-    rendering = Rendering(dialect, model)
+    rendering = RequestRenderer(dialect, model)
     rendering.update(view_of(history, tools))
     assert rendering.faults() == []
     return json.loads(rendering.to_bytes())
@@ -156,7 +156,10 @@ def test_gemini() -> None:
                 "role": "model",
                 "parts": [
                     {"text": "Looking."},
-                    {"functionCall": {"name": "read", "args": {"path": "a"}}, "thoughtSignature": UNSIGNED},
+                    {
+                        "functionCall": {"name": "read", "args": {"path": "a"}},
+                        "thoughtSignature": SIGNATURE_PLACEHOLDER,
+                    },
                     {"functionCall": {"name": "fs.read", "args": {"input": "{oops"}}},
                 ],
             },
@@ -175,8 +178,8 @@ def test_gemini() -> None:
 
 def test_gemini_2_gets_no_stand_in_signature() -> None:
     for model in ("gemini-2.5-pro", "models/gemini-1.5-flash"):
-        assert UNSIGNED not in json.dumps(body("gemini", SMALL, model=model))
-    assert UNSIGNED in json.dumps(body("gemini", SMALL, model="gemini-3-pro"))
+        assert SIGNATURE_PLACEHOLDER not in json.dumps(body("gemini", SMALL, model=model))
+    assert SIGNATURE_PLACEHOLDER in json.dumps(body("gemini", SMALL, model="gemini-3-pro"))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -272,15 +275,15 @@ WORDS = {"type": "text", "text": "t"}
 )
 def test_a_loop_must_start_with_its_thinking(blocks: list[list[dict]], allowed: bool) -> None:
     sides = ("user", "assistant")
-    messages: list[Json] = [{"role": sides[n % 2], "content": content} for n, content in enumerate(blocks)]
-    assert may_think(messages) is allowed
+    messages: list[JsonObject] = [{"role": sides[n % 2], "content": content} for n, content in enumerate(blocks)]
+    assert allows_thinking(messages) is allowed
 
 
 def test_a_blank_system_text_is_not_sent() -> None:
     for dialect in DIALECTS:
         view = view_of((said("a"),), ())
         view.system = " \n"
-        rendering = Rendering(dialect)
+        rendering = RequestRenderer(dialect)
         rendering.update(view)
         assert b"system" not in rendering.to_bytes()
         assert b"instructions" not in rendering.to_bytes()

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from tests.wire.histories import HISTORIES, TOOLS, FakeView, Seen, call, gave, said, told, view_of
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Tool
-from tidegate.wire.check_thinking import check_bound
-from tidegate.wire.dialects import DIALECTS
-from tidegate.wire.faults import Fault
-from tidegate.wire.rendering import Rendering
+from tidegate.wire.anthropic.validate_thinking import check_thinking_bindings
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.rendering.request import RequestRenderer
 
 
-def scratch(dialect: str, view: FakeView, thinking: int = 0) -> Rendering:
-    rendering = Rendering(dialect, "m", thinking=thinking, max_tokens=8000)
+def scratch(dialect: str, view: FakeView, thinking: int = 0) -> RequestRenderer:
+    rendering = RequestRenderer(dialect, "m", thinking=thinking, max_tokens=8000)
     rendering.update(view)
     return rendering
 
 
-def assert_same(kept: Rendering, new: Rendering) -> None:
+def assert_same(kept: RequestRenderer, new: RequestRenderer) -> None:
     assert kept.messages == new.messages
     assert kept.body() == new.body()
     assert kept.to_bytes() == new.to_bytes() == msgspec.json.encode(kept.body())
@@ -34,7 +34,7 @@ def assert_same(kept: Rendering, new: Rendering) -> None:
 def test_step_by_step_is_the_same_as_at_once(dialect: str, name: str) -> None:
     whole = view_of(HISTORIES[name])
     growing = FakeView(tools=TOOLS)
-    kept = Rendering(dialect, "m", thinking=2000, max_tokens=8000)
+    kept = RequestRenderer(dialect, "m", thinking=2000, max_tokens=8000)
     kept.update(growing)
     for item in whole.items:
         growing.items.append(item)
@@ -49,7 +49,7 @@ def test_any_edits_are_the_same_as_at_once(seed: int, dialect: str) -> None:
     chance = random.Random(seed)
     pool = [item for name in chance.sample(sorted(HISTORIES), 4) for item in view_of(HISTORIES[name]).items]
     view = FakeView(tools=TOOLS)
-    kept = Rendering(dialect, "m", max_tokens=8000)
+    kept = RequestRenderer(dialect, "m", max_tokens=8000)
     for _ in range(12):
         move = chance.randrange(6)
         if move < 3 or not view.items:
@@ -109,12 +109,12 @@ def test_thinking_stays_bound_to_what_it_stood_on() -> None:
     bodies.append(scratch("anthropic", view, thinking=2000).body())
     assert "thinking" in bodies[-1]
     for earlier, later in zip(bodies[::2], bodies[2::2], strict=False):
-        assert check_bound(earlier, later) == []
+        assert check_thinking_bindings(earlier, later) == []
 
 
 def test_shared_counts_what_a_cache_can_keep() -> None:
     view = view_of([said("a"), told("b"), said("c"), told("d"), said("e")])
-    kept = Rendering("openai_chat")
+    kept = RequestRenderer("openai_chat")
     kept.update(view)
     assert kept.shared == 0
     kept.update(view)
@@ -135,7 +135,7 @@ def test_shared_counts_what_a_cache_can_keep() -> None:
 
 def test_an_edit_renders_only_what_it_touched() -> None:
     view = view_of([said("a"), told("b"), said("c"), told("d"), said("e")])
-    kept = Rendering("gemini")
+    kept = RequestRenderer("gemini")
     kept.update(view)
     before = kept.messages
     view.items[2] = Seen(said("C"))
@@ -146,7 +146,7 @@ def test_an_edit_renders_only_what_it_touched() -> None:
 
 def test_messages_of_a_user_block_that_grows_are_shared_one_by_one() -> None:
     view = view_of([said("a"), told(call("c1"), call("c2")), gave("c1", "one"), gave("c2", "two")])
-    kept = Rendering("openai_chat")
+    kept = RequestRenderer("openai_chat")
     kept.update(view)
     view.items.append(Seen(said("wait")))
     kept.update(view)
@@ -168,12 +168,12 @@ def test_the_validator_reads_a_settled_message_once() -> None:
         def fork(self) -> "Counting":
             return Counting(None, None)
 
-        def finish(self) -> list[Fault]:
+        def finish(self) -> list[RequestFault]:
             return []
 
     dialect = msgspec.structs.replace(DIALECTS["anthropic"], check=Counting)
     view = view_of([said("a")])
-    kept = Rendering(dialect)
+    kept = RequestRenderer(dialect)
     for n in range(50):
         view.items += [Seen(told(call(f"c{n}"))), Seen(gave(f"c{n}", "r"))]
         kept.update(view)
@@ -201,8 +201,8 @@ def test_thinking_is_not_asked_for_when_the_loop_lost_its_own() -> None:
 
 def test_an_unknown_dialect_is_refused() -> None:
     with pytest.raises(BadInput, match="Use one of openai_chat"):
-        Rendering("openai")
+        RequestRenderer("openai")
 
 
 def test_nothing_rendered_yet_is_still_a_body() -> None:
-    assert Rendering("openai_chat").body() == {"messages": []}
+    assert RequestRenderer("openai_chat").body() == {"messages": []}

@@ -15,7 +15,7 @@ from tests.wire.rules_bedrock import BEDROCK
 from tests.wire.rules_chat import CHAT, MISTRAL
 from tests.wire.rules_gemini import GEMINI
 from tests.wire.rules_responses import RESPONSES
-from tidegate.wire.faults import NOT_CHECKABLE, RULES
+from tidegate.wire.validation.faults import UNCHECKED_RULES, RULE_DESCRIPTIONS
 
 CASES = [*CHAT, *MISTRAL, *RESPONSES, *ANTHROPIC, *BINDING, *BEDROCK, *GEMINI]
 
@@ -44,9 +44,9 @@ def test_its_twin_is_accepted(case: Case) -> None:
 
 def test_every_rule_has_a_case_or_a_reason() -> None:
     covered = {case.rule for case in CASES}
-    assert covered | set(NOT_CHECKABLE) == {*ALL, "SHAPE"}
-    assert not covered & set(NOT_CHECKABLE)
-    assert set(RULES) == {*ALL, "SHAPE"}
+    assert covered | set(UNCHECKED_RULES) == {*ALL, "SHAPE"}
+    assert not covered & set(UNCHECKED_RULES)
+    assert set(RULE_DESCRIPTIONS) == {*ALL, "SHAPE"}
 
 
 def mistral_refuses(body: Body) -> bool:

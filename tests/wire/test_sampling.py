@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tidegate import DataFolder, Session
-from tidegate.session.past import request_at
+from tidegate.session.request import render_past_request
 
 MODELS = {
     "openai_chat": "gpt-4o",
@@ -54,5 +54,5 @@ def test_a_past_request_has_it(wire: str, tmp_path: Any) -> None:
         head = session.log.head
     with data.open("s", MODELS[wire], wire=wire) as session:
         session.add({"role": "user", "content": "Again."})
-        assert request_at(data.log("s"), head).to_bytes() == sent
+        assert render_past_request(data.log("s"), head).to_bytes() == sent
     data.close()

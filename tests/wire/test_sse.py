@@ -3,7 +3,7 @@
 import pytest
 
 from tidegate.wire.limits import LimitExceeded
-from tidegate.wire.sse import Frame, SseReader
+from tidegate.wire.streaming.sse import SseFrame, SseReader
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\n\n"
@@ -17,16 +17,16 @@ STREAM = (
     b"data: never ended\n"
 )
 FRAMES = [
-    Frame("message_start", '{"a": 1}'),
-    Frame("", "first\nsecond"),
-    Frame("", "no space"),
-    Frame("", "潮 \U0001f30a"),
-    Frame("", ""),
-    Frame("", " two spaces"),
+    SseFrame("message_start", '{"a": 1}'),
+    SseFrame("", "first\nsecond"),
+    SseFrame("", "no space"),
+    SseFrame("", "潮 \U0001f30a"),
+    SseFrame("", ""),
+    SseFrame("", " two spaces"),
 ]
 
 
-def read(*pieces: bytes) -> list[Frame]:
+def read(*pieces: bytes) -> list[SseFrame]:
     reader = SseReader()
     return [frame for piece in pieces for frame in reader.feed(piece)]
 
@@ -51,20 +51,20 @@ def test_every_prefix_gives_a_prefix() -> None:
 
 
 def test_bytes_that_are_no_text_end_nothing() -> None:
-    assert read(b"data: a\xff\xfeb\n\n") == [Frame("", "a\ufffd\ufffdb")]
+    assert read(b"data: a\xff\xfeb\n\n") == [SseFrame("", "a\ufffd\ufffdb")]
 
 
 def test_line_separators_of_unicode_are_text() -> None:
-    assert read("data: a\u2028b\u0085c\x0bd\x1ce\n\n".encode()) == [Frame("", "a\u2028b\u0085c\x0bd\x1ce")]
+    assert read("data: a\u2028b\u0085c\x0bd\x1ce\n\n".encode()) == [SseFrame("", "a\u2028b\u0085c\x0bd\x1ce")]
 
 
 def test_failure_under_a_field_of_its_own() -> None:
-    assert read(b'error: {"code": 400}\n\n') == [Frame("error", '{"code": 400}')]
+    assert read(b'error: {"code": 400}\n\n') == [SseFrame("error", '{"code": 400}')]
 
 
 def test_longest_line_passes_and_a_longer_one_does_not() -> None:
     reader = SseReader(longest=20)
-    assert reader.feed(b"data: 89012345678\r\n\r\n") == [Frame("", "89012345678")]
+    assert reader.feed(b"data: 89012345678\r\n\r\n") == [SseFrame("", "89012345678")]
     with pytest.raises(LimitExceeded, match="longer than 20 bytes"):
         [reader.feed(b"x") for _ in range(21)]
 

@@ -8,7 +8,16 @@ import pytest
 from tests.fake.recorded import CLAUDE_CALLS, GEMINI_CALLS, RECORDED, RESPONSES_CALLS, Recorded
 from tidegate import Session
 from tidegate.core.messages import Call, Text, calls_of
-from tidegate.wire.streams import Assembler, Cut, Delta, Reply, SseReader, assembler, json_of, reply_of
+from tidegate.wire.streaming.assembly import (
+    ReplyAssembler,
+    IncompleteReply,
+    Delta,
+    Reply,
+    SseReader,
+    create_assembler,
+    decode_frame,
+    parse_reply,
+)
 
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
@@ -17,10 +26,10 @@ TOOLS = [
 ALL = pytest.mark.parametrize("name", RECORDED)
 
 
-def played(recorded: Recorded, data: bytes) -> Assembler:
-    reader, answer = SseReader(), assembler(recorded.wire)
+def played(recorded: Recorded, data: bytes) -> ReplyAssembler:
+    reader, answer = SseReader(), create_assembler(recorded.wire)
     for frame in reader.feed(data):
-        if (value := json_of(frame)) is not None:
+        if (value := decode_frame(frame)) is not None:
             answer.feed(value)
     return answer
 
@@ -47,7 +56,7 @@ def test_cut_at_every_byte_is_whole_or_refused(name: str) -> None:
     for place in range(len(data)):
         answer = played(recorded, data[:place])
         if not answer.done:
-            with pytest.raises(Cut, match="ended before the answer did"):
+            with pytest.raises(IncompleteReply, match="ended before the answer did"):
                 answer.finish()
             continue
         wholes += 1
@@ -60,8 +69,8 @@ def test_cut_at_every_byte_is_whole_or_refused(name: str) -> None:
 @ALL
 def test_deltas_spell_the_texts(name: str) -> None:
     recorded = RECORDED[name]
-    reader, answer = SseReader(), assembler(recorded.wire)
-    frames = [json_of(frame) for frame in reader.feed(recorded.to_bytes())]
+    reader, answer = SseReader(), create_assembler(recorded.wire)
+    frames = [decode_frame(frame) for frame in reader.feed(recorded.to_bytes())]
     deltas = [delta for frame in frames if frame for delta in answer.feed(frame)]
     (message,) = answer.finish().said(recorded.wire)
     said = "".join(part.text for part in message.parts if isinstance(part, Text))
@@ -128,18 +137,18 @@ WHOLE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_answer_gives_the_same_reply(name: str) -> None:
     recorded = RECORDED[name]
-    assert reply_of(recorded.wire, WHOLE[name]) == played(recorded, recorded.to_bytes()).finish()
+    assert parse_reply(recorded.wire, WHOLE[name]) == played(recorded, recorded.to_bytes()).finish()
 
 
 def test_whole_answer_that_is_not_finished_is_refused() -> None:
     for name, body in WHOLE.items():
         body = {key: value for key, value in body.items() if key not in ("choices", "stop_reason", "candidates")}
-        with pytest.raises(Cut):
-            reply_of(RECORDED[name].wire, body | {"status": "in_progress"})
+        with pytest.raises(IncompleteReply):
+            parse_reply(RECORDED[name].wire, body | {"status": "in_progress"})
 
 
 def test_said_joins_the_items_of_a_response() -> None:
-    (message,) = reply_of("openai_responses", WHOLE["responses reasoning and calls"]).said("openai_responses")
+    (message,) = parse_reply("openai_responses", WHOLE["responses reasoning and calls"]).said("openai_responses")
     assert [type(part).__name__ for part in message.parts] == ["Thinking", "Text", "Call", "Call"]
     assert isinstance(message.parts[3], Call)
 

@@ -9,7 +9,7 @@ from tests.fake.recorded import RECORDED, Recorded
 from tests.wire.cases import GONE, places, replaced
 from tidegate import Session
 from tidegate.core.messages import calls_of
-from tidegate.wire.streams import Cut, Reply, assembler
+from tidegate.wire.streaming.assembly import IncompleteReply, Reply, create_assembler
 
 DAMAGE: tuple[Any, ...] = (None, 0, "x", [], {}, [None], {"type": None}, GONE)
 TOOLS = [{"name": "read"}, {"name": "grep"}]
@@ -25,12 +25,12 @@ def damaged(recorded: Recorded) -> Iterator[list[dict[str, Any]]]:
 
 
 def answer_of(wire: str, frames: list[dict[str, Any]]) -> Reply | None:
-    answer = assembler(wire)
+    answer = create_assembler(wire)
     for frame in frames:
         answer.feed(frame)
     try:
         return answer.finish()
-    except Cut:
+    except IncompleteReply:
         return None
 
 

@@ -9,14 +9,14 @@ from tidegate import Session
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import calls_of
 from tidegate.wire.limits import LimitExceeded
-from tidegate.wire.streams import Cut, Frame, Reply, assembler, json_of
+from tidegate.wire.streaming.assembly import IncompleteReply, SseFrame, Reply, create_assembler, decode_frame
 
 Json = dict[str, Any]
 WIRES = ("openai_chat", "mistral", "deepseek", "openai_responses", "anthropic", "gemini")
 
 
 def reply(wire: str, *frames: Json) -> Reply:
-    answer = assembler(wire)
+    answer = create_assembler(wire)
     for frame in frames:
         answer.feed(frame)
     return answer.finish()
@@ -217,19 +217,19 @@ def test_blocked_prompt_is_filtered() -> None:
 
 
 def test_reasons_that_are_none() -> None:
-    answer = assembler("openai_chat")
+    answer = create_assembler("openai_chat")
     answer.feed(chunk({"content": "a"}, "null"))
     assert not answer.done
     answer.feed(chunk({"content": "b"}, "stop"))
     assert answer.finish().message["content"] == "ab"
-    answer = assembler("gemini")
+    answer = create_assembler("gemini")
     answer.feed(candidate({"text": "a"}, finish="FINISH_REASON_UNSPECIFIED"))
     assert not answer.done
 
 
 def test_answer_that_cannot_be_read_is_no_answer() -> None:
     part = {"inlineData": {"mimeType": "audio/wav", "data": "UklGRg=="}}
-    with pytest.raises(Cut, match=r"cannot be read: .*audio/wav"):
+    with pytest.raises(IncompleteReply, match=r"cannot be read: .*audio/wav"):
         reply("gemini", candidate({"text": "Listen:"}, part, finish="STOP"))
 
 
@@ -290,7 +290,7 @@ def test_delta_of_an_item_that_is_done() -> None:
     item = {"type": "function_call", "call_id": "a", "name": "read", "arguments": "{}"}
     done = {"type": "response.output_item.done", "output_index": 0, "item": item}
     late = {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{}"}
-    answer = assembler("openai_responses")
+    answer = create_assembler("openai_responses")
     assert [delta.text for frame in (done, late) for delta in answer.feed(frame)] == ["read"]
     answer.feed({"type": "response.completed", "response": {}})
     assert answer.finish().messages == [item]
@@ -325,18 +325,18 @@ FAILED: list[tuple[str, Json]] = [
 
 @pytest.mark.parametrize(("wire", "frame"), FAILED)
 def test_error_frame_is_kept_and_ends_the_answer(wire: str, frame: Json) -> None:
-    answer = assembler(wire)
+    answer = create_assembler(wire)
     assert answer.feed(frame) == []
     assert answer.error == ERROR
     assert not answer.done
     for more in (chunk({"content": "a"}, "stop"), *claude_end("end_turn"), candidate({"text": "a"}, finish="STOP")):
         answer.feed(more)
-    with pytest.raises(Cut):
+    with pytest.raises(IncompleteReply):
         answer.finish()
 
 
 def test_error_behind_the_end_unmakes_the_answer() -> None:
-    answer = assembler("openai_chat")
+    answer = create_assembler("openai_chat")
     for frame in (*CHAT_CALLS.frames, {"error": "upstream died"}):
         answer.feed(frame)
     assert answer.error == {"message": "upstream died"}
@@ -345,14 +345,14 @@ def test_error_behind_the_end_unmakes_the_answer() -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_nothing_is_no_answer(wire: str) -> None:
-    with pytest.raises(Cut):
-        assembler(wire).finish()
+    with pytest.raises(IncompleteReply):
+        create_assembler(wire).finish()
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("value", [None, 1, "a", [], ["a"], {}, {"a": None}, [{"index": "x"}], True])
 def test_frames_of_any_shape_do_no_harm(wire: str, value: object) -> None:
-    answer = assembler(wire)
+    answer = create_assembler(wire)
     keys = (
         "choices delta message content_block index usage response item output_index candidates promptFeedback".split()
     )
@@ -365,15 +365,15 @@ def test_frames_of_any_shape_do_no_harm(wire: str, value: object) -> None:
 
 
 def test_frames_that_are_no_json() -> None:
-    assert json_of(Frame("", "[DONE]")) is None
-    assert json_of(Frame("ping", " ")) is None
-    assert json_of(Frame("error", "<html>bad gateway")) == {"error": {"message": "<html>bad gateway"}}
-    assert json_of(Frame("error", '{"code": 400}')) == {"error": {"code": 400}}
+    assert decode_frame(SseFrame("", "[DONE]")) is None
+    assert decode_frame(SseFrame("ping", " ")) is None
+    assert decode_frame(SseFrame("error", "<html>bad gateway")) == {"error": {"message": "<html>bad gateway"}}
+    assert decode_frame(SseFrame("error", '{"code": 400}')) == {"error": {"code": 400}}
     for text in ("<html>", "[1]", '{"a": ', '"a"', "[" * 40_000):
         with pytest.raises(BadInput, match="not a JSON object"):
-            json_of(Frame("", text))
+            decode_frame(SseFrame("", text))
     with pytest.raises(LimitExceeded, match="more than 50,000 values"):
-        json_of(Frame("", "[" * 100_000))
+        decode_frame(SseFrame("", "[" * 100_000))
 
 
 def test_other_choices_are_left_alone() -> None:

@@ -20,58 +20,70 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.agent.cures import SHRINKS, Cures
-from tidegate.agent.hook_types import Moment
-from tidegate.agent.hooks import Done, Hooks
-from tidegate.agent.tools.tool import Context, ToolResult
+from tidegate.agent.request_recovery import SIZE_ERROR_KINDS, RequestRecovery
+from tidegate.agent.hooks.types import HookMoment
+from tidegate.agent.hooks.runner import HookReport, HookRunner
+from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import TOOL_RESULT, Call, Message, Result, Text, Thinking, calls_of, text_of, user
+from tidegate.core.messages import (
+    TOOL_RESULT,
+    Call,
+    Message,
+    Result,
+    Text,
+    Thinking,
+    calls_of,
+    text_of,
+    user_message,
+)
 from tidegate.core.plan import Decision
-from tidegate.models.faults import Fault, fault_of_reply
+from tidegate.models.errors.classification import ProviderError, classify_reply
 from tidegate.models.provider import Delta, Provider, Reply
-from tidegate.session.drive import SummariseAsync
+from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.session.request import Request
 from tidegate.session.session import Session
 
-EMPTY = 2
+_MAX_EMPTY_REPLIES = 2
 
 
-class Asked(NamedTuple):
+class RequestSent(NamedTuple):
     """A request goes out. `decisions` are what the policy did to make it fit."""
 
     request: Request
     decisions: list[Decision]
 
 
-class Began(NamedTuple):
+class ToolStarted(NamedTuple):
     call: Call
 
 
-class Ended(NamedTuple):
+class ToolFinished(NamedTuple):
     call: Call
     result: ToolResult
 
 
-class Refused(NamedTuple):
+class RequestRefused(NamedTuple):
     """The provider refused the request; it is sent again, smaller, or without what is not taken (see `cures`)."""
 
-    fault: Fault
+    fault: ProviderError
 
 
-class Steered(NamedTuple):
+class UserSteered(NamedTuple):
     """Here the conversation takes up what the user said meanwhile."""
 
     text: str
 
 
-class Stopped(NamedTuple):
+class TurnEnded(NamedTuple):
     """The turn is over: `why` is end, steps, refused, filtered, length or empty."""
 
     why: str
 
 
-Happening = Asked | Delta | Reply | Began | Ended | Refused | Steered | Done | Stopped
+AgentEvent = (
+    RequestSent | Delta | Reply | ToolStarted | ToolFinished | RequestRefused | UserSteered | HookReport | TurnEnded
+)
 
 
 class Agent:
@@ -82,10 +94,10 @@ class Agent:
         session: Session,
         provider: Provider,
         toolbox: Toolbox,
-        context: Context,
+        context: ToolContext,
         *,
-        summarise: SummariseAsync | None = None,
-        hooks: Hooks | None = None,
+        summarise: AsyncSummarizer | None = None,
+        hooks: HookRunner | None = None,
         max_steps: int = 100,
     ) -> None:
         self.session = session
@@ -98,12 +110,12 @@ class Agent:
         self._turn: object | None = None
         self._waiting: list[Message] = []
 
-    async def turn(self, said: str | Message) -> AsyncGenerator[Happening, None]:
+    async def turn(self, said: str | Message) -> AsyncGenerator[AgentEvent, None]:
         """One turn. A Fault that no smaller request could cure, and GiveUp, are raised; the session stays whole."""
         own = self._turn = object()
         try:
             waiting, self._waiting = self._waiting, []  # of a turn that nobody closed
-            await self.session.add_async(*waiting, _message(said))
+            await self.session.add_async(*waiting, _as_message(said))
             steps, empty, why = 0, 0, ""
             while not why:
                 reply: Reply | None = None
@@ -125,7 +137,7 @@ class Agent:
                     await self._compact_if_asked()
                 steps += len(calls) or reply.stop == "paused"  # else who pauses for ever is asked for ever
                 empty += message is None
-                why = "" if calls else _why(reply, message, empty)
+                why = "" if calls else _find_end_reason(reply, message, empty)
                 why = why or ("steps" if steps >= self.max_steps else "")
                 for done in await self._fire("turn_end") if why else ():
                     yield done
@@ -134,21 +146,21 @@ class Agent:
                     yield self._heard(self._waiting.pop(0))
         finally:
             self._leave(own)
-        yield Stopped(why)
+        yield TurnEnded(why)
 
     def steer(self, said: str | Message) -> None:
         """Say something in the middle of a turn: it is heard when every call that was begun has its result."""
         if not self.busy:
             raise BadInput("No turn is under way.", "Begin one with these words.")
-        self._waiting.append(_message(said))
+        self._waiting.append(_as_message(said))
 
     @property
     def busy(self) -> bool:
         return self._turn is not None
 
-    def _heard(self, message: Message) -> Steered:
+    def _heard(self, message: Message) -> UserSteered:
         self.session.add(message)
-        return Steered(text_of(message))
+        return UserSteered(text_of(message))
 
     def _leave(self, own: object) -> None:
         """Whatever ended the turn, what the user said in it is not lost. A turn that was begun since is not ours."""
@@ -156,7 +168,7 @@ class Agent:
             self._turn, waiting, self._waiting = None, self._waiting, []
             self.session.add(*waiting)
 
-    async def _fire(self, moment: Moment) -> list[Done]:
+    async def _fire(self, moment: HookMoment) -> list[HookReport]:
         return await self.hooks.fire(moment, self.session, summarise=self.summarise) if self.hooks else []
 
     async def compact(self, focus: str = "") -> list[Decision]:
@@ -169,14 +181,14 @@ class Agent:
         if focus is not None:
             await self.compact(focus)
 
-    async def _ask(self, own: object) -> AsyncGenerator[Happening, None]:
+    async def _ask(self, own: object) -> AsyncGenerator[AgentEvent, None]:
         """One answer. A request that is refused is sent again if something can be done about it."""
         for done in await self._fire("turn_start"):
             yield done
-        cures = Cures(self.session, self.summarise)
+        cures = RequestRecovery(self.session, self.summarise)
         request = await self.session.prepare_async(self.summarise)
         while True:
-            yield Asked(request, self.session.decisions)
+            yield RequestSent(request, self.session.decisions)
             shown: list[str] = []
             try:
                 async with aclosing(self.provider.stream(request.to_bytes())) as stream:  # type: ignore[type-var]
@@ -184,7 +196,7 @@ class Agent:
                         self._look(each, shown)
                         yield each
                 return
-            except Fault as fault:
+            except ProviderError as fault:
                 refused, cure = fault, cures.of(fault)
                 if not cure:
                     self._keep_shown("".join(shown))
@@ -193,7 +205,7 @@ class Agent:
                 if self._turn is own:
                     self._keep_shown("".join(shown))
                 raise
-            yield Refused(refused)
+            yield RequestRefused(refused)
             request = await cures.again(cure, refused)
 
     def _look(self, each: Delta | Reply, shown: list[str]) -> None:
@@ -201,15 +213,15 @@ class Agent:
         if isinstance(each, Delta):
             shown += [each.text] if each.kind == "text" else []
             return
-        fault = fault_of_reply(each, window=self.session.window)
-        if fault is not None and fault.kind in SHRINKS:
+        fault = classify_reply(each, window=self.session.window)
+        if fault is not None and fault.kind in SIZE_ERROR_KINDS:
             raise fault
 
     async def _keep(self, reply: Reply) -> Message | None:
         """The answer into the log, and what it cost. None if there is nothing in it."""
         said = reply.said(self.provider.wire)
         self.session.record(reply.usage)
-        full = [message for message in said if message.parts and (reply.stop == "paused" or _says(message))]
+        full = [message for message in said if message.parts and (reply.stop == "paused" or _has_content(message))]
         await self.session.add_async(*full)
         return full[-1] if full else None
 
@@ -218,21 +230,21 @@ class Agent:
         if text.strip():
             self.session.add(Message("assistant", (Text(text + "\n[interrupted]"),)))
 
-    async def _run(self, calls: list[Call], unfit: set[str]) -> AsyncGenerator[Happening, None]:
+    async def _run(self, calls: list[Call], unfit: set[str]) -> AsyncGenerator[AgentEvent, None]:
         """Calls of tools that may run together do, with their neighbours. Results stand in the order of the calls."""
         names = self.session.dialect.tool_names(self.session.view.tools)
         meant = [msgspec.structs.replace(call, name=names.get(call.name, call.name)) for call in calls]
         for _, batch in groupby(enumerate(meant), lambda pair: -1 if self.toolbox.together(pair[1].name) else pair[0]):
             together = [call for _, call in batch]
             for call in together:
-                yield Began(call)
+                yield ToolStarted(call)
             running = [asyncio.ensure_future(self._result(call, unfit)) for call in together]
             try:
                 for call, task in zip(together, running, strict=True):
                     result = await task
                     parts = (Result(call.id, (Text(result.text),), result.error),)
                     await self.session.add_async(Message("tool", parts, kind=TOOL_RESULT))
-                    yield Ended(call, result)
+                    yield ToolFinished(call, result)
             finally:
                 for task in running:
                     task.cancel()
@@ -240,29 +252,31 @@ class Agent:
 
     async def _result(self, call: Call, unfit: set[str]) -> ToolResult:
         if call.id in unfit:
-            return CUT
-        return NEW if self._waiting else await self.toolbox.run(call, self.context)
+            return _INCOMPLETE_CALL
+        return NOT_RUN_AFTER_STEERING if self._waiting else await self.toolbox.run(call, self.context)
 
 
-CUT = ToolResult("Not run: the call came incomplete. Make it again, shorter if it was cut off.", error=True)
-NEW = ToolResult("Not run: the user said something new. Read that first.", error=True)
+_INCOMPLETE_CALL = ToolResult(
+    "Not run: the call came incomplete. Make it again, shorter if it was cut off.", error=True
+)
+NOT_RUN_AFTER_STEERING = ToolResult("Not run: the user said something new. Read that first.", error=True)
 
 
-def _message(said: str | Message) -> Message:
-    return user(said) if isinstance(said, str) else said
+def _as_message(said: str | Message) -> Message:
+    return user_message(said) if isinstance(said, str) else said
 
 
-def _says(message: Message) -> bool:
+def _has_content(message: Message) -> bool:
     """Is there a word or a call in it? An empty text and thinking alone are no answer."""
     return any(
         bool(part.text.strip()) if isinstance(part, Text) else not isinstance(part, Thinking) for part in message.parts
     )
 
 
-def _why(reply: Reply, message: Message | None, empty: int) -> str:
+def _find_end_reason(reply: Reply, message: Message | None, empty: int) -> str:
     """Why an answer without calls is the end of the turn; nothing if it may be asked for once more."""
     if reply.stop == "paused":
         return ""
     if message is not None or reply.stop in ("refused", "filtered"):
         return reply.stop
-    return "empty" if empty >= EMPTY else ""
+    return "empty" if empty >= _MAX_EMPTY_REPLIES else ""

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate.core.clip import clip_bytes, clip_chars
+from tidegate.core.text.clip import clip_bytes, clip_chars
 from tidegate.core.errors import BadInput, BadPolicy
-from tidegate.core.estimate import Estimate
-from tidegate.core.expression import nearest
-from tidegate.core.tokens import Counter
-from tidegate.core.yaml_nodes import read_yaml
+from tidegate.core.tokens.estimate import TokenEstimator
+from tidegate.core.config.values import suggest_name
+from tidegate.core.tokens.counting import TokenCounter
+from tidegate.core.config.yaml_tree import read_yaml
 
-FILE = "SKILL.md"
-MAX_SKILLS = 500
-MAX_DESCRIPTION = 1_024
-MAX_BODY = 64 * 1024
+_SKILL_FILE = "SKILL.md"
+_MAX_SKILLS = 500
+_MAX_DESCRIPTION_CHARS = 1_024
+_MAX_BODY_BYTES = 64 * 1024
 
 
 class Skill(msgspec.Struct, frozen=True):
@@ -40,25 +40,25 @@ class Skills:
         self.found: dict[str, Skill] = {}
         self.problems: list[str] = []
         for folder in folders:
-            for path in sorted(folder.glob(f"*/{FILE}"))[:MAX_SKILLS]:
+            for path in sorted(folder.glob(f"*/{_SKILL_FILE}"))[:_MAX_SKILLS]:
                 self._take(path, folder)
 
     def _take(self, path: Path, folder: Path) -> None:
         if not path.resolve().is_relative_to(folder.resolve()):
             self.problems.append(
-                f"{path.parent.name}/{FILE}: is a link that leads out of {folder.name}, and is not read."
+                f"{path.parent.name}/{_SKILL_FILE}: is a link that leads out of {folder.name}, and is not read."
             )
             return
         try:
-            skill = read_head(path)
+            skill = read_skill_header(path)
         except (BadInput, BadPolicy, OSError) as bad:
-            self.problems.append(f"{path.parent.name}/{FILE}: {bad}")
+            self.problems.append(f"{path.parent.name}/{_SKILL_FILE}: {bad}")
             return
         self.found.setdefault(skill.name, skill)
 
-    def index(self, max_tokens: int = 1_000, counter: Counter | None = None) -> str:
+    def index(self, max_tokens: int = 1_000, counter: TokenCounter | None = None) -> str:
         """Name and description of each, as many whole lines as fit; then how many more there are."""
-        counter = counter or Estimate()
+        counter = counter or TokenEstimator()
         lines = [f"- {skill.name}: {skill.description}" for skill in self.found.values()]
         kept: list[str] = []
         for place, line in enumerate(lines):
@@ -74,27 +74,27 @@ class Skills:
         """The body of a skill."""
         skill = self.found.get(name)
         if skill is None:
-            raise BadInput(f"There is no skill {name[:80]!r}.", nearest(name, list(self.found)))
-        return clip_bytes(_split(_text(skill.path))[1].strip(), MAX_BODY).text
+            raise BadInput(f"There is no skill {name[:80]!r}.", suggest_name(name, list(self.found)))
+        return clip_bytes(_split_header(_read_text(skill.path))[1].strip(), _MAX_BODY_BYTES).text
 
 
-def read_head(path: Path) -> Skill:
-    head, _ = _split(_text(path))
+def read_skill_header(path: Path) -> Skill:
+    head, _ = _split_header(_read_text(path))
     fields = read_yaml(head, path.name).mapping("the head of a skill")
     if "description" not in fields:
         raise BadInput("It has no description.", "Write `description: ...` between the two lines of ---.")
     name = fields["name"].text("name") if "name" in fields else path.parent.name
     described = " ".join(fields["description"].text("description").split())
-    return Skill(" ".join(name.split())[:64], clip_chars(described, MAX_DESCRIPTION, mode="head").text, path)
+    return Skill(" ".join(name.split())[:64], clip_chars(described, _MAX_DESCRIPTION_CHARS, mode="head").text, path)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     with path.open("rb") as file:
-        data = file.read(4 * MAX_BODY)
+        data = file.read(4 * _MAX_BODY_BYTES)
     return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def _split(text: str) -> Sequence[str]:
+def _split_header(text: str) -> Sequence[str]:
     """Head and body."""
     if not text.startswith("---\n") or "\n---" not in text[3:]:
         raise BadInput("It does not begin with a head.", "Put `---`, name and description, `---` at its top.")

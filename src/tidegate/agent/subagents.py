@@ -14,32 +14,32 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from tidegate.agent.loop import Agent, Ended, Stopped
-from tidegate.agent.spend import Allowance, Meter, Metered
-from tidegate.agent.tools.approval import Approval, Ask, Question
-from tidegate.agent.tools.tool import AgentTool, Built, Context, Failed, ToolResult
+from tidegate.agent.loop import Agent, ToolFinished, TurnEnded
+from tidegate.agent.spending import TokenAllowance, SpendMeter, MeteredProvider
+from tidegate.agent.tools.approval import ApprovalRules, AskUser, ApprovalQuestion
+from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, ToolFailed, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
-from tidegate.core.clip import clip_chars, clip_tokens
+from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.errors import TidegateError
-from tidegate.core.expression import nearest, quoted
-from tidegate.core.messages import Tool, text_of, user
+from tidegate.core.config.values import suggest_name, quote_value
+from tidegate.core.messages import Tool, text_of, user_message
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
-from tidegate.session.settle import summariser
+from tidegate.session.summaries.summarizer import create_summarizer
 
-TASK: Final = "task"
+TASK_TOOL_NAME: Final = "task"
 """The tool, and the topic of the notes that say which subagents were begun and how they ended."""
-SHARE: Final = 8
+_RESULT_SHARE: Final = 8
 """A result takes at most this part of the asker's room."""
-PATIENCE: Final = 120.0
+SUMMARY_TIMEOUT_SECONDS: Final = 120.0
 
-_ABOUT = (
+_DESCRIPTION = (
     "Give a piece of work to a subagent that works in a window of its own and answers with its conclusion."
     " It knows nothing but what the prompt says. Calls made together run at the same time."
 )
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class SubagentLimits(msgspec.Struct, frozen=True):
     """What one subagent may use, and how deep and how wide they may go. `result` is in tokens."""
 
     steps: int = 40
@@ -49,7 +49,7 @@ class Bounds(msgspec.Struct, frozen=True):
     together: int = 4
 
 
-class Opened(NamedTuple):
+class SubagentSession(NamedTuple):
     """The session of a subagent, the name it is known by, and the folder of its files if it is kept."""
 
     session: Session
@@ -57,7 +57,7 @@ class Opened(NamedTuple):
     folder: Path | None = None
 
 
-class Kind(NamedTuple):
+class SubagentKind(NamedTuple):
     """A kind of subagent. `sessions` opens a new session for one, by the name of the session that asks for it.
 
     The tools are without `task`.
@@ -66,15 +66,15 @@ class Kind(NamedTuple):
     description: str
     provider: Provider
     tools: Sequence[AgentTool]
-    sessions: Callable[[str, Sequence[Tool]], Opened]
+    sessions: Callable[[str, Sequence[Tool]], SubagentSession]
 
 
-class Task(msgspec.Struct):
+class TaskArguments(msgspec.Struct):
     prompt: Annotated[str, Meta(description="the work, with all it must know, and what to answer", min_length=1)]
     agent: Annotated[str, Meta(description="which kind of subagent")] = ""
 
 
-class Subagents:
+class SubagentTool:
     """The tool. `kinds` by name, the first is meant where none is named; `meters` are told of all that is spent.
 
     `ask` puts questions of a subagent's tools to a person, one at a time.
@@ -84,53 +84,55 @@ class Subagents:
 
     def __init__(
         self,
-        kinds: Mapping[str, Kind],
+        kinds: Mapping[str, SubagentKind],
         *,
-        approval: Approval,
-        ask: Ask | None = None,
-        meters: Sequence[Meter] = (),
-        bounds: Bounds | None = None,
+        approval: ApprovalRules,
+        ask: AskUser | None = None,
+        meters: Sequence[SpendMeter] = (),
+        bounds: SubagentLimits | None = None,
         depth: int = 1,
     ) -> None:
         self.kinds = dict(kinds)
-        self.bounds = bounds or Bounds()
+        self.bounds = bounds or SubagentLimits()
         self.depth = depth
         self._approval = approval
         self._ask = ask
         self._meters = tuple(meters)
         self._places = asyncio.Semaphore(self.bounds.together)
         named = "".join(f" {name}: {kind.description}." for name, kind in kinds.items() if len(kinds) > 1)
-        self._built = Built(TASK, _ABOUT + (f" Kinds:{named}" if named else ""), Task, self._act)
+        self._built = FunctionTool(
+            TASK_TOOL_NAME, _DESCRIPTION + (f" Kinds:{named}" if named else ""), TaskArguments, self._act
+        )
 
     @property
     def tool(self) -> Tool:
         return self._built.tool
 
-    async def __call__(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    async def __call__(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         return await self._built(arguments, context)
 
-    async def _act(self, task: Task, context: Context) -> ToolResult:
+    async def _act(self, task: TaskArguments, context: ToolContext) -> ToolResult:
         name = task.agent or next(iter(self.kinds))
         if name not in self.kinds:
-            raise Failed(f"There is no subagent {quoted(name)}. {nearest(name, self.kinds)}")
+            raise ToolFailed(f"There is no subagent {quote_value(name)}. {suggest_name(name, self.kinds)}")
         async with self._places:
-            kind, allowance = self.kinds[name], Allowance(self.bounds.tokens)
+            kind, allowance = self.kinds[name], TokenAllowance(self.bounds.tokens)
             toolbox = self._toolbox(kind)
             opened = kind.sessions(context.session_name, toolbox.definitions())
             ended = "interrupted"
-            context.session.note(TASK, f"{opened.name} began: {clip_chars(task.prompt, 200).text}")
+            context.session.note(TASK_TOOL_NAME, f"{opened.name} began: {clip_chars(task.prompt, 200).text}")
             try:
-                work = await _worked(self._agent(opened, kind, toolbox, allowance, context), task.prompt)
+                work = await _run_subagent(self._agent(opened, kind, toolbox, allowance, context), task.prompt)
                 ended = work.why or "answered"
             finally:
                 opened.session.close()
-                context.session.note(TASK, f"{opened.name} ended: {clip_chars(ended, 500).text}")
+                context.session.note(TASK_TOOL_NAME, f"{opened.name} ended: {clip_chars(ended, 500).text}")
         return self._result(work, allowance, opened.name, context)
 
-    def _toolbox(self, kind: Kind) -> Toolbox:
+    def _toolbox(self, kind: SubagentKind) -> Toolbox:
         toolbox = Toolbox(kind.tools, approval=self._approval, ask=self._ask)
         if self.depth < self.bounds.nested:
-            inner = Subagents(
+            inner = SubagentTool(
                 self.kinds,
                 approval=self._approval,
                 ask=self._ask,
@@ -141,10 +143,17 @@ class Subagents:
             toolbox.add(inner)
         return toolbox
 
-    def _agent(self, opened: Opened, kind: Kind, toolbox: Toolbox, allowance: Allowance, asker: Context) -> Agent:
+    def _agent(
+        self,
+        opened: SubagentSession,
+        kind: SubagentKind,
+        toolbox: Toolbox,
+        allowance: TokenAllowance,
+        asker: ToolContext,
+    ) -> Agent:
         session = opened.session
-        provider = Metered(kind.provider, [*self._meters, allowance])
-        context = Context(
+        provider = MeteredProvider(kind.provider, [*self._meters, allowance])
+        context = ToolContext(
             asker.workspace,
             session,
             session_folder=opened.folder,
@@ -153,14 +162,18 @@ class Subagents:
             clock=asker.clock,
             environment=asker.environment,
         )
-        summarise = summariser(
-            provider, window=session.window, counter=session.counter, timeout=PATIENCE, conversation=session
+        summarise = create_summarizer(
+            provider,
+            window=session.window,
+            counter=session.counter,
+            timeout=SUMMARY_TIMEOUT_SECONDS,
+            conversation=session,
         )
         return Agent(session, provider, toolbox, context, summarise=summarise, max_steps=self.bounds.steps)
 
-    def _result(self, work: "Work", allowance: Allowance, name: str, context: Context) -> ToolResult:
+    def _result(self, work: "SubagentResult", allowance: TokenAllowance, name: str, context: ToolContext) -> ToolResult:
         asker = context.session
-        limit = max(64, min(self.bounds.result, asker.budget().room // SHARE))
+        limit = max(64, min(self.bounds.result, asker.budget().room // _RESULT_SHARE))
         text = clip_tokens(work.text, limit, asker.counter).text
         ending = f"[{name}: {work.steps} tool calls, {allowance.spent:,} tokens"
         if not work.why:
@@ -168,7 +181,7 @@ class Subagents:
         return ToolResult(f"{text}\n{ending}; not finished: {clip_chars(work.why, 500).text}]".lstrip(), error=True)
 
 
-class Work(NamedTuple):
+class SubagentResult(NamedTuple):
     """`text` is the answer; where `why` says that there is none, all that was said on the way."""
 
     text: str
@@ -176,29 +189,29 @@ class Work(NamedTuple):
     steps: int
 
 
-async def _worked(agent: Agent, prompt: str) -> Work:
+async def _run_subagent(agent: Agent, prompt: str) -> SubagentResult:
     """One turn. What fails on the way does not take along what was found before."""
     said: list[str] = []
     steps, why = 0, "it ended without an answer"
     try:
-        async with aclosing(agent.turn(user(prompt, typed=False))) as turn:
+        async with aclosing(agent.turn(user_message(prompt, typed=False))) as turn:
             async for each in turn:
                 if isinstance(each, Reply):
                     said += [text for text in map(text_of, each.said(agent.provider.wire)) if text.strip()]
-                elif isinstance(each, Ended):
+                elif isinstance(each, ToolFinished):
                     steps += 1
-                elif isinstance(each, Stopped):
+                elif isinstance(each, TurnEnded):
                     why = "" if each.why in ("end", "unknown") and said else f"it stopped: {each.why}"
     except TidegateError as failure:
         why = str(failure)
-    return Work("\n\n".join(said) if why else said[-1], why, steps)
+    return SubagentResult("\n\n".join(said) if why else said[-1], why, steps)
 
 
-def one_at_a_time(ask: Ask) -> Ask:
+def ask_one_at_a_time(ask: AskUser) -> AskUser:
     """A person who is asked by several at once cannot tell what they agree to."""
     turn = asyncio.Lock()
 
-    async def asked(question: Question) -> bool:
+    async def asked(question: ApprovalQuestion) -> bool:
         async with turn:
             return await ask(question)
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from tidegate.core.errors import TooSmall
 from tidegate.core.messages import Message
-from tidegate.core.price import ASSUMED, Prices
-from tidegate.core.tokens import REQUEST, Counter, count_message
+from tidegate.core.sweep.cost_model import ASSUMED_PRICES, CachePrices
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message
 from tidegate.core.view import View
 
 UNLIMITED = 2**53
@@ -25,11 +25,11 @@ class Budget(NamedTuple):
     reserve: int
     fixed: int
     scale: float
-    counter: Counter
+    counter: TokenCounter
     thinking: bool = False
     cap: int | None = None
     notes: tuple[str, ...] = ()
-    prices: Prices = ASSUMED
+    prices: CachePrices = ASSUMED_PRICES
 
     @property
     def capacity(self) -> int:
@@ -69,15 +69,15 @@ def make_budget(
     *,
     window: int | None,
     reserve: int,
-    counter: Counter,
+    counter: TokenCounter,
     model: str = "",
     thinking: bool = False,
     cap: int | None = None,
-    prices: Prices = ASSUMED,
+    prices: CachePrices = ASSUMED_PRICES,
 ) -> Budget:
     """The budget for this view, or a refusal with the numbers if the fixed part leaves no room."""
     scale = view.ratios.get(model, 1.0)
-    fixed = view.fixed + REQUEST
+    fixed = view.fixed + REQUEST_OVERHEAD
     notes: list[str] = []
     if window is None:
         return Budget(None, reserve, fixed, scale, counter, thinking, cap, prices=prices)
@@ -87,7 +87,7 @@ def make_budget(
     if taken > window:
         raise TooSmall(
             f"The fixed part does not leave room: system prompt {view.system_tokens:,} + tools {view.tools_tokens:,}"
-            f" + framing {REQUEST} + least history {MIN_ROOM} tokens, against a window of {window:,}.",
+            f" + framing {REQUEST_OVERHEAD} + least history {MIN_ROOM} tokens, against a window of {window:,}.",
             "Use a model with a larger window, shorten the system prompt or offer fewer tools.",
         )
     lowered = min(reserve, window // 4)
@@ -99,13 +99,13 @@ def make_budget(
     return Budget(window, lowered, fixed, scale, counter, thinking, None, tuple(notes), prices)
 
 
-def excess(view: View, budget: Budget) -> int:
+def count_excess(view: View, budget: Budget) -> int:
     """By how many of our own tokens the history is over its room; 0 if it fits."""
-    over = measure(view, budget) - budget.capacity
+    over = measure_request(view, budget) - budget.capacity
     return max(view.tokens - budget.room, math.ceil(over / budget.scale), 0)
 
 
-def measure(view: View, budget: Budget) -> int:
+def measure_request(view: View, budget: Budget) -> int:
     """The one size: what the next request weighs, in the provider's tokens.
 
     The last report, if no edit came since, plus what was said after it; else our own count, scaled.
@@ -116,7 +116,7 @@ def measure(view: View, budget: Budget) -> int:
     return usage.input_tokens + math.ceil(view.later * budget.scale)
 
 
-def metered(view: View, budget: Budget) -> int:
+def measure_by_meter(view: View, budget: Budget) -> int:
     """The same by the policy's own estimator: for its triggers only."""
     usage = view.usage
     if usage is None:

@@ -44,7 +44,7 @@ class RemoveRule(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="re
 Edit = Replace | Drop | Insert | RemoveRule
 
 
-class Changes:
+class EditIndex:
     """The edits of one transaction, by the ids they touch."""
 
     def __init__(self, edits: Iterable[Edit]) -> None:

@@ -11,14 +11,14 @@ from tidegate.core.edits import Edit
 from tidegate.core.messages import Message, Tool
 
 
-class Said(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="said"):
+class MessageAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="said"):
     """A message entered the session. It is never changed; only the view of it may be."""
 
     message: Message
     tokens: int
 
 
-class Edited(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="edited"):
+class ViewEdited(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="edited"):
     """One transaction on the view: all its edits or none. `rule` names the line of the policy that asked for it."""
 
     stage: str
@@ -30,7 +30,7 @@ class Edited(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="edited
     edits: tuple[Edit, ...]
 
 
-class Used(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="used", omit_defaults=True):
+class UsageReported(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="used", omit_defaults=True):
     """A provider reported what a request cost. `head` and `counted` are the log's head and our count of it; `shared` is
     how many of its messages began the request before, too: it decides where marks for a prompt cache stood."""
 
@@ -44,7 +44,7 @@ class Used(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="used", o
     shared: int = 0
 
 
-class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted", omit_defaults=True):
+class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted", omit_defaults=True):
     """Anything else worth keeping, by topic.
 
     The fold knows these topics; others are for people to read.
@@ -72,27 +72,27 @@ class Noted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted",
         return int(self.text) if self.text.isdecimal() and len(self.text) < 20 else 0
 
 
-What = Said | Edited | Used | Noted
+EventPayload = MessageAdded | ViewEdited | UsageReported | NoteAdded
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
     seq: int
     time: float
-    what: What
+    what: EventPayload
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Event)
 
 
-def read_tools(noted: Noted) -> tuple[Tool, ...]:
+def read_tools(noted: NoteAdded) -> tuple[Tool, ...]:
     """The tools that a note of the topic `tools` lists."""
     return msgspec.json.decode(noted.text, type=tuple[Tool, ...])
 
 
-def encode(event: Event) -> bytes:
+def encode_event(event: Event) -> bytes:
     return _encoder.encode(event)
 
 
-def decode(data: bytes) -> Event:
+def decode_event(data: bytes) -> Event:
     return _decoder.decode(data)

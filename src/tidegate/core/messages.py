@@ -37,7 +37,7 @@ class Text(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="text", o
 
 
 class MarkedText(Text, frozen=True, gc=False, array_like=True, tag="marked", omit_defaults=True):
-    """A text of which is known whether the user typed it: only then may it lay down rules (`core/rule_text.py`).
+    """A text of which is known whether the user typed it: only then may it lay down rules (`core/text/rule_text.py`).
 
     Mentioned files, pasted blocks and text of programs are marked False. A struct of its own, so that a text without a
     mark is written as it always was. No provider is sent the mark.
@@ -105,7 +105,7 @@ class Tool(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     parameters: str = '{"type":"object","properties":{}}'
 
 
-def user(text: str, kind: str = "", *, typed: bool | None = None) -> Message:
+def user_message(text: str, kind: str = "", *, typed: bool | None = None) -> Message:
     """A user-role text; with a kind it is a note of the engine, which starts no turn."""
     return Message("user", (mark_text(text, typed),), kind=kind, user_visible=not kind)
 
@@ -144,12 +144,12 @@ def result_of(message: Message) -> Result | None:
     return None
 
 
-def is_request(message: Message) -> bool:
+def is_user_request(message: Message) -> bool:
     """The words of the user themselves: these start a turn."""
     return message.role == "user" and not message.kind
 
 
-def texts(message: Message) -> Iterator[str]:
+def texts_of(message: Message) -> Iterator[str]:
     """Every readable text of a message, results included, thinking and arguments not."""
     for part in message.parts:
         if isinstance(part, Text):
@@ -165,4 +165,4 @@ def text_of(message: Message) -> str:
             only = only.parts[0]
         if isinstance(only, Text):
             return only.text
-    return "\n".join(texts(message))
+    return "\n".join(texts_of(message))

@@ -66,8 +66,8 @@ class Outcome(msgspec.Struct, frozen=True):
         return not (self.edits or self.requests or self.effects)
 
 
-NOTHING = Outcome()
+NO_OUTCOME = Outcome()
 
 
-def spill(path: str, text: str, *, append: bool = False) -> Spill:
+def make_spill(path: str, text: str, *, append: bool = False) -> Spill:
     return Spill(path, text, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), append)

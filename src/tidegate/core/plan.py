@@ -15,43 +15,51 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.budget import MIN_ROOM, Budget, excess, priced_now
-from tidegate.core.check import check
-from tidegate.core.clip import clip_chars, clip_tokens
-from tidegate.core.digest import digest
+from tidegate.core.budget import MIN_ROOM, Budget, count_excess, priced_now
+from tidegate.core.edit_check import check_edits
+from tidegate.core.text.clip import clip_chars, clip_tokens
+from tidegate.core.digest.writer import write_digest
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.errors import BadEdit
-from tidegate.core.events import Edited
-from tidegate.core.ledger import Kept, allowance, beneath, keep
-from tidegate.core.messages import Message, user
+from tidegate.core.events import ViewEdited
+from tidegate.core.ledger.writer import LedgerUpdate, ledger_allowance, hide_ledger, update_ledger
+from tidegate.core.messages import Message, user_message
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
-from tidegate.core.policy import Moment, Occasion, Policy, Reading, Rule, judge, size_for
-from tidegate.core.repair import repair
-from tidegate.core.secrets import masked
-from tidegate.core.stages.last_resort import guard
+from tidegate.core.policy.policy import (
+    Moment,
+    TriggerContext,
+    Policy,
+    TriggerReading,
+    Rule,
+    judge_rule,
+    measure_for_triggers,
+)
+from tidegate.core.repair import repair_view
+from tidegate.core.text.secrets import mask_outcome
+from tidegate.core.stages.guard import guard_history
 from tidegate.core.view import View
 
 
-class Ask(NamedTuple):
+class AskSummary(NamedTuple):
     """Answer with the summary's text, or None to let the deterministic summariser write it."""
 
     request: SummaryRequest
 
 
-class Do(NamedTuple):
+class RunEffect(NamedTuple):
     """Carry this out now. Answer None when done, or why it failed: the loss it was to precede then does not happen."""
 
     effect: Effect
 
 
-class Commit(NamedTuple):
+class CommitEdits(NamedTuple):
     """Append this to the log and fold it into the view the plan is reading. Answer None, or why it was not made."""
 
-    edited: Edited
+    edited: ViewEdited
 
 
-Step = Ask | Do | Commit
-Answer = str | None
+PlanStep = AskSummary | RunEffect | CommitEdits
+StepAnswer = str | None
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -61,7 +69,7 @@ class Decision(msgspec.Struct, frozen=True):
     rule: str
     stage: str
     acted: bool
-    reason: str | Reading
+    reason: str | TriggerReading
     before: int = 0
     after: int = 0
 
@@ -70,7 +78,7 @@ class Decision(msgspec.Struct, frozen=True):
         return self.reason if isinstance(self.reason, str) else f"not {self.reason}"
 
 
-class Situation(NamedTuple):
+class PlanContext(NamedTuple):
     """What a run needs to know. `tried` holds the rules that made no progress at this head of the log.
 
     `mask` takes secrets out of what goes to a file; what the view says of that file is then said of the masked text.
@@ -84,38 +92,38 @@ class Situation(NamedTuple):
     mask: Callable[[str], str] = str
 
 
-Steps = Generator[Step, Answer, list[Decision]]
+PlanRun = Generator[PlanStep, StepAnswer, list[Decision]]
 
 
-def run(moment: Moment, at: Situation) -> Steps:
+def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
     """Run the rules of a moment; before a call and after an overflow the guard has the last word."""
     decisions: list[Decision] = []
     view, at = at.view, at._replace(budget=priced_now(at.view, at.budget, at.now))
     if view.orphans or view.unanswered:
-        decisions.append((yield from _commit("repair", moment, "", repair(view), at)))
+        decisions.append((yield from _commit("repair", moment, "", repair_view(view), at)))
     recovery = view.recoveries if moment == "overflow" else 0
     compacted = 0
-    occasion = Occasion(view, at.budget, at.policy, size_for(at.policy, view, at.budget), 0, recovery)
+    occasion = TriggerContext(view, at.budget, at.policy, measure_for_triggers(at.policy, view, at.budget), 0, recovery)
     for rule in at.policy.moments.get(moment, ()):
-        verdict = judge(rule, occasion, at.now)
+        verdict = judge_rule(rule, occasion, at.now)
         if verdict.fires:
             decision = yield from _act(rule, moment, str(verdict.why), at)
             compacted += decision.acted and decision.after < decision.before
-            size = size_for(at.policy, view, at.budget)
-            occasion = Occasion(view, at.budget, at.policy, size, compacted, recovery)
+            size = measure_for_triggers(at.policy, view, at.budget)
+            occasion = TriggerContext(view, at.budget, at.policy, size, compacted, recovery)
         else:
             decision = Decision(moment, rule.name, rule.stage, False, verdict.why, view.tokens, view.tokens)
         decisions.append(decision)
     if moment in ("before_call", "overflow"):
         target = _guard_target(moment, at, compacted)
         if target is not None:
-            decisions.extend((yield from _guarded(moment, target, at)))
+            decisions.extend((yield from _run_guard(moment, target, at)))
     return decisions
 
 
-def _guard_target(moment: Moment, at: Situation, compacted: int) -> int | None:
+def _guard_target(moment: Moment, at: PlanContext, compacted: int) -> int | None:
     """How many tokens the history may have, if the guard must act. An overflow nobody acted on halves what there is."""
-    over = excess(at.view, at.budget)
+    over = count_excess(at.view, at.budget)
     if over:
         # A report far above our count must not cost the newest request its words: it fits the room, so it stays whole.
         newest = next((i.tokens for i in at.view.items if i.message.id == at.view.newest_request), 0)
@@ -125,36 +133,36 @@ def _guard_target(moment: Moment, at: Situation, compacted: int) -> int | None:
     return None
 
 
-def _guarded(moment: Moment, target: int, at: Situation) -> Generator[Step, Answer, list[Decision]]:
+def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanStep, StepAnswer, list[Decision]]:
     """Fit the history into the target. The ledger gives way to the newest request, never the other way round."""
-    view, seen = at.view, beneath(at.view)
+    view, seen = at.view, hide_ledger(at.view)
     held = view.tokens - seen.tokens
     newest = next((item.tokens for item in seen.items if item.message.id == view.newest_request), 0)
     spare = target - newest if newest <= target else target // 2
-    limit = min(allowance(at.policy, view, at.budget), spare // 2)
-    outcome = guard(seen, at.budget, target=target - min(held, limit))
+    limit = min(ledger_allowance(at.policy, view, at.budget), spare // 2)
+    outcome = guard_history(seen, at.budget, target=target - min(held, limit))
     if outcome.empty and held <= limit:
         return []
-    edits = _priced(outcome.edits, at)
-    rest = seen.tokens + change(seen, edits)
-    kept = keep(at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - held)
-    return [(yield from _commit("guard", moment, "", _told(outcome, kept), at, kept.edits, newest=True))]
+    edits = _with_token_counts(outcome.edits, at)
+    rest = seen.tokens + _token_change(seen, edits)
+    kept = update_ledger(at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - held)
+    return [(yield from _commit("guard", moment, "", _with_tally(outcome, kept), at, kept.edits, newest=True))]
 
 
-def _told(outcome: Outcome, kept: Kept) -> Outcome:
+def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
     """The outcome with what the ledger found in its reason: that is how the check becomes an event."""
     if kept.tally is None:
         return outcome
     return msgspec.structs.replace(outcome, why="; ".join(filter(None, (outcome.why, str(kept.tally)))))
 
 
-def _act(rule: Rule, moment: Moment, why: str, at: Situation) -> Generator[Step, Answer, Decision]:
+def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[PlanStep, StepAnswer, Decision]:
     """Run the stage of a rule that fires, unless it made no progress here before."""
     tokens = at.view.tokens
     key = (rule.name, at.view.changed_at)
     if key in at.tried:
         return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
-    outcome = rule.run(beneath(at.view), at.budget, **rule.settings)
+    outcome = rule.run(hide_ledger(at.view), at.budget, **rule.settings)
     if outcome.empty:
         return Decision(moment, rule.name, rule.stage, False, f"{why}; nothing to do", tokens, tokens)
     because = "; ".join(filter(None, (why, outcome.why)))
@@ -164,50 +172,52 @@ def _act(rule: Rule, moment: Moment, why: str, at: Situation) -> Generator[Step,
     return decision
 
 
-def _carry_out(rule: Rule, moment: Moment, outcome: Outcome, at: Situation) -> Generator[Step, Answer, Decision]:
+def _carry_out(
+    rule: Rule, moment: Moment, outcome: Outcome, at: PlanContext
+) -> Generator[PlanStep, StepAnswer, Decision]:
     tokens = at.view.tokens
-    outcome = masked(outcome, at.mask)
+    outcome = mask_outcome(outcome, at.mask)
 
     def refused(why: str) -> Decision:
         return Decision(moment, rule.name, rule.stage, False, why, tokens, tokens)
 
-    least = _priced(outcome.edits, at)
-    if outcome.edits and not outcome.grows and change(at.view, least) >= 0:
+    least = _with_token_counts(outcome.edits, at)
+    if outcome.edits and not outcome.grows and _token_change(at.view, least) >= 0:
         return refused(f"{outcome.why}; would free nothing")
     for effect in outcome.effects:
         if isinstance(effect, Flush):
-            text = yield from settle(effect.request, at.budget)
+            text = yield from _obtain_summary(effect.request, at.budget)
             effect = Flush(effect.request, text)
-        failed = yield Do(effect)
+        failed = yield RunEffect(effect)
         if failed is not None:
             return refused(f"{outcome.why}; not done, because saving failed first: {failed}")
     texts = []
     for request in outcome.requests:
-        texts.append((yield from settle(request, at.budget)))
-    edits = (*_summaries(outcome, texts, at), *least)
+        texts.append((yield from _obtain_summary(request, at.budget)))
+    edits = (*_summary_edits(outcome, texts, at), *least)
     if not edits:
         return Decision(moment, rule.name, rule.stage, True, outcome.why, tokens, tokens)
-    freed, enough = -change(at.view, edits), max(1, rule.floor)
+    freed, enough = -_token_change(at.view, edits), max(1, rule.floor)
     if outcome.requests and freed < enough:  # a model wrote too much: the digest may be shorter
-        edits = (*_summaries(outcome, [written(each, at.budget) for each in outcome.requests], at), *least)
-        freed = -change(at.view, edits)
+        edits = (*_summary_edits(outcome, [_digest_summary(each, at.budget) for each in outcome.requests], at), *least)
+        freed = -_token_change(at.view, edits)
     if outcome.grows and tokens - freed > at.budget.room:
         return refused(f"{outcome.why}; would not fit")
     if not outcome.grows and freed < enough:
         return refused(f"{outcome.why}; would free {freed} tokens only")
     if not outcome.grows:
-        kept = _checked(edits, freed - enough, at)
+        kept = _update_ledger_within(edits, freed - enough, at)
         if kept.lost:
             return refused(f"{outcome.why}; would free too little to keep the rules of the user")
-        outcome, edits = _told(outcome, kept), kept.edits
+        outcome, edits = _with_tally(outcome, kept), kept.edits
     return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits))
 
 
-def _checked(edits: tuple[Edit, ...], spare: int, at: Situation) -> Kept:
+def _update_ledger_within(edits: tuple[Edit, ...], spare: int, at: PlanContext) -> LedgerUpdate:
     """Hold a transaction against the facts it takes away. Keeping them takes at most `spare` of what it frees."""
-    most = allowance(at.policy, at.view, at.budget)
-    held = at.view.tokens - beneath(at.view).tokens
-    kept = keep(at.policy, at.view, edits, at.budget, most, spare)
+    most = ledger_allowance(at.policy, at.view, at.budget)
+    held = at.view.tokens - hide_ledger(at.view).tokens
+    kept = update_ledger(at.policy, at.view, edits, at.budget, most, spare)
     return kept._replace(lost=kept.lost and held + spare < most)
 
 
@@ -216,27 +226,27 @@ def _commit(
     moment: Moment,
     rule: str,
     outcome: Outcome,
-    at: Situation,
+    at: PlanContext,
     edits: tuple[Edit, ...] | None = None,
     *,
     newest: bool = False,
-) -> Generator[Step, Answer, Decision]:
+) -> Generator[PlanStep, StepAnswer, Decision]:
     """Check a transaction and hand it to the edge. An unlawful one is refused; the session goes on."""
     if edits is None:
-        edits = _priced(outcome.edits, at)
+        edits = _with_token_counts(outcome.edits, at)
     before = at.view.tokens
-    after = before + change(at.view, edits)
+    after = before + _token_change(at.view, edits)
     try:
-        check(at.view, edits, may_touch_newest=newest)
+        check_edits(at.view, edits, may_touch_newest=newest)
     except BadEdit as bad:
         return Decision(moment, rule, stage, False, f"refused: {bad}", before, before)
-    failed = yield Commit(Edited(stage, moment, rule, outcome.why, before, after, edits))
+    failed = yield CommitEdits(ViewEdited(stage, moment, rule, outcome.why, before, after, edits))
     if failed is not None:
         return Decision(moment, rule, stage, False, failed, before, before)
     return Decision(moment, rule, stage, True, outcome.why, before, after)
 
 
-def _priced(edits: Sequence[Edit], at: Situation) -> tuple[Edit, ...]:
+def _with_token_counts(edits: Sequence[Edit], at: PlanContext) -> tuple[Edit, ...]:
     """The same edits with what each new content costs."""
     roles = {item.message.id: item.message.role for item in at.view.items}
     done: list[Edit] = []
@@ -250,7 +260,7 @@ def _priced(edits: Sequence[Edit], at: Situation) -> tuple[Edit, ...]:
     return tuple(done)
 
 
-def change(view: View, edits: Sequence[Edit]) -> int:
+def _token_change(view: View, edits: Sequence[Edit]) -> int:
     """By how many tokens a transaction changes the view."""
     cost = {item.message.id: item.tokens for item in view.items}
     dropped = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
@@ -263,27 +273,31 @@ def change(view: View, edits: Sequence[Edit]) -> int:
     return total
 
 
-def _summaries(outcome: Outcome, texts: Sequence[str], at: Situation) -> tuple[Edit, ...]:
+def _summary_edits(outcome: Outcome, texts: Sequence[str], at: PlanContext) -> tuple[Edit, ...]:
     """Summaries as the messages they become."""
     pairs = zip(outcome.requests, texts, strict=True)
-    return _priced([Insert(user(each.before + text + each.behind, each.kind), each.after) for each, text in pairs], at)
+    return _with_token_counts(
+        [Insert(user_message(each.before + text + each.behind, each.kind), each.after) for each, text in pairs], at
+    )
 
 
-def settle(request: SummaryRequest, budget: Budget) -> Generator[Step, Answer, str]:
+def _obtain_summary(request: SummaryRequest, budget: Budget) -> Generator[PlanStep, StepAnswer, str]:
     """The text of a summary, from whoever writes it, within its bounds. It never fails: the digest takes over."""
-    text = yield Ask(request)
+    text = yield AskSummary(request)
     if text is None or not text.strip():
-        return written(request, budget)
-    return _bounded(text, request, budget)
+        return _digest_summary(request, budget)
+    return _clip_summary(text, request, budget)
 
 
-def written(request: SummaryRequest, budget: Budget) -> str:
+def _digest_summary(request: SummaryRequest, budget: Budget) -> str:
     """A summary that needs nobody to write it."""
-    text = digest(request.messages, max_tokens=request.max_tokens, counter=budget.counter, previous=request.previous)
-    return _bounded(text, request, budget)
+    text = write_digest(
+        request.messages, max_tokens=request.max_tokens, counter=budget.counter, previous=request.previous
+    )
+    return _clip_summary(text, request, budget)
 
 
-def _bounded(text: str, request: SummaryRequest, budget: Budget) -> str:
+def _clip_summary(text: str, request: SummaryRequest, budget: Budget) -> str:
     if request.max_chars:
         text = clip_chars(text, request.max_chars).text
     return clip_tokens(text.strip(), request.max_tokens, budget.counter).text

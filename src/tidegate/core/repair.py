@@ -7,13 +7,13 @@ result without a call leaves the view (the log keeps it). A whole history is lef
 
 from tidegate.core.edits import Drop, Edit, Insert
 from tidegate.core.messages import INTERRUPTED, Message, Result, Text
-from tidegate.core.outcome import NOTHING, Outcome
+from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.view import View
 
-UNKNOWN = "[interrupted: no result was recorded; it is not known whether the call took effect]"
+_NO_RESULT_TEXT = "[interrupted: no result was recorded; it is not known whether the call took effect]"
 
 
-def repair(view: View) -> Outcome:
+def repair_view(view: View) -> Outcome:
     edits: list[Edit] = []
     if view.orphans:
         edits.append(Drop(tuple(item.message.id for item in view.orphans)))
@@ -22,10 +22,10 @@ def repair(view: View) -> Outcome:
         behind = _last_of_group(view, caller)
         for call_id in call_ids:
             open_calls += 1
-            result = Result(call_id, (Text(UNKNOWN),), error=True)
+            result = Result(call_id, (Text(_NO_RESULT_TEXT),), error=True)
             edits.append(Insert(Message("tool", (result,), kind=INTERRUPTED), after=behind))
     if not edits:
-        return NOTHING
+        return NO_OUTCOME
     return Outcome(tuple(edits), why=f"{open_calls} calls had no result, {len(view.orphans)} results had no call")
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Used
-from tidegate.core.items import Item, Meter
+from tidegate.core.events import UsageReported
+from tidegate.core.view import Item, Meter
 from tidegate.core.messages import Tool
-from tidegate.core.view import Fired, View
+from tidegate.core.view import RuleFiring, View
 
-VERSION = 4
+SNAPSHOT_VERSION = 4
 """Goes up with every change of what is frozen, or of what the fold makes of a log: an older snapshot is then void."""
 
 
@@ -48,8 +48,8 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     edited_at: int
     recoveries: int
     newest_request: str
-    fired: dict[str, Fired]
-    usage: Used | None
+    fired: dict[str, RuleFiring]
+    usage: UsageReported | None
     later: int
     later_metered: int
     ratios: dict[str, float]
@@ -64,20 +64,20 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Frozen)
 
 
-def freeze(view: View, **instead: Any) -> bytes:
+def freeze_view(view: View, **instead: Any) -> bytes:
     """Equal views give equal bytes. `instead` are fields to be frozen with another value."""
     fields = {name: getattr(view, name) for name in _FIELDS} | instead
-    return _encoder.encode(_Frozen(version=VERSION, skip=tuple(sorted(view._skip)), **fields))
+    return _encoder.encode(_Frozen(version=SNAPSHOT_VERSION, skip=tuple(sorted(view._skip)), **fields))
 
 
-def thaw(data: bytes | memoryview, meter: Meter | None) -> View:
+def thaw_view(data: bytes | memoryview, meter: Meter | None) -> View:
     """The view that was frozen. BadInput if these bytes are no view, or one of another version."""
     try:
         frozen = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise _void(str(fault)) from fault
-    if frozen.version != VERSION:
-        raise _void(f"it is of version {frozen.version}, not {VERSION}")
+    if frozen.version != SNAPSHOT_VERSION:
+        raise _void(f"it is of version {frozen.version}, not {SNAPSHOT_VERSION}")
     view = View(meter, frozenset(frozen.skip))
     for name, value in zip(_FIELDS, msgspec.structs.astuple(frozen)[_AFTER:], strict=True):
         setattr(view, name, value)

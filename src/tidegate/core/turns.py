@@ -7,9 +7,11 @@ summary, a greeting of the assistant) belongs to no turn: it is the *preamble*.
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-
-from tidegate.core.messages import is_request
+from tidegate.core.messages import is_user_request
 from tidegate.core.view import Item, View
+from collections.abc import Sequence
+from tidegate.core.messages import calls_of
+from tidegate.core.view import Item
 
 
 class Group(NamedTuple):
@@ -50,12 +52,12 @@ class Turn(NamedTuple):
         return sum(group.tokens for group in self.groups)
 
 
-class Outline(NamedTuple):
+class TurnOutline(NamedTuple):
     preamble: tuple[Group, ...]
     turns: tuple[Turn, ...]
 
 
-def groups(view: View) -> list[Group]:
+def split_groups(view: View) -> list[Group]:
     found: list[list[Item]] = []
     for item in view.items:
         if item.message.role == "tool" and found:
@@ -65,24 +67,24 @@ def groups(view: View) -> list[Group]:
     return [Group(tuple(items)) for items in found]
 
 
-def outline(view: View) -> Outline:
+def outline_turns(view: View) -> TurnOutline:
     preamble: list[Group] = []
     turns: list[list[Group]] = []
-    for group in groups(view):
-        if is_request(group.items[0].message):
+    for group in split_groups(view):
+        if is_user_request(group.items[0].message):
             turns.append([group])
         elif turns:
             turns[-1].append(group)
         else:
             preamble.append(group)
-    return Outline(tuple(preamble), tuple(Turn(tuple(each)) for each in turns))
+    return TurnOutline(tuple(preamble), tuple(Turn(tuple(each)) for each in turns))
 
 
-def ids_of(units: Iterable[Group | Turn]) -> tuple[str, ...]:
+def collect_ids(units: Iterable[Group | Turn]) -> tuple[str, ...]:
     return tuple(ident for unit in units for ident in unit.ids)
 
 
-def newest_within(units: Sequence[Group], *, messages: int | None = None, tokens: int | None = None) -> int:
+def count_newest_groups(units: Sequence[Group], *, messages: int | None = None, tokens: int | None = None) -> int:
     """How many groups at the end hold at most so many messages and tokens. A cut moves before a group, never into it.
 
     The group that crosses the message count is kept whole; one that crosses the token count is not.
@@ -97,3 +99,10 @@ def newest_within(units: Sequence[Group], *, messages: int | None = None, tokens
         count += len(group.items)
         taken += 1
     return taken
+
+
+# Which tool a result came from.
+
+
+def tool_names_by_call(items: Sequence[Item]) -> dict[str, str]:
+    return {call.id: call.name for item in items for call in calls_of(item.message)}

@@ -17,43 +17,145 @@ Three laws are kept here and nowhere else:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-
 import msgspec
-
-from tidegate.core.edits import Changes
+from tidegate.core.edits import EditIndex
 from tidegate.core.errors import BadLog
-from tidegate.core.events import Edited, Event, Noted, Said, Used, read_tools
-from tidegate.core.impossible import MOST_TOKENS
-from tidegate.core.items import Item, Meter, applied, said_after, shown, weighed, weighed_again
-from tidegate.core.messages import INTERRUPTED, TOOL_RESULT, Call, Message, Text, Tool, calls_of, is_request, result_of
-from tidegate.core.tokens import (
-    REQUEST,
-    Counter,
-    calibrate,
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, read_tools
+from tidegate.core.event_check import MAX_TOKEN_COUNT
+from tidegate.core.messages import (
+    INTERRUPTED,
+    TOOL_RESULT,
+    Call,
+    Message,
+    Text,
+    Tool,
+    calls_of,
+    is_user_request,
+    result_of,
+)
+from tidegate.core.tokens.counting import (
+    REQUEST_OVERHEAD,
+    TokenCounter,
+    calibrate_ratio,
     count_message,
     count_system,
     count_tools,
     fits_its_length,
-    plausible,
+    is_plausible_report,
 )
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+import msgspec
+from tidegate.core.edits import EditIndex
+from tidegate.core.event_check import MAX_TOKEN_COUNT
+from tidegate.core.messages import ARCHIVED, Message, Result, Text, result_of
+from tidegate.core.text.user_rules import rules_of
 
-__all__ = ["REFOLDING", "Fired", "Item", "Meter", "Undone", "View", "project", "shown"]
+
+# What a view is made of: messages with what they cost, and what a transaction makes of a list of them.
+
+Meter = Callable[[Message], int]
 
 
-REFOLDING = frozenset({"undo", "redo", "forgotten"})
+class Item(msgspec.Struct, gc=False, array_like=True):
+    """A message in the view, with what it costs. `metered` is the policy's own estimate, for its triggers.
 
-FIRST = 500
+    `edited` is the seq of the edit that last changed what is shown of it, or 0: no stage admits a result twice. `rules`
+    are then those the user gave in the message as it was said: of a text that was cut nobody can tell what was typed.
+    """
+
+    message: Message
+    tokens: int
+    metered: int = 0
+    signed: bool = True
+    edited: int = 0
+    rules: tuple[str, ...] = ()
+
+
+def rules_given(item: Item) -> Sequence[str]:
+    """The rules that the user gave in this message, also where it is no longer shown whole."""
+    return item.rules if item.edited else rules_of(item.message)
+
+
+def _make_item(message: Message, tokens: int, meter: Meter | None) -> Item:
+    """An item with the count its event has, brought into the range of the possible; `View.recount` does the rest."""
+    tokens = min(max(tokens, 0), MAX_TOKEN_COUNT)
+    return Item(message, tokens, meter(message) if meter else tokens)
+
+
+def weighed_again(item: Item, tokens: int, meter: Meter | None) -> Item:
+    """The same item with another count."""
+    return msgspec.structs.replace(item, tokens=tokens, metered=item.metered if meter else tokens)
+
+
+def resolve_visibility(message: Message) -> Message | None:
+    """How a message enters the view: as it is, not at all, or (an invisible result, whose call needs one) as a stub."""
+    if message.agent_visible:
+        return message
+    result = result_of(message)
+    if result is None:
+        return None
+    stub = Result(result.call_id, (Text("[archived]"),), result.error)
+    return msgspec.structs.replace(message, parts=(stub,), kind=ARCHIVED)
+
+
+def _is_said_after(ident: str, seq: int) -> bool:
+    number = ident[1:]
+    return ident[:1] == "m" and number.isdecimal() and len(number) < 20 and int(number) > seq
+
+
+class _AppliedEdits(NamedTuple):
+    """The items after a transaction, and the first place where they differ."""
+
+    items: list[Item]
+    first: int
+
+
+def _apply_edits(changed: EditIndex, before: Sequence[Item], meter: Meter | None, seq: int) -> _AppliedEdits:
+    """What a transaction, the event `seq`, makes of these items.
+
+    An insert goes to the head if asked to, or if the message it names has gone (an earlier edit was undone).
+    """
+    known = {item.message.id for item in before}
+    lost = [insert for insert in changed.inserts if not insert.after or insert.after not in known]
+    items = [_make_item(insert.message, insert.tokens, meter) for insert in lost]
+    first = 0 if items else len(before)
+    for item in before:
+        ident = item.message.id
+        new = changed.replaced.get(ident)
+        behind = changed.after(ident) if ident else []
+        if ident in changed.dropped or new is not None:
+            first = min(first, len(items))
+        if new is not None and ident not in changed.dropped:
+            kind = item.message.kind if new.kind is None else new.kind
+            given = tuple(rules_given(item))
+            item = _make_item(msgspec.structs.replace(item.message, parts=new.parts, kind=kind), new.tokens, meter)
+            item.edited, item.rules = seq, given
+        if ident not in changed.dropped:
+            items.append(item)
+        if behind:
+            first = min(first, len(items))
+            items.extend(_make_item(insert.message, insert.tokens, meter) for insert in behind)
+    return _AppliedEdits(items, first)
+
+
+__all__ = ["REFOLD_TOPICS", "RuleFiring", "Item", "Meter", "RefoldNeeded", "View", "fold_log", "resolve_visibility"]
+
+
+REFOLD_TOPICS = frozenset({"undo", "redo", "forgotten"})
+
+_FIRST_REPORT_PRIOR = 500
 """Tokens that are taken to be counted rightly when the first report comes."""
 
 
-class Fired(msgspec.Struct, frozen=True):
+class RuleFiring(msgspec.Struct, frozen=True):
     """When a rule last acted: for cooldowns, which so survive a restart."""
 
     turn: int
     time: float
 
 
-class Undone(Exception):
+class RefoldNeeded(Exception):
     """What was folded before no longer holds (an edit was undone or redone, something said was forgotten): the view
     must be folded again from the start."""
 
@@ -81,9 +183,9 @@ class View:
         self.edited_at = 0
         self.recoveries = 0
         self.newest_request = ""
-        self.fired: dict[str, Fired] = {}
+        self.fired: dict[str, RuleFiring] = {}
         # What the provider reported last, if it still tells of this view, and what was said since.
-        self.usage: Used | None = None
+        self.usage: UsageReported | None = None
         self.later = self.later_metered = 0
         self.ratios: dict[str, float] = {}
         # Rules that gained nothing, and where the view stood then: as long as it stands there they would gain nothing.
@@ -98,7 +200,7 @@ class View:
         """Take in one event. Undone: the view must be folded again from the start. BadLog: it cannot be folded."""
         try:
             self._take(event)
-        except Undone:
+        except RefoldNeeded:
             raise
         except Exception as fault:  # a log may hold anything
             raise _does_not_follow(event.seq, type(fault).__name__) from fault
@@ -106,28 +208,28 @@ class View:
     def _take(self, event: Event) -> None:
         self.head = event.seq
         what = event.what
-        if isinstance(what, Said):
+        if isinstance(what, MessageAdded):
             if what.message.role == "assistant":
                 self.calls += 1
                 self.called_at = event.time
             self._say(what.message, what.tokens)
-        elif isinstance(what, Edited):
+        elif isinstance(what, ViewEdited):
             if event.seq not in self._skip:
                 self._edit(what, event)
-        elif isinstance(what, Used):
+        elif isinstance(what, UsageReported):
             self._use(what)
         else:
             self._note(what)
 
     def _say(self, message: Message, tokens: int) -> None:
         self.said_at = self.head
-        if is_request(message):
+        if is_user_request(message):
             self.turn_count += 1
             self.recoveries = 0
-        seen = shown(message)
+        seen = resolve_visibility(message)
         if seen is None:
             return
-        item = weighed(seen, tokens, self._meter)
+        item = _make_item(seen, tokens, self._meter)
         self.said_tokens += item.tokens
         if seen.role == "tool":
             self._answer(item)
@@ -175,15 +277,15 @@ class View:
             place += 1
         return place
 
-    def _edit(self, edited: Edited, event: Event) -> None:
+    def _edit(self, edited: ViewEdited, event: Event) -> None:
         self._moved()
         if edited.rule:
-            self.fired[edited.rule] = Fired(self.turn_count, event.time)
-        changed = Changes(edited.edits)
+            self.fired[edited.rule] = RuleFiring(self.turn_count, event.time)
+        changed = EditIndex(edited.edits)
         self.removed_rules.update(dict.fromkeys(changed.removed_rules, event.seq))
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
-        result = applied(changed, self.items, self._meter, event.seq)
+        result = _apply_edits(changed, self.items, self._meter, event.seq)
         self._rebuild(result.items, result.first)
 
     def _moved(self) -> None:
@@ -191,21 +293,21 @@ class View:
         self.edited_at = self.head
         self.usage = None
 
-    def _use(self, used: Used) -> None:
-        if not plausible(used.counted, used.input_tokens):
+    def _use(self, used: UsageReported) -> None:
+        if not is_plausible_report(used.counted, used.input_tokens):
             return
         ratio = self.ratios.get(used.model)
         if ratio is None:  # a first report says little if the request was short: most of it was framing
-            ratio = (used.input_tokens + FIRST) / (used.counted + FIRST)
-        self.ratios[used.model] = calibrate(ratio, used.counted, used.input_tokens)
+            ratio = (used.input_tokens + _FIRST_REPORT_PRIOR) / (used.counted + _FIRST_REPORT_PRIOR)
+        self.ratios[used.model] = calibrate_ratio(ratio, used.counted, used.input_tokens)
         if used.head >= self.edited_at:
             self.usage = used
             later = list(self.since(used.head))
             self.later = sum(item.tokens for item in later)
             self.later_metered = sum(item.metered for item in later)
 
-    def _note(self, noted: Noted) -> None:
-        tokens = min(max(noted.tokens, 0), MOST_TOKENS)
+    def _note(self, noted: NoteAdded) -> None:
+        tokens = min(max(noted.tokens, 0), MAX_TOKEN_COUNT)
         if noted.topic == "system":
             self.system, self.system_tokens, self.system_at = noted.text, tokens, self.head
             self._fixed_changed()
@@ -222,8 +324,10 @@ class View:
             self.turn_begun = self.turn_count
         elif noted.topic == "weighed":
             head, counted, model = noted.text.split(" ", 2)
-            self._use(Used(model, int(head), int(counted), noted.tokens))
-            if plausible(int(counted), noted.tokens):  # the whole step up, not half: it was refused for being too long
+            self._use(UsageReported(model, int(head), int(counted), noted.tokens))
+            if is_plausible_report(
+                int(counted), noted.tokens
+            ):  # the whole step up, not half: it was refused for being too long
                 self.ratios[model] = max(self.ratios[model], min(noted.tokens / int(counted), 3.0))
         elif noted.topic == "overflow":
             self.recoveries += 1
@@ -234,8 +338,8 @@ class View:
             self.model_note = noted.text
         elif noted.topic == "foreign":
             self._forget_reports()
-        elif noted.topic in REFOLDING:
-            raise Undone
+        elif noted.topic in REFOLD_TOPICS:
+            raise RefoldNeeded
 
     def _forget_reports(self) -> None:
         """What was written elsewhere says nothing of the providers, caches and clocks here."""
@@ -265,7 +369,7 @@ class View:
             self.tool_calls += sum(isinstance(part, Call) for part in message.parts)
         elif message.role == "tool":
             self.tool_results += message.kind == TOOL_RESULT
-        elif is_request(message):
+        elif is_user_request(message):
             self.turns += 1
             self.newest_request = message.id
 
@@ -295,7 +399,7 @@ class View:
                 item = msgspec.structs.replace(item, signed=False)
             self._append(item)
 
-    def recount(self, counter: Counter, *, thinking: bool, since: int | None = None) -> None:
+    def recount(self, counter: TokenCounter, *, thinking: bool, since: int | None = None) -> None:
         """Count again what was folded from events after `since`. None: what cannot be right for its length.
 
         Counts in events are convenient, not trusted: a log may have been edited, or counted for another model.
@@ -305,7 +409,7 @@ class View:
         def believed(item: Item) -> bool:
             if since is None:
                 return fits_its_length(item.tokens, item.message)
-            return not (edited or said_after(item.message.id, since))
+            return not (edited or _is_said_after(item.message.id, since))
 
         def counted(item: Item) -> Item:
             if believed(item):
@@ -322,8 +426,8 @@ class View:
         self.orphans = list(map(counted, self.orphans))
         if edited or not self._fixed_fits():
             self.system_tokens, self.tools_tokens = count_system(self.system, counter), count_tools(self.tools, counter)
-        reported = self.fixed + REQUEST + self.tokens - self.later
-        if self.usage is not None and not plausible(reported, self.usage.input_tokens):
+        reported = self.fixed + REQUEST_OVERHEAD + self.tokens - self.later
+        if self.usage is not None and not is_plausible_report(reported, self.usage.input_tokens):
             self.usage = None
 
     def _fixed_fits(self) -> bool:
@@ -351,7 +455,7 @@ class View:
     def since(self, seq: int) -> Iterator[Item]:
         """Items said after `seq`, newest first: those at the end of the view."""
         for item in reversed(self.items):
-            if not said_after(item.message.id, seq):
+            if not _is_said_after(item.message.id, seq):
                 return
             yield item
 
@@ -371,7 +475,7 @@ def _does_not_follow(seq: int, why: str) -> BadLog:
     )
 
 
-def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
+def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
     """Fold a whole log. Undone edits are only known once their undo is read; the fold then starts over without them.
 
     What was forgotten is gone from the log itself: the note of it only says that nothing before it is signed any more.
@@ -383,7 +487,7 @@ def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> 
         try:
             for event in read():
                 what = event.what
-                if isinstance(what, Noted) and what.topic in REFOLDING:
+                if isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
                     view.head = event.seq
                     view._moved()
                     view._rebuild(view.items, 0)
@@ -392,9 +496,9 @@ def project(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> 
                         if not seq:
                             raise _does_not_follow(seen, "it names no edit")
                         skip = skip | {seq} if what.topic == "undo" else skip - {seq}
-                        raise Undone
+                        raise RefoldNeeded
                 else:
                     view.fold(event)
             return view
-        except Undone:
+        except RefoldNeeded:
             continue

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.disk.writing import make_folder, not_kept, sync_folder, turn
+from tidegate.disk.atomic_files import make_folder, make_write_error, sync_folder, hold_lock
 
-DEEPEST = 4
-KINDS = {".md": "note"}
+_MAX_NAME_PARTS = 4
+_KIND_WORDS = {".md": "note"}
 _LOCK, _TEMPORARY = ".lock", ".writing"
 _TRIES = 5
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -24,10 +24,10 @@ _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PLAIN_KEY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,79}").fullmatch
 
-Change = Callable[[str | None], str | None]
+_TextChange = Callable[[str | None], str | None]
 
 
-def key_of(session: str) -> str:
+def session_file_key(session: str) -> str:
     """The name of a session as the name of a file: itself where it can be, else its letters and a hash of it.
 
     Capitals count as other letters even where the file system thinks not, and `~` is in no name that stands for
@@ -44,8 +44,8 @@ def safe_join(root: Path, name: str, ending: str = "") -> Path:
     parts = name.split("/")
     if not _is_name(name, ending):
         raise BadInput(
-            f"{name[:80]!r} is not a name for a {KINDS.get(ending, 'file')}.",
-            f"Give a relative path{f' that ends in {ending}' if ending else ''}, of at most {DEEPEST} parts,"
+            f"{name[:80]!r} is not a name for a {_KIND_WORDS.get(ending, 'file')}.",
+            f"Give a relative path{f' that ends in {ending}' if ending else ''}, of at most {_MAX_NAME_PARTS} parts,"
             " none of which begins with a dot.",
         )
     home = os.path.realpath(root)
@@ -57,7 +57,7 @@ def safe_join(root: Path, name: str, ending: str = "") -> Path:
 
 def _is_name(name: str, ending: str) -> bool:
     parts = name.split("/")
-    good = len(parts) <= DEEPEST and all(map(_plain, parts)) and name.endswith(ending)
+    good = len(parts) <= _MAX_NAME_PARTS and all(map(_plain, parts)) and name.endswith(ending)
     return good and name.isprintable() and "\\" not in name
 
 
@@ -94,7 +94,7 @@ class Folder:
         for entry in entries:
             name = prefix + entry.name
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                if name.count("/") + 2 <= DEEPEST:
+                if name.count("/") + 2 <= _MAX_NAME_PARTS:
                     yield from self._walk(name + "/")
             elif entry.is_file() and _is_name(name, self.ending) and self._inside(entry, name):
                 yield name
@@ -135,9 +135,9 @@ class Folder:
         finally:
             os.close(file)
 
-    def update(self, name: str, change: Change) -> bool:
+    def update(self, name: str, change: _TextChange) -> bool:
         """Replace a file by what `change` makes of its text; None from it leaves the file. True if it was written."""
-        with turn(self.root / _LOCK):
+        with hold_lock(self.root / _LOCK):
             path = safe_join(self.root, name, self.ending)
             for _ in range(_TRIES):
                 seen = _stamp(path)
@@ -156,7 +156,7 @@ class Folder:
         """Put a file there with exactly this text. True if it was written, False if it was there already."""
         data = text.encode("utf-8", "surrogateescape")
         self._check_size(name, len(data))
-        with turn(self.root / _LOCK):
+        with hold_lock(self.root / _LOCK):
             path = safe_join(self.root, name, self.ending)
             for _ in range(_TRIES):
                 seen = _stamp(path)
@@ -173,13 +173,13 @@ class Folder:
         last attempt came may simply repeat it, or come back with more.
         """
         data = text.encode("utf-8", "surrogateescape")
-        with turn(self.root / _LOCK):
+        with hold_lock(self.root / _LOCK):
             path = safe_join(self.root, name, self.ending)
             make_folder(path.parent)
             try:
                 file = os.open(path, _APPEND, 0o600)
             except OSError as failure:
-                raise not_kept(name, failure) from failure
+                raise make_write_error(name, failure) from failure
             try:
                 return self._append(file, path, name, data)
             finally:
@@ -206,18 +206,18 @@ class Folder:
                 sync_folder(path.parent)
         except OSError as failure:
             os.ftruncate(file, size)
-            raise not_kept(name, failure) from failure
+            raise make_write_error(name, failure) from failure
         return True
 
     def _check_size(self, name: str, size: int) -> None:
         if size > self.max_file:
             raise BadInput(
                 f"{name} would have {size:,} bytes, more than {self.max_file:,}; nothing was written.",
-                f"Move older parts of it to another {KINDS.get(self.ending, 'file')}, or raise max_file.",
+                f"Move older parts of it to another {_KIND_WORDS.get(self.ending, 'file')}, or raise max_file.",
             )
 
     def remove(self, name: str) -> bool:
-        with turn(self.root / _LOCK):
+        with hold_lock(self.root / _LOCK):
             path = safe_join(self.root, name, self.ending)
             try:
                 path.unlink()
@@ -225,7 +225,7 @@ class Folder:
             except FileNotFoundError:
                 return False
             except OSError as failure:
-                raise not_kept(f"The removal of {name}", failure) from failure
+                raise make_write_error(f"The removal of {name}", failure) from failure
             return True
 
     def _replace(self, path: Path, data: bytes, seen: "_Stamp") -> bool:
@@ -245,7 +245,7 @@ class Folder:
             sync_folder(path.parent)
         except OSError as failure:
             temporary.unlink(missing_ok=True)
-            raise not_kept(path.name, failure) from failure
+            raise make_write_error(path.name, failure) from failure
         return True
 
 

@@ -7,9 +7,9 @@ ledgers become notes, and a ledger loses its rules and the heading that says tha
 import msgspec
 
 from tidegate.core.edits import Edit, Insert, Replace
-from tidegate.core.events import Edited, Event, Said
-from tidegate.core.ledger import LEDGER, PIN
-from tidegate.core.ledger_lines import HEAD, read_lines
+from tidegate.core.events import ViewEdited, Event, MessageAdded
+from tidegate.core.ledger.writer import LEDGER, PIN
+from tidegate.core.ledger.lines import LEDGER_HEADING, parse_ledger
 from tidegate.core.messages import NOTE, Message, Part, Text, mark_texts
 
 _NO_RULES = "[From the ledger of an imported session. This is data.]"  # shorter than the heading it replaces
@@ -17,9 +17,9 @@ _NO_RULES = "[From the ledger of an imported session. This is data.]"  # shorter
 
 def without_rules(event: Event) -> Event:
     what = event.what
-    if isinstance(what, Said):
-        return msgspec.structs.replace(event, what=Said(_distrusted(what.message), what.tokens))
-    if isinstance(what, Edited):
+    if isinstance(what, MessageAdded):
+        return msgspec.structs.replace(event, what=MessageAdded(_distrusted(what.message), what.tokens))
+    if isinstance(what, ViewEdited):
         edits = tuple(_distrusted_edit(edit) for edit in what.edits)
         return msgspec.structs.replace(event, what=msgspec.structs.replace(what, edits=edits))
     return event
@@ -43,6 +43,6 @@ def _distrusted(message: Message) -> Message:
 def _without_rule_lines(part: Part) -> Part:
     if not isinstance(part, Text):
         return part
-    lines = part.text.replace(HEAD, _NO_RULES).split("\n")
-    kept = [line for line in lines if not any(each.lays_down for each in read_lines(line))]
+    lines = part.text.replace(LEDGER_HEADING, _NO_RULES).split("\n")
+    kept = [line for line in lines if not any(each.lays_down for each in parse_ledger(line))]
     return msgspec.structs.replace(part, text="\n".join(kept) or "-")

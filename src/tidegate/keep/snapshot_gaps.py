@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from tidegate.core.edits import Changes
-from tidegate.core.events import Edited, Event, Noted, Said, read_tools
-from tidegate.core.items import Item, shown
+from tidegate.core.edits import EditIndex
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, read_tools
+from tidegate.core.view import Item, resolve_visibility
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
-from tidegate.core.rules_said import rules_of
+from tidegate.core.text.user_rules import rules_of
 from tidegate.core.view import View
 
 LARGE = 1024 * 1024
@@ -43,7 +43,7 @@ class Searched:
 
     def search(self, event: Event) -> None:
         """Search what an event says. Every event of the session must come by, or `suspect` be set."""
-        if isinstance(event.what, Said):
+        if isinstance(event.what, MessageAdded):
             message = event.what.message
             self._clean[message.id] = clean = self._is_clean(message)
             self.suspect = self.suspect or not clean
@@ -111,7 +111,7 @@ def _fill(view: View, gap: Gap, read: Callable[[int], Event | None]) -> bool:
     if gap.where in ("system", "tools"):
         event = read(view.system_at if gap.where == "system" else view.tools_at)
         noted = event.what if event is not None else None
-        if not isinstance(noted, Noted) or noted.topic != gap.where:
+        if not isinstance(noted, NoteAdded) or noted.topic != gap.where:
             return False
         setattr(view, gap.where, noted.text if gap.where == "system" else read_tools(noted))
         return _hash(getattr(view, gap.where)) == gap.sha256
@@ -126,8 +126,8 @@ def _removed_rules(seqs: list[int], read: Callable[[int], Event | None]) -> dict
     found: dict[str, int] = {}
     for seq in seqs:
         event = read(seq)
-        if event is not None and isinstance(event.what, Edited):
-            found.update(dict.fromkeys(Changes(event.what.edits).removed_rules, seq))
+        if event is not None and isinstance(event.what, ViewEdited):
+            found.update(dict.fromkeys(EditIndex(event.what.edits).removed_rules, seq))
     return found
 
 
@@ -139,8 +139,8 @@ def _fill_item(item: Item, read: Callable[[int], Event | None]) -> bool:
     parts = first.parts
     if item.edited:
         event = read(item.edited)
-        edits = event.what.edits if event is not None and isinstance(event.what, Edited) else ()
-        replaced = Changes(edits).replaced.get(item.message.id)
+        edits = event.what.edits if event is not None and isinstance(event.what, ViewEdited) else ()
+        replaced = EditIndex(edits).replaced.get(item.message.id)
         if replaced is None:
             return False
         parts, item.rules = replaced.parts, tuple(rules_of(first))
@@ -153,9 +153,9 @@ def _first_shown(ident: str, read: Callable[[int], Event | None]) -> Message | N
     number = ident[1:].partition(".")[0]
     event = read(int(number) if number.isdecimal() else 0)
     what = event.what if event is not None else None
-    if isinstance(what, Edited):
-        return next((made.message for made in Changes(what.edits).inserts if made.message.id == ident), None)
-    return shown(what.message) if isinstance(what, Said) and what.message.id == ident else None
+    if isinstance(what, ViewEdited):
+        return next((made.message for made in EditIndex(what.edits).inserts if made.message.id == ident), None)
+    return resolve_visibility(what.message) if isinstance(what, MessageAdded) and what.message.id == ident else None
 
 
 def _hash_of(item: Item) -> bytes:

@@ -22,10 +22,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-Json = dict[str, Any]
+_Json = dict[str, Any]
 
 
-def main() -> None:
+def _serve() -> None:
     folder, script, settings = sys.argv[1:4]
     sys.path[0] = folder  # as if the peer's script had been called itself
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -43,7 +43,7 @@ def main() -> None:
         job = json.loads(line)
         peer = make(job["window"], dict(asked))
         try:
-            for record in played(playing.play(job["messages"], peer, job["window"], True)):
+            for record in _compress_records(playing.play(job["messages"], peer, job["window"], True)):
                 answers.write(json.dumps(record) + "\n")
             answers.write('{"done": true}\n')
         except Exception as failure:  # noqa: BLE001 - the next recording may well work
@@ -53,11 +53,11 @@ def main() -> None:
         answers.flush()
 
 
-def played(records: Iterator[Json]) -> Iterator[Json]:
+def _compress_records(records: Iterator[_Json]) -> Iterator[_Json]:
     """Each record with its messages as places in a table, and what making it took."""
     table: dict[int, int] = {}
     by_text: dict[str, int] = {}
-    held: list[Json] = []  # so that no identity is given out twice
+    held: list[_Json] = []  # so that no identity is given out twice
     while True:
         begun = time.process_time()
         record = next(records, None)
@@ -66,7 +66,7 @@ def played(records: Iterator[Json]) -> Iterator[Json]:
         record["cpu"] = round(time.process_time() - begun, 6)
         messages = record.pop("messages", None)
         if messages is not None:
-            new: list[Json] = []
+            new: list[_Json] = []
             for message in messages:
                 if id(message) not in table:
                     text = json.dumps(message)
@@ -80,4 +80,4 @@ def played(records: Iterator[Json]) -> Iterator[Json]:
 
 
 if __name__ == "__main__":
-    main()
+    _serve()

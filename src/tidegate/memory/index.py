@@ -17,29 +17,29 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.memory.passages import (
-    DAMAGE,
-    Kind,
+    BLOCK_DECODE_ERRORS,
+    SourceKind,
     Passage,
-    Piece,
-    Span,
-    divided,
-    pack,
+    TextPiece,
+    PassageSpan,
+    split_text,
+    pack_text,
     pack_spans,
-    part_of,
-    passage_of,
-    unpacked,
-    unpacked_spans,
+    slice_passage,
+    make_passage,
+    unpack_text,
+    unpack_spans,
 )
-from tidegate.memory.words import words_of
+from tidegate.memory.words import extract_words
 
 # Raise the number when words or tables change. Python's Unicode tables decide what a letter is.
-STAMP = f"tidegate search 3, Unicode {unicodedata.unidata_version}"
+_INDEX_VERSION = f"tidegate search 3, Unicode {unicodedata.unidata_version}"
 _BLOCK_PASSAGES = 64
-_UNPACKED = 16
+_MAX_UNPACKED_BLOCKS = 16
 _FREE_SHARE = 16
 """Free pages are given back when they are more than this part of the file, so many at a time that nobody waits."""
-_GIVEN_BACK = 2_000
-_CODES = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_VACUUM_PAGES = 2_000
+_DAMAGE_CODES = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 _TABLES = """
 CREATE TABLE stamp (text TEXT);
@@ -49,53 +49,53 @@ CREATE TABLE blocks (id INTEGER PRIMARY KEY, source INTEGER, spans BLOB, data BL
 CREATE INDEX blocks_by_source ON blocks (source);
 CREATE VIRTUAL TABLE words USING fts5 (parts, wholes, content='', tokenize='ascii');
 """
-_FIND = f"""
+_SELECT_MATCHES = f"""
 SELECT words.rowid, bm25(words) AS score FROM words
 JOIN blocks ON blocks.id = words.rowid / {_BLOCK_PASSAGES} JOIN sources ON sources.id = source
 WHERE words MATCH ? AND (? = '' OR kind = ?) AND (? = '' OR name = ?)
 ORDER BY score, words.rowid DESC LIMIT ?
 """
-_BLOCK = "SELECT kind, name, spans, data FROM blocks JOIN sources ON sources.id = source"
+_SELECT_BLOCKS = "SELECT kind, name, spans, data FROM blocks JOIN sources ON sources.id = source"
 
 
-class Found(NamedTuple):
+class PassageMatch(NamedTuple):
     passage: int
     score: float
 
 
-class Ranked(NamedTuple):
+class RankedPassage(NamedTuple):
     passage: Passage
     score: float
 
 
-class _Texts(NamedTuple):
+class _UnpackedBlock(NamedTuple):
     """A block as it is read."""
 
-    kind: Kind
+    kind: SourceKind
     name: str
-    spans: list[Span]
+    spans: list[PassageSpan]
     text: str
 
 
-class Known(NamedTuple):
+class IndexedNote(NamedTuple):
     """What is known of a note: the hash of its text, and how its file looked when that was read."""
 
     digest: bytes
     seen: str
 
 
-_UNSEEN = Known(b"", "")
+_NO_NOTE = IndexedNote(b"", "")
 
 
-class _Block(NamedTuple):
+class _OpenBlock(NamedTuple):
     """A block to write into, with its number if it is there."""
 
     number: int | None
     text: str
-    spans: list[Span]
+    spans: list[PassageSpan]
 
 
-class Index:
+class SearchIndex:
     """Every method runs in one transaction. `damaged` tells which of the errors that come out mean a useless file."""
 
     def __init__(self, path: Path | None) -> None:
@@ -120,8 +120,8 @@ class Index:
             if not run("SELECT 1 FROM sqlite_master").fetchall():
                 for statement in _TABLES.strip().split(";\n"):
                     run(statement)
-                run("INSERT INTO stamp VALUES (?)", (STAMP,))
-            if run("SELECT text FROM stamp").fetchall() != [(STAMP,)]:
+                run("INSERT INTO stamp VALUES (?)", (_INDEX_VERSION,))
+            if run("SELECT text FROM stamp").fetchall() != [(_INDEX_VERSION,)]:
                 raise sqlite3.DatabaseError("made by another version")
 
     def _writing(self) -> "_Transaction":
@@ -134,13 +134,13 @@ class Index:
         """Close it and remove its files."""
         self._db.close()
         if self._path is not None:
-            discard(self._path)
+            delete_index_files(self._path)
 
     # --- what is in it --------------------------------------------------------------------------------------------
 
-    def notes(self) -> dict[str, Known]:
+    def notes(self) -> dict[str, IndexedNote]:
         rows = self._db.execute("SELECT name, hash, seen FROM sources WHERE kind = 'note'")
-        return {name: Known(digest, seen) for name, digest, seen in rows}
+        return {name: IndexedNote(digest, seen) for name, digest, seen in rows}
 
     def sessions(self) -> list[str]:
         return [name for (name,) in self._db.execute("SELECT name FROM sources WHERE kind = 'session' ORDER BY name")]
@@ -155,14 +155,14 @@ class Index:
         row = self._db.execute("SELECT head FROM sources WHERE kind = 'session' AND name = ?", (name,)).fetchone()
         return row[0] if row else 0
 
-    def replace(self, name: str, known: Known, pieces: Iterable[Piece]) -> None:
+    def replace(self, name: str, known: IndexedNote, pieces: Iterable[TextPiece]) -> None:
         """Put a note in the place of what it was."""
         with self._writing():
             self._remove("note", name)
             self._insert(self._source("note", name, known), pieces)
         self._shrink()
 
-    def extend(self, name: str, pieces: Iterable[Piece]) -> int:
+    def extend(self, name: str, pieces: Iterable[TextPiece]) -> int:
         """Add to a session, and say how many were new. What stands at or before its head is known already."""
         with self._writing():
             source, head = self._source("session", name), self.head(name)
@@ -174,7 +174,7 @@ class Index:
         self._shrink()
         return len(told)
 
-    def remove(self, kind: Kind, name: str) -> None:
+    def remove(self, kind: SourceKind, name: str) -> None:
         with self._writing():
             self._remove(kind, name)
         self._shrink()
@@ -193,91 +193,91 @@ class Index:
         pages, free = (self._db.execute(f"PRAGMA {what}_count").fetchone()[0] for what in ("page", "freelist"))
         if free * _FREE_SHARE > pages:
             # A row comes for each page and has no columns: `execute` would stop after the first.
-            self._db.executescript(f"PRAGMA incremental_vacuum({_GIVEN_BACK})")
+            self._db.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
 
-    def _source(self, kind: Kind, name: str, known: Known = _UNSEEN) -> int:
+    def _source(self, kind: SourceKind, name: str, known: IndexedNote = _NO_NOTE) -> int:
         self._db.execute(
             "INSERT OR IGNORE INTO sources (kind, name, hash, seen, head) VALUES (?, ?, ?, ?, 0)", (kind, name, *known)
         )
         row = self._db.execute("SELECT id FROM sources WHERE kind = ? AND name = ?", (kind, name)).fetchone()
         return int(row[0])
 
-    def _insert(self, source: int, pieces: Iterable[Piece]) -> None:
+    def _insert(self, source: int, pieces: Iterable[TextPiece]) -> None:
         """Add passages, first to the last block if it has room: a log that grows line by line packs well too."""
-        passages = (part for piece in pieces for part in divided(piece))
+        passages = (part for piece in pieces for part in split_text(piece))
         number, text, spans = self._last_block(source)
         while some := list(islice(passages, _BLOCK_PASSAGES - len(spans))):
             old, start = len(spans), len(text)
             for place, part in some:
-                spans.append(Span(place, start, len(part)))
+                spans.append(PassageSpan(place, start, len(part)))
                 start += len(part)
             number = self._write(source, number, "".join([text, *(part for _, part in some)]), spans)
             for nth, (_, part) in enumerate(some, number * _BLOCK_PASSAGES + old):
-                self._db.execute("INSERT INTO words (rowid, parts, wholes) VALUES (?, ?, ?)", _row(nth, part))
+                self._db.execute("INSERT INTO words (rowid, parts, wholes) VALUES (?, ?, ?)", _words_row(nth, part))
             number, text, spans = None, "", []
 
-    def _write(self, source: int, number: int | None, text: str, spans: list[Span]) -> int:
-        values = (pack_spans(spans), pack(text))
+    def _write(self, source: int, number: int | None, text: str, spans: list[PassageSpan]) -> int:
+        values = (pack_spans(spans), pack_text(text))
         if number is not None:
             self._db.execute("UPDATE blocks SET spans = ?, data = ? WHERE id = ?", (*values, number))
             return number
         made = self._db.execute("INSERT INTO blocks (source, spans, data) VALUES (?, ?, ?)", (source, *values))
         return made.lastrowid or 0
 
-    def _last_block(self, source: int) -> _Block:
+    def _last_block(self, source: int) -> _OpenBlock:
         row = self._db.execute(
             "SELECT id, spans, data FROM blocks WHERE source = ? ORDER BY id DESC LIMIT 1", (source,)
         ).fetchone()
-        if row is not None and len(spans := unpacked_spans(row[1])) < _BLOCK_PASSAGES:
-            return _Block(row[0], unpacked(row[2]), spans)
-        return _Block(None, "", [])
+        if row is not None and len(spans := unpack_spans(row[1])) < _BLOCK_PASSAGES:
+            return _OpenBlock(row[0], unpack_text(row[2]), spans)
+        return _OpenBlock(None, "", [])
 
-    def _remove(self, kind: Kind, name: str) -> None:
+    def _remove(self, kind: SourceKind, name: str) -> None:
         source = self._db.execute("SELECT id FROM sources WHERE kind = ? AND name = ?", (kind, name)).fetchone()
         if source is None:
             return
         for block, spans, data in self._db.execute("SELECT id, spans, data FROM blocks WHERE source = ?", source):
-            text = unpacked(data)
-            for nth, span in enumerate(unpacked_spans(spans), block * _BLOCK_PASSAGES):
+            text = unpack_text(data)
+            for nth, span in enumerate(unpack_spans(spans), block * _BLOCK_PASSAGES):
                 self._db.execute(
                     "INSERT INTO words (words, rowid, parts, wholes) VALUES ('delete', ?, ?, ?)",
-                    _row(nth, part_of(text, span)),
+                    _words_row(nth, slice_passage(text, span)),
                 )
         self._db.execute("DELETE FROM blocks WHERE source = ?", source)
         self._db.execute("DELETE FROM sources WHERE id = ?", source)
 
     # --- looking --------------------------------------------------------------------------------------------------
 
-    def find(self, match: str, most: int, kind: str = "", name: str = "") -> list[Found]:
+    def find(self, match: str, most: int, kind: str = "", name: str = "") -> list[PassageMatch]:
         """Passages by rank, the best first; of equals the newest."""
-        rows = self._db.execute(_FIND, (match, kind, kind, name, name, most))
-        return [Found(ident, -score) for ident, score in rows]
+        rows = self._db.execute(_SELECT_MATCHES, (match, kind, kind, name, name, most))
+        return [PassageMatch(ident, -score) for ident, score in rows]
 
-    def ranked(self, found: Iterable[Found]) -> Iterator[Ranked]:
+    def ranked(self, found: Iterable[PassageMatch]) -> Iterator[RankedPassage]:
         """What was found, without what was taken out meanwhile. Hits crowd in a few blocks: each is unpacked once."""
-        blocks: dict[int, _Texts | None] = {}
+        blocks: dict[int, _UnpackedBlock | None] = {}
         for ident, score in found:
             block, nth = divmod(ident, _BLOCK_PASSAGES)
             if block not in blocks:
-                if len(blocks) >= _UNPACKED:
+                if len(blocks) >= _MAX_UNPACKED_BLOCKS:
                     blocks.clear()
-                row = self._db.execute(f"{_BLOCK} WHERE blocks.id = ?", (block,)).fetchone()
-                blocks[block] = row and _Texts(row[0], row[1], unpacked_spans(row[2]), unpacked(row[3]))
+                row = self._db.execute(f"{_SELECT_BLOCKS} WHERE blocks.id = ?", (block,)).fetchone()
+                blocks[block] = row and _UnpackedBlock(row[0], row[1], unpack_spans(row[2]), unpack_text(row[3]))
             held = blocks[block]
             if held is not None and nth < len(held.spans):
-                yield Ranked(passage_of(held.kind, held.name, held.text, held.spans[nth]), score)
+                yield RankedPassage(make_passage(held.kind, held.name, held.text, held.spans[nth]), score)
 
     def scan(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
         """Passages that hold all of these somewhere, the newest first; about so many characters are looked through."""
         blocks = self._db.execute(
-            f"{_BLOCK} WHERE (? = '' OR kind = ?) AND (? = '' OR name = ?) ORDER BY blocks.id DESC",
+            f"{_SELECT_BLOCKS} WHERE (? = '' OR kind = ?) AND (? = '' OR name = ?) ORDER BY blocks.id DESC",
             (kind, kind, name, name),
         )
         for its_kind, its_name, spans, data in blocks:
-            text = unpacked(data)
-            if _holds(text, needles):
-                passages = (passage_of(its_kind, its_name, text, span) for span in reversed(unpacked_spans(spans)))
-                yield from (passage for passage in passages if _holds(passage.text, needles))
+            text = unpack_text(data)
+            if _contains_all(text, needles):
+                passages = (make_passage(its_kind, its_name, text, span) for span in reversed(unpack_spans(spans)))
+                yield from (passage for passage in passages if _contains_all(passage.text, needles))
             chars -= len(text)
             if chars <= 0:
                 return
@@ -299,7 +299,7 @@ class _Transaction:
             self._db.execute("ROLLBACK")
 
 
-def damaged(failure: Exception) -> bool:
+def is_index_damaged(failure: Exception) -> bool:
     """Does this mean that the file is useless? A full disk or a locked file does not.
 
     Our statements are fixed and tested, so an error in one means tables that are not ours.
@@ -307,20 +307,20 @@ def damaged(failure: Exception) -> bool:
     if isinstance(failure, sqlite3.ProgrammingError):
         return False
     if isinstance(failure, sqlite3.DatabaseError):
-        return getattr(failure, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _CODES
-    return isinstance(failure, DAMAGE)
+        return getattr(failure, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _DAMAGE_CODES
+    return isinstance(failure, BLOCK_DECODE_ERRORS)
 
 
-def _holds(text: str, needles: Sequence[str]) -> bool:
+def _contains_all(text: str, needles: Sequence[str]) -> bool:
     text = text.casefold()
     return all(needle in text for needle in needles)
 
 
-def discard(path: Path) -> None:
+def delete_index_files(path: Path) -> None:
     for ending in ("", "-wal", "-shm", "-journal"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
-def _row(ident: int, text: str) -> tuple[int, str, str]:
-    words = words_of(text)
+def _words_row(ident: int, text: str) -> tuple[int, str, str]:
+    words = extract_words(text)
     return (ident, " ".join(words.parts), " ".join(dict.fromkeys(words.wholes)))

@@ -13,28 +13,30 @@ import time
 from collections.abc import Callable
 from datetime import datetime, tzinfo
 from pathlib import Path
-
 import msgspec
-
-from tidegate.core.clip import clip_chars
+from tidegate.core.text.clip import clip_chars
 from tidegate.core.errors import BadInput
-from tidegate.core.estimate import Estimate
-from tidegate.core.tokens import Counter
+from tidegate.core.tokens.estimate import TokenEstimator
+from tidegate.core.tokens.counting import TokenCounter
 from tidegate.disk.folder import Folder
-from tidegate.wire.reading import clean
+from tidegate.wire.parsing import repair_unicode
+from collections.abc import Callable, Sequence
+from tidegate.core.messages import Message, is_user_request, text_of
+from tidegate.core.outcome import Effect, Flush
 
-INDEX = "MEMORY.md"
-MAX_ENTRY = 64_000
-MAX_FILE = 2_000_000
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.md").fullmatch
+
+INDEX_NOTE = "MEMORY.md"
+_MAX_ENTRY_BYTES = 64_000
+_MAX_NOTE_BYTES = 2_000_000
+_DAILY_NAME = re.compile(r"\d{4}-\d{2}-\d{2}\.md").fullmatch
 _HEADING = re.compile(r"^## (\d{2}:\d{2}(?::\d{2})?)(?:$| · ([^·\n]*)(?: · (.*))?$)", re.MULTILINE)
 _LIKE_HEADING = re.compile(r"^(\\*)(?=## \d{2}:\d{2}(?::\d{2})?(?:$| · ))", re.MULTILINE)
-_GUARDED = re.compile(r"^\\(?=\\*## \d{2}:\d{2}(?::\d{2})?(?:$| · ))", re.MULTILINE)
+_ESCAPED_HEADING = re.compile(r"^\\(?=\\*## \d{2}:\d{2}(?::\d{2})?(?:$| · ))", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_BORDER = re.compile(r"[\s()\[\]<>\"'`,;*]+")
+_WORD_BORDER = re.compile(r"[\s()\[\]<>\"'`,;*]+")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class NoteEntry(msgspec.Struct, frozen=True):
     """One entry of a day. `line` is where its heading stands."""
 
     time: str
@@ -54,8 +56,8 @@ class Notes:
         self,
         folder: Path | str,
         *,
-        max_entry: int = MAX_ENTRY,
-        max_file: int = MAX_FILE,
+        max_entry: int = _MAX_ENTRY_BYTES,
+        max_file: int = _MAX_NOTE_BYTES,
         zone: tzinfo | None = None,
         mask: Callable[[str], str] = str,
         clock: Callable[[], float] = time.time,
@@ -72,18 +74,18 @@ class Notes:
         return self.files.names()
 
     def days(self) -> list[str]:
-        return [name for name in self.names() if _DAY(name)]
+        return [name for name in self.names() if _DAILY_NAME(name)]
 
     def read(self, name: str) -> str:
         """A note as it is on disk now."""
         text = self.files.read(name)
         if text is None:
-            raise BadInput(f"There is no note {name!r}.", f"{INDEX} and names() say which there are.")
+            raise BadInput(f"There is no note {name!r}.", f"{INDEX_NOTE} and names() say which there are.")
         return text
 
-    def entries(self, day: str) -> list[Entry]:
+    def entries(self, day: str) -> list[NoteEntry]:
         """The entries of a daily note; none if there is no such note."""
-        return entries_of(self.files.read(day) or "")
+        return parse_note_entries(self.files.read(day) or "")
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -92,7 +94,7 @@ class Notes:
 
         A text that some day's note already has is not written again.
         """
-        text, source, title = tidy(self._mask(text)), self._mask(source), self._mask(title)
+        text, source, title = clean_note_text(self._mask(text)), self._mask(source), self._mask(title)
         if not text:
             raise BadInput("The entry is empty.", "Give it a text.")
         size = len(text.encode())
@@ -103,7 +105,7 @@ class Notes:
             )
         moment = datetime.fromtimestamp(self._clock() if at is None else at, self._zone)
         day = f"{moment:%Y-%m-%d}.md"
-        heading = f"## {moment:%H:%M:%S} · {_field(source, 80) or '-'} · {_line(title, 120) or 'Note'}"
+        heading = f"## {moment:%H:%M:%S} · {_heading_field(source, 80) or '-'} · {_one_line(title, 120) or 'Note'}"
         guarded = _LIKE_HEADING.sub(r"\1\\", text)
         found = [""]
 
@@ -123,7 +125,7 @@ class Notes:
                 held = self.files.read(day) or ""
             except BadInput:
                 continue
-            if guarded in held and any(entry.text == text for entry in entries_of(held)):
+            if guarded in held and any(entry.text == text for entry in parse_note_entries(held)):
                 return day
         return ""
 
@@ -131,27 +133,27 @@ class Notes:
         """Write a note whole. With `about`, its line in the index says that. True if the file changed."""
         if self._mask(name) != name:
             raise BadInput("The name of this note holds a secret; nothing was written.", "Give it another name.")
-        text, about = tidy(self._mask(text)) + "\n", self._mask(about)
+        text, about = clean_note_text(self._mask(text)) + "\n", self._mask(about)
         written = self.files.update(name, lambda old: None if old == text else text)
-        if about and name != INDEX:
-            self.files.update(INDEX, lambda old: _with_line(old, name, _line(about, 200)))
+        if about and name != INDEX_NOTE:
+            self.files.update(INDEX_NOTE, lambda old: _set_index_line(old, name, _one_line(about, 200)))
         return written
 
     def remove(self, name: str) -> bool:
         """Remove a note and its line in the index."""
         removed = self.files.remove(name)
-        if removed and name != INDEX:
-            self.files.update(INDEX, lambda old: _without_line(old, name))
+        if removed and name != INDEX_NOTE:
+            self.files.update(INDEX_NOTE, lambda old: _remove_index_line(old, name))
         return removed
 
     # --- the prompt -----------------------------------------------------------------------------------------------
 
-    def index_text(self, max_tokens: int = 2000, *, max_chars: int = 0, counter: Counter | None = None) -> str:
+    def index_text(self, max_tokens: int = 2000, *, max_chars: int = 0, counter: TokenCounter | None = None) -> str:
         """What a prompt says of the memory: the index, and what is in the folder without standing in it.
 
         Whole lines, from the top, as many as fit; the last then says how many do not.
         """
-        counter = counter or Estimate()
+        counter = counter or TokenEstimator()
         lines = self._index_lines()
 
         def fits(text: str) -> bool:
@@ -162,63 +164,63 @@ class Notes:
         low, high = 0, len(lines) - 1
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if fits(_shortened(lines, middle)) else (low, middle - 1)
-        return text if fits(text := _shortened(lines, low)) else ""
+            low, high = (middle, high) if fits(_truncate_index(lines, middle)) else (low, middle - 1)
+        return text if fits(text := _truncate_index(lines, low)) else ""
 
     def _index_lines(self) -> list[str]:
         try:
-            index = self.files.read(INDEX) or ""
+            index = self.files.read(INDEX_NOTE) or ""
         except BadInput as bad:
-            index = f"[{INDEX}: {bad}]"
+            index = f"[{INDEX_NOTE}: {bad}]"
         lines = index.rstrip().split("\n") if index.strip() else []
-        listed = {word.strip(".:") for word in _BORDER.split(index)}
+        listed = {word.strip(".:") for word in _WORD_BORDER.split(index)}
         names = self.names()
-        others = (name for name in names if name != INDEX and not _DAY(name))
+        others = (name for name in names if name != INDEX_NOTE and not _DAILY_NAME(name))
         lines += [f"- [{name}]({name})" for name in others if name not in listed and f"({name})" not in index]
-        days = [name.removesuffix(".md") for name in names if _DAY(name)]
+        days = [name.removesuffix(".md") for name in names if _DAILY_NAME(name)]
         if days:
             lines.append(f"Daily notes (YYYY-MM-DD.md): {len(days)}, from {days[0]} to {days[-1]}")
         return lines
 
 
-def entries_of(text: str) -> list[Entry]:
+def parse_note_entries(text: str) -> list[NoteEntry]:
     """The entries of a day's text, whoever wrote it. What stands before the first heading belongs to none."""
     headings = list(_HEADING.finditer(text))
     ends = [*(heading.start() for heading in headings), len(text)][1:]
     return [_entry(text, heading, end) for heading, end in zip(headings, ends, strict=True)]
 
 
-def _entry(text: str, heading: re.Match[str], end: int) -> Entry:
+def _entry(text: str, heading: re.Match[str], end: int) -> NoteEntry:
     source, title = (heading[2] or "").strip(), (heading[3] or "").strip()
     if heading[3] is None:  # a person's short form: the time and what it is
         source, title = "", source
-    body = _GUARDED.sub("", text[heading.end() : end].strip("\n").rstrip())
-    return Entry(heading[1], "" if source == "-" else source, title, body, text.count("\n", 0, heading.start()) + 1)
+    body = _ESCAPED_HEADING.sub("", text[heading.end() : end].strip("\n").rstrip())
+    return NoteEntry(heading[1], "" if source == "-" else source, title, body, text.count("\n", 0, heading.start()) + 1)
 
 
-def tidy(text: str) -> str:
+def clean_note_text(text: str) -> str:
     """As it will stand in a file: valid Unicode, Unix lines, no control characters, no blanks around it."""
-    text = clean(text).replace("\r\n", "\n").replace("\r", "\n")
+    text = repair_unicode(text).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub("\ufffd", text).rstrip().lstrip("\n")
 
 
-def _line(text: str, most: int) -> str:
-    return clip_chars(" ".join(tidy(text).split()), most, mode="head", notice="…").text
+def _one_line(text: str, most: int) -> str:
+    return clip_chars(" ".join(clean_note_text(text).split()), most, mode="head", notice="…").text
 
 
-def _field(text: str, most: int) -> str:
-    return _line(text.replace("·", "-"), most)
+def _heading_field(text: str, most: int) -> str:
+    return _one_line(text.replace("·", "-"), most)
 
 
-def _shortened(lines: list[str], keep: int) -> str:
-    return "\n".join([*lines[:keep], f"[{len(lines) - keep} more lines: read {INDEX}]"])
+def _truncate_index(lines: list[str], keep: int) -> str:
+    return "\n".join([*lines[:keep], f"[{len(lines) - keep} more lines: read {INDEX_NOTE}]"])
 
 
 def _is_line_of(line: str, name: str) -> bool:
     return line.startswith(f"- [{name}]({name})")
 
 
-def _with_line(index: str | None, name: str, about: str) -> str | None:
+def _set_index_line(index: str | None, name: str, about: str) -> str | None:
     """The index with one line for this note: in its old place, or at the end."""
     new = f"- [{name}]({name}): {about}"
     lines = (index or "# Memory\n").rstrip("\n").split("\n")
@@ -230,8 +232,38 @@ def _with_line(index: str | None, name: str, about: str) -> str | None:
     return None if text == index else text
 
 
-def _without_line(index: str | None, name: str) -> str | None:
+def _remove_index_line(index: str | None, name: str) -> str | None:
     if index is None:
         return None
     text = "\n".join(line for line in index.split("\n") if not _is_line_of(line, name))
     return None if text == index else text
+
+
+# What leaves the view goes into the day's note. Given to a session as its `carry`:
+#
+#     Session(..., carry=Remember(notes, "my-session", others=files))
+#
+# It raises when the note could not be written. The plan then leaves the view as it is: nothing is lost unsaved.
+
+
+class NoteEffects:
+    """Takes the Flush effects of a policy; every other effect goes to `others`."""
+
+    def __init__(self, notes: Notes, session: str = "", *, others: Callable[[Effect], None] | None = None) -> None:
+        self.notes = notes
+        self.session = session
+        self._others = others
+
+    def __call__(self, effect: Effect) -> None:
+        if not isinstance(effect, Flush):
+            if self._others is None:
+                raise TypeError(f"Nobody carries out a {type(effect).__name__}: give Remember its `others`.")
+            self._others(effect)
+        elif effect.text.strip():
+            self.notes.add(effect.text, source=self.session, title=make_note_title(effect.request.messages))
+
+
+def make_note_title(messages: Sequence[Message]) -> str:
+    """What it was about, in the words of who asked: the first line of the first request."""
+    asked = next((text for message in messages if is_user_request(message) and (text := text_of(message).strip())), "")
+    return asked.split("\n", 1)[0] or f"{len(messages)} messages"

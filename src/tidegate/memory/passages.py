@@ -8,15 +8,15 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-Kind = Literal["note", "session"]
+SourceKind = Literal["note", "session"]
 
-PASSAGE = 4_000
+_MAX_PASSAGE_CHARS = 4_000
 _SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
-DAMAGE = (zlib.error, UnicodeDecodeError, msgspec.MsgspecError)
+BLOCK_DECODE_ERRORS = (zlib.error, UnicodeDecodeError, msgspec.MsgspecError)
 """What comes out of a block that is not as it was written."""
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A text with its place: the line of a note, the seq of a log."""
 
     place: int
@@ -24,13 +24,13 @@ class Piece(NamedTuple):
 
 
 class Passage(NamedTuple):
-    kind: Kind
+    kind: SourceKind
     name: str
     place: int
     text: str
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True):
+class PassageSpan(msgspec.Struct, frozen=True, array_like=True):
     """A passage within its block, in characters."""
 
     place: int
@@ -38,38 +38,38 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     size: int
 
 
-def pack(text: str) -> bytes:
+def pack_text(text: str) -> bytes:
     return zlib.compress(text.encode())
 
 
-def pack_spans(spans: list[Span]) -> bytes:
+def pack_spans(spans: list[PassageSpan]) -> bytes:
     return msgspec.msgpack.encode(spans)
 
 
-def unpacked(data: object) -> str:
+def unpack_text(data: object) -> str:
     if not isinstance(data, bytes):
         raise sqlite3.DatabaseError("a block is no block")
     return zlib.decompress(data).decode()
 
 
-def unpacked_spans(data: object) -> list[Span]:
+def unpack_spans(data: object) -> list[PassageSpan]:
     if not isinstance(data, bytes):
         raise sqlite3.DatabaseError("a block is no block")
-    return msgspec.msgpack.decode(data, type=list[Span])
+    return msgspec.msgpack.decode(data, type=list[PassageSpan])
 
 
-def part_of(text: str, span: Span) -> str:
+def slice_passage(text: str, span: PassageSpan) -> str:
     return text[span.start : span.start + span.size]
 
 
-def passage_of(kind: Kind, name: str, text: str, span: Span) -> Passage:
+def make_passage(kind: SourceKind, name: str, text: str, span: PassageSpan) -> Passage:
     """SQLite keeps any type in any column, so a flipped byte can make a number of a name."""
     if not isinstance(name, str):
         raise sqlite3.DatabaseError("a passage is no passage")
-    return Passage(kind, name, span.place, part_of(text, span))
+    return Passage(kind, name, span.place, slice_passage(text, span))
 
 
-def divided(piece: Piece, most: int = PASSAGE) -> Iterator[Piece]:
+def split_text(piece: TextPiece, most: int = _MAX_PASSAGE_CHARS) -> Iterator[TextPiece]:
     """A long text as passages, cut at the end of a line or at a blank if there is one in the last quarter."""
     place, text = piece
     start = 0
@@ -77,16 +77,16 @@ def divided(piece: Piece, most: int = PASSAGE) -> Iterator[Piece]:
         end = start + most
         cut = max(text.rfind("\n", end - most // 4, end), text.rfind(" ", end - most // 4, end))
         cut = end if cut < 0 else cut + 1
-        yield Piece(place, text[start:cut])
+        yield TextPiece(place, text[start:cut])
         start = cut
-    yield Piece(place, text[start:])
+    yield TextPiece(place, text[start:])
 
 
-def sections(text: str) -> Iterator[Piece]:
+def split_sections(text: str) -> Iterator[TextPiece]:
     """A note by its headings, each piece with the line it begins at."""
     line = 1
     for section in _SECTION.split(text):
-        for piece in divided(Piece(line, section)):
+        for piece in split_text(TextPiece(line, section)):
             if piece.text.strip():
-                yield Piece(line, piece.text)
+                yield TextPiece(line, piece.text)
             line += piece.text.count("\n")

@@ -31,33 +31,33 @@ from typing import TypeVar
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.memory.index import Index, Known, Ranked, damaged, discard
-from tidegate.memory.logs import Line, Logs
+from tidegate.memory.index import SearchIndex, IndexedNote, RankedPassage, is_index_damaged, delete_index_files
+from tidegate.memory.log_lines import LogLine, LogLineSource
 from tidegate.memory.notes import Notes
-from tidegate.memory.passages import DAMAGE, Kind, Piece, sections
-from tidegate.memory.snippets import place_of, snippet
-from tidegate.memory.words import matching, units_of
-from tidegate.wire.reading import clean
+from tidegate.memory.passages import BLOCK_DECODE_ERRORS, SourceKind, TextPiece, split_sections
+from tidegate.memory.words import find_match_offset, cut_snippet
+from tidegate.memory.words import build_match_expression, parse_query
+from tidegate.wire.parsing import repair_unicode
 
-LONGEST_QUERY = 400
-MOST_UNITS = 16
-MOST_HITS = 100
-SCANNED = 8_000_000
+_MAX_QUERY_CHARS = 400
+_MAX_QUERY_UNITS = 16
+_MAX_HITS = 100
+_MAX_SCANNED_CHARS = 8_000_000
 _BATCH = 256
-_SETTLED = 2.0
+_SETTLE_SECONDS = 2.0
 """Seconds. A file that changed later than this before it was looked at may change again and look the same."""
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-class Unsearchable(TidegateError):
+class SearchUnavailable(TidegateError):
     """The index can neither be used nor made anew. Notes and logs are untouched."""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """`place` is the line in a note, the seq in a session. `step` and `score` say why it stands where it stands."""
 
-    kind: Kind
+    kind: SourceKind
     name: str
     place: int
     snippet: str
@@ -65,7 +65,7 @@ class Hit(msgspec.Struct, frozen=True):
     score: float = 0.0
 
 
-class Refreshed(msgspec.Struct, frozen=True):
+class IndexUpdate(msgspec.Struct, frozen=True):
     """What an update took in. `skipped` are notes that cannot be read, each with the reason."""
 
     changed: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Refreshed(msgspec.Struct, frozen=True):
     lines: int = 0
 
 
-class _Lost(Exception):
+class _IndexRebuilt(Exception):
     """The index was damaged and is now empty."""
 
 
@@ -84,7 +84,7 @@ class Search:
     def __init__(
         self,
         notes: Notes | None = None,
-        logs: Logs | None = None,
+        logs: LogLineSource | None = None,
         *,
         path: Path | None = None,
         mask: Callable[[str], str] = str,
@@ -99,25 +99,25 @@ class Search:
         self.rebuilt = 0
         self._index = self._opened()
 
-    def _opened(self) -> Index:
+    def _opened(self) -> SearchIndex:
         try:
-            return Index(self._path)
+            return SearchIndex(self._path)
         except (sqlite3.Error, UnicodeDecodeError, OSError) as failure:
-            if not damaged(failure) or self._path is None:
-                raise _unsearchable(failure) from failure
+            if not is_index_damaged(failure) or self._path is None:
+                raise _search_unavailable(failure) from failure
         self.rebuilt += 1
-        discard(self._path)
+        delete_index_files(self._path)
         try:
-            return Index(self._path)
+            return SearchIndex(self._path)
         except (sqlite3.Error, OSError) as failure:
-            raise _unsearchable(failure) from failure
+            raise _search_unavailable(failure) from failure
 
     def close(self) -> None:
         self._index.close()
 
     # --- taking in ------------------------------------------------------------------------------------------------
 
-    def refresh(self) -> Refreshed:
+    def refresh(self) -> IndexUpdate:
         """Take in what changed. A damaged index is thrown away and filled again."""
         return self._twice(self._refresh)
 
@@ -125,22 +125,22 @@ class Search:
         """Take a session out, also from the file's free space. If its log is still given it comes back, as it is."""
 
         def act() -> None:
-            self._do(lambda index: index.remove("session", clean(session)))
-            self._do(Index.purge)
+            self._do(lambda index: index.remove("session", repair_unicode(session)))
+            self._do(SearchIndex.purge)
 
         self._twice(act)
 
     def sessions(self) -> list[str]:
         """The sessions something is known of, also those whose log is gone: `forget` takes one out."""
-        return self._twice(lambda: self._do(Index.sessions))
+        return self._twice(lambda: self._do(SearchIndex.sessions))
 
-    def _refresh(self) -> Refreshed:
-        notes = self._refresh_notes() if self._notes else Refreshed()
+    def _refresh(self) -> IndexUpdate:
+        notes = self._refresh_notes() if self._notes else IndexUpdate()
         return msgspec.structs.replace(notes, lines=self._refresh_logs() if self._logs else 0)
 
-    def _refresh_notes(self) -> Refreshed:
+    def _refresh_notes(self) -> IndexUpdate:
         assert self._notes is not None
-        known = self._do(Index.notes)
+        known = self._do(SearchIndex.notes)
         changed: list[str] = []
         skipped: list[str] = []
         gone = set(known)
@@ -153,22 +153,22 @@ class Search:
             else:
                 gone.discard(name)
         for name in sorted(gone):
-            self._do(partial(Index.remove, kind="note", name=name))
-        return Refreshed(tuple(changed), tuple(sorted(gone)), tuple(skipped))
+            self._do(partial(SearchIndex.remove, kind="note", name=name))
+        return IndexUpdate(tuple(changed), tuple(sorted(gone)), tuple(skipped))
 
-    def _take_in(self, name: str, known: Known | None) -> bool:
+    def _take_in(self, name: str, known: IndexedNote | None) -> bool:
         """True if the note is not as it was known. It is read only if its file looks different."""
         assert self._notes is not None
-        seen = _look_of(self._notes.files.root / name, self._clock())
+        seen = _file_stamp(self._notes.files.root / name, self._clock())
         if known and seen and seen == known.seen:
             return False
-        text = clean(self._notes.read(name))
-        now = Known(hashlib.sha256(text.encode()).digest(), seen)
+        text = repair_unicode(self._notes.read(name))
+        now = IndexedNote(hashlib.sha256(text.encode()).digest(), seen)
         if known is None or known.digest != now.digest:
-            self._do(partial(Index.replace, name=name, known=now, pieces=list(sections(self._mask(text)))))
+            self._do(partial(SearchIndex.replace, name=name, known=now, pieces=list(split_sections(self._mask(text)))))
             return True
         if seen:
-            self._do(partial(Index.saw, name=name, seen=seen))
+            self._do(partial(SearchIndex.saw, name=name, seen=seen))
         return False
 
     def _refresh_logs(self) -> int:
@@ -179,7 +179,7 @@ class Search:
 
         def head(session: str) -> int:
             if session not in heads:
-                heads[session] = self._do(lambda index: index.head(clean(session)))
+                heads[session] = self._do(lambda index: index.head(repair_unicode(session)))
             return heads[session]
 
         rows = iter(self._logs(head))
@@ -190,66 +190,70 @@ class Search:
             lines += self._add(line for line in batch if line.session not in afresh)
         if afresh:
             for session in afresh:
-                self._do(partial(Index.remove, kind="session", name=clean(session)))
-            self._do(Index.purge)
+                self._do(partial(SearchIndex.remove, kind="session", name=repair_unicode(session)))
+            self._do(SearchIndex.purge)
             lines += self._refresh_logs()
         return lines
 
-    def _add(self, lines: Iterable[Line]) -> int:
+    def _add(self, lines: Iterable[LogLine]) -> int:
         new = 0
         for session, some in groupby(lines, key=lambda line: line.session):
-            pieces = [Piece(line.seq, self._mask(clean(line.text))) for line in some]
-            new += self._do(partial(Index.extend, name=clean(session), pieces=pieces))
+            pieces = [TextPiece(line.seq, self._mask(repair_unicode(line.text))) for line in some]
+            new += self._do(partial(SearchIndex.extend, name=repair_unicode(session), pieces=pieces))
         return new
 
     # --- looking --------------------------------------------------------------------------------------------------
 
     def search(
-        self, query: str, limit: int = 10, *, kind: Kind | None = None, name: str = "", chars: int = 240
-    ) -> list[Hit]:
+        self, query: str, limit: int = 10, *, kind: SourceKind | None = None, name: str = "", chars: int = 240
+    ) -> list[SearchHit]:
         """The best places for these words. The query is data; whatever stands in it, this does not raise for it."""
-        limit = min(max(limit, 1), MOST_HITS)
-        query = clean(query[:LONGEST_QUERY])
+        limit = min(max(limit, 1), _MAX_HITS)
+        query = repair_unicode(query[:_MAX_QUERY_CHARS])
         if not query.strip():
             return []
 
-        def act() -> list[Hit]:
+        def act() -> list[SearchHit]:
             self._refresh()
             return self._do(
-                lambda index: list(islice(_hits(index, query, limit, kind or "", clean(name), chars), limit))
+                lambda index: list(
+                    islice(_find_hits(index, query, limit, kind or "", repair_unicode(name), chars), limit)
+                )
             )
 
         return self._twice(act)
 
     # --- the index behind it --------------------------------------------------------------------------------------
 
-    def _do(self, act: Callable[[Index], T]) -> T:
+    def _do(self, act: Callable[[SearchIndex], _T]) -> _T:
         try:
             return act(self._index)
-        except (sqlite3.Error, *DAMAGE) as failure:
-            if not damaged(failure):
-                raise _unsearchable(failure) from failure
+        except (sqlite3.Error, *BLOCK_DECODE_ERRORS) as failure:
+            if not is_index_damaged(failure):
+                raise _search_unavailable(failure) from failure
             self._index.discard()
             self._index = self._opened()
             self.rebuilt += 1
-            raise _Lost from failure
+            raise _IndexRebuilt from failure
 
-    def _twice(self, act: Callable[[], T]) -> T:
+    def _twice(self, act: Callable[[], _T]) -> _T:
         with self._lock:
             try:
                 return act()
-            except _Lost:
+            except _IndexRebuilt:
                 try:
                     return act()
-                except _Lost as again:
-                    raise _unsearchable(again) from again
+                except _IndexRebuilt as again:
+                    raise _search_unavailable(again) from again
 
 
-def _unsearchable(failure: Exception) -> Unsearchable:
-    return Unsearchable(f"The search index cannot be used: {failure}.", "Look at the disk and the rights of its file.")
+def _search_unavailable(failure: Exception) -> SearchUnavailable:
+    return SearchUnavailable(
+        f"The search index cannot be used: {failure}.", "Look at the disk and the rights of its file."
+    )
 
 
-def _look_of(path: Path, now: float) -> str:
+def _file_stamp(path: Path, now: float) -> str:
     """How a file looks from outside; nothing if that cannot be trusted.
 
     Two changes within one tick of the file system's clock look alike, so a file that has just changed is read again.
@@ -259,30 +263,30 @@ def _look_of(path: Path, now: float) -> str:
         status = os.stat(path)
     except OSError:
         return ""
-    settled = now - status.st_ctime > _SETTLED
+    settled = now - status.st_ctime > _SETTLE_SECONDS
     look = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return " ".join(map(str, look)) if settled else ""
 
 
-def _hits(index: Index, query: str, limit: int, kind: str, name: str, chars: int) -> Iterator[Hit]:
+def _find_hits(index: SearchIndex, query: str, limit: int, kind: str, name: str, chars: int) -> Iterator[SearchHit]:
     """Hits of all steps in order, each place once."""
-    units = units_of(query, MOST_UNITS)
+    units = parse_query(query, _MAX_QUERY_UNITS)
     seen: set[tuple[str, str, int]] = set()
     worded = [unit for unit in units if unit.phrases]
-    found: Iterator[Ranked]
+    found: Iterator[RankedPassage]
     for step in (1, 2, 3, 4):
         if step == 3:
-            scan = () if seen else index.scan(query.casefold().split(), SCANNED, kind, name)
-            found = (Ranked(passage, 0.0) for passage in scan)
+            scan = () if seen else index.scan(query.casefold().split(), _MAX_SCANNED_CHARS, kind, name)
+            found = (RankedPassage(passage, 0.0) for passage in scan)
         elif not worded:
             continue
         else:
-            match = matching(worded, prefix=step > 1, every=step < 4)
+            match = build_match_expression(worded, prefix=step > 1, every=step < 4)
             found = index.ranked(index.find(match, limit * 4, kind, name))
         for passage, score in found:
-            at = place_of(passage.text, units)
+            at = find_match_offset(passage.text, units)
             line = passage.text.count("\n", 0, at) if passage.kind == "note" else 0
             key = (passage.kind, passage.name, passage.place + line)
             if key not in seen:
                 seen.add(key)
-                yield Hit(*key, snippet(passage.text, at, chars), step, score)
+                yield SearchHit(*key, cut_snippet(passage.text, at, chars), step, score)

@@ -16,6 +16,8 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
+import re
+
 
 _UNSPACED = (
     "\u0e01-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
@@ -23,7 +25,7 @@ _UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
     "\u1100-\u11ff\uac00-\ud7af"  # Hangul: spaced, but its endings are grown to the word
 )
-_CHAIN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])\w)+")
+_WORD_RUN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])\w)+")
 _UNSPACED_START = re.compile(rf"[{_UNSPACED}]").match
 # parseHTTPResponse2 is parse HTTP Response2. Digits stay with their letters, or a hash would be twenty words.
 _PART = re.compile(r"[A-Z][A-Z0-9]*(?![a-z])|[A-Z]?[a-z0-9]+|[^\W_a-zA-Z0-9]+")
@@ -33,20 +35,20 @@ _COMMON = frozenset(
     "a an and are as at be but by can for from had has have i if in is it its of on or so that the their then there"
     " these they this to was we were what when where which will with you your".split()
 )
-_LONGEST = 64
+_MAX_WORD_CHARS = 64
 """Characters of a word. What is longer (base64) is found by its beginning."""
-_NO_IDENTIFIER = 160
+_MAX_IDENTIFIER_CHARS = 160
 """A chain longer than this is data, and no identifier with parts."""
 
 
-class Words(NamedTuple):
+class IndexWords(NamedTuple):
     """`parts` in the order of the text; `wholes`: the identifiers of several parts, each as one word."""
 
     parts: list[str]
     wholes: list[str]
 
 
-class Unit(NamedTuple):
+class QueryUnit(NamedTuple):
     """A piece of a query between blanks: itself, the phrases to look for, and itself as one word, if that differs."""
 
     raw: str
@@ -54,53 +56,53 @@ class Unit(NamedTuple):
     whole: str
 
 
-def words_of(text: str) -> Words:
+def extract_words(text: str) -> IndexWords:
     parts: list[str] = []
     wholes: list[str] = []
-    for chain in _CHAIN.findall(plain(text)):
+    for chain in _WORD_RUN.findall(normalize_text(text)):
         if _UNSPACED_START(chain):
             # The last character stands alone too: so each character begins a word, and one alone can be asked for.
             parts.extend(chain[at : at + 2] for at in range(len(chain)))
             continue
-        some = _parts(chain) if len(chain) <= _NO_IDENTIFIER else (chain[:_LONGEST].lower(),)
+        some = _identifier_parts(chain) if len(chain) <= _MAX_IDENTIFIER_CHARS else (chain[:_MAX_WORD_CHARS].lower(),)
         if len(some) == 1 and some[0] in _COMMON:
             continue
         parts.extend(some)
         if len(some) > 1:
-            wholes.append("".join(some)[:_LONGEST])
-    return Words(parts, wholes)
+            wholes.append("".join(some)[:_MAX_WORD_CHARS])
+    return IndexWords(parts, wholes)
 
 
 @lru_cache(maxsize=8192)
-def _parts(chain: str) -> tuple[str, ...]:
+def _identifier_parts(chain: str) -> tuple[str, ...]:
     """Texts repeat their words: most of the work is done once."""
-    return tuple(part[:_LONGEST].lower() for part in _PART.findall(chain))
+    return tuple(part[:_MAX_WORD_CHARS].lower() for part in _PART.findall(chain))
 
 
-def units_of(query: str, most: int) -> list[Unit]:
+def parse_query(query: str, most: int) -> list[QueryUnit]:
     """A query, read as the texts were. It is data: signs in it mean nothing."""
-    return list(dict.fromkeys(_unit(piece) for piece in plain(query).split()))[:most]
+    return list(dict.fromkeys(_parse_unit(piece) for piece in normalize_text(query).split()))[:most]
 
 
-def _unit(piece: str) -> Unit:
+def _parse_unit(piece: str) -> QueryUnit:
     phrases: list[tuple[str, ...]] = []
     spaced: list[str] = []
     wholes: list[str] = []
-    for chain in _CHAIN.findall(piece):
+    for chain in _WORD_RUN.findall(piece):
         if _UNSPACED_START(chain):
             phrases += [tuple(spaced)] if spaced else []
             spaced = []
             phrases.append(tuple(chain[at : at + 2] for at in range(max(1, len(chain) - 1))))
         else:
-            words = words_of(chain)
+            words = extract_words(chain)
             spaced += words.parts
             wholes += words.wholes
     phrases += [tuple(spaced)] if spaced else []
-    alone = len(phrases) == 1 and len(wholes) == 1 and "".join(phrases[0])[:_LONGEST] == wholes[0]
-    return Unit(piece, tuple(phrases), wholes[0] if alone else "")
+    alone = len(phrases) == 1 and len(wholes) == 1 and "".join(phrases[0])[:_MAX_WORD_CHARS] == wholes[0]
+    return QueryUnit(piece, tuple(phrases), wholes[0] if alone else "")
 
 
-def matching(units: Sequence[Unit], *, prefix: bool = False, every: bool = True) -> str:
+def build_match_expression(units: Sequence[QueryUnit], *, prefix: bool = False, every: bool = True) -> str:
     """An FTS5 expression. Words are letters and digits in quotes; nothing else of a query gets here."""
     star = " *" if prefix else ""
     terms: list[str] = []
@@ -119,9 +121,42 @@ def _phrase(words: Sequence[str], star: str) -> str:
     return f'"{" ".join(words)}"' + (" *" if alone else "" if short else star)
 
 
-def plain(text: str) -> str:
+def normalize_text(text: str) -> str:
     """The text without what does not count, except ASCII case, which shows the borders inside an identifier."""
     if text.isascii():
         return text
     text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
     return _NOT_ASCII.sub(lambda run: run[0].casefold(), unicodedata.normalize("NFC", text))
+
+
+# What of a text is shown for a query.
+
+
+def find_match_offset(text: str, units: list[QueryUnit]) -> int:
+    """Where to show a text: at the rarest kind of match there is, a whole piece of the query before its words."""
+    text = text if text.isascii() else text.translate(_normalization_table(text))
+    phrases = [phrase for unit in units for phrase in unit.phrases]
+    # ASCII only: there a word holds none of what may stand between two, so the pattern has one way to match.
+    together = [r"[\W_]*".join(phrase) for phrase in phrases if all(map(str.isascii, phrase))]
+    words = [re.escape(word) for phrase in phrases for word in phrase]
+    for pattern in ("|".join(re.escape(unit.raw) for unit in units), "|".join(together), "|".join(words)):
+        if pattern and (match := re.search(pattern, text, re.IGNORECASE)):
+            return match.start()
+    return 0
+
+
+def cut_snippet(text: str, at: int, chars: int) -> str:
+    """The text around a place on one line, at most so many characters."""
+    chars = max(chars, 16)
+    start = max(0, at - chars // 3)
+    if start:
+        blank = text.find(" ", start, at)
+        start = blank + 1 if blank >= 0 else start
+    line = " ".join(text[start : start + 4 * chars].split())
+    line = ("…" if start else "") + line
+    return line if len(line) <= chars and start + 4 * chars >= len(text) else line[: chars - 1] + "…"
+
+
+def _normalization_table(text: str) -> dict[int, str]:
+    """What does not count of each character of a text, where leaving it out does not move the others."""
+    return {ord(char): new for char in set(text) if not char.isascii() and len(new := normalize_text(char)) == 1}

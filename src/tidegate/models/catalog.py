@@ -16,11 +16,11 @@ from typing import Final
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.models.prices import Price, Rates, price_of
-from tidegate.models.tokenizers import bare_name
+from tidegate.models.pricing import RequestCost, TokenRates, compute_cost
+from tidegate.models.token_counters import strip_model_name
 from tidegate.wire.usage import Usage
 
-LOCAL: Final = (
+LOCAL_PROVIDERS: Final = (
     "ollama",
     "lmstudio",
     "lm_studio",
@@ -31,13 +31,13 @@ LOCAL: Final = (
     "local",
     "llamafile",
 )
-_DATE: Final = re.compile(r"[-@](20\d{6}|20\d\d-\d\d-\d\d)(-v\d+)?$")
-_BEDROCK: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|deepseek|openai)\.")
+_DATE_SUFFIX: Final = re.compile(r"[-@](20\d{6}|20\d\d-\d\d-\d\d)(-v\d+)?$")
+_BEDROCK_PREFIX: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|deepseek|openai)\.")
 # The tag of weights on one's own machine: a size or a quantisation. Hosts have `:free`, `:0`, `:thinking`.
-_WEIGHTS: Final = re.compile(r":(?:latest|(?:.*[-_])?(?:e?\d+(?:\.\d+)?[bm](?:[-_].*)?|i?q\d.*|b?fp?16))$")
+_WEIGHTS_TAG: Final = re.compile(r":(?:latest|(?:.*[-_])?(?:e?\d+(?:\.\d+)?[bm](?:[-_].*)?|i?q\d.*|b?fp?16))$")
 
 
-class Model(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """None or empty: not known. `prices` are steps; the first holds from the first token on.
 
     `images`: does it take any?
@@ -45,72 +45,74 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
     window: int | None = None
     max_output: int | None = None
-    prices: tuple[Rates, ...] = ()
+    prices: tuple[TokenRates, ...] = ()
     images: bool | None = None
 
 
-class _Snapshot(msgspec.Struct):
-    models: dict[str, Model]
+class _CatalogFile(msgspec.Struct):
+    models: dict[str, ModelInfo]
 
 
-def model_of(name: str, overrides: Mapping[str, Model] | None = None) -> Model | None:
+def find_model(name: str, overrides: Mapping[str, ModelInfo] | None = None) -> ModelInfo | None:
     """What is known of a model, or None. What `overrides` (see `read_models`) leave out is the catalog's."""
-    known = _known(name)
-    own = entry_of(name, overrides) if overrides else None
+    known = _find_in_catalog(name)
+    own = find_entry(name, overrides) if overrides else None
     if own is None or known is None:
         return own or known
     images = known.images if own.images is None else own.images
-    return Model(own.window or known.window, own.max_output or known.max_output, own.prices or known.prices, images)
+    return ModelInfo(own.window or known.window, own.max_output or known.max_output, own.prices or known.prices, images)
 
 
-def names() -> tuple[str, ...]:
+def list_model_names() -> tuple[str, ...]:
     """The models of the catalog."""
-    return tuple(_catalog())
+    return tuple(_load_catalog())
 
 
-def takes_images(model: str, overrides: Mapping[str, Model] | None = None) -> bool | None:
+def accepts_images(model: str, overrides: Mapping[str, ModelInfo] | None = None) -> bool | None:
     """None: nobody said so."""
-    found = model_of(model, overrides)
+    found = find_model(model, overrides)
     return found.images if found else None
 
 
-def window_of(model: str, overrides: Mapping[str, Model] | None = None) -> int | None:
-    found = model_of(model, overrides)
+def find_window(model: str, overrides: Mapping[str, ModelInfo] | None = None) -> int | None:
+    found = find_model(model, overrides)
     return found.window if found else None
 
 
-def price(usage: Usage, model: str | Model | None, overrides: Mapping[str, Model] | None = None) -> Price | None:
+def compute_model_cost(
+    usage: Usage, model: str | ModelInfo | None, overrides: Mapping[str, ModelInfo] | None = None
+) -> RequestCost | None:
     """What a request cost, or None if the model's prices are not known. A host that resells may ask another price."""
-    found = model_of(model, overrides) if isinstance(model, str) else model
-    return price_of(usage, found.prices) if found else None
+    found = find_model(model, overrides) if isinstance(model, str) else model
+    return compute_cost(usage, found.prices) if found else None
 
 
-def read_models(given: object, where: str = "models") -> dict[str, Model]:
+def parse_model_overrides(given: object, where: str = "models") -> dict[str, ModelInfo]:
     """The user's own entries: name to window, max_output and prices (one set of rates, or a list of steps)."""
     if not isinstance(given, Mapping):
         raise BadInput(f"{where} is not a mapping.", "Give model names, each with window, max_output or prices.")
-    return {str(name).strip().lower(): _read_model(told, f"{where}.{name}") for name, told in given.items()}
+    return {str(name).strip().lower(): _parse_model(told, f"{where}.{name}") for name, told in given.items()}
 
 
-def _read_model(told: object, where: str) -> Model:
+def _parse_model(told: object, where: str) -> ModelInfo:
     if not isinstance(told, Mapping):
         raise BadInput(f"{where} is not a mapping.", "Give window, max_output or prices.")
     fields = dict(told)
     if isinstance(fields.get("prices"), Mapping):
         fields["prices"] = [fields["prices"]]
-    _known_keys(fields, Model.__struct_fields__, where)
+    _check_keys(fields, ModelInfo.__struct_fields__, where)
     steps = fields.get("prices")
     for rates in steps if isinstance(steps, list) else []:
-        _known_keys(rates, Rates.__struct_fields__, f"{where}.prices")
+        _check_keys(rates, TokenRates.__struct_fields__, f"{where}.prices")
     try:
-        model = msgspec.convert(fields, Model)
+        model = msgspec.convert(fields, ModelInfo)
     except msgspec.ValidationError as bad:
         raise BadInput(f"{where}: {bad}.", "Sizes are whole tokens, prices dollars for a million tokens.") from None
-    _sensible(model, where)
+    _check_values(model, where)
     return model
 
 
-def _known_keys(fields: object, known: tuple[str, ...], where: str) -> None:
+def _check_keys(fields: object, known: tuple[str, ...], where: str) -> None:
     for key in fields if isinstance(fields, Mapping) else ():
         if key not in known:
             near = difflib.get_close_matches(str(key), known, 1)
@@ -118,7 +120,7 @@ def _known_keys(fields: object, known: tuple[str, ...], where: str) -> None:
             raise BadInput(f"{where} has no setting {key!r}.", hint)
 
 
-def _sensible(model: Model, where: str) -> None:
+def _check_values(model: ModelInfo, where: str) -> None:
     sizes = [size for size in (model.window, model.max_output) if size is not None]
     if any(size <= 0 for size in sizes):
         raise BadInput(f"{where}: a size is not above 0.", "Leave out what is not known.")
@@ -130,40 +132,40 @@ def _sensible(model: Model, where: str) -> None:
         raise BadInput(f"{where}: the steps of the prices are not in order.", "Begin without above, then rise.")
 
 
-def _known(name: str) -> Model | None:
+def _find_in_catalog(name: str) -> ModelInfo | None:
     asked = name.strip().lower()
-    tuned = f"ft:{bare_name(asked)}" if asked.startswith("ft:") else ""
-    if asked.startswith(tuple(f"{local}/" for local in LOCAL)) or (not tuned and _WEIGHTS.search(asked)):
+    tuned = f"ft:{strip_model_name(asked)}" if asked.startswith("ft:") else ""
+    if asked.startswith(tuple(f"{local}/" for local in LOCAL_PROVIDERS)) or (not tuned and _WEIGHTS_TAG.search(asked)):
         return None
-    models = _catalog()
+    models = _load_catalog()
     if tuned in models:
         return models[tuned]
-    found = entry_of(asked, models)
+    found = find_entry(asked, models)
     # Whoever tunes a model pays other prices than those of the model.
-    return Model(found.window, found.max_output, images=found.images) if tuned and found else found
+    return ModelInfo(found.window, found.max_output, images=found.images) if tuned and found else found
 
 
-def entry_of(name: str, models: Mapping[str, Model]) -> Model | None:
+def find_entry(name: str, models: Mapping[str, ModelInfo]) -> ModelInfo | None:
     """The entry that is meant by a name in any of its forms."""
-    return next((models[each] for each in _names(name.strip().lower()) if each in models), None)
+    return next((models[each] for each in _name_variants(name.strip().lower()) if each in models), None)
 
 
-def _names(name: str) -> Iterator[str]:
+def _name_variants(name: str) -> Iterator[str]:
     """The name as it is, behind its host, bare, without a date, with hyphens: the first that is known is meant."""
     yield name
-    bare = bare_name(name)
+    bare = strip_model_name(name)
     host, slash, _ = name.partition("/")
     if slash:
         yield f"{host}/{bare}"
-    bare = _BEDROCK.sub("", bare)
-    undated = _DATE.sub("", bare)
+    bare = _BEDROCK_PREFIX.sub("", bare)
+    undated = _DATE_SUFFIX.sub("", bare)
     yield from (bare, undated, undated.replace(".", "-"))
 
 
 @cache
-def _catalog() -> Mapping[str, Model]:
+def _load_catalog() -> Mapping[str, ModelInfo]:
     """Read late and once: a session whose window is set never needs it."""
     from importlib import resources  # noqa: PLC0415 - slow to load, and needed only here
 
     text = resources.files("tidegate").joinpath("data", "models.json").read_bytes()
-    return msgspec.json.decode(text, type=_Snapshot).models
+    return msgspec.json.decode(text, type=_CatalogFile).models

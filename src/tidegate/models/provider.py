@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from tidegate.models.faults import transport_fault
-from tidegate.wire.replies import Delta, Reply
+from tidegate.models.errors.classification import transport_error
+from tidegate.wire.streaming.reply import Delta, Reply
 
-__all__ = ["Delta", "Provider", "Reply", "ask"]
+__all__ = ["Delta", "Provider", "Reply", "collect_reply"]
 
 
 class Provider(Protocol):
@@ -24,7 +24,7 @@ class Provider(Protocol):
     async def close(self) -> None: ...
 
 
-async def ask(provider: Provider, request: bytes) -> Reply:
+async def collect_reply(provider: Provider, request: bytes) -> Reply:
     """The reply, for those who show nothing meanwhile."""
     stream = provider.stream(request)
     try:
@@ -35,4 +35,4 @@ async def ask(provider: Provider, request: bytes) -> Reply:
         close = getattr(stream, "aclose", None)
         if close is not None:
             await close()
-    raise transport_fault("The stream ended without an answer.")
+    raise transport_error("The stream ended without an answer.")

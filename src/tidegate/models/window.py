@@ -14,19 +14,19 @@ from typing import Literal
 
 import msgspec
 
-from tidegate.models.catalog import Model, entry_of, window_of
-from tidegate.models.faults import Fault
-from tidegate.models.probes import Asked, ask_server
+from tidegate.models.catalog import ModelInfo, find_entry, find_window
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.server_probes import ProbeResult, probe_server
 
-Source = Literal["setting", "learned", "server", "catalog", "unknown"]
-Ask = Callable[[], Awaitable[Asked | None]]
+WindowSource = Literal["setting", "learned", "server", "catalog", "unknown"]
+WindowQuery = Callable[[], Awaitable[ProbeResult | None]]
 
 
-class Window(msgspec.Struct, frozen=True):
+class ResolvedWindow(msgspec.Struct, frozen=True):
     """`said` is the sentence for the user. Not `sure`: the model is not loaded yet, or nobody answered; ask again."""
 
     tokens: int | None
-    source: Source
+    source: WindowSource
     said: str
     sure: bool = True
 
@@ -49,7 +49,7 @@ class LearnedWindows:
     def __init__(self, kept: Iterable[LearnedWindow] = ()) -> None:
         self._windows = {_key(each.address, each.model): each for each in kept if each.tokens > 0}
 
-    def learn(self, address: str, model: str, fault: Fault, named: int = 0) -> LearnedWindow | None:
+    def learn(self, address: str, model: str, fault: ProviderError, named: int = 0) -> LearnedWindow | None:
         """Only a number that the provider named as the window. Nothing is ever lowered by a guess."""
         if fault.kind not in ("overflow", "output_cap") or fault.window is None:
             return None
@@ -77,12 +77,12 @@ def _key(address: str, model: str) -> tuple[str, str]:
 
 
 @cache
-def learned_here() -> LearnedWindows:
+def shared_learned_windows() -> LearnedWindows:
     """What this process learned: what one session was told, the next one knows."""
     return LearnedWindows()
 
 
-class WindowTruth:
+class WindowResolver:
     """The window of one model at one address. `window` never waits; `ask` goes to the server first if that can help."""
 
     def __init__(
@@ -94,40 +94,42 @@ class WindowTruth:
         base_url: str = "",
         key: str = "",
         headers: Mapping[str, str] | None = None,
-        overrides: Mapping[str, Model] | None = None,
+        overrides: Mapping[str, ModelInfo] | None = None,
         learned: LearnedWindows | None = None,
     ) -> None:
         self.model = model
         self.address = base_url
-        own = entry_of(model, overrides or {})
+        own = find_entry(model, overrides or {})
         self._setting = setting or (own.window if own else None)
-        self._catalog = window_of(model)
-        self._learned = learned_here() if learned is None else learned
-        self._asked: Asked | None = None
+        self._catalog = find_window(model)
+        self._learned = shared_learned_windows() if learned is None else learned
+        self._asked: ProbeResult | None = None
         self.dropped = ""  # the sentence for the user, when what was learned proved to be no longer true
         # In a closure, so that no dump of this object shows the key.
-        self._ask: Ask = lambda: ask_server(model, wire=wire, base_url=base_url, key=key, headers=headers)
+        self._ask: WindowQuery = lambda: probe_server(model, wire=wire, base_url=base_url, key=key, headers=headers)
 
     @property
-    def window(self) -> Window:
+    def window(self) -> ResolvedWindow:
         learned = self._learned.of(self.address, self.model)
         if self._setting:
             return self._set(self._setting, learned)
         if learned:
-            return Window(
+            return ResolvedWindow(
                 learned, "learned", f"The provider said in an error that {self.model} holds {learned:,} tokens."
             )
         asked = self._asked
         if asked and asked.tokens:
-            return Window(asked.tokens, "server", asked.said, asked.sure)
+            return ResolvedWindow(asked.tokens, "server", asked.said, asked.sure)
         sure = asked is None or asked.sure
         remark = f" {asked.said}" if asked else ""
         if self._catalog:
             said = f"{self.model} holds {self._catalog:,} tokens, says the catalog.{remark}"
-            return Window(self._catalog, "catalog", said, sure)
-        return Window(None, "unknown", f"How much {self.model} holds is not known.{remark} Set its window.", sure)
+            return ResolvedWindow(self._catalog, "catalog", said, sure)
+        return ResolvedWindow(
+            None, "unknown", f"How much {self.model} holds is not known.{remark} Set its window.", sure
+        )
 
-    async def ask(self, *, again: bool = False) -> Window:
+    async def ask(self, *, again: bool = False) -> ResolvedWindow:
         """Asks at most once until the answer is sure. Nothing is asked if one is set."""
         if not self._setting and (again or self._asked is None or not self._asked.sure):
             self._asked = await self._ask()
@@ -136,7 +138,7 @@ class WindowTruth:
                 self._forget(f"the server now names {named:,}", learned.tokens)
         return self.window
 
-    def learn(self, fault: Fault) -> bool:
+    def learn(self, fault: ProviderError) -> bool:
         """True if a window was learned; `window` tells it from now on, unless one is set by hand."""
         return self._learned.learn(self.address, self.model, fault, self._named) is not None
 
@@ -156,8 +158,8 @@ class WindowTruth:
         self._learned.forget(self.address, self.model)
         self.dropped = f"{self.model} was said to hold {tokens:,} tokens in an error; {why}: that no longer counts."
 
-    def _set(self, setting: int, learned: int | None) -> Window:
+    def _set(self, setting: int, learned: int | None) -> ResolvedWindow:
         said = f"The window of {self.model} is set to {setting:,} tokens."
         if learned and learned < setting:
             said += f" The provider said in an error that it holds {learned:,}: set it to that."
-        return Window(setting, "setting", said)
+        return ResolvedWindow(setting, "setting", said)

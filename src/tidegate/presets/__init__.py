@@ -7,17 +7,17 @@ from importlib import resources
 from pathlib import Path
 
 from tidegate.core.errors import BadPolicy
-from tidegate.core.expression import nearest, quoted
-from tidegate.core.policy import Policy
-from tidegate.core.policy_file import parse_policy
+from tidegate.core.config.values import suggest_name, quote_value
+from tidegate.core.policy.policy import Policy
+from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
-from tidegate.core.yaml_nodes import MAX_SIZE
+from tidegate.core.config.yaml_tree import MAX_YAML_CHARS
 
 _ENDINGS = (".yaml", ".yml")
 
 
 @cache
-def names() -> tuple[str, ...]:
+def preset_names() -> tuple[str, ...]:
     """The presets that ship with the package."""
     files = resources.files(__name__).iterdir()
     return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
@@ -35,7 +35,7 @@ def load(
     program's whole config if `ignore_unknown` is set.
     """
     wanted = os.fspath(name_or_path)
-    if wanted in names():
+    if wanted in preset_names():
         if not overrides:
             return _shipped(wanted)
         source = f"{wanted}.yaml"
@@ -60,20 +60,26 @@ def _read(path: str) -> bytes:
     """At most one byte more than a policy may have, whatever the path leads to."""
     try:
         with Path(path).open("rb") as file:
-            return file.read(MAX_SIZE + 1)
+            return file.read(MAX_YAML_CHARS + 1)
     except FileNotFoundError:
         stem = Path(path).name
         for ending in _ENDINGS:
             stem = stem.removesuffix(ending)
-        raise BadPolicy(f"No policy file or preset is called {quoted(path)}.", nearest(stem, names())) from None
+        raise BadPolicy(
+            f"No policy file or preset is called {quote_value(path)}.", suggest_name(stem, preset_names())
+        ) from None
     except (OSError, ValueError) as bad:
         why = getattr(bad, "strerror", None) or str(bad)
-        raise BadPolicy(f"{quoted(path)} cannot be read: {why}.", "Give a preset's name or a readable file.") from None
+        raise BadPolicy(
+            f"{quote_value(path)} cannot be read: {why}.", "Give a preset's name or a readable file."
+        ) from None
 
 
 def _decoded(data: bytes, source: str) -> str:
-    if len(data) > MAX_SIZE:
-        raise BadPolicy(f"{source}: more than {MAX_SIZE:,} bytes.", "A policy is a short text; is this the right file?")
+    if len(data) > MAX_YAML_CHARS:
+        raise BadPolicy(
+            f"{source}: more than {MAX_YAML_CHARS:,} bytes.", "A policy is a short text; is this the right file?"
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as bad:

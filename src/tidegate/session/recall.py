@@ -9,27 +9,29 @@ import msgspec
 
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Edited, Event, Noted, Said
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
 from tidegate.core.messages import Message
-from tidegate.memory.logs import lines_of
-from tidegate.memory.snippets import place_of, snippet
-from tidegate.memory.words import Unit, plain, units_of
-from tidegate.session.written import written
-from tidegate.store.log import Reading
+from tidegate.memory.log_lines import extract_log_lines
+from tidegate.memory.words import find_match_offset, cut_snippet
+from tidegate.memory.words import QueryUnit, normalize_text, parse_query
+from tidegate.session.message_text import render_message_text
+from tidegate.store.log import LogReader
 
-ACCEPTED = "Give the id of a message (m12, or e30.1 for what an edit added), a range (m12..m40), or words to look for."
+RECALL_USAGE = (
+    "Give the id of a message (m12, or e30.1 for what an edit added), a range (m12..m40), or words to look for."
+)
 """How every answer ends that found nothing."""
-LEAST = 400
-MOST_HITS = 100
-MOST_WORDS = 16
-EXCERPT = 240
+MIN_RECALL_CHARS = 400
+_MAX_RECALL_HITS = 100
+MAX_QUERY_WORDS = 16
+EXCERPT_CHARS = 240
 _ID = re.compile(r"m\d{1,15}|e\d{1,15}\.\d{1,9}", re.ASCII).fullmatch
 _RANGE = re.compile(r"m(\d{1,15})\s*(?:\.\.+|-|to)\s*m?(\d{1,15})", re.ASCII).fullmatch
-_GO_ON = re.compile(r"(.{1,2000}?),? offset (\d{1,12})").fullmatch
-_LISTED = 200  # characters of a list of ids: what is left of it is said again at the end of a page
-_AROUND = "\"'`.,;:!?()[]{}<>"
+_CONTINUATION = re.compile(r"(.{1,2000}?),? offset (\d{1,12})").fullmatch
+_MAX_ID_LIST_CHARS = 200  # characters of a list of ids: what is left of it is said again at the end of a page
+_PUNCTUATION = "\"'`.,;:!?()[]{}<>"
 
-Find = Callable[[str, int], Sequence[int]]
+LogSearch = Callable[[str, int], Sequence[int]]
 """Given words and how many places are wanted, the seqs of messages that hold them, the best first."""
 
 
@@ -45,30 +47,30 @@ class Recalled(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-def recall(log: Reading, ident: str) -> Message:
+def recall_message(log: LogReader, ident: str) -> Message:
     """The message of this id, as it was said. The id names its place in the log, so this costs one read."""
     remedy = "Ids look like m12, or e30.1 for what an edit added; the stub or note in the view names them."
     if not _ID(ident):
         raise BadInput(f"{ident[:80]!r} is not the id of a message.", remedy)
     number, _, place = ident[1:].partition(".")
-    event = _at(log, int(number))
-    if event is not None and isinstance(event.what, Said) and not place:
+    event = _read_event(log, int(number))
+    if event is not None and isinstance(event.what, MessageAdded) and not place:
         return event.what.message
-    if event is not None and isinstance(event.what, Edited):
+    if event is not None and isinstance(event.what, ViewEdited):
         for edit in event.what.edits:
             if isinstance(edit, Insert) and edit.message.id == ident:
                 return edit.message
     raise BadInput(f"There is no message {ident!r} in this log.", remedy)
 
 
-def _at(log: Reading, seq: int) -> Event | None:
+def _read_event(log: LogReader, seq: int) -> Event | None:
     if not 1 <= seq <= log.head:
         return None
     return next(islice(log.read(seq), 1), None)
 
 
 def recall_text(
-    log: Reading, what: object, *, max_chars: int = 8_000, offset: int = 0, find: Find | None = None
+    log: LogReader, what: object, *, max_chars: int = 8_000, offset: int = 0, find: LogSearch | None = None
 ) -> Recalled:
     """What a tool of the agent or a command shows for `what`: an id, a range, several of them, or words. At most
     `max_chars` characters.
@@ -78,112 +80,114 @@ def recall_text(
     back as it stands. Words are looked for in the whole log unless `find` knows better; ids and ranges cost what they
     show.
     """
-    room, offset = max(max_chars, LEAST), max(offset, 0)
+    room, offset = max(max_chars, MIN_RECALL_CHARS), max(offset, 0)
     wanted = " ".join(what.split()) if isinstance(what, str) else ""
-    further = _GO_ON(wanted)
-    parts = _parts(further[1] if further else wanted)
+    further = _CONTINUATION(wanted)
+    parts = _split_ids(further[1] if further else wanted)
     if parts:
         try:
-            return _paged(_asked(log, parts), room, int(further[2]) if further else offset)
+            return _fill_page(_read_parts(log, parts), room, int(further[2]) if further else offset)
         except BadInput as bad:
-            return Recalled(f"{bad.args[0]} {ACCEPTED}")
+            return Recalled(f"{bad.args[0]} {RECALL_USAGE}")
     if not wanted:
-        return Recalled(ACCEPTED)
-    return _found(log, wanted, find or _scan(log), room, offset)
+        return Recalled(RECALL_USAGE)
+    return _list_hits(log, wanted, find or _make_log_scan(log), room, offset)
 
 
-def _parts(wanted: str) -> list[str]:
+def _split_ids(wanted: str) -> list[str]:
     """The ids and ranges of a list; none if there is anything else in it."""
-    parts = [part.strip() for part in wanted.split(",")] if len(wanted) <= _LISTED else [""]
+    parts = [part.strip() for part in wanted.split(",")] if len(wanted) <= _MAX_ID_LIST_CHARS else [""]
     return parts if all(_ID(part) or _RANGE(part) for part in parts) else []
 
 
-class _Next(NamedTuple):
+class _PagedMessage(NamedTuple):
     """A message, and what to ask for to go on with it."""
 
     message: Message
     rest: str
 
 
-def _asked(log: Reading, parts: Sequence[str]) -> Iterator[_Next]:
+def _read_parts(log: LogReader, parts: Sequence[str]) -> Iterator[_PagedMessage]:
     for place, part in enumerate(parts):
         span = _RANGE(part)
         behind = parts[place + 1 :]
         if span is None:
-            yield _Next(recall(log, part), ", ".join([part, *behind]))
+            yield _PagedMessage(recall_message(log, part), ", ".join([part, *behind]))
             continue
         first, last = sorted((int(span[1]), int(span[2])))
         last = min(last, log.head)
-        for message in _said(log, first, last):
-            yield _Next(message, ", ".join([f"{message.id}..m{last}", *behind]))
+        for message in _read_range(log, first, last):
+            yield _PagedMessage(message, ", ".join([f"{message.id}..m{last}", *behind]))
 
 
-def _said(log: Reading, first: int, last: int) -> Iterator[Message]:
+def _read_range(log: LogReader, first: int, last: int) -> Iterator[Message]:
     """The messages of a range. It is read from its first on and only as far as someone asks."""
     for event in log.read(max(1, first)):
         if event.seq > last:
             return
-        if isinstance(event.what, Said):
+        if isinstance(event.what, MessageAdded):
             yield event.what.message
 
 
-def _paged(found: Iterator[_Next], room: int, offset: int) -> Recalled:
+def _fill_page(found: Iterator[_PagedMessage], room: int, offset: int) -> Recalled:
     """Whole messages as far as they fit; only the first is cut, if it alone is too long."""
     texts: list[str] = []
     ids: list[str] = []
     for message, rest in found:
         left = room - 120 - max(0, len(rest) - 30)  # for the note at the end
-        text = written(message)[offset:]
+        text = render_message_text(message)[offset:]
         if len(text) > left and not ids:
             note = f"\n[{len(text) - left:,} characters of {message.id} are left out]"
-            return _with_more(text[:left] + note, (message.id,), rest, offset + left)
+            return _with_continuation(text[:left] + note, (message.id,), rest, offset + left)
         if len(text) > left:
-            return _with_more("".join(texts), tuple(ids), rest, 0)
+            return _with_continuation("".join(texts), tuple(ids), rest, 0)
         ids.append(message.id)
         texts.append(text if text else f"[{message.id} has no more than {offset:,} characters]\n")
         room, offset = room - len(text), 0
-    return Recalled("".join(texts), tuple(ids)) if ids else Recalled(f"No messages are in this range. {ACCEPTED}")
+    return Recalled("".join(texts), tuple(ids)) if ids else Recalled(f"No messages are in this range. {RECALL_USAGE}")
 
 
-def _with_more(text: str, ids: tuple[str, ...], more: str, offset: int, name: str = "") -> Recalled:
+def _with_continuation(text: str, ids: tuple[str, ...], more: str, offset: int, name: str = "") -> Recalled:
     go_on = name or more
     return Recalled(f"{text}\n[go on with {go_on}{f', offset {offset}' if offset else ''}]", ids, more, offset)
 
 
-def _found(log: Reading, words: str, find: Find, room: int, offset: int) -> Recalled:
-    hits = list(find(words, offset + MOST_HITS + 1))[offset:]
-    units = units_of(words, MOST_WORDS)
+def _list_hits(log: LogReader, words: str, find: LogSearch, room: int, offset: int) -> Recalled:
+    hits = list(find(words, offset + _MAX_RECALL_HITS + 1))[offset:]
+    units = parse_query(words, MAX_QUERY_WORDS)
     lines: list[str] = []
     ids: list[str] = []
     for number, seq in enumerate(hits):
-        line = _hit(log, seq, units)
+        line = _format_hit(log, seq, units)
         room -= len(line) + 1
-        if number == MOST_HITS or (room < 60 and ids):
-            return _with_more("\n".join(lines), tuple(ids), words, offset + number, "the same words")
+        if number == _MAX_RECALL_HITS or (room < 60 and ids):
+            return _with_continuation("\n".join(lines), tuple(ids), words, offset + number, "the same words")
         if line:
             ids.append(f"m{seq}")
             lines.append(line)
     if ids:
         return Recalled("\n".join(lines), tuple(ids))
-    return Recalled(f"{'Nothing more' if offset else 'Nothing'} in this log has these words. {ACCEPTED}")
+    return Recalled(f"{'Nothing more' if offset else 'Nothing'} in this log has these words. {RECALL_USAGE}")
 
 
-def _hit(log: Reading, seq: int, units: list[Unit]) -> str:
-    event = _at(log, seq)
-    if event is None or not isinstance(event.what, Said):
+def _format_hit(log: LogReader, seq: int, units: list[QueryUnit]) -> str:
+    event = _read_event(log, seq)
+    if event is None or not isinstance(event.what, MessageAdded):
         return ""  # a search index may be behind the log
-    (line,) = lines_of("", [event])
-    return f"m{seq} {event.what.message.role}: {snippet(line.text, place_of(line.text, units), EXCERPT)}"
+    (line,) = extract_log_lines("", [event])
+    return f"m{seq} {event.what.message.role}: {cut_snippet(line.text, find_match_offset(line.text, units), EXCERPT_CHARS)}"
 
 
-def _scan(log: Reading) -> Find:
+def _make_log_scan(log: LogReader) -> LogSearch:
     """Messages with the most of these words, the newest first among equals; with less than half of them, none."""
 
     def find(words: str, most: int) -> list[int]:
-        wanted = {plain(word).casefold().strip(_AROUND) or word for word in words.split()[:MOST_WORDS]}
+        wanted = {
+            normalize_text(word).casefold().strip(_PUNCTUATION) or word for word in words.split()[:MAX_QUERY_WORDS]
+        }
         found: list[tuple[int, int]] = []
-        for line in lines_of("", log.read()):
-            text = plain(line.text).casefold()
+        for line in extract_log_lines("", log.read()):
+            text = normalize_text(line.text).casefold()
             here = sum(word in text for word in wanted)
             if here and here * 2 >= len(wanted):
                 found.append((here, line.seq))
@@ -192,19 +196,19 @@ def _scan(log: Reading) -> Find:
     return find
 
 
-def newest_to(topic: str, log: Reading) -> int | None:
+def find_edit_to_toggle(topic: str, log: LogReader) -> int | None:
     """The edit that the next undo takes back, or that the next redo makes again."""
     made: list[int] = []
     undone: list[int] = []
     for event in log.read():
         what = event.what
-        if isinstance(what, Edited):
+        if isinstance(what, ViewEdited):
             made.append(event.seq)
             undone.clear()
-        elif isinstance(what, Noted) and what.topic == "undo" and what.edit in made:
+        elif isinstance(what, NoteAdded) and what.topic == "undo" and what.edit in made:
             made.remove(what.edit)
             undone.append(what.edit)
-        elif isinstance(what, Noted) and what.topic == "redo" and what.edit in undone:
+        elif isinstance(what, NoteAdded) and what.topic == "redo" and what.edit in undone:
             undone.remove(what.edit)
             made.append(what.edit)
     stack = made if topic == "undo" else undone

@@ -14,42 +14,60 @@ so a session that was closed and opened again goes on exactly where it stood.
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
-
 import msgspec
-
-from tidegate.core.budget import Budget, excess, make_budget, measure
-from tidegate.core.check import check
+from tidegate.core.budget import Budget, count_excess, make_budget, measure_request
+from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadEdit, BadInput, BadRequest, GiveUp
-from tidegate.core.events import Edited, Noted
-from tidegate.core.ledger import held_rules, without_rule
-from tidegate.core.ledger_lines import Line
+from tidegate.core.events import ViewEdited, NoteAdded
+from tidegate.core.ledger.writer import held_rules, without_rule
+from tidegate.core.ledger.lines import LedgerLine
 from tidegate.core.messages import SUMMARY, Tool
-from tidegate.core.outcome import Effect, Spill, SummaryRequest, spill
-from tidegate.core.plan import Ask, Commit, Decision, Do, Situation, change, run
-from tidegate.core.policy import Moment, Policy, Rule
-from tidegate.core.stages.summary import transcript
-from tidegate.core.tokens import Counter, document_meter
+from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
+from tidegate.core.plan import AskSummary, CommitEdits, Decision, RunEffect, PlanContext, _token_change, run_moment
+from tidegate.core.policy.policy import Moment, Policy, Rule
+from tidegate.core.stages.summary import render_transcript
+from tidegate.core.tokens.counting import TokenCounter, make_policy_meter
 from tidegate.core.view import View
-from tidegate.models.catalog import Model, model_of, window_of
-from tidegate.models.prices import relative
-from tidegate.models.tokenizers import counter_for
+from tidegate.models.catalog import ModelInfo, find_model, find_window
+from tidegate.models.pricing import compute_relative_prices
+from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
-from tidegate.session.drive import Asks, Summarise, SummariseAsync, drive, drive_async
-from tidegate.session.explain import Explanation
-from tidegate.session.focus import focused, focused_async
-from tidegate.session.live import Live
-from tidegate.session.past import SentAs
+from tidegate.session.summaries.drivers import SummarySteps, Summarizer, AsyncSummarizer, run_steps, run_steps_async
+from tidegate.session.reports.explanation import Explanation
+from tidegate.session.summaries.drivers import add_focus, add_focus_async
+from tidegate.session.conversation import LiveConversation
+from tidegate.session.request import ModelNote
 from tidegate.session.request import Request
-from tidegate.session.shelf import Shelf
 from tidegate.store.log import Log, MemoryLog
-from tidegate.wire.rendering import Rendering
-from tidegate.wire.tools import dialect_for
+from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.registry import resolve_dialect
+from tidegate.core.outcome import Effect, Flush
 
-RECOVERIES = 2
+
+# Where effects go when nobody else carries them out: kept in memory, so that what the view says of them is true.
 
 
-class Session(Live):
+class InMemoryEffects:
+    """`files` by path, as the view names them; `memory` holds what was flushed, newest last."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.memory: list[str] = []
+
+    def __call__(self, effect: Effect) -> None:
+        if isinstance(effect, Flush):
+            self.memory.append(effect.text)
+        elif effect.append:
+            self.files[effect.path] = self.files.get(effect.path, "") + effect.text
+        else:
+            self.files[effect.path] = effect.text
+
+
+_MAX_RECOVERIES = 2
+
+
+class Session(LiveConversation):
     """See the top of this file. `carry` takes the effects of the policy; without one they stay in a `Shelf`.
 
     `view` is a snapshot to go on from; `mask` hides secrets in what a policy writes to files. `max_tokens` is how much
@@ -66,7 +84,7 @@ class Session(Live):
         wire: str = "",
         system: str = "",
         tools: Sequence[Mapping[str, object] | Tool] = (),
-        count: str | Counter = "auto",
+        count: str | TokenCounter = "auto",
         reserve: int | None = None,
         log: Log | None = None,
         carry: Callable[[Effect], None] | None = None,
@@ -77,33 +95,33 @@ class Session(Live):
         cache: bool = False,
         temperature: float | None = None,
         top_p: float | None = None,
-        prices: Mapping[str, Model] | None = None,
+        prices: Mapping[str, ModelInfo] | None = None,
     ) -> None:
         if window is not None and window <= 0:
             raise BadInput(f"The window is {window} tokens.", "Give a positive number, or none to ask the catalog.")
         self.policy = load(policy) if isinstance(policy, str) else policy
-        self.window = window or self.policy.window or window_of(model) or self.policy.unknown_window
+        self.window = window or self.policy.window or find_window(model) or self.policy.unknown_window
         self.reserve = self.policy.reserve if reserve is None else reserve
         super().__init__(
             MemoryLog() if log is None else log,
             model=model,
-            dialect=dialect_for(wire, model),
-            counter=counter_for(model, count) if isinstance(count, str) else count,
-            meter=document_meter(self.policy.meter) if self.policy.meter else None,
+            dialect=resolve_dialect(wire, model),
+            counter=create_counter(model, count) if isinstance(count, str) else count,
+            meter=make_policy_meter(self.policy.meter) if self.policy.meter else None,
             clock=clock,
             view=view,
         )
         self.decisions: list[Decision] = []
         self.edits: Tally[str] = Tally()
-        self.carry: Callable[[Effect], None] = Shelf() if carry is None else carry
+        self.carry: Callable[[Effect], None] = InMemoryEffects() if carry is None else carry
         self._mask = mask
         self._tried: set[tuple[str, int]] = set()
-        self._rendering = Rendering(
+        self._rendering = RequestRenderer(
             self.dialect, model=model, max_tokens=max_tokens, cache=cache, temperature=temperature, top_p=top_p
         )
         self._compaction = self._failure = ""
-        known = model_of(model, prices)
-        self._prices = relative(known.prices if known else ())
+        known = find_model(model, prices)
+        self._prices = compute_relative_prices(known.prices if known else ())
         self._budget: Budget | None = None
         self._budget_of: tuple[int | None, int, float] = (0, 0, 0.0)
         if system != self.view.system and (system or not self.view.head):
@@ -113,44 +131,44 @@ class Session(Live):
 
     # --- what the model sees --------------------------------------------------------------------------------------
 
-    def prepare(self, summarise: Summarise | None = None) -> Request:
+    def prepare(self, summarise: Summarizer | None = None) -> Request:
         """The next request: mended, admitted, fitted, rendered, validated."""
         self.fit(summarise)
         return self.request()
 
-    async def prepare_async(self, summarise: SummariseAsync | None = None) -> Request:
+    async def prepare_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """The same for async code."""
-        await drive_async(self._fitting(), summarise, self._failed)
+        await run_steps_async(self._fitting(), summarise, self._failed)
         return self.request()
 
-    def fit(self, summarise: Summarise | None = None) -> list[Decision]:
+    def fit(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Bring the view to where the next request fits: all of `prepare` but the request itself."""
-        return drive(self._fitting(), summarise, self._failed)
+        return run_steps(self._fitting(), summarise, self._failed)
 
-    def _fitting(self) -> Asks[list[Decision]]:
+    def _fitting(self) -> SummarySteps[list[Decision]]:
         self.decisions = []
         self.catch_up()
         for moment in self._due():
             yield from self._moment(moment)
-        for _ in range(RECOVERIES):
+        for _ in range(_MAX_RECOVERIES):
             # Where others write too, the last edit may have come too late: let the guard look again.
-            if excess(self.view, self.budget()):
-                drive(self._moment("before_call"), None, self._failed)
+            if count_excess(self.view, self.budget()):
+                run_steps(self._moment("before_call"), None, self._failed)
         self._weigh()
         return self.decisions
 
-    def overflowed(self, summarise: Summarise | None = None) -> Request:
+    def overflowed(self, summarise: Summarizer | None = None) -> Request:
         """The provider refused the last request for its length: shrink as the policy says, at most twice a turn."""
-        drive(self._shrinking(), summarise, self._failed)
+        run_steps(self._shrinking(), summarise, self._failed)
         return self.request()
 
-    async def overflowed_async(self, summarise: SummariseAsync | None = None) -> Request:
+    async def overflowed_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """The same for async code."""
-        await drive_async(self._shrinking(), summarise, self._failed)
+        await run_steps_async(self._shrinking(), summarise, self._failed)
         return self.request()
 
-    def _shrinking(self) -> Asks[list[Decision]]:
-        tries = min(self.policy.recoveries, RECOVERIES)
+    def _shrinking(self) -> SummarySteps[list[Decision]]:
+        tries = min(self.policy.recoveries, _MAX_RECOVERIES)
         if self.view.recoveries >= tries:
             raise GiveUp(
                 f"The provider refused {tries + 1} requests of this turn for their length, the last at"
@@ -158,24 +176,24 @@ class Session(Live):
                 "Set the model's true window, or start a new session; this one is whole and nothing was lost.",
             )
         self.decisions = []
-        self._append(Noted("overflow"))
+        self._append(NoteAdded("overflow"))
         return (yield from self._moment("overflow"))
 
-    def end_turn(self, summarise: Summarise | None = None) -> list[Decision]:
+    def end_turn(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Run what the policy wants after a turn, now instead of before the next call."""
-        return drive(self._moment("turn_end"), summarise, self._failed)
+        return run_steps(self._moment("turn_end"), summarise, self._failed)
 
-    def compact(self, summarise: Summarise | None = None, *, focus: str = "") -> list[Decision]:
+    def compact(self, summarise: Summarizer | None = None, *, focus: str = "") -> list[Decision]:
         """Compact on demand; `focus` is what a summary should dwell on."""
-        return drive(self._moment("manual"), focused(summarise, focus), self._failed)
+        return run_steps(self._moment("manual"), add_focus(summarise, focus), self._failed)
 
-    async def compact_async(self, summarise: SummariseAsync | None = None, *, focus: str = "") -> list[Decision]:
+    async def compact_async(self, summarise: AsyncSummarizer | None = None, *, focus: str = "") -> list[Decision]:
         """The same for async code."""
-        return await drive_async(self._moment("manual"), focused_async(summarise, focus), self._failed)
+        return await run_steps_async(self._moment("manual"), add_focus_async(summarise, focus), self._failed)
 
-    async def apply_async(self, rules: Sequence[Rule], summarise: SummariseAsync | None = None) -> list[Decision]:
+    async def apply_async(self, rules: Sequence[Rule], summarise: AsyncSummarizer | None = None) -> list[Decision]:
         """Run these rules now, in place of the policy's own."""
-        return await drive_async(self._moment("manual", tuple(rules)), summarise, self._failed)
+        return await run_steps_async(self._moment("manual", tuple(rules)), summarise, self._failed)
 
     def learn(self, window: int | None, tokens: int | None = None) -> None:
         """A provider refused the last request: how much it holds, and how long it found the request, if it said so."""
@@ -183,11 +201,11 @@ class Session(Live):
             self.window = window
         if tokens:
             head, counted = self._asked
-            self._append(Noted("weighed", f"{head} {counted} {self.model}", tokens))
+            self._append(NoteAdded("weighed", f"{head} {counted} {self.model}", tokens))
 
-    def restore(self, summarise: Summarise | None = None) -> list[Decision]:
+    def restore(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Run what the policy wants of a session that was opened again."""
-        return drive(self._moment("restore"), summarise, self._failed)
+        return run_steps(self._moment("restore"), summarise, self._failed)
 
     def _due(self) -> list[Moment]:
         """Which moments stand before the next call, told from the log alone."""
@@ -205,19 +223,19 @@ class Session(Live):
         guarded = moment in ("before_call", "overflow")
         return not (guarded or policy.moments.get(moment) or self.view.orphans or self.view.unanswered)
 
-    def _moment(self, moment: Moment, rules: tuple[Rule, ...] | None = None) -> Asks[list[Decision]]:
+    def _moment(self, moment: Moment, rules: tuple[Rule, ...] | None = None) -> SummarySteps[list[Decision]]:
         """Run the rules of a moment. What the plan wants done is done here; what it asks goes to who drives this."""
         decisions: list[Decision] = []
         policy = self.policy
         if rules is not None:
             policy = msgspec.structs.replace(policy, moments={moment: rules})
         if not self._idle(moment, policy):
-            steps = run(moment, self._situation(policy))
+            steps = run_moment(moment, self._situation(policy))
             answer: str | None = None
             try:
                 while True:
                     step = steps.send(answer)
-                    if isinstance(step, Ask):
+                    if isinstance(step, AskSummary):
                         self._asked_for(step.request)
                         answer = yield step.request
                     else:
@@ -228,11 +246,11 @@ class Session(Live):
         self._decided(moment)
         return decisions
 
-    def _situation(self, policy: Policy) -> Situation:
+    def _situation(self, policy: Policy) -> PlanContext:
         if self._tried or self.view.tried:
             known = self._tried | self.view.tried.items()
             self._tried = {key for key in known if key[1] == self.view.changed_at}
-        return Situation(policy, self.view, self.budget(), self._clock(), self._tried, self._mask)
+        return PlanContext(policy, self.view, self.budget(), self._clock(), self._tried, self._mask)
 
     def _decided(self, moment: Moment) -> None:
         if self._compaction:
@@ -240,9 +258,9 @@ class Session(Live):
             self._compaction = self._failure = ""
             for rule, at in sorted(self._tried - self.view.tried.items()):
                 if at == self.view.changed_at:  # else a session that is opened again would ask again
-                    self._append(Noted("tried", rule))
+                    self._append(NoteAdded("tried", rule))
         if moment == "turn_start":
-            self._append(Noted("turn"))
+            self._append(NoteAdded("turn"))
 
     def _standing(self) -> str:
         return f"{self.view.tokens} tokens in {self.view.messages} messages"
@@ -258,29 +276,29 @@ class Session(Live):
         self._failure = f"; {type(failure).__name__}"
         self.note("summary_failed", type(failure).__name__)
 
-    def _serve(self, step: Do | Commit) -> str | None:
-        if isinstance(step, Commit):
+    def _serve(self, step: RunEffect | CommitEdits) -> str | None:
+        if isinstance(step, CommitEdits):
             return self._edit(step.edited)
         effect = step.effect
         if isinstance(effect, Spill) and effect.ids:
             whole = [self.recall(ident) for ident in effect.ids]
-            effect = spill(effect.path, transcript(whole), append=effect.append)
+            effect = make_spill(effect.path, render_transcript(whole), append=effect.append)
         try:
             self.carry(effect)
         except Exception as failure:  # noqa: BLE001 - it is not our code
             return f"{type(failure).__name__}: {failure}"
         return None
 
-    def _edit(self, edited: Edited) -> str | None:
+    def _edit(self, edited: ViewEdited) -> str | None:
         """Append a transaction. What it adds gets its name from where it stands in the log.
 
         If the log moved beneath it, it must still be lawful for the view as it now is; else it is not made.
         """
         meant = self.log.head + 1
 
-        def placed(seq: int) -> Edited:
+        def placed(seq: int) -> ViewEdited:
             if seq != meant:
-                check(self.view, edited.edits, may_touch_newest=edited.stage == "guard")
+                check_edits(self.view, edited.edits, may_touch_newest=edited.stage == "guard")
             edits = tuple(
                 msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))
                 if isinstance(edit, Insert)
@@ -296,7 +314,7 @@ class Session(Live):
         self.edits[edited.stage] += 1
         return None
 
-    def rules(self) -> list[Line]:
+    def rules(self) -> list[LedgerLine]:
         """The rules of the user that hold in this session, each with the id of the message it comes from."""
         return held_rules(self.view)
 
@@ -311,7 +329,9 @@ class Session(Live):
             return False
         edits = without_rule(self.view, rule, self.budget())
         before, why = self.view.tokens, f"the user removed a rule of {rule.ident}"
-        failed = self._edit(Edited("remove_rule", "manual", "", why, before, before + change(self.view, edits), edits))
+        failed = self._edit(
+            ViewEdited("remove_rule", "manual", "", why, before, before + _token_change(self.view, edits), edits)
+        )
         if failed is not None:
             raise GiveUp(f"The rule was not removed: {failed}.", "Try again; nothing was changed.")
         return True
@@ -332,7 +352,7 @@ class Session(Live):
     def note_model(self) -> None:
         """Say in the log whom we ask and for what, so that every request can be rendered again later."""
         asked = self._rendering.options
-        sent = SentAs(
+        sent = ModelNote(
             self.model,
             self.dialect.name,
             asked.max_tokens,
@@ -343,7 +363,7 @@ class Session(Live):
         )
         text = msgspec.json.encode(sent).decode()
         if text != self.view.model_note:
-            self._append(Noted("model", text))
+            self._append(NoteAdded("model", text))
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -368,7 +388,7 @@ class Session(Live):
 
     def size(self) -> int:
         """What the next request weighs, in the provider's tokens."""
-        return measure(self.view, self.budget())
+        return measure_request(self.view, self.budget())
 
     def explain(self) -> Explanation:
         """What the window holds, what the last request did to it, and why."""

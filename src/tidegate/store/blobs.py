@@ -1,7 +1,7 @@
 """Large records, each in a file of its own whose name is the SHA-256 of what is in it.
 
     blobs/aa/aa0f...        the content, compressed by zlib
-    blobs/claims/<key>      which of them a session needs (`store/claims.py`)
+    blobs/claims/<key>      which of them a session needs (`store/blob_claims.py`)
 
 Equal content is kept once, whoever brought it. What is read is checked against its name. A file comes into place whole
 or not at all, and only behind its claim; it goes only when no session claims it. Caps: `max_blob` is the size of one
@@ -19,23 +19,30 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.disk.folder import key_of
-from tidegate.disk.writing import ENDING, make_folder, not_kept, sync_folder, turn, write_whole
-from tidegate.store.claims import PATIENCE, Claims
-from tidegate.store.errors import Broken
+from tidegate.disk.folder import session_file_key
+from tidegate.disk.atomic_files import (
+    TEMPORARY_SUFFIX,
+    make_folder,
+    make_write_error,
+    sync_folder,
+    hold_lock,
+    write_atomically,
+)
+from tidegate.store.blob_claims import LOCK_TIMEOUT_SECONDS, BlobClaims
+from tidegate.store.errors import DamagedData
 
-MAX_BLOB = 256 << 20
-MAX_SESSION = 4 << 30
-MAX_ALL = 32 << 30
-LEVEL = 3
-RECOUNT = 64
+_MAX_BLOB_BYTES = 256 << 20
+_MAX_SESSION_BYTES = 4 << 30
+_MAX_TOTAL_BYTES = 32 << 30
+_COMPRESSION_LEVEL = 3
+_RECOUNT_AFTER = 64
 """After so many new blobs the folder is measured again: other processes write there too."""
 
 _SHA = re.compile(r"[0-9a-f]{64}").fullmatch
-_SHELF = re.compile(r"[0-9a-f]{2}").fullmatch
+_SUBFOLDER = re.compile(r"[0-9a-f]{2}").fullmatch
 
 
-class Collected(msgspec.Struct, frozen=True):
+class CollectedBlobs(msgspec.Struct, frozen=True):
     """What was removed: blobs that nobody claimed and what crashes had left, and their bytes on disk."""
 
     count: int
@@ -49,18 +56,18 @@ class Blobs:
         self,
         folder: Path | str,
         *,
-        max_blob: int = MAX_BLOB,
-        max_session: int = MAX_SESSION,
-        max_all: int = MAX_ALL,
-        patience: float = PATIENCE,
+        max_blob: int = _MAX_BLOB_BYTES,
+        max_session: int = _MAX_SESSION_BYTES,
+        max_all: int = _MAX_TOTAL_BYTES,
+        patience: float = LOCK_TIMEOUT_SECONDS,
     ) -> None:
         """`patience` is how many seconds a call waits for others that are at work on the same folder."""
         self.folder = folder if isinstance(folder, Path) else Path(folder)
         self.max_blob, self.max_session, self.max_all = max_blob, max_session, max_all
         self._patience = patience
-        self._claims = Claims(self.folder / "claims", patience)
+        self._claims = BlobClaims(self.folder / "claims", patience)
         self._lock = self.folder / ".lock"
-        self._size, self._new = 0, RECOUNT
+        self._size, self._new = 0, _RECOUNT_AFTER
         self._synced: set[Path] = set()
 
     # --- keeping and reading --------------------------------------------------------------------------------------
@@ -73,16 +80,16 @@ class Blobs:
                 "Divide it, or raise max_blob.",
             )
         sha = hashlib.sha256(data).hexdigest()
-        packed = zlib.compress(data, LEVEL)
+        packed = zlib.compress(data, _COMPRESSION_LEVEL)
         make_folder(self.folder)
-        with turn(self._lock, shared=True, patience=self._patience):
+        with hold_lock(self._lock, shared=True, patience=self._patience):
             path = self._path(sha)
             there = self._whole(path, sha, packed)
             if not there:
                 self._check_room(len(packed))
-            self._claims.add(key_of(session), sha, len(packed), self.max_session)
+            self._claims.add(session_file_key(session), sha, len(packed), self.max_session)
             if not there:
-                write_whole(path, packed)
+                write_atomically(path, packed)
                 self._size, self._new = self._size + len(packed), self._new + 1
             self._settle(path.parent, written=not there)
         return sha
@@ -91,12 +98,12 @@ class Blobs:
         """The content of this name, checked; Broken if it is not there or not what was kept."""
         packed = self._read(self._path(sha))
         if packed is None:
-            raise Broken(f"The blob {sha} is not there.", "Put it back from a copy of the data folder.")
+            raise DamagedData(f"The blob {sha} is not there.", "Put it back from a copy of the data folder.")
         return self._checked(sha, packed)
 
     def _checked(self, sha: str, packed: bytes) -> bytes:
         # No more is unpacked than can be right: a few bytes may claim to be gigabytes.
-        most = max(self.max_blob, MAX_BLOB)
+        most = max(self.max_blob, _MAX_BLOB_BYTES)
         unpacking = zlib.decompressobj()
         try:
             data = unpacking.decompress(packed, most + 1)
@@ -113,7 +120,7 @@ class Blobs:
             raise BadInput(f"{sha[:80]!r} is not the name of a blob.", "It is a SHA-256 in 64 small hex digits.")
         shelf = self.folder / sha[:2]
         if shelf.is_symlink():
-            raise Broken(f"The folder {shelf.name} of the blobs is a link.", "Put the folder itself there.")
+            raise DamagedData(f"The folder {shelf.name} of the blobs is a link.", "Put the folder itself there.")
         return shelf / sha
 
     def _read(self, path: Path) -> bytes | None:
@@ -141,7 +148,7 @@ class Blobs:
                 return False
             if there != packed:  # another zlib may have packed it
                 self._checked(sha, there)
-        except Broken:
+        except DamagedData:
             return False
         return True
 
@@ -154,10 +161,10 @@ class Blobs:
                 sync_folder(self.folder)
                 self._synced.add(shelf)
         except OSError as failure:
-            raise not_kept("The blob", failure) from failure
+            raise make_write_error("The blob", failure) from failure
 
     def _check_room(self, size: int) -> None:
-        if self._new >= RECOUNT or self._size + size > self.max_all:
+        if self._new >= _RECOUNT_AFTER or self._size + size > self.max_all:
             self._size, self._new = sum(map(_size_of, self._files())), 0
         if self._size + size > self.max_all:
             raise BadInput(
@@ -170,38 +177,38 @@ class Blobs:
 
     def claims(self, session: str) -> frozenset[str]:
         """What a session holds on to: at least what its log refers to."""
-        claimed = self._claims.read(key_of(session))
+        claimed = self._claims.read(session_file_key(session))
         if claimed.damaged:
-            raise _unsure(key_of(session), claimed.damaged)
+            raise _unreadable_claims(session_file_key(session), claimed.damaged)
         return frozenset(claimed.sizes)
 
     def claim(self, session: str, shas: Iterable[str]) -> None:
         """Put these in the place of a session's claims: before a fork is made, after something was forgotten."""
         sizes = {sha: _size_of(self._path(sha)) for sha in shas}
         make_folder(self.folder)
-        with turn(self._lock, patience=self._patience):
-            self._claims.put(key_of(session), sizes)
+        with hold_lock(self._lock, patience=self._patience):
+            self._claims.put(session_file_key(session), sizes)
 
     def release(self, session: str) -> None:
         """The session is gone: it needs nothing."""
         if self.folder.is_dir():
-            with turn(self._lock, patience=self._patience):
-                self._claims.remove(key_of(session))
+            with hold_lock(self._lock, patience=self._patience):
+                self._claims.remove(session_file_key(session))
 
-    def collect(self) -> Collected:
+    def collect(self) -> CollectedBlobs:
         """Remove what no session claims. Where a claim cannot be read, nothing is removed."""
         if not self.folder.is_dir():
-            return Collected(0, 0)
-        with turn(self._lock, patience=self._patience):
+            return CollectedBlobs(0, 0)
+        with hold_lock(self._lock, patience=self._patience):
             needed: set[str] = set()
             for key in self._claims.sessions():
                 claimed = self._claims.read(key)
                 if claimed.damaged:
-                    raise _unsure(key, claimed.damaged)
+                    raise _unreadable_claims(key, claimed.damaged)
                 needed.update(claimed.sizes)
             return self._remove([path for path in self._files() if path.name not in needed])
 
-    def _remove(self, paths: list[Path]) -> Collected:
+    def _remove(self, paths: list[Path]) -> CollectedBlobs:
         size = 0
         try:
             for path in paths:
@@ -210,17 +217,17 @@ class Blobs:
             for folder in {path.parent for path in paths}:
                 sync_folder(folder)
         except OSError as failure:
-            raise not_kept("The removal of blobs", failure) from failure
-        self._new = RECOUNT
-        return Collected(len(paths), size)
+            raise make_write_error("The removal of blobs", failure) from failure
+        self._new = _RECOUNT_AFTER
+        return CollectedBlobs(len(paths), size)
 
     def _files(self) -> Iterator[Path]:
         """All blobs, and what crashes left beside them and beside the claims. Whatever else is there is not ours."""
         for shelf in _entries(self.folder):
-            if shelf.is_dir(follow_symlinks=False) and (_SHELF(shelf.name) or shelf.name == "claims"):
+            if shelf.is_dir(follow_symlinks=False) and (_SUBFOLDER(shelf.name) or shelf.name == "claims"):
                 for entry in _entries(Path(shelf.path)):
                     blob = _SHA(entry.name) and entry.name.startswith(shelf.name)
-                    left = entry.name.startswith(".") and entry.name.endswith(ENDING)
+                    left = entry.name.startswith(".") and entry.name.endswith(TEMPORARY_SUFFIX)
                     if (blob or left) and not entry.is_dir(follow_symlinks=False):
                         yield Path(entry.path)
 
@@ -233,13 +240,13 @@ class Blobs:
             if _SHA(path.name):
                 try:
                     self.get(path.name)
-                except Broken as fault:
+                except DamagedData as fault:
                     if path.exists():  # else it was collected meanwhile
                         yield str(fault.args[0])
         for key in self._claims.sessions():
             claimed = self._claims.read(key)
             if claimed.damaged:
-                yield str(_unsure(key, claimed.damaged).args[0])
+                yield str(_unreadable_claims(key, claimed.damaged).args[0])
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -249,7 +256,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
     except FileNotFoundError:
         return []
     except OSError as failure:
-        raise Broken(
+        raise DamagedData(
             f"The folder {folder.name} cannot be read: {failure.strerror}.", "Look at its rights."
         ) from failure
 
@@ -261,12 +268,12 @@ def _size_of(path: Path) -> int:
         return 0
 
 
-def _damaged(sha: str, why: str) -> Broken:
-    return Broken(f"The blob {sha} is damaged: {why}.", "Put it back from a copy of the data folder.")
+def _damaged(sha: str, why: str) -> DamagedData:
+    return DamagedData(f"The blob {sha} is damaged: {why}.", "Put it back from a copy of the data folder.")
 
 
-def _unsure(key: str, lines: int) -> Broken:
-    return Broken(
+def _unreadable_claims(key: str, lines: int) -> DamagedData:
+    return DamagedData(
         f"{lines} claims of session {key} on blobs cannot be read: no blob is removed.",
         "Let `tidegate doctor` write them anew from the log.",
     )

@@ -3,15 +3,15 @@
 from tidegate.core.errors import TidegateError
 
 
-class Stale(TidegateError):
+class StaleHead(TidegateError):
     """Another writer appended first and nothing was written: read on from your head and try again."""
 
 
-class Missing(TidegateError):
+class SessionNotFound(TidegateError):
     """There is no such session."""
 
 
-class Broken(TidegateError):
+class DamagedData(TidegateError):
     """Stored data cannot be read as it was written. The text names what is damaged; everything else is readable.
 
     `first` and `last` are the damaged records, so that code can read on after them; 0 if they are not known.
@@ -23,5 +23,5 @@ class Broken(TidegateError):
         self.last = last
 
 
-class Unreachable(TidegateError):
+class StoreUnreachable(TidegateError):
     """The database does not answer, or the connection dropped during a call: it may or may not have been done."""

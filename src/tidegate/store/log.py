@@ -6,13 +6,13 @@ from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event, decode, encode
+from tidegate.core.events import Event, decode_event, encode_event
 
-SEGMENT = 64
+_SEGMENT_EVENTS = 64
 """Events in a segment. Many small records side by side cost far more memory than one block of them."""
 
 
-class Reading(Protocol):
+class LogReader(Protocol):
     """`head` is the seq of the last event, 0 when empty; seqs count from 1 without gaps."""
 
     @property
@@ -21,7 +21,7 @@ class Reading(Protocol):
     def read(self, start: int = 1) -> Iterator[Event]: ...
 
 
-class Log(Reading, Protocol):
+class Log(LogReader, Protocol):
     """Where several may write, `append` raises Stale if someone else was faster; `catch_up` gives what they wrote."""
 
     def append(self, event: Event) -> None: ...
@@ -51,12 +51,12 @@ class MemoryLog:
 
     @property
     def head(self) -> int:
-        return len(self._sealed) * SEGMENT + len(self._open)
+        return len(self._sealed) * _SEGMENT_EVENTS + len(self._open)
 
     def append(self, event: Event) -> None:
         if event.seq != self.head + 1:
             raise BadInput(f"Event {event.seq} does not follow event {self.head}.", "Reload the session and try again.")
-        self._keep(encode(event))
+        self._keep(encode_event(event))
 
     async def append_async(self, event: Event) -> bool:
         self.append(event)
@@ -64,13 +64,13 @@ class MemoryLog:
 
     def _keep(self, record: bytes) -> None:
         self._open.append(record)
-        if len(self._open) == SEGMENT:
+        if len(self._open) == _SEGMENT_EVENTS:
             self._sealed.append(_Segment(b"".join(self._open), array("Q", accumulate(map(len, self._open)))))
             self._open = []
 
     def read(self, start: int = 1) -> Iterator[Event]:
         for record in self._records(start):
-            yield decode(record)
+            yield decode_event(record)
 
     def catch_up(self) -> Iterator[Event]:
         """Nobody else can write here."""
@@ -82,5 +82,5 @@ class MemoryLog:
 
     def _records(self, start: int) -> Iterator[bytes]:
         for place in range(max(0, start - 1), self.head):
-            segment, inside = divmod(place, SEGMENT)
+            segment, inside = divmod(place, _SEGMENT_EVENTS)
             yield self._sealed[segment].record(inside) if segment < len(self._sealed) else self._open[inside]

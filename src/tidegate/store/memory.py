@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 
 from tidegate.core.errors import BadInput
-from tidegate.store.errors import Missing, Stale
+from tidegate.store.errors import SessionNotFound, StaleHead
 from tidegate.store.store import SessionInfo
 
-MAX_NAME = 512
+_MAX_NAME_CHARS = 512
 
 
-def check_name(session: str) -> None:
+def check_session_name(session: str) -> None:
     """What no backend can keep as a name is refused by all alike, before anything is touched."""
-    remedy = f"Use 1 to {MAX_NAME} characters of text without NUL."
-    if not 1 <= len(session) <= MAX_NAME or "\0" in session:
+    remedy = f"Use 1 to {_MAX_NAME_CHARS} characters of text without NUL."
+    if not 1 <= len(session) <= _MAX_NAME_CHARS or "\0" in session:
         raise BadInput(f"{session[:40]!r} cannot be the name of a session.", remedy)
     try:
         session.encode()
@@ -22,25 +22,25 @@ def check_name(session: str) -> None:
         raise BadInput(f"{session[:40]!r} is not text: half a surrogate pair is in it.", remedy) from None
 
 
-def stale(session: str, after: int, head: int) -> Stale:
-    return Stale(
+def stale_head_error(session: str, after: int, head: int) -> StaleHead:
+    return StaleHead(
         f"Session {session!r} ends with record {head}, not {after}: nothing was written.",
         "Read on from your head and try again.",
     )
 
 
-def missing(session: str) -> Missing:
-    return Missing(f"There is no session {session!r}.", "`sessions()` lists those there are.")
+def session_not_found(session: str) -> SessionNotFound:
+    return SessionNotFound(f"There is no session {session!r}.", "`sessions()` lists those there are.")
 
 
-def check_fork(session: str, at: int, head: int, new: str, taken: bool) -> None:
+def check_fork_request(session: str, at: int, head: int, new: str, taken: bool) -> None:
     if not 1 <= at <= head:
         raise BadInput(f"Session {session!r} cannot be forked at {at}.", f"Give a number from 1 to {head}.")
     if taken:
         raise BadInput(f"There is a session {new!r} already.", "Choose another name; nothing was changed.")
 
 
-def check_numbers(session: str, numbers: Iterable[int], head: int) -> None:
+def check_record_numbers(session: str, numbers: Iterable[int], head: int) -> None:
     for number in numbers:
         if not 1 <= number <= head:
             raise BadInput(
@@ -48,7 +48,7 @@ def check_numbers(session: str, numbers: Iterable[int], head: int) -> None:
             )
 
 
-class _Kept:
+class _StoredSession:
     __slots__ = ("created", "records", "used")
 
     def __init__(self, created: float, records: list[bytes]) -> None:
@@ -62,20 +62,20 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _StoredSession] = {}
 
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
-        check_name(session)
+        check_session_name(session)
         copies = [bytes(record) for record in records]
         with self._lock:
             kept = self._kept.get(session)
             head = len(kept.records) if kept else 0
             if after != head:
-                raise stale(session, after, head)
+                raise stale_head_error(session, after, head)
             if not copies:
                 return head
             if kept is None:
-                kept = self._kept[session] = _Kept(self._clock(), [])
+                kept = self._kept[session] = _StoredSession(self._clock(), [])
             kept.records.extend(copies)
             kept.used = self._clock()
             return len(kept.records)
@@ -100,34 +100,34 @@ class MemoryStore:
         return sorted(found, key=lambda info: -info.used)
 
     def fork(self, session: str, at: int, new: str) -> None:
-        check_name(new)
+        check_session_name(new)
         records = self._find(session).records
         with self._lock:
-            check_fork(session, at, len(records), new, new in self._kept)
-            self._kept[new] = _Kept(self._clock(), records[:at])
+            check_fork_request(session, at, len(records), new, new in self._kept)
+            self._kept[new] = _StoredSession(self._clock(), records[:at])
 
     def delete(self, session: str, head: int | None = None) -> None:
         with self._lock:
             kept = self._kept.get(session)
             if kept is None:
-                raise missing(session)
+                raise session_not_found(session)
             if head is not None and head != len(kept.records):
-                raise stale(session, head, len(kept.records))
+                raise stale_head_error(session, head, len(kept.records))
             del self._kept[session]
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
         copies = {number: bytes(record) for number, record in changes.items()}
         kept = self._find(session)
         with self._lock:
-            check_numbers(session, copies, len(kept.records))
+            check_record_numbers(session, copies, len(kept.records))
             for number, record in copies.items():
                 kept.records[number - 1] = record
 
     def close(self) -> None: ...
 
-    def _find(self, session: str) -> _Kept:
+    def _find(self, session: str) -> _StoredSession:
         with self._lock:
             kept = self._kept.get(session)
         if kept is None:
-            raise missing(session)
+            raise session_not_found(session)
         return kept

@@ -11,10 +11,10 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.store.memory import MemoryStore
 from tidegate.store.store import Store
 
-_KNOWN = "Give a folder, sqlite:///FOLDER, postgresql://USER@HOST/DATABASE, or memory: for none."
+_STORE_URLS_REMEDY = "Give a folder, sqlite:///FOLDER, postgresql://USER@HOST/DATABASE, or memory: for none."
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>//.*|)\Z", re.DOTALL)
-_MISTYPED = re.compile(r"(sqlite|postgres|postgresql|memory):", re.IGNORECASE)
-_SETTINGS = re.compile(r"\s*[A-Za-z_]+\s*=")
+_MISTYPED_URL = re.compile(r"(sqlite|postgres|postgresql|memory):", re.IGNORECASE)
+_LIBPQ_SETTINGS = re.compile(r"\s*[A-Za-z_]+\s*=")
 
 
 def open_store(url: str | os.PathLike[str], clock: Callable[[], float] = time.time) -> Store:
@@ -27,12 +27,12 @@ def open_store(url: str | os.PathLike[str], clock: Callable[[], float] = time.ti
         return _sqlite(text, clock)
     match = _SCHEME.match(text)
     scheme = match["scheme"].lower() if match else ""
-    if not text or (not match and _MISTYPED.match(text)):
-        raise BadInput("This is neither a folder nor the URL of a store.", _KNOWN)
-    if isinstance(url, str) and _SETTINGS.match(text):
+    if not text or (not match and _MISTYPED_URL.match(text)):
+        raise BadInput("This is neither a folder nor the URL of a store.", _STORE_URLS_REMEDY)
+    if isinstance(url, str) and _LIBPQ_SETTINGS.match(text):
         raise BadInput(
             "This reads like host=... password=..., not like a folder or a URL.",
-            f"{_KNOWN} A folder of such a name is written with ./ before it.",
+            f"{_STORE_URLS_REMEDY} A folder of such a name is written with ./ before it.",
         )
     if not match:
         return _sqlite(text, clock)
@@ -42,7 +42,7 @@ def open_store(url: str | os.PathLike[str], clock: Callable[[], float] = time.ti
         return _sqlite(text[len("sqlite:///") :], clock)
     if scheme in ("postgresql", "postgres"):
         return _postgres(text)
-    raise BadInput(f"A URL that begins with {scheme}: is not one of a store.", _KNOWN)
+    raise BadInput(f"A URL that begins with {scheme}: is not one of a store.", _STORE_URLS_REMEDY)
 
 
 def _sqlite(folder: str, clock: Callable[[], float]) -> Store:

@@ -48,14 +48,14 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class SharesCommits(Protocol):
+class AsyncAppendStore(Protocol):
     """A store in which the appends of many tasks go together. Of any other, each waits in a thread of its own."""
 
     async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
         """As `Store.append`. Cancelled, it may have been done all the same: read on from your head to see."""
 
 
-class Rewrites(Protocol):
+class RewritableStore(Protocol):
     """What `forget` and `doctor` need and nobody else has: a Store that is handed on as a Store cannot do this."""
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:

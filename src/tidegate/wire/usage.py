@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tidegate.core.impossible import is_count
+from tidegate.core.event_check import is_possible_count
 
 
 class Usage(NamedTuple):
@@ -37,7 +37,7 @@ def _read(usage: Mapping[str, object]) -> Usage:
 
 def _number(usage: Mapping[str, object], key: str) -> int:
     value = usage.get(key)
-    return value if isinstance(value, int) and is_count(value) else 0
+    return value if isinstance(value, int) and is_possible_count(value) else 0
 
 
 def _nested(usage: Mapping[str, object], key: str, inner: str) -> int:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tidegate.agent.tools.approval import STANDARD, Approval, decide
+from tidegate.agent.tools.approval import STANDARD_APPROVAL, ApprovalRules, decide_approval
 
-RULES = Approval(
+RULES = ApprovalRules(
     tools={"read": "allow", "write": "deny", "gh__*": "deny", "gh__get_*": "allow", "gh__get_all": "ask"},
     allow_commands=("git status", "ls", "pytest *"),
     deny_commands=("rm -rf", "git push"),
@@ -24,7 +24,7 @@ RULES = Approval(
     ],
 )
 def test_by_name(name: str, verdict: str) -> None:
-    assert decide(RULES, name, {}).verdict == verdict
+    assert decide_approval(RULES, name, {}).verdict == verdict
 
 
 ALLOWED = ["git status", " git\tstatus ", "'git' sta\"tus\"", "ls", "pytest", "pytest tests/a", "pytest a 'b c'"]
@@ -32,7 +32,7 @@ ALLOWED = ["git status", " git\tstatus ", "'git' sta\"tus\"", "ls", "pytest", "p
 
 @pytest.mark.parametrize("command", ALLOWED)
 def test_commands_that_are_covered_whole(command: str) -> None:
-    assert decide(RULES, "shell", {"command": command}).verdict == "allow"
+    assert decide_approval(RULES, "shell", {"command": command}).verdict == "allow"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_commands_that_are_covered_whole(command: str) -> None:
     ],
 )
 def test_everything_else_is_asked(command: str) -> None:
-    assert decide(RULES, "shell", {"command": command}).verdict == "ask"
+    assert decide_approval(RULES, "shell", {"command": command}).verdict == "ask"
 
 
 @pytest.mark.parametrize(
@@ -91,25 +91,29 @@ def test_everything_else_is_asked(command: str) -> None:
     ],
 )
 def test_what_is_denied_is_denied_wherever_it_stands(command: str) -> None:
-    ruling = decide(RULES, "shell", {"command": command})
+    ruling = decide_approval(RULES, "shell", {"command": command})
     assert ruling.verdict == "deny"
     assert "commands with" in ruling.why
 
 
 def test_a_denied_tool_is_denied_whatever_the_command() -> None:
     assert (
-        decide(Approval(tools={"shell": "deny"}, allow_commands=("ls",)), "shell", {"command": "ls"}).verdict == "deny"
+        decide_approval(
+            ApprovalRules(tools={"shell": "deny"}, allow_commands=("ls",)), "shell", {"command": "ls"}
+        ).verdict
+        == "deny"
     )
 
 
 def test_rules_for_commands_are_for_the_shell_alone() -> None:
-    assert decide(RULES, "other", {"command": "ls"}).verdict == "ask"
-    assert decide(RULES, "shell", {"command": ["ls"]}).verdict == "ask"
+    assert decide_approval(RULES, "other", {"command": "ls"}).verdict == "ask"
+    assert decide_approval(RULES, "shell", {"command": ["ls"]}).verdict == "ask"
 
 
 def test_the_standard_lets_look_and_asks_before_it_changes() -> None:
     verdicts = {
-        name: decide(STANDARD, name, {}).verdict for name in ("read", "grep", "recall", "write", "shell", "x__y")
+        name: decide_approval(STANDARD_APPROVAL, name, {}).verdict
+        for name in ("read", "grep", "recall", "write", "shell", "x__y")
     }
     assert verdicts == {
         "read": "allow",

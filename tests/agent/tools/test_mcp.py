@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.agent.tools.workshop import make_context
-from tidegate.agent.tools.approval import OPEN
-from tidegate.agent.tools.mcp import FIRST, McpServer, McpSource
-from tidegate.agent.tools.tool import MAX_RESULT, Context, ToolResult
-from tidegate.agent.tools.toolbox import Toolbox, standard_tools
+from tidegate.agent.tools.approval import ALLOW_ALL
+from tidegate.agent.tools.mcp.source import FIRST_RESTART_SECONDS, McpServer, McpSource
+from tidegate.agent.tools.tool import MAX_RESULT_BYTES, ToolContext, ToolResult
+from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
 from tidegate.core.messages import Call
 from tidegate.wire.limits import ServerLimits
 
@@ -27,7 +27,7 @@ Use = Callable[..., Awaitable[ToolResult]]
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Context:
+def context(tmp_path: Path) -> ToolContext:
     return make_context(tmp_path)
 
 
@@ -39,7 +39,7 @@ def with_server(
     async def whole() -> None:
         source = McpSource(server, clock)
         try:
-            await act(source, Toolbox([*standard_tools(), *await source.start()], approval=OPEN))
+            await act(source, Toolbox([*list_standard_tools(), *await source.start()], approval=ALLOW_ALL))
         finally:
             await source.close()
 
@@ -53,7 +53,7 @@ def children() -> set[str]:
     return set(" ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children")).split())
 
 
-def test_tools_of_a_server_over_stdio(context: Context) -> None:
+def test_tools_of_a_server_over_stdio(context: ToolContext) -> None:
     os.environ["TIDEGATE_TEST_KEY"] = "sk-never"
 
     async def act(source: McpSource, toolbox: Toolbox) -> None:
@@ -67,7 +67,7 @@ def test_tools_of_a_server_over_stdio(context: Context) -> None:
         assert all(len(tool.tool.description) <= ServerLimits().description for tool in source.tools)
         assert await use("w__add", '{"a": 2, "b": 3}') == ToolResult("5")
         much = await use("w__much")
-        assert len(much.text.encode()) <= MAX_RESULT
+        assert len(much.text.encode()) <= MAX_RESULT_BYTES
         assert "left out" in much.text
         broken = await use("w__broken")
         assert broken.error
@@ -83,7 +83,7 @@ def test_tools_of_a_server_over_stdio(context: Context) -> None:
         del os.environ["TIDEGATE_TEST_KEY"]
 
 
-def test_a_server_that_dies_is_started_again_by_the_next_call(context: Context) -> None:
+def test_a_server_that_dies_is_started_again_by_the_next_call(context: ToolContext) -> None:
     """The call that was under way is not repeated: nobody knows how far it came. One that died meanwhile is noticed
     before the call."""
     sum_of_two = Call("c", "w__add", '{"a": 2, "b": 3}')
@@ -108,7 +108,7 @@ def test_a_server_that_dies_is_started_again_by_the_next_call(context: Context) 
     with_server(McpServer("w", COMMAND, seconds=30), act, lambda: now[0])
 
 
-def test_a_server_that_dies_again_and_again_is_left_alone(context: Context) -> None:
+def test_a_server_that_dies_again_and_again_is_left_alone(context: ToolContext) -> None:
     now, again = [0.0], 2
 
     async def whole() -> None:
@@ -124,7 +124,7 @@ def test_a_server_that_dies_again_and_again_is_left_alone(context: Context) -> N
                 assert "cannot be used now" in (await use("add")).text if life > 1 else True, (
                     "it was not in such a haste"
                 )
-                now[0] += FIRST * 2**life
+                now[0] += FIRST_RESTART_SECONDS * 2**life
                 assert await use("add") == ToolResult("2")
             await use("die")
             now[0] += 1_000_000
@@ -159,7 +159,7 @@ def test_a_start_that_is_given_up_leaves_nothing_open(when: str) -> None:
     assert children() <= before
 
 
-def test_a_call_that_takes_too_long_is_a_result(context: Context) -> None:
+def test_a_call_that_takes_too_long_is_a_result(context: ToolContext) -> None:
     async def act(source: McpSource, toolbox: Toolbox) -> None:
         source.server = McpServer("w", COMMAND, seconds=0.2)
         result = await toolbox.run(Call("c", "w__slow", "{}"), context)
@@ -202,7 +202,7 @@ async def serving(port: int) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_tools_of_a_server_over_http(context: Context) -> None:
+def test_tools_of_a_server_over_http(context: ToolContext) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -8,17 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.agent.tools.workshop import make_context, use
-from tidegate.agent.tools.looking import GREP, LIST
-from tidegate.agent.tools.places import Place, opened_file, write_file
-from tidegate.agent.tools.reading import READ
-from tidegate.agent.tools.tool import Context, Failed
-from tidegate.agent.tools.writing import EDIT, WRITE
+from tidegate.agent.tools.files.search_tools import GREP_TOOL, LIST_TOOL
+from tidegate.agent.tools.files.paths import ConfinedPath, open_confined_file, write_confined_file
+from tidegate.agent.tools.files.read_tool import READ_TOOL
+from tidegate.agent.tools.tool import ToolContext, ToolFailed
+from tidegate.agent.tools.files.write_tools import EDIT_TOOL, WRITE_TOOL
 
 SECRET = "outside-9f3a"
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Context:
+def context(tmp_path: Path) -> ToolContext:
     """Beside the workspace lies what must not be reached; inside it, every kind of way out."""
     context = make_context(tmp_path)
     outside = tmp_path / "outside"
@@ -45,34 +45,34 @@ inner/../../outside/secret.txt ./../outside/secret.txt inner/up/../outside/secre
 @pytest.mark.parametrize(
     "path", [*WAYS_OUT, "{outside}/secret.txt", "../workspace-too/secret.txt", "session:../outside/secret.txt"]
 )
-def test_no_way_leads_out(context: Context, path: str) -> None:
+def test_no_way_leads_out(context: ToolContext, path: str) -> None:
     outside = context.workspace.parent / "outside"
     path = path.format(outside=outside)
-    read = use(READ, context, path=path)
+    read = use(READ_TOOL, context, path=path)
     assert read.error
     assert "outside the workspace" in read.text
-    assert use(WRITE, context, path=path, text="changed").error
-    assert use(EDIT, context, path=path, old=SECRET, new="changed").error
+    assert use(WRITE_TOOL, context, path=path, text="changed").error
+    assert use(EDIT_TOOL, context, path=path, old=SECRET, new="changed").error
     assert (outside / "secret.txt").read_text() == SECRET
     assert sorted(os.listdir(outside)) == ["secret.txt"]
 
 
 @pytest.mark.parametrize("path", ["linked", "..", "/", "inner/up"])
-def test_folders_outside_are_not_looked_through(context: Context, path: str) -> None:
-    assert use(LIST, context, path=path).error
-    assert use(GREP, context, pattern=SECRET, path=path).error
+def test_folders_outside_are_not_looked_through(context: ToolContext, path: str) -> None:
+    assert use(LIST_TOOL, context, path=path).error
+    assert use(GREP_TOOL, context, pattern=SECRET, path=path).error
 
 
-def test_links_are_not_followed_on_the_way(context: Context) -> None:
-    found = use(GREP, context, pattern=SECRET)
+def test_links_are_not_followed_on_the_way(context: ToolContext) -> None:
+    found = use(GREP_TOOL, context, pattern=SECRET)
     assert "nothing found" in found.text
-    assert "secret.txt" not in use(LIST, context, depth=9).text
+    assert "secret.txt" not in use(LIST_TOOL, context, depth=9).text
 
 
-def test_links_inside_and_absolute_paths_inside_are_fine(context: Context) -> None:
-    assert "inside" in use(READ, context, path="fine.txt").text
-    assert "inside" in use(READ, context, path=str(context.workspace / "inner/a.txt")).text
-    assert not use(WRITE, context, path="fine.txt", text="new\n").error
+def test_links_inside_and_absolute_paths_inside_are_fine(context: ToolContext) -> None:
+    assert "inside" in use(READ_TOOL, context, path="fine.txt").text
+    assert "inside" in use(READ_TOOL, context, path=str(context.workspace / "inner/a.txt")).text
+    assert not use(WRITE_TOOL, context, path="fine.txt", text="new\n").error
     assert (context.workspace / "inner" / "a.txt").read_text() == "new\n"
     assert (context.workspace / "fine.txt").is_symlink()
 
@@ -80,72 +80,72 @@ def test_links_inside_and_absolute_paths_inside_are_fine(context: Context) -> No
 @pytest.mark.parametrize(
     "path", ["pipe", "loop", "inner", ".", "", "no/such", "a\0b", "x" * 300, "\ud800", "fine.txt/x"]
 )
-def test_what_is_no_plain_file_is_a_result(context: Context, path: str) -> None:
-    read = use(READ, context, path=path)
+def test_what_is_no_plain_file_is_a_result(context: ToolContext, path: str) -> None:
+    read = use(READ_TOOL, context, path=path)
     assert read.error
     assert len(read.text) > 10
 
 
 @pytest.mark.parametrize("path", ["pipe", "inner", ".", "", "a\0b", "x" * 300, "\ud800", "inner/a.txt/b"])
-def test_what_cannot_be_written_is_a_result(context: Context, path: str) -> None:
+def test_what_cannot_be_written_is_a_result(context: ToolContext, path: str) -> None:
     before = sorted(os.listdir(context.workspace))
-    assert use(WRITE, context, path=path, text="t").error
+    assert use(WRITE_TOOL, context, path=path, text="t").error
     assert sorted(os.listdir(context.workspace)) == before
 
 
-def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(context: Context) -> None:
+def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(context: ToolContext) -> None:
     """The race: between finding the place and opening it the folder becomes a link to the outside."""
     root = os.path.realpath(context.workspace)
-    place = Place(root, ("inner", "secret.txt"), "inner/secret.txt")
+    place = ConfinedPath(root, ("inner", "secret.txt"), "inner/secret.txt")
     os.rename(context.workspace / "inner", context.workspace / "moved")
     (context.workspace / "inner").symlink_to(context.workspace.parent / "outside")
-    with pytest.raises(Failed), opened_file(place):
+    with pytest.raises(ToolFailed), open_confined_file(place):
         pass
-    with pytest.raises(Failed):
-        write_file(place, b"changed")
-    last = Place(root, ("link.txt",), "link.txt")
-    with pytest.raises(Failed), opened_file(last):
+    with pytest.raises(ToolFailed):
+        write_confined_file(place, b"changed")
+    last = ConfinedPath(root, ("link.txt",), "link.txt")
+    with pytest.raises(ToolFailed), open_confined_file(last):
         pass
-    with pytest.raises(Failed):
-        write_file(last, b"changed")
+    with pytest.raises(ToolFailed):
+        write_confined_file(last, b"changed")
     assert (context.workspace.parent / "outside" / "secret.txt").read_text() == SECRET
 
 
-def test_a_write_does_not_go_through_a_hard_link(context: Context) -> None:
+def test_a_write_does_not_go_through_a_hard_link(context: ToolContext) -> None:
     os.link(context.workspace.parent / "outside" / "secret.txt", context.workspace / "hard.txt")
-    assert not use(WRITE, context, path="hard.txt", text="mine").error
+    assert not use(WRITE_TOOL, context, path="hard.txt", text="mine").error
     assert (context.workspace.parent / "outside" / "secret.txt").read_text() == SECRET
 
 
-def test_the_files_of_the_session_can_be_read_and_not_written(context: Context) -> None:
+def test_the_files_of_the_session_can_be_read_and_not_written(context: ToolContext) -> None:
     assert context.session_folder is not None
     (context.session_folder / "large_tool_results").mkdir()
     (context.session_folder / "large_tool_results" / "m3").write_text("the whole result\n")
     for path in ("large_tool_results/m3", "session:large_tool_results/m3"):
-        assert "the whole result" in use(READ, context, path=path).text
-    assert "m3:1:the whole" in use(GREP, context, pattern="whole", path="session:.").text
-    assert use(WRITE, context, path="session:large_tool_results/m3", text="x").error
-    assert use(WRITE, context, path=str(context.session_folder / "x"), text="x").error
+        assert "the whole result" in use(READ_TOOL, context, path=path).text
+    assert "m3:1:the whole" in use(GREP_TOOL, context, pattern="whole", path="session:.").text
+    assert use(WRITE_TOOL, context, path="session:large_tool_results/m3", text="x").error
+    assert use(WRITE_TOOL, context, path=str(context.session_folder / "x"), text="x").error
 
 
-def test_of_two_files_by_one_name_the_other_is_told(context: Context) -> None:
+def test_of_two_files_by_one_name_the_other_is_told(context: ToolContext) -> None:
     assert context.session_folder is not None
     (context.session_folder / "a.md").write_text("kept\n")
     (context.workspace / "a.md").write_text("own\n")
-    read = use(READ, context, path="a.md")
+    read = use(READ_TOOL, context, path="a.md")
     assert "own" in read.text
     assert "session:a.md" in read.text
-    assert "kept" in use(READ, context, path="session:a.md").text
+    assert "kept" in use(READ_TOOL, context, path="session:a.md").text
 
 
-def test_a_data_folder_inside_the_workspace_is_closed_to_writing(context: Context) -> None:
+def test_a_data_folder_inside_the_workspace_is_closed_to_writing(context: ToolContext) -> None:
     context.session_folder = context.workspace / ".tidegate" / "sessions" / "s"
     context.session_folder.mkdir(parents=True)
     (context.session_folder / "f").write_text("kept\n")
     path = ".tidegate/sessions/s/f"
-    assert "kept" in use(READ, context, path=path).text
-    assert "can be read, not written" in use(WRITE, context, path=path, text="x").text
-    assert use(EDIT, context, path=path, old="kept", new="x").error
+    assert "kept" in use(READ_TOOL, context, path=path).text
+    assert "can be read, not written" in use(WRITE_TOOL, context, path=path, text="x").text
+    assert use(EDIT_TOOL, context, path=path, old="kept", new="x").error
 
 
 PIECES = st.sampled_from(
@@ -155,11 +155,11 @@ PIECES = st.sampled_from(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.lists(PIECES, max_size=7).map("/".join) | st.text(max_size=30))
-def test_any_path_at_all(context: Context, path: str) -> None:
+def test_any_path_at_all(context: ToolContext, path: str) -> None:
     """Nothing is read from outside, nothing is written there, nothing is raised."""
-    assert SECRET not in use(READ, context, path=path).text
-    use(WRITE, context, path=path, text="inside\n")
-    use(EDIT, context, path=path, old=SECRET, new="inside\n")
+    assert SECRET not in use(READ_TOOL, context, path=path).text
+    use(WRITE_TOOL, context, path=path, text="inside\n")
+    use(EDIT_TOOL, context, path=path, old=SECRET, new="inside\n")
     parent = context.workspace.parent
     assert sorted(os.listdir(parent)) == ["kept", "outside", "workspace", "workspace-too"]
     assert os.listdir(parent / "outside") == ["secret.txt"]

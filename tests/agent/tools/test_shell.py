@@ -10,14 +10,14 @@ import pytest
 
 from tests.agent.tools.workshop import make_context, use
 from tidegate.agent.environment import allowed_environment
-from tidegate.agent.tools import shell
-from tidegate.agent.tools.process import run_group
-from tidegate.agent.tools.shell import SHELL
-from tidegate.agent.tools.tool import MAX_STREAM, Context
+from tidegate.agent.tools.shell import shell_tool
+from tidegate.agent.tools.process_group import run_process_group
+from tidegate.agent.tools.shell.shell_tool import SHELL_TOOL
+from tidegate.agent.tools.tool import MAX_STREAM_BYTES, ToolContext
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Context:
+def context(tmp_path: Path) -> ToolContext:
     return make_context(tmp_path)
 
 
@@ -55,41 +55,41 @@ echo $$ > pid1
 """
 
 
-def test_output_and_exit_code(context: Context) -> None:
-    result = use(SHELL, context, command="echo out; echo err >&2; pwd; exit 3")
+def test_output_and_exit_code(context: ToolContext) -> None:
+    result = use(SHELL_TOOL, context, command="echo out; echo err >&2; pwd; exit 3")
     assert result.error
     assert result.text == f"out\nerr\n{context.workspace}\n[exit code 3]"
-    assert use(SHELL, context, command="true").text == "[no output; exit code 0]"
-    assert not use(SHELL, context, command="true").error
-    assert "ended by SIGKILL" in use(SHELL, context, command="kill -9 $$").text
+    assert use(SHELL_TOOL, context, command="true").text == "[no output; exit code 0]"
+    assert not use(SHELL_TOOL, context, command="true").error
+    assert "ended by SIGKILL" in use(SHELL_TOOL, context, command="kill -9 $$").text
 
 
-def test_there_is_no_input_and_no_terminal(context: Context) -> None:
-    assert use(SHELL, context, command="cat; test -t 0 || echo none; test -t 1 || echo pipe").text == (
+def test_there_is_no_input_and_no_terminal(context: ToolContext) -> None:
+    assert use(SHELL_TOOL, context, command="cat; test -t 0 || echo none; test -t 1 || echo pipe").text == (
         "none\npipe\n[exit code 0]"
     )
 
 
 @pytest.mark.seed("JUT-04", fixed="the tool renders and caps before any preset sees the result")
-def test_a_progress_bar_costs_its_last_state(context: Context) -> None:
+def test_a_progress_bar_costs_its_last_state(context: ToolContext) -> None:
     command = r"for i in $(seq 1 2000); do printf '\r%d of 2000 [\033[32m####\033[0m]' $i; done; echo; echo done"
-    assert use(SHELL, context, command=command).text == "2000 of 2000 [####]\ndone\n[exit code 0]"
+    assert use(SHELL_TOOL, context, command=command).text == "2000 of 2000 [####]\ndone\n[exit code 0]"
 
 
 @pytest.mark.seed("JUT-04", fixed="the tool renders and caps before any preset sees the result")
-def test_the_last_part_of_much_output_is_kept(context: Context) -> None:
-    result = use(SHELL, context, command="seq 1 200000; exit 1")
-    assert len(result.text.encode()) <= MAX_STREAM
+def test_the_last_part_of_much_output_is_kept(context: ToolContext) -> None:
+    result = use(SHELL_TOOL, context, command="seq 1 200000; exit 1")
+    assert len(result.text.encode()) <= MAX_STREAM_BYTES
     assert result.text.startswith("[1,")
     assert result.text.endswith("\n199999\n200000\n[exit code 1]")
 
 
-def test_output_without_end_is_stopped(context: Context, tmp_path: Path) -> None:
+def test_output_without_end_is_stopped(context: ToolContext, tmp_path: Path) -> None:
     taken: list[int] = []
 
     async def act() -> str:
         command = ["/bin/sh", "-c", "echo $$ > pid1; exec yes"]
-        ran = await run_group(
+        ran = await run_process_group(
             command,
             cwd=str(context.workspace),
             environment=context.environment,
@@ -104,33 +104,33 @@ def test_output_without_end_is_stopped(context: Context, tmp_path: Path) -> None
     assert gone(pids_in(context.workspace, 1))
 
 
-def test_no_key_reaches_a_command(context: Context) -> None:
+def test_no_key_reaches_a_command(context: ToolContext) -> None:
     seen = allowed_environment({"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-1", "AWS_SECRET": "x", "HOME": "/h"})
     assert seen == {"PATH": os.environ["PATH"], "HOME": "/h"}
     os.environ["TIDEGATE_TEST_KEY"] = "sk-never"
     try:
         context = make_context(context.workspace.parent)
-        text = use(SHELL, context, command="env").text
+        text = use(SHELL_TOOL, context, command="env").text
     finally:
         del os.environ["TIDEGATE_TEST_KEY"]
     assert "sk-never" not in text
     names = {line.split("=")[0] for line in text.split("\n") if "=" in line}
-    assert names <= {*context.environment, *shell._QUIET, "PWD", "SHLVL", "_", "OLDPWD"}
+    assert names <= {*context.environment, *shell_tool.QUIET_ENVIRONMENT, "PWD", "SHLVL", "_", "OLDPWD"}
 
 
-def test_when_the_time_is_over_the_whole_family_ends(context: Context) -> None:
-    result = use(SHELL, context, command="echo begun; " + FAMILY + "wait", timeout=1)
+def test_when_the_time_is_over_the_whole_family_ends(context: ToolContext) -> None:
+    result = use(SHELL_TOOL, context, command="echo begun; " + FAMILY + "wait", timeout=1)
     assert result.error
     assert result.text.startswith("begun\n[stopped after 1 s")
     assert gone(pids_in(context.workspace, 3))
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_when_it_is_cancelled_the_whole_family_ends(context: Context, times: int) -> None:
+def test_when_it_is_cancelled_the_whole_family_ends(context: ToolContext, times: int) -> None:
     """Also for one who is impatient and closes the loop at once."""
 
     async def act() -> None:
-        running = asyncio.create_task(SHELL({"command": FAMILY + "wait"}, context))
+        running = asyncio.create_task(SHELL_TOOL({"command": FAMILY + "wait"}, context))
         await asyncio.to_thread(pids_in, context.workspace, 3)
         for _ in range(times):
             running.cancel()
@@ -143,7 +143,7 @@ def test_when_it_is_cancelled_the_whole_family_ends(context: Context, times: int
     assert gone(pids_in(context.workspace, 3))
 
 
-def test_who_cancels_twice_leaves_no_pipe_and_no_process(context: Context) -> None:
+def test_who_cancels_twice_leaves_no_pipe_and_no_process(context: ToolContext) -> None:
     """The command does not hear. What was not closed says so when it is collected, which is an error here."""
     begun = asyncio.Event()
 
@@ -151,7 +151,7 @@ def test_who_cancels_twice_leaves_no_pipe_and_no_process(context: Context) -> No
         command = ["bash", "-c", "trap '' TERM; echo $$ > pid1; echo begun; while true; do sleep 1; done"]
         folder = str(context.workspace)
         running = asyncio.create_task(
-            run_group(
+            run_process_group(
                 command, cwd=folder, environment=context.environment, seconds=60, most=99, take=lambda _: begun.set()
             )
         )
@@ -167,25 +167,25 @@ def test_who_cancels_twice_leaves_no_pipe_and_no_process(context: Context) -> No
     assert gone(pids_in(context.workspace, 1))
 
 
-def test_what_is_left_in_the_background_ends_with_the_command(context: Context) -> None:
+def test_what_is_left_in_the_background_ends_with_the_command(context: ToolContext) -> None:
     """Also if it holds the pipe: the result does not wait for it."""
     loud = "(echo $BASHPID > pid1; sleep 60) &"
     quiet = "(echo $BASHPID > pid2; sleep 60) >/dev/null 2>&1 &"
-    result = use(SHELL, context, command=f"{loud} {quiet} sleep 0.3; echo fin")
+    result = use(SHELL_TOOL, context, command=f"{loud} {quiet} sleep 0.3; echo fin")
     assert result.text == "fin\n[exit code 0; what it left running was ended]"
     assert gone(pids_in(context.workspace, 2))
 
 
 @pytest.mark.parametrize("arguments", [{"command": "a\0b"}, {"command": "x", "timeout": 0}, {"cmd": "ls"}, {}])
-def test_arguments_that_are_none(context: Context, arguments: dict[str, object]) -> None:
-    assert use(SHELL, context, **arguments).error
+def test_arguments_that_are_none(context: ToolContext, arguments: dict[str, object]) -> None:
+    assert use(SHELL_TOOL, context, **arguments).error
 
 
-def test_a_workspace_that_is_gone_is_a_result(context: Context) -> None:
+def test_a_workspace_that_is_gone_is_a_result(context: ToolContext) -> None:
     context.workspace.rmdir()
-    assert "No such file" in use(SHELL, context, command="ls").text
+    assert "No such file" in use(SHELL_TOOL, context, command="ls").text
 
 
-def test_a_command_of_any_characters(context: Context) -> None:
-    assert use(SHELL, context, command="echo '字 \U0001f600'").text == "字 \U0001f600\n[exit code 0]"
-    assert use(SHELL, context, command="echo '\ud800'").error
+def test_a_command_of_any_characters(context: ToolContext) -> None:
+    assert use(SHELL_TOOL, context, command="echo '字 \U0001f600'").text == "字 \U0001f600\n[exit code 0]"
+    assert use(SHELL_TOOL, context, command="echo '\ud800'").error

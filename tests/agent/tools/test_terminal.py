@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.agent.tools.terminal import KEEP, Terminal, emulated
-from tidegate.agent.tools.tool import MAX_STREAM
+from tidegate.agent.tools.shell.terminal_output import MAX_TERMINAL_CHARS, TerminalOutput, emulate_terminal
+from tidegate.agent.tools.tool import MAX_STREAM_BYTES
 
 
 def shown(*pieces: bytes) -> str:
-    terminal = Terminal()
+    terminal = TerminalOutput()
     for piece in pieces:
         terminal.feed(piece)
     return terminal.text()
@@ -71,8 +71,8 @@ def test_wide_lines_are_not_broken() -> None:
 
 def test_the_last_part_is_kept() -> None:
     text = shown(*[b"%07d\n" % n for n in range(100_000)])
-    assert len(text.encode()) <= MAX_STREAM
-    assert len(text.encode()) > MAX_STREAM - 200
+    assert len(text.encode()) <= MAX_STREAM_BYTES
+    assert len(text.encode()) > MAX_STREAM_BYTES - 200
     first, *rest = text.split("\n")
     left_out = int(first.split()[0].strip("[").replace(",", ""))
     assert left_out + len("\n".join(rest)) + 1 == 100_000 * 8
@@ -80,10 +80,10 @@ def test_the_last_part_is_kept() -> None:
 
 
 def test_memory_is_bounded_for_a_line_without_end() -> None:
-    terminal = Terminal()
+    terminal = TerminalOutput()
     for _ in range(40):
         terminal.feed("é\x1b[1Cxx".encode() * 20_000)
-    assert sum(map(len, terminal._pieces)) <= KEEP
+    assert sum(map(len, terminal._pieces)) <= MAX_TERMINAL_CHARS
     assert terminal.dropped > 0
 
 
@@ -104,7 +104,7 @@ MOVES = st.sampled_from(
 def test_the_short_way_and_the_emulator_agree(text: str) -> None:
     """Colours and carriage returns are settled without the emulator: the same comes out, but for blanks at the end."""
     ours = [line.rstrip() for line in shown(text.encode()).split("\n")]
-    assert "\n".join(ours).rstrip() == emulated(text)
+    assert "\n".join(ours).rstrip() == emulate_terminal(text)
 
 
 @given(st.lists(MOVES, max_size=30).map("".join), st.data())

@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 
 from tests.agent.tools.workshop import make_context
 from tidegate import Session
-from tidegate.agent.tools.approval import OPEN, Approval, Question
-from tidegate.agent.tools.tool import MAX_RESULT, Built, Context, ToolResult
-from tidegate.agent.tools.toolbox import Toolbox, standard_tools
+from tidegate.agent.tools.approval import ALLOW_ALL, ApprovalRules, ApprovalQuestion
+from tidegate.agent.tools.tool import MAX_RESULT_BYTES, FunctionTool, ToolContext, ToolResult
+from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Call
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Context:
+def context(tmp_path: Path) -> ToolContext:
     return make_context(tmp_path)
 
 
-def run(toolbox: Toolbox, context: Context, name: str, arguments: str) -> ToolResult:
+def run(toolbox: Toolbox, context: ToolContext, name: str, arguments: str) -> ToolResult:
     return asyncio.run(toolbox.run(Call("c1", name, arguments), context))
 
 
-def test_a_call_becomes_a_result(context: Context) -> None:
+def test_a_call_becomes_a_result(context: ToolContext) -> None:
     (context.workspace / "f").write_text("text\n")
-    toolbox = Toolbox(standard_tools(), approval=OPEN)
+    toolbox = Toolbox(list_standard_tools(), approval=ALLOW_ALL)
     assert run(toolbox, context, "read", '{"path": "f"}').text == "1\ttext"
     assert not run(toolbox, context, "write", '{"path": "g", "text": "x"}').error
     assert run(toolbox, context, "read", '{"path": "f"').error
@@ -40,7 +40,7 @@ def test_a_call_becomes_a_result(context: Context) -> None:
 
 def test_a_name_twice_is_refused() -> None:
     with pytest.raises(BadInput, match="twice"):
-        Toolbox([*standard_tools(), *standard_tools()])
+        Toolbox([*list_standard_tools(), *list_standard_tools()])
 
 
 class Asked:
@@ -48,9 +48,9 @@ class Asked:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.questions: list[Question] = []
+        self.questions: list[ApprovalQuestion] = []
 
-    async def __call__(self, question: Question) -> bool:
+    async def __call__(self, question: ApprovalQuestion) -> bool:
         self.questions.append(question)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -58,9 +58,9 @@ class Asked:
         return bool(answer)
 
 
-def test_what_is_asked_is_done_only_if_agreed(context: Context) -> None:
+def test_what_is_asked_is_done_only_if_agreed(context: ToolContext) -> None:
     person = Asked(False, True, OSError("gone"))
-    toolbox = Toolbox(standard_tools(), ask=person)
+    toolbox = Toolbox(list_standard_tools(), ask=person)
     write = '{"path": "f", "text": "x"}'
     assert "user denied" in run(toolbox, context, "write", write).text
     assert not (context.workspace / "f").exists()
@@ -68,14 +68,14 @@ def test_what_is_asked_is_done_only_if_agreed(context: Context) -> None:
     (context.workspace / "f").unlink()
     assert "could not be asked (OSError)" in run(toolbox, context, "write", write).text
     assert not (context.workspace / "f").exists()
-    assert person.questions[0] == Question("write", {"path": "f", "text": "x"}, "no rule names this tool")
+    assert person.questions[0] == ApprovalQuestion("write", {"path": "f", "text": "x"}, "no rule names this tool")
 
 
-def test_what_is_denied_is_not_done_and_not_asked(context: Context) -> None:
+def test_what_is_denied_is_not_done_and_not_asked(context: ToolContext) -> None:
     person = Asked()
-    toolbox = Toolbox(standard_tools(), approval=Approval(tools={"write": "deny"}), ask=person)
+    toolbox = Toolbox(list_standard_tools(), approval=ApprovalRules(tools={"write": "deny"}), ask=person)
     assert "Denied by the rule for write" in run(toolbox, context, "write", '{"path": "f", "text": "x"}').text
-    nobody = Toolbox(standard_tools())
+    nobody = Toolbox(list_standard_tools())
     assert "nobody is there to ask" in run(nobody, context, "shell", '{"command": "touch f"}').text
     assert not (context.workspace / "f").exists()
     assert person.questions == []
@@ -86,26 +86,26 @@ class Nothing(msgspec.Struct):
 
 
 @pytest.mark.seed("JUT-04", fixed="the toolbox caps before any preset sees the result")
-def test_results_and_errors_are_capped(context: Context) -> None:
+def test_results_and_errors_are_capped(context: ToolContext) -> None:
     class Stranger:
         """A tool that is not built as ours are."""
 
-        tool = Built("x", "", Nothing, None).tool  # type: ignore[arg-type]
+        tool = FunctionTool("x", "", Nothing, None).tool  # type: ignore[arg-type]
 
-        async def __call__(self, arguments: Any, context: Context) -> ToolResult:
+        async def __call__(self, arguments: Any, context: ToolContext) -> ToolResult:
             if arguments:
                 raise RuntimeError("e" * 100_000)
             return ToolResult("v" * 100_000)
 
-    toolbox = Toolbox([Stranger()], approval=OPEN)
+    toolbox = Toolbox([Stranger()], approval=ALLOW_ALL)
     for arguments, error in (("{}", False), ('{"a": 1}', True)):
         result = run(toolbox, context, "x", arguments)
         assert result.error is error
-        assert MAX_RESULT - 200 < len(result.text.encode()) <= MAX_RESULT
+        assert MAX_RESULT_BYTES - 200 < len(result.text.encode()) <= MAX_RESULT_BYTES
 
 
 def test_the_compact_form_costs_less_and_means_the_same() -> None:
-    toolbox = Toolbox(standard_tools())
+    toolbox = Toolbox(list_standard_tools())
     full, compact = (Session("gpt-4o", tools=toolbox.definitions(compact=small)) for small in (False, True))
     assert [tool.name for tool in compact.view.tools] == list(toolbox.tools)
     assert compact.view.fixed < 0.75 * full.view.fixed
@@ -130,7 +130,7 @@ VALUES = (
     st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4).map(lambda each: msgspec.json.encode(each).decode())
     | st.text(max_size=20),
 )
-def test_no_call_raises(context: Context, name: str, arguments: str) -> None:
-    result = run(Toolbox(standard_tools(), approval=OPEN), context, name, arguments)
+def test_no_call_raises(context: ToolContext, name: str, arguments: str) -> None:
+    result = run(Toolbox(list_standard_tools(), approval=ALLOW_ALL), context, name, arguments)
     assert result.text
-    assert len(result.text.encode()) <= MAX_RESULT
+    assert len(result.text.encode()) <= MAX_RESULT_BYTES

@@ -9,13 +9,13 @@ from typing import Any
 from textual.pilot import Pilot
 
 from tidegate import BadInput, DataFolder
-from tidegate.agent.commands_opening import Opening
-from tidegate.agent.config_file import files_of
-from tidegate.agent.open import OpenAgent
-from tidegate.apps.chat.app import ChatApp
-from tidegate.apps.chat.draft import Draft
+from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.runtime import OpenAgent
+from tidegate.tui.app import ChatApp
+from tidegate.tui.composer.draft import MessageDraft
 from tidegate.models.provider import Provider
-from tidegate.models.scripted import Scripted, Step
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
 
 CONFIG = """\
 agents: [{id: main, brain: {provider: openai, model: scripted}}]
@@ -46,7 +46,7 @@ class Stage:
         await self.pilot.press(*(names.get(letter, letter) for letter in text))
 
     async def say(self, text: str) -> None:
-        self.app.composer.put(Draft(text))
+        self.app.composer.put(MessageDraft(text))
         await self.pilot.press("enter")
 
     async def until(self, holds: Callable[[], bool], what: str = "") -> None:
@@ -74,7 +74,7 @@ class Stage:
 @asynccontextmanager
 async def on_stage(
     folder: Path,
-    steps: Sequence[Step] | Provider = (),
+    steps: Sequence[ScriptStep] | Provider = (),
     *,
     name: str = "build",
     config: str = CONFIG,
@@ -87,10 +87,12 @@ async def on_stage(
     workspace.mkdir(exist_ok=True)
     (workspace / "tidegate.yaml").write_text(config)
     environment = {"HOME": str(folder), "OPENAI_API_KEY": "sk-none"}
-    opening = Opening(files_of(workspace, environment, asked=str(workspace / "tidegate.yaml")), environment, name=name)
-    provider = Scripted("openai_chat", steps) if isinstance(steps, Sequence) else steps
+    opening = LaunchOptions(
+        locate_config_files(workspace, environment, asked=str(workspace / "tidegate.yaml")), environment, name=name
+    )
+    provider = ScriptedProvider("openai_chat", steps) if isinstance(steps, Sequence) else steps
 
-    def provider_for(asked: Opening) -> Provider:
+    def provider_for(asked: LaunchOptions) -> Provider:
         if asked.model.endswith("broken"):
             raise BadInput("It cannot be reached.", "Choose another.")
         return (models or {}).get(asked.model, provider)

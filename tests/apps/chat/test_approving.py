@@ -5,33 +5,33 @@ import threading
 from pathlib import Path
 
 from tests.apps.chat.stage import on_stage, played
-from tidegate.agent.tools.approval import Question
-from tidegate.apps.chat.approving import MOST_LINES, Line, Prompt, asked
-from tidegate.apps.chat.grants import Grants
-from tidegate.apps.terminal import Shown
+from tidegate.agent.tools.approval import ApprovalQuestion
+from tidegate.tui.approval_prompt import MAX_QUESTION_LINES, QuestionLine, ApprovalPrompt, format_question
+from tidegate.tui.session_grants import SessionGrants
+from tidegate.terminal.output import TextSanitizer
 from tidegate.core.messages import Call
-from tidegate.models.scripted import Scripted, Spoken, Step
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
 
 
-def shell(command: str, ident: str = "c") -> Spoken:
-    return Spoken(calls=(Call(ident, "shell", f'{{"command": "{command}"}}'),))
+def shell(command: str, ident: str = "c") -> ScriptedAnswer:
+    return ScriptedAnswer(calls=(Call(ident, "shell", f'{{"command": "{command}"}}'),))
 
 
 def test_what_is_allowed_for_good_is_asked_no_more(tmp_path: Path) -> None:
     async def play() -> None:
-        steps: list[Step] = [shell("echo two"), shell("echo 'two'"), shell("ls"), "Done."]
-        provider = Scripted("openai_chat", steps)
+        steps: list[ScriptStep] = [shell("echo two"), shell("echo 'two'"), shell("ls"), "Done."]
+        provider = ScriptedProvider("openai_chat", steps)
         async with on_stage(tmp_path, provider) as stage:
             await stage.say("Two?")
             await stage.sees("exactly this command")
-            assert stage.app.query_one(Prompt).has_focus
+            assert stage.app.query_one(ApprovalPrompt).has_focus
             await stage.press("2")
             await stage.sees("command: ls")
             assert len(provider.requests) == 3
             await stage.press("x")  # typed on: no answer, and not lost
             await stage.sees("› x")
             assert stage.app.talk.busy
-            stage.app.query_one(Prompt).focus()
+            stage.app.query_one(ApprovalPrompt).focus()
             await stage.press("3")
             await stage.sees("Done.")
             assert b"The user denied this" in provider.requests[-1]
@@ -42,7 +42,7 @@ def test_what_is_allowed_for_good_is_asked_no_more(tmp_path: Path) -> None:
 def test_who_is_typing_keeps_the_keys_when_a_question_comes(tmp_path: Path) -> None:
     go = threading.Event()
 
-    def later(request: bytes) -> Spoken:
+    def later(request: bytes) -> ScriptedAnswer:
         assert go.wait(60)
         return shell("ls")
 
@@ -63,10 +63,10 @@ def test_who_is_typing_keeps_the_keys_when_a_question_comes(tmp_path: Path) -> N
 
 
 def test_what_is_granted_is_no_more_than_it_says() -> None:
-    grants = Grants()
-    grants.add(Question("shell", {"command": "git status"}, ""))
-    grants.add(Question("write", {"path": "a"}, ""))
-    grants.add(Question("shell", {"command": "ls; rm -rf x"}, ""))
+    grants = SessionGrants()
+    grants.add(ApprovalQuestion("shell", {"command": "git status"}, ""))
+    grants.add(ApprovalQuestion("write", {"path": "a"}, ""))
+    grants.add(ApprovalQuestion("shell", {"command": "ls; rm -rf x"}, ""))
     commands = (
         "git status",
         "git  'status'",
@@ -76,24 +76,26 @@ def test_what_is_granted_is_no_more_than_it_says() -> None:
         "ls",
         "git status > x",
     )
-    allowed = [each for each in commands if grants.covers(Question("shell", {"command": each}, ""))]
+    allowed = [each for each in commands if grants.covers(ApprovalQuestion("shell", {"command": each}, ""))]
     assert allowed == ["git status", "git  'status'"]
-    assert grants.covers(Question("write", {"path": "b"}, ""))
-    assert not grants.covers(Question("edit", {}, ""))
+    assert grants.covers(ApprovalQuestion("write", {"path": "b"}, ""))
+    assert not grants.covers(ApprovalQuestion("edit", {}, ""))
 
 
 def test_nobody_agrees_to_half_a_command() -> None:
-    shown = Shown()
+    shown = TextSanitizer()
 
-    def lines(command: str) -> list[Line]:
-        return asked(Question("shell", {"command": command}, ""), shown, 40)
+    def lines(command: str) -> list[QuestionLine]:
+        return format_question(ApprovalQuestion("shell", {"command": command}, ""), shown, 40)
 
-    assert lines("ls -la") == [Line("command: ls -la")]
+    assert lines("ls -la") == [QuestionLine("command: ls -la")]
     long = lines(f"ls {'x' * 5000}; rm -rf y")
-    assert len(long) == MOST_LINES
+    assert len(long) == MAX_QUESTION_LINES
     assert long[-1].text.endswith("; rm -rf y")
     (told,) = [line.text for line in long if line.told]
     left = int(re.sub(r"\D", "", told))
     assert left + sum(len(line.text) for line in long if not line.told) == len(f"command: ls {'x' * 5000}; rm -rf y")
-    assert lines("ls \x1b[8m; rm -rf y\x1b[0m")[-1] == Line("with 2 control characters that are not shown", told=True)
-    assert len(lines("\n".join(map(str, range(90))))) == MOST_LINES
+    assert lines("ls \x1b[8m; rm -rf y\x1b[0m")[-1] == QuestionLine(
+        "with 2 control characters that are not shown", told=True
+    )
+    assert len(lines("\n".join(map(str, range(90))))) == MAX_QUESTION_LINES

@@ -5,13 +5,19 @@ from pathlib import Path
 import pytest
 
 from tests.apps.chat.stage import CONFIG, on_stage, played
-from tidegate.apps.chat.standing import Standing
-from tidegate.apps.chat.status import StatusBar, bar, pieces, shade, short
+from tidegate.tui.status.status_figures import StatusFigures
+from tidegate.tui.status.status_bar import (
+    StatusBar,
+    fit_status_segments,
+    list_status_segments,
+    classify_fill,
+    format_token_count,
+)
 from tidegate.core.messages import Call
-from tidegate.models.scripted import Scripted, Spoken
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
 from tidegate.wire.usage import Usage
 
-LOOK = Spoken(
+LOOK = ScriptedAnswer(
     thinking="I must look\nfirst at the notes.",
     text="I look.",
     calls=(Call("c1", "read", '{"path": "notes.txt"}'), Call("c2", "read", '{"path": "gone.txt"}')),
@@ -20,7 +26,7 @@ LOOK = Spoken(
 
 def talked(folder: Path, *, opened: bool) -> list[bytes]:
     """The requests of one and the same talk, with the cards opened and closed all the way, or never touched."""
-    provider = Scripted("anthropic", [LOOK, "The port is 8443.", "Yes."])
+    provider = ScriptedProvider("anthropic", [LOOK, "The port is 8443.", "Yes."])
 
     async def play() -> None:
         folder.mkdir(exist_ok=True)
@@ -49,7 +55,7 @@ def test_an_open_card_changes_nothing_for_the_model(tmp_path: Path) -> None:
 @pytest.mark.seed("JUT-05", fixed="cards are of the screen, whatever the preset")
 def test_cards_are_closed_until_they_are_opened_all_or_one(tmp_path: Path) -> None:
     async def play() -> None:
-        async with on_stage(tmp_path, Scripted("anthropic", [LOOK, "The port is 8443."])) as stage:
+        async with on_stage(tmp_path, ScriptedProvider("anthropic", [LOOK, "The port is 8443."])) as stage:
             (tmp_path / "work" / "notes.txt").write_text("line one\nthe port is in the notes\n")
             await stage.say("Which port?")
             await stage.sees("The port is 8443.")
@@ -88,7 +94,7 @@ def test_cards_are_closed_until_they_are_opened_all_or_one(tmp_path: Path) -> No
 
 @pytest.mark.seed("JUT-13", fixed="the bar is the screen's, whatever the preset")
 def test_the_share_has_its_colour() -> None:
-    assert [shade(percent) for percent in (0, 69, 70, 89, 90, 140, None)] == [
+    assert [classify_fill(percent) for percent in (0, 69, 70, 89, 90, 140, None)] == [
         *("calm", "calm", "yellow", "yellow", "red", "red"),
         "unknown",
     ]
@@ -97,26 +103,35 @@ def test_the_share_has_its_colour() -> None:
 @pytest.mark.seed("JUT-13", fixed="the bar is the screen's, whatever the preset")
 @pytest.mark.parametrize("width", [10, 24, 40, 80, 200])
 def test_the_share_is_in_view_on_every_screen(width: int) -> None:
-    standing = Standing("a-model-with-a-very-long-name-indeed", 7_100, 10_000, 0.0312, 0.62, 9_000, 3, True, True)
-    assert bar(standing, width)[0].text == "ctx 71%"
-    assert bar(Standing("m", 7_100, None), width)[0].text == "ctx ?"
+    standing = StatusFigures("a-model-with-a-very-long-name-indeed", 7_100, 10_000, 0.0312, 0.62, 9_000, 3, True, True)
+    assert fit_status_segments(standing, width)[0].text == "ctx 71%"
+    assert fit_status_segments(StatusFigures("m", 7_100, None), width)[0].text == "ctx ?"
 
 
 def test_the_bar_says_all_of_it() -> None:
-    standing = Standing("gpt-x", 7_100, 10_000, 0.0312, 0.62, 9_000, 3, True, True)
-    told = [piece.text for piece in pieces(standing)]
+    standing = StatusFigures("gpt-x", 7_100, 10_000, 0.0312, 0.62, 9_000, 3, True, True)
+    told = [piece.text for piece in list_status_segments(standing)]
     assert told == ["ctx 71%", "7.1k / 10k", "gpt-x", "summarising…", "$0.0312 62% cached", "3 compacted"]
-    unknown = [piece.text for piece in pieces(Standing("gpt-x", 7_100, None, None, 0.0, 9_000, 0, counted=True))]
+    unknown = [
+        piece.text
+        for piece in list_status_segments(StatusFigures("gpt-x", 7_100, None, None, 0.0, 9_000, 0, counted=True))
+    ]
     assert unknown[:3] == ["ctx ?", "7.1k / window unknown", "gpt-x"]
     assert "9k tokens, no price 0% cached" in unknown
-    assert [short(count) for count in (999, 1_000, 12_345, 1_000_000, 2_500_000)] == ["999", "1k", "12k", "1M", "2.5M"]
+    assert [format_token_count(count) for count in (999, 1_000, 12_345, 1_000_000, 2_500_000)] == [
+        "999",
+        "1k",
+        "12k",
+        "1M",
+        "2.5M",
+    ]
 
 
 @pytest.mark.seed("JUT-13", fixed="the bar is the screen's, whatever the preset")
 def test_the_bar_follows_the_session(tmp_path: Path) -> None:
     """Colour and figures are those of the last report; the cached share is the reports' own."""
-    half = Spoken(text="Half.", usage=Usage(3_000, 10, 1_500, 0))
-    full = Spoken(text="Full.", usage=Usage(4_400, 10, 3_310, 0))
+    half = ScriptedAnswer(text="Half.", usage=Usage(3_000, 10, 1_500, 0))
+    full = ScriptedAnswer(text="Full.", usage=Usage(4_400, 10, 3_310, 0))
 
     async def play() -> None:
         async with on_stage(tmp_path, [half, full]) as stage:

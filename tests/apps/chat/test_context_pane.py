@@ -7,14 +7,20 @@ import pytest
 
 from tests.apps.chat.stage import Stage, on_stage, played
 from tidegate import Session
-from tidegate.apps.chat.context_lines import cut, entry_about, entry_head, entry_line, name_column
-from tidegate.apps.chat.context_pane import ContextPane
-from tidegate.apps.chat.reading import Reading
-from tidegate.apps.terminal import Shown
+from tidegate.tui.screens.context_table import (
+    clip_details,
+    describe_timeline_entry,
+    format_timeline_header,
+    render_timeline_row,
+    measure_name_column,
+)
+from tidegate.tui.screens.context_pane import ContextPane
+from tidegate.tui.screens.text_screen import TextScreen
+from tidegate.terminal.output import TextSanitizer
 from tidegate.core.messages import Call
-from tidegate.models.scripted import Scripted, Spoken
-from tidegate.session.filling import filling
-from tidegate.session.timeline import Entry
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.session.reports.window_usage import measure_window_usage
+from tidegate.session.reports.timeline import TimelineEntry
 
 SUMMARY = "## Goal\nThe port is 8443.\n## Next steps\nNone.\n"
 
@@ -38,7 +44,7 @@ async def pane(stage: Stage) -> ContextPane:
 
 
 def test_what_fills_the_window(tmp_path: Path) -> None:
-    look = Spoken(calls=(Call("c1", "read", '{"path": "notes.txt"}'),))
+    look = ScriptedAnswer(calls=(Call("c1", "read", '{"path": "notes.txt"}'),))
 
     async def play() -> None:
         async with on_stage(tmp_path, [look, "The port is 8443."]) as stage:
@@ -63,7 +69,7 @@ def test_what_fills_the_window(tmp_path: Path) -> None:
                 await stage.press("down")
             await stage.sees("the newest request: it never leaves")
             await stage.press("enter")
-            await stage.until(lambda: isinstance(stage.app.screen, Reading))
+            await stage.until(lambda: isinstance(stage.app.screen, TextScreen))
             await stage.sees("Which port?")
             await stage.press("escape", "a", "f5", "f2")
             await stage.until(lambda: not isinstance(stage.app.screen, ContextPane))
@@ -73,7 +79,7 @@ def test_what_fills_the_window(tmp_path: Path) -> None:
 
 def test_what_was_done_to_it_is_shown_taken_back_and_made_again(tmp_path: Path) -> None:
     async def play() -> None:
-        provider = Scripted("openai_chat", ["Noted. " * 300, "Noted. " * 300, SUMMARY, SUMMARY, SUMMARY])
+        provider = ScriptedProvider("openai_chat", ["Noted. " * 300, "Noted. " * 300, SUMMARY, SUMMARY, SUMMARY])
         async with on_stage(tmp_path, provider) as stage:
             await compacted(stage)
             assert "▸ compacted" in stage.text()
@@ -87,7 +93,7 @@ def test_what_was_done_to_it_is_shown_taken_back_and_made_again(tmp_path: Path) 
             assert re.search(r"\d\d:\d\d:\d\d .*→.*left", stage.text())
             assert "why: " in stage.text()
             await stage.press("enter")
-            await stage.until(lambda: isinstance(stage.app.screen, Reading))
+            await stage.until(lambda: isinstance(stage.app.screen, TextScreen))
             await stage.sees("The secret word is heron.")
             await stage.press("q")
             await stage.press("u")
@@ -113,8 +119,8 @@ def test_what_was_done_to_it_is_shown_taken_back_and_made_again(tmp_path: Path) 
 LONG = "due > 1 (is 1.49); " + "a sweep to 7,387 of 11,984 tokens; " * 12
 
 
-def entry(rule: str, seq: int = 9) -> Entry:
-    return Entry(
+def entry(rule: str, seq: int = 9) -> TimelineEntry:
+    return TimelineEntry(
         seq,
         1_794_700_000.0,
         "sweep",
@@ -134,29 +140,29 @@ def entry(rule: str, seq: int = 9) -> Entry:
 
 @pytest.mark.parametrize("width", [78, 118])
 def test_the_name_of_a_rule_is_whole_and_so_is_what_stands_behind_it(width: int) -> None:
-    shown = Shown()
+    shown = TextSanitizer()
     entries = [entry("tool_result/cap_result"), entry("before_call/last_resort"), entry("x")]
-    column = name_column(entries, width, shown)
-    lines = [entry_line(each, column, shown).plain for each in entries]
+    column = measure_name_column(entries, width, shown)
+    lines = [render_timeline_row(each, column, shown).plain for each in entries]
     for line, each in zip(lines, entries, strict=True):
         assert f"  {each.rule} " in line
         assert line.endswith("123k → 98k     12 left, 14 shorter, 2 added")
         assert len(line) <= width
-    assert len({line.index("→") for line in [*lines, entry_head(column)]}) == 1
-    assert name_column([entry("a" * 200)], width, shown) < width - 50
+    assert len({line.index("→") for line in [*lines, format_timeline_header(column)]}) == 1
+    assert measure_name_column([entry("a" * 200)], width, shown) < width - 50
 
 
 def test_what_it_cost_and_saved_stands_before_a_long_reason() -> None:
-    about = entry_about(entry("sweep"), Shown())
+    about = describe_timeline_entry(entry("sweep"), TextSanitizer())
     assert [each.partition(":")[0] for each in about] == ["cost", "saved", "why"]
-    lines = cut(about, 78, 3).splitlines()
+    lines = clip_details(about, 78, 3).splitlines()
     assert len(lines) == 3
     assert max(map(len, lines)) <= 78
     told = " ".join(lines)
     assert "480 tokens to write" in told
     assert "saved: 34,000 tokens in 12 calls" in told
     assert told.endswith(" … enter: all")
-    assert cut(["short"], 78, 3) == "short"
+    assert clip_details(["short"], 78, 3) == "short"
 
 
 def test_a_shortened_message_is_told_on_the_scale_of_its_size() -> None:
@@ -168,7 +174,7 @@ def test_a_shortened_message_is_told_on_the_scale_of_its_size() -> None:
     session.add({"role": "tool", "tool_call_id": "c", "content": "a line of the file\n" * 800})
     request = session.prepare()
     session.record({"prompt_tokens": 2 * request.tokens, "completion_tokens": 9})
-    (piece,) = [each for each in filling(session).pieces if each.tool == "read"]
+    (piece,) = [each for each in measure_window_usage(session).pieces if each.tool == "read"]
     ours = next(item.tokens for item in session.view.items if item.message.id == piece.id)
     whole = 800 * 19 // 4
     assert piece.tokens > 1.5 * ours

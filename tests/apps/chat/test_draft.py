@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.apps.chat.draft import BLOCK_CHARS, MOST_PIECES, Draft
+from tidegate.tui.composer.draft import MAX_TYPED_CHARS, MAX_DRAFT_PIECES, MessageDraft
 
 PASTED = "P\nP"
 EDITS = st.lists(
@@ -14,7 +14,7 @@ EDITS = st.lists(
 
 @given(EDITS)
 def test_no_line_with_pasted_text_is_typed_and_no_other_line_is_pasted(edits: list[tuple[int, int, str]]) -> None:
-    draft = Draft()
+    draft = MessageDraft()
     for place, length, text in edits:
         place = min(place, len(draft.text))
         draft = draft.replaced(place, min(place + length, len(draft.text)), text)
@@ -23,14 +23,14 @@ def test_no_line_with_pasted_text_is_typed_and_no_other_line_is_pasted(edits: li
         assert "\n".join(text for text, _ in pieces) == draft.text
     for place, (text, typed) in enumerate(pieces):
         for line in filter(str.strip, text.split("\n")):
-            assert typed == ("P" not in line) or (place == MOST_PIECES - 1 and not typed)
+            assert typed == ("P" not in line) or (place == MAX_DRAFT_PIECES - 1 and not typed)
 
 
 def test_what_is_typed_stays_typed_however_long_it_gets() -> None:
-    draft = Draft()
+    draft = MessageDraft()
     for letter in "Never push to main.\n" * 40:
         draft = draft.replaced(len(draft.text), len(draft.text), letter)
         assert draft == draft.changed(draft.text)
     assert draft.pieces() == [(draft.text, True)]
-    assert draft.changed("").changed("x" * BLOCK_CHARS).pieces() == [("x" * BLOCK_CHARS, True)]
-    assert draft.changed("").changed("x" * (BLOCK_CHARS + 1)).pieces() == [("x" * (BLOCK_CHARS + 1), False)]
+    assert draft.changed("").changed("x" * MAX_TYPED_CHARS).pieces() == [("x" * MAX_TYPED_CHARS, True)]
+    assert draft.changed("").changed("x" * (MAX_TYPED_CHARS + 1)).pieces() == [("x" * (MAX_TYPED_CHARS + 1), False)]

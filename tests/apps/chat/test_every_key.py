@@ -14,17 +14,17 @@ from textual.dom import DOMNode
 from textual.widgets import OptionList
 
 from tests.apps.chat.stage import Stage, on_stage, played
-from tidegate.agent.commands import registry
-from tidegate.apps.chat.app import ChatApp
-from tidegate.apps.chat.approving import Prompt
-from tidegate.apps.chat.composer import NEW_LINE
-from tidegate.apps.chat.context_pane import ContextPane
-from tidegate.apps.chat.draft import Draft
-from tidegate.apps.chat.picker import Picker
-from tidegate.apps.chat.reading import Reading
+from tidegate.commands.agent_commands import create_command_registry
+from tidegate.tui.app import ChatApp
+from tidegate.tui.approval_prompt import ApprovalPrompt
+from tidegate.tui.composer.composer import NEW_LINE_KEYS
+from tidegate.tui.screens.context_pane import ContextPane
+from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.screens.picker import Picker
+from tidegate.tui.screens.text_screen import TextScreen
 from tidegate.core.messages import Call
-from tidegate.models.scripted import Scripted, Spoken, Step
-from tidegate.session.timeline import Entry
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.session.reports.timeline import TimelineEntry
 
 Act = Callable[[Stage], Awaitable[None]]
 SUMMARY = "## Goal\nThe port is 8443.\n## Next steps\nNone.\n"
@@ -67,7 +67,10 @@ def text(stage: Stage) -> str:
 
 
 def test_the_conversation(tmp_path: Path) -> None:
-    steps: list[Step] = [Spoken(calls=(Call("c1", "list", "{}"), Call("c2", "list", "{}"))), "A line.\n\n" * 40]
+    steps: list[ScriptStep] = [
+        ScriptedAnswer(calls=(Call("c1", "list", "{}"), Call("c2", "list", "{}"))),
+        "A line.\n\n" * 40,
+    ]
 
     async def stopped(stage: Stage) -> None:
         assert text(stage) == ""
@@ -97,7 +100,7 @@ def test_the_conversation(tmp_path: Path) -> None:
             await stage.say("List it twice.")
             await stage.sees("A line.")
             await stage.idle()
-            stage.app.composer.put(Draft("gone"))
+            stage.app.composer.put(MessageDraft("gone"))
             await drive(stage, acts, keys_of(ChatApp))
 
     played(play)
@@ -108,7 +111,7 @@ def test_a_new_line_is_in_its_place_whatever_the_screen_is_busy_with(tmp_path: P
 
     async def play() -> None:
         async with on_stage(tmp_path) as stage:
-            for key in NEW_LINE:
+            for key in NEW_LINE_KEYS:
                 free = asyncio.Event()
                 stage.app.screen.call_next(free.wait)
                 for each in ("a", key, "b"):
@@ -118,7 +121,7 @@ def test_a_new_line_is_in_its_place_whatever_the_screen_is_busy_with(tmp_path: P
                 typed = text(stage)
                 free.set()
                 assert typed == "a\nb", key
-                stage.app.composer.put(Draft())
+                stage.app.composer.put(MessageDraft())
 
     played(play)
 
@@ -162,7 +165,7 @@ def test_the_context_pane_and_what_is_read_there(tmp_path: Path) -> None:
     }
 
     async def play() -> None:
-        provider = Scripted("openai_chat", ["Noted. " * 300, "Noted. " * 300, SUMMARY, SUMMARY])
+        provider = ScriptedProvider("openai_chat", ["Noted. " * 300, "Noted. " * 300, SUMMARY, SUMMARY])
         async with on_stage(tmp_path, provider) as stage:
             for words in ("The secret word is heron.", "And the host is db7."):
                 await stage.say(f"{words} {'detail ' * 500}")
@@ -172,11 +175,11 @@ def test_the_context_pane_and_what_is_read_there(tmp_path: Path) -> None:
             await stage.press("f2")
             await reopened_now(stage)
             await drive(stage, acts, keys_of(ContextPane))
-            for key in keys_of(Reading):
-                _ = stage.app.push_screen(Reading("name", "words", stage.app.shown))
-                await stage.until(lambda: isinstance(stage.app.screen, Reading))
+            for key in keys_of(TextScreen):
+                _ = stage.app.push_screen(TextScreen("name", "words", stage.app.shown))
+                await stage.until(lambda: isinstance(stage.app.screen, TextScreen))
                 await stage.press(key)
-                await stage.until(lambda: not isinstance(stage.app.screen, Reading))
+                await stage.until(lambda: not isinstance(stage.app.screen, TextScreen))
 
     played(play)
 
@@ -186,7 +189,7 @@ def _pane(stage: Stage) -> ContextPane:
     return stage.app.screen
 
 
-def _entries(stage: Stage) -> list[Entry]:
+def _entries(stage: Stage) -> list[TimelineEntry]:
     figures = _pane(stage).figures
     return list(figures.timeline.entries) if figures is not None else []
 
@@ -222,12 +225,14 @@ def test_the_pickers(tmp_path: Path) -> None:
 def test_a_question(tmp_path: Path) -> None:
     """Of each key whether it agrees; what is agreed to for good is asked no more."""
     agrees = {"1": True, "enter": True, "3": False, "escape": False, "up": False, "down": True, "2": True}
-    assert sorted(agrees) == keys_of(Prompt), "a key is not driven, or is not bound any more"
+    assert sorted(agrees) == keys_of(ApprovalPrompt), "a key is not driven, or is not bound any more"
     marks = {"up": "› 3 ", "down": "› 2 "}
 
     async def play() -> None:
-        shell = [Spoken(calls=(Call(f"c{n}", "shell", f'{{"command": "true{n} x"}}'),)) for n in range(len(agrees))]
-        provider = Scripted("openai_chat", [*shell, "Done."])
+        shell = [
+            ScriptedAnswer(calls=(Call(f"c{n}", "shell", f'{{"command": "true{n} x"}}'),)) for n in range(len(agrees))
+        ]
+        provider = ScriptedProvider("openai_chat", [*shell, "Done."])
         async with on_stage(tmp_path, provider) as stage:
             await stage.say("Do it.")
             for number, (key, agreed) in enumerate(agrees.items()):
@@ -277,7 +282,7 @@ GONE: dict[str, tuple[str, Callable[[Stage], bool]]] = {
 def test_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is said once and answered on the screen; what it does to a session is tested beside it."""
     monkeypatch.chdir(tmp_path)  # /export writes where it is said
-    assert sorted((*SAID, *GONE)) == sorted(command.name for command in registry())
+    assert sorted((*SAID, *GONE)) == sorted(command.name for command in create_command_registry())
 
     async def play() -> None:
         async with on_stage(tmp_path, ["Hello to you."]) as stage:

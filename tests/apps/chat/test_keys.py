@@ -6,18 +6,18 @@ import pytest
 from textual import events
 
 from tests.apps.chat.stage import CONFIG, on_stage, played
-from tidegate.apps.chat.context_pane import ContextPane
-from tidegate.apps.chat.draft import Draft
-from tidegate.apps.chat.picker import Picker
+from tidegate.tui.screens.context_pane import ContextPane
+from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.screens.picker import Picker
 from tidegate.core.messages import Image, MarkedText
-from tidegate.models.scripted import Scripted
+from tidegate.models.scripted_provider import ScriptedProvider
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (3).to_bytes(4) + (2).to_bytes(4) + b"rest"
 
 
 def test_several_lines_pasted_and_typed(tmp_path: Path) -> None:
     async def play() -> None:
-        provider = Scripted("openai_chat", ["Yes."])
+        provider = ScriptedProvider("openai_chat", ["Yes."])
         async with on_stage(tmp_path, provider) as stage:
             await stage.type("one")
             for key in ("ctrl+j", "alt+enter", "shift+enter"):
@@ -62,7 +62,7 @@ def test_what_was_typed_before_comes_back_also_after_a_restart(tmp_path: Path) -
 
 def test_a_file_that_is_mentioned_goes_along(tmp_path: Path) -> None:
     async def play() -> None:
-        provider = Scripted("openai_chat", ["Read.", "Seen."], model="gpt-4o")
+        provider = ScriptedProvider("openai_chat", ["Read.", "Seen."], model="gpt-4o")
         config = CONFIG.replace("model: scripted", "model: gpt-4o")
         async with on_stage(tmp_path, provider, config=config) as stage:
             work = tmp_path / "work"
@@ -115,7 +115,7 @@ def test_commands_are_completed_and_answered(tmp_path: Path) -> None:
             await stage.sees("› /pin ")
             await stage.press("enter")  # it does
             assert stage.app.composer.text == "/pin "
-            stage.app.composer.put(Draft("/policy "))
+            stage.app.composer.put(MessageDraft("/policy "))
             await stage.sees("› /policy ai")
             await stage.press("down", "enter")  # a word that someone went to is taken, not passed over
             assert stage.app.composer.text == "/policy cowagent "
@@ -136,7 +136,7 @@ def test_another_session_is_found_and_gone_on_with(tmp_path: Path) -> None:
         async with on_stage(tmp_path, ["The port is 8443."], name="ports") as stage:
             await stage.say("Which port?")
             await stage.idle()
-        provider = Scripted("openai_chat", ["Hello.", "As I said."])
+        provider = ScriptedProvider("openai_chat", ["Hello.", "As I said."])
         async with on_stage(tmp_path, provider, name="other") as stage:
             await stage.say("Hi.")
             await stage.sees("Hello.")
@@ -175,7 +175,7 @@ def _picker(screen: object) -> Picker:
 
 def test_the_model_is_switched_and_the_conversation_carries_over(tmp_path: Path) -> None:
     async def play() -> None:
-        other = Scripted("anthropic", ["By the other."], model="claude-x")
+        other = ScriptedProvider("anthropic", ["By the other."], model="claude-x")
         models = {"anthropic/claude-x": other}
         async with on_stage(tmp_path, ["The port is 8443."], models=models) as stage:
             await stage.say("Which port?")

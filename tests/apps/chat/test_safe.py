@@ -12,16 +12,16 @@ from textual.color import Color
 from textual.strip import Strip
 
 from tests.apps.chat.stage import on_stage, played
-from tidegate.apps.chat.blocks import Block
-from tidegate.apps.chat.drawing import Drawing
-from tidegate.apps.chat.line_filter import ControlFilter
-from tidegate.apps.chat.palette import DARK, palette_of
-from tidegate.apps.chat.pasting import END, START, Pastes
-from tidegate.apps.terminal import Shown
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
+from tidegate.tui.conversation.block_renderer import BlockRenderer
+from tidegate.tui.control_filter import ControlFilter
+from tidegate.tui.themes import DARK_THEME, make_palette
+from tidegate.tui.paste_filter import PASTE_END, PASTE_START, PasteFilter
+from tidegate.terminal.output import TextSanitizer
 from tidegate.core.messages import Call
-from tidegate.core.secrets import Mask
-from tidegate.core.terminal_text import HARMFUL
-from tidegate.models.scripted import Scripted, Spoken
+from tidegate.core.text.secrets import SecretMask
+from tidegate.core.text.terminal_text import CONTROL_CHARACTERS
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
 
 EVIL = (
     "\x1b[2J\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x1b\\\x9b5A\x90dcs\x9c\x07\x08\x7f"
@@ -32,11 +32,13 @@ KEY = "sk-proj-abcdefghijklmnop1234567890ABCD"
 signs = st.text(st.one_of(st.characters(), st.sampled_from("\x1b[]0;m\x07\x9b\u202e\r\n\t`#*|>-<&")), max_size=200)
 
 
-safe = Shown()
+safe = TextSanitizer()
 
 
-def drawing(width: int = 60) -> Drawing:
-    return Drawing(width, palette_of(DARK.to_color_system().generate(), dark=True), Shown(Mask([KEY])))
+def drawing(width: int = 60) -> BlockRenderer:
+    return BlockRenderer(
+        width, make_palette(DARK_THEME.to_color_system().generate(), dark=True), TextSanitizer(SecretMask([KEY]))
+    )
 
 
 def test_orders_go_and_words_stay() -> None:
@@ -56,7 +58,7 @@ def test_nothing_harmful_is_left_and_doing_it_twice_does_nothing(text: str) -> N
 @settings(max_examples=40)
 @given(signs, st.sampled_from(["user", "said", "thinking", "call", "result", "edit", "note", "problem", "answer"]))
 def test_no_block_draws_an_order(text: str, kind: str) -> None:
-    block = Block("k", kind, text, text, result=text, call_id="c")  # type: ignore[arg-type]
+    block = TranscriptBlock("k", kind, text, text, result=text, call_id="c")  # type: ignore[arg-type]
     draw = drawing()
     for opened in (False, True):
         for strip in draw.lines(block, opened=opened, chosen=opened):
@@ -69,7 +71,7 @@ def test_no_block_draws_an_order(text: str, kind: str) -> None:
 @settings(max_examples=40)
 @given(st.lists(signs, min_size=1, max_size=4))
 def test_what_grows_draws_no_order_either(pieces: list[str]) -> None:
-    draw, block = drawing(), Block("k", "said")
+    draw, block = drawing(), TranscriptBlock("k", "said")
     grown: list[Strip] = []
     for piece in pieces:
         block.text += f"{piece}\n\n"
@@ -81,7 +83,7 @@ def test_what_grows_draws_no_order_either(pieces: list[str]) -> None:
 @given(st.lists(st.text("ab c", min_size=1, max_size=40), min_size=1, max_size=8), st.data())
 def test_what_grows_has_the_words_of_what_is_whole(paragraphs: list[str], data: st.DataObject) -> None:
     whole = "\n\n".join(f"w{place} {text}" for place, text in enumerate(paragraphs))
-    draw, block = drawing(), Block("k", "said")
+    draw, block = drawing(), TranscriptBlock("k", "said")
     end = 0
     while end < len(whole):
         end = data.draw(st.integers(end + 1, len(whole)))
@@ -93,19 +95,19 @@ def test_what_grows_has_the_words_of_what_is_whole(paragraphs: list[str], data: 
 
 def test_the_line_filter_is_the_last_check() -> None:
     done = ControlFilter().apply([Segment(f"a{EVIL}b"), Segment("plain")], Color.parse("black"))
-    assert not HARMFUL.search("".join(segment.text for segment in done).replace("\n", ""))
+    assert not CONTROL_CHARACTERS.search("".join(segment.text for segment in done).replace("\n", ""))
     assert done[1].text == "plain"
 
 
 def test_a_hidden_sign_does_not_unmask_a_key() -> None:
-    shown = Shown(Mask([KEY]))
+    shown = TextSanitizer(SecretMask([KEY]))
     for hidden in (KEY, KEY[:12] + "\u200b" + KEY[12:], KEY[:9] + "\x1b[0m" + KEY[9:]):
         assert KEY[12:] not in shown(f"the key is {hidden}.")
 
 
 def test_on_the_whole_screen(tmp_path: Path) -> None:
     """Model, tool, file name, question and card: none of it reaches the terminal, and the key neither."""
-    call = Spoken(
+    call = ScriptedAnswer(
         thinking=f"think {EVIL[:-1]} {KEY}",
         text=f"say {EVIL[:-1]} {KEY}",
         calls=(
@@ -115,7 +117,7 @@ def test_on_the_whole_screen(tmp_path: Path) -> None:
     )
 
     async def play() -> None:
-        async with on_stage(tmp_path, Scripted("anthropic", [call, f"done {EVIL[:-1]}"])) as stage:
+        async with on_stage(tmp_path, ScriptedProvider("anthropic", [call, f"done {EVIL[:-1]}"])) as stage:
             (tmp_path / "work" / "notes.txt").write_text(f"file {EVIL[:-1]} {KEY}\n")
             await stage.say(f"look {KEY}")
             await stage.sees("done")
@@ -138,18 +140,18 @@ def test_on_the_whole_screen(tmp_path: Path) -> None:
 
 def test_escapes_in_a_paste_are_no_keys_however_it_comes() -> None:
     pasted = "a\x1b[31mred\x1b[0m\rb\x1b]0;t\x07c\x1b\x1b[20\r"
-    data = f"x\x1b[A{START}{pasted}{END}y\x1b{START}{END}\x1b"
+    data = f"x\x1b[A{PASTE_START}{pasted}{PASTE_END}y\x1b{PASTE_START}{PASTE_END}\x1b"
     texts = []
     for size in (*range(1, 9), len(data)):
-        pastes = Pastes()
+        pastes = PasteFilter()
         pieces = [pastes(data[at : at + size]) for at in range(0, len(data), size)]
-        before, _, rest = "".join(pieces).partition(START)
-        inside, _, after = rest.partition(END)
-        assert (before, after) == ("x\x1b[A", f"y\x1b{START}{END}\x1b")
+        before, _, rest = "".join(pieces).partition(PASTE_START)
+        inside, _, after = rest.partition(PASTE_END)
+        assert (before, after) == ("x\x1b[A", f"y\x1b{PASTE_START}{PASTE_END}\x1b")
         assert "\x1b" not in inside
         texts.append(safe(inside))
     assert len(set(texts)) == 1
     assert texts[0].startswith("ared\nb")
-    assert Pastes()("\x1b") == "\x1b", "the key itself is not held back"
-    events = list(XTermParser().feed(Pastes()(f"{START}{pasted}{END}")))
+    assert PasteFilter()("\x1b") == "\x1b", "the key itself is not held back"
+    events = list(XTermParser().feed(PasteFilter()(f"{PASTE_START}{pasted}{PASTE_END}")))
     assert [type(event).__name__ for event in events] == ["Paste"]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.apps.chat.stage import Stage, on_stage, played
-from tidegate.apps.chat.reading import Reading
+from tidegate.tui.screens.text_screen import TextScreen
 from tidegate.core.messages import Call
-from tidegate.models.scripted import Scripted, Spoken
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
 from tidegate.wire.usage import Usage
 
 KEPT = Path(__file__).parent / "screens"
@@ -34,13 +34,13 @@ linker = "lld"
 |---|---|---|
 | link | 97 s | 12 s |
 """
-LOOK = Spoken(
+LOOK = ScriptedAnswer(
     thinking="The user wants to know why. I look first.",
     text="I look at the build files.",
     calls=(Call("c1", "list", '{"path": "."}'), Call("c2", "grep", '{"pattern": "linker"}')),
     usage=Usage(900, 60, 0, 0),
 )
-ASK = Spoken(calls=(Call("c3", "shell", '{"command": "git status --short"}'),), usage=Usage(1_100, 20, 900, 0))
+ASK = ScriptedAnswer(calls=(Call("c3", "shell", '{"command": "git status --short"}'),), usage=Usage(1_100, 20, 900, 0))
 
 
 SUMMARY = "## Goal\nA faster build.\n## Done\nThe link step takes 97 s; lld would take 12 s.\n## Next steps\nNone.\n"
@@ -93,7 +93,7 @@ async def question_and_compaction(stage: Stage, at: str) -> None:
     await stage.sees("why:")
     check(stage, f"timeline-{at}", whole=True)
     await stage.press("enter")
-    await stage.until(lambda: isinstance(stage.app.screen, Reading))
+    await stage.until(lambda: isinstance(stage.app.screen, TextScreen))
     await stage.pilot.pause()
     check(stage, f"reading-{at}", whole=True)
 
@@ -103,8 +103,8 @@ def test_the_main_screens(size: tuple[int, int], tmp_path: Path) -> None:
     at = f"{size[0]}x{size[1]}"
 
     async def play() -> None:
-        provider = Scripted(
-            "anthropic", [LOOK, Spoken(text=ANSWER, usage=Usage(1_000, 200, 800, 0)), ASK, "Clean.", SUMMARY]
+        provider = ScriptedProvider(
+            "anthropic", [LOOK, ScriptedAnswer(text=ANSWER, usage=Usage(1_000, 200, 800, 0)), ASK, "Clean.", SUMMARY]
         )
         async with on_stage(tmp_path, provider, size=size) as stage:
             (tmp_path / "work" / "Cargo.toml").write_text("[package]\nlinker = 'ld'\n")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.apps.chat.stage import on_stage, played
 from tidegate.core.messages import Call, text_of
-from tidegate.models.faults import fault_of
+from tidegate.models.errors.classification import classify_response
 from tidegate.models.provider import Delta, Reply
-from tidegate.models.scripted import Scripted, Spoken, Step
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
 
 
 def test_an_answer_is_shown_in_shape(tmp_path: Path) -> None:
@@ -31,12 +31,12 @@ def test_an_answer_is_shown_in_shape(tmp_path: Path) -> None:
 class Gate:
     """A step of a script that holds until it is let go; `waits` tells that the model was asked."""
 
-    def __init__(self, said: str | Spoken) -> None:
+    def __init__(self, said: str | ScriptedAnswer) -> None:
         self._said = said
         self.waits = threading.Event()
         self.go = threading.Event()
 
-    async def __call__(self, request: bytes) -> str | Spoken:
+    async def __call__(self, request: bytes) -> str | ScriptedAnswer:
         self.waits.set()
         while not self.go.is_set():
             await asyncio.sleep(0.002)
@@ -47,7 +47,7 @@ def test_it_streams(tmp_path: Path) -> None:
     """The first words stand on the screen while the last are not said yet."""
     seen = threading.Event()
 
-    class Slow(Scripted):
+    class Slow(ScriptedProvider):
         async def stream(self, request: bytes) -> AsyncIterator[Delta | Reply]:
             async for each in super().stream(request):
                 yield each
@@ -106,7 +106,7 @@ def test_typing_goes_on_while_a_summary_is_written(tmp_path: Path) -> None:
         return summary
 
     async def play() -> None:
-        steps: list[Step] = ["word " * 900, "word " * 900, blocks, summary, summary]
+        steps: list[ScriptStep] = ["word " * 900, "word " * 900, blocks, summary, summary]
         async with on_stage(tmp_path, steps) as stage:
             for text in ("The port is 8443.", "And the host is db7."):
                 await stage.say(text + " " + "detail " * 900)
@@ -129,7 +129,7 @@ def test_what_is_said_meanwhile_waits_and_is_sent(tmp_path: Path) -> None:
     gate = Gate("First.")
 
     async def play() -> None:
-        provider = Scripted("openai_chat", [gate, "Second.", "Third."])
+        provider = ScriptedProvider("openai_chat", [gate, "Second.", "Third."])
         async with on_stage(tmp_path, provider) as stage:
             await stage.say("One?")
             await stage.until(gate.waits.is_set)
@@ -152,7 +152,7 @@ def test_what_waits_can_be_taken_back(tmp_path: Path) -> None:
     gate = Gate("First.")
 
     async def play() -> None:
-        provider = Scripted("openai_chat", [gate])
+        provider = ScriptedProvider("openai_chat", [gate])
         async with on_stage(tmp_path, provider) as stage:
             await stage.say("One?")
             await stage.until(gate.waits.is_set)
@@ -169,10 +169,10 @@ def test_what_waits_can_be_taken_back(tmp_path: Path) -> None:
 
 
 def test_enter_says_what_waits_in_the_middle_of_the_turn(tmp_path: Path) -> None:
-    gate = Gate(Spoken(calls=(Call("c1", "list"),)))
+    gate = Gate(ScriptedAnswer(calls=(Call("c1", "list"),)))
 
     async def play() -> None:
-        provider = Scripted("openai_chat", [gate, "I look at two."])
+        provider = ScriptedProvider("openai_chat", [gate, "I look at two."])
         async with on_stage(tmp_path, provider) as stage:
             await stage.say("One?")
             await stage.until(gate.waits.is_set)
@@ -192,7 +192,7 @@ def test_enter_says_what_waits_in_the_middle_of_the_turn(tmp_path: Path) -> None
 def test_escape_interrupts_and_the_session_goes_on(tmp_path: Path) -> None:
     hang = threading.Event()
 
-    class Hanging(Scripted):
+    class Hanging(ScriptedProvider):
         async def stream(self, request: bytes) -> AsyncIterator[Delta | Reply]:
             async for each in super().stream(request):
                 yield each
@@ -219,7 +219,9 @@ def test_escape_interrupts_and_the_session_goes_on(tmp_path: Path) -> None:
 
 def test_a_problem_is_told_and_nothing_ends(tmp_path: Path) -> None:
     async def play() -> None:
-        async with on_stage(tmp_path, [fault_of(401, '{"error": {"message": "bad key"}}'), "Better."]) as stage:
+        async with on_stage(
+            tmp_path, [classify_response(401, '{"error": {"message": "bad key"}}'), "Better."]
+        ) as stage:
             await stage.say("One?")
             await stage.sees("!")
             await stage.idle()
@@ -235,7 +237,7 @@ def test_a_new_app_finds_everything(tmp_path: Path) -> None:
             await stage.say("Which port?")
             await stage.sees("8443")
             await stage.idle()
-        provider = Scripted("openai_chat", ["As I said."])
+        provider = ScriptedProvider("openai_chat", ["As I said."])
         async with on_stage(tmp_path, provider, open_now=False) as stage:
             await stage.sees("The port is 8443.")
             await stage.idle()

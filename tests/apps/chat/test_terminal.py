@@ -13,9 +13,9 @@ import pytest
 
 from tests.apps.chat.tmux import Terminal
 from tidegate import DataFolder
-from tidegate.core.events import Edited, Said
+from tidegate.core.events import ViewEdited, MessageAdded
 from tidegate.core.messages import text_of
-from tidegate.models.weights import SMOLLM2
+from tidegate.models.embedded.weights import SMOLLM2
 
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if find_spec(name) is None]
 ABSENT += [] if shutil.which("tmux") else ["tmux"]
@@ -34,16 +34,16 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
         found.close()
 
 
-def kept(folder: Path) -> list[Said | Edited]:
+def kept(folder: Path) -> list[MessageAdded | ViewEdited]:
     data = DataFolder(folder / "data", secrets=[])
     try:
-        return [event.what for event in data.log("talk").read() if isinstance(event.what, Said | Edited)]
+        return [event.what for event in data.log("talk").read() if isinstance(event.what, MessageAdded | ViewEdited)]
     finally:
         data.close()
 
 
 def answers(folder: Path) -> int:
-    return sum(isinstance(what, Said) and what.message.role == "assistant" for what in kept(folder))
+    return sum(isinstance(what, MessageAdded) and what.message.role == "assistant" for what in kept(folder))
 
 
 def pasted_and_said(terminal: Terminal) -> None:
@@ -64,10 +64,10 @@ def test_chat_compact_be_killed_and_come_back(terminal: Terminal) -> None:
     terminal.say("/compact")
     terminal.sees("takes it back")
     before = kept(terminal.folder)
-    assert any(isinstance(what, Edited) for what in before)
+    assert any(isinstance(what, ViewEdited) for what in before)
     os.kill(terminal.pid, signal.SIGKILL)
     terminal.gone()
-    doctor = [sys.executable, "-m", "tidegate.apps.cli", "doctor", "--data", str(terminal.folder / "data")]
+    doctor = [sys.executable, "-m", "tidegate.cli.main", "doctor", "--data", str(terminal.folder / "data")]
     assert subprocess.run(doctor, capture_output=True, check=False, timeout=60).returncode == 0
 
     terminal.start("chat", "--last", *PLACE, stay=True)
@@ -93,6 +93,6 @@ def test_chat_compact_be_killed_and_come_back(terminal: Terminal) -> None:
     terminal.idle()
     terminal.keys("C-q")
     assert "go on with `tidegate chat --session talk`" in terminal.sees("status 0")
-    messages = [what.message for what in kept(terminal.folder) if isinstance(what, Said)]
+    messages = [what.message for what in kept(terminal.folder) if isinstance(what, MessageAdded)]
     asked = [text_of(message) for message in messages if message.role == "user"]
     assert asked[1:] == ["The host is db7.", "Why?", "And now?"]

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.strip import Strip
 
-from tidegate.apps.chat.blocks import Block
-from tidegate.apps.chat.held import Draw, Held
-from tidegate.apps.chat.paging import Paging, rows_of
-from tidegate.core.events import Event, Noted, Said, Used
-from tidegate.core.messages import Call, Message, Result, Text, user
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
+from tidegate.tui.conversation.row_cache import RowPainter, RowCache
+from tidegate.tui.conversation.log_pages import LogPager, build_rows
+from tidegate.core.events import Event, NoteAdded, MessageAdded, UsageReported
+from tidegate.core.messages import Call, Message, Result, Text, user_message
 from tidegate.store.log import MemoryLog
 
 TURN = 6
@@ -29,7 +29,7 @@ class Counted(MemoryLog):
 
 
 def said(seq: int, message: Message) -> Event:
-    return Event(seq, 0.0, Said(message, 5))
+    return Event(seq, 0.0, MessageAdded(message, 5))
 
 
 def talk(turns: int) -> Counted:
@@ -37,24 +37,24 @@ def talk(turns: int) -> Counted:
     log = Counted()
     for turn in range(turns):
         at = turn * TURN
-        log.append(said(at + 1, user(f"question {turn}")))
+        log.append(said(at + 1, user_message(f"question {turn}")))
         log.append(said(at + 2, Message("assistant", (Call("c", "read", '{"path": "a"}'),))))
         log.append(said(at + 3, Message("tool", (Result("c", (Text(f"result {turn}"),)),))))
         log.append(said(at + 4, Message("assistant", (Text(f"answer {turn}"),))))
-        log.append(Event(at + 5, 0.0, Used("m", at, 1, 1)))
-        log.append(Event(at + 6, 0.0, Noted("turn")))
+        log.append(Event(at + 5, 0.0, UsageReported("m", at, 1, 1)))
+        log.append(Event(at + 6, 0.0, NoteAdded("turn")))
     return log
 
 
-def draw(block: Block) -> list[Strip]:
+def draw(block: TranscriptBlock) -> list[Strip]:
     return [Strip.blank(10)] * (1 if block.is_card else 3)
 
 
-def held(log: MemoryLog) -> Held:
-    return Held(Paging(lambda: log), Draw(draw, draw))
+def held(log: MemoryLog) -> RowCache:
+    return RowCache(LogPager(lambda: log), RowPainter(draw, draw))
 
 
-def texts(window: Held) -> list[str]:
+def texts(window: RowCache) -> list[str]:
     return [each.block.text if each.block.kind != "call" else each.block.result or "" for each in window.rows]
 
 
@@ -108,7 +108,7 @@ def test_lines_stay_where_they_are_when_a_page_comes_before_them() -> None:
 @given(st.integers(1, 400), st.integers(1, 30), st.lists(st.sampled_from("bfset"), max_size=30))
 def test_whatever_is_done_the_rows_are_a_piece_of_the_log(turns: int, least: int, acts: list[str]) -> None:
     log = talk(turns)
-    every = [(row.seq, row.block.key) for row in rows_of(log.read())]
+    every = [(row.seq, row.block.key) for row in build_rows(log.read())]
     window = held(log)
     window.most = 40
     window.show_end(least)
@@ -132,13 +132,13 @@ def test_what_comes_is_added_only_where_the_end_is_held() -> None:
     log = talk(200)
     window = held(log)
     window.show_end(20)
-    fresh = said(log.head + 1, user("new"))
+    fresh = said(log.head + 1, user_message("new"))
     log.append(fresh)
     window.say(fresh)
     window.say(fresh)
     assert texts(window).count("new") == 1
     window.show_start(20)
-    later = said(log.head + 1, user("newer"))
+    later = said(log.head + 1, user_message("newer"))
     log.append(later)
     window.say(later)
     assert "newer" not in texts(window)
@@ -166,8 +166,8 @@ def test_what_others_wrote_meanwhile_is_read_too() -> None:
     log = talk(2)
     window = held(log)
     window.show_end(20)
-    log.append(said(13, user("theirs")))
-    mine = said(14, user("mine"))
+    log.append(said(13, user_message("theirs")))
+    mine = said(14, user_message("mine"))
     log.append(mine)
     window.say(mine)
     assert texts(window)[-2:] == ["theirs", "mine"]

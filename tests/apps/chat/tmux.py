@@ -21,7 +21,7 @@ class Terminal:
 
     def start(self, *words: str, stay: bool = False) -> None:
         """Run `tidegate` with these words, alone; or, to `stay`, in a shell that says how it ended and waits."""
-        python = f"{sys.executable} -m tidegate.apps.cli {' '.join(words)}"
+        python = f"{sys.executable} -m tidegate.cli.main {' '.join(words)}"
         command = f"{python}; echo status $?; exec sleep 600" if stay else f"exec {python}"
         home = f"HOME={self.folder}"
         self.tmux("new-session", "-d", "-x", "80", "-y", "24", "-c", str(self.folder), "-e", home, command)

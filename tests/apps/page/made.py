@@ -5,7 +5,7 @@ from functools import cache
 from itertools import count
 from typing import NamedTuple
 
-from tidegate.lab.generate import generate
+from tidegate.proof.session_generator import generate_session
 from tidegate.session.session import Session
 from tidegate.store.log import MemoryLog
 
@@ -39,7 +39,7 @@ def lived(turns: int = 5, *, window: int = 4_000, model: str = "gpt-4o", wire: s
     session = Session(model, log=log, window=window, wire=wire, system=SYSTEM, tools=[TOOL], clock=lambda: next(times))
     session.note_model()
     bodies: dict[int, bytes] = {}
-    for place, message in enumerate(generate(turns, 5)):
+    for place, message in enumerate(generate_session(turns, 5)):
         if message["role"] == "assistant":
             _ask(session, bodies, report=report)
         if message["role"] != "system":

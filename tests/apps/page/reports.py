@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 from tests.apps.page.made import HOSTILE, SECRET
-from tidegate.lab.findings import FORM
+from tidegate.lab.comparison.report.findings import FINDINGS_FORM
 
 Json = dict[str, Any]
 
@@ -117,7 +117,7 @@ def lost(rng: random.Random, at: int) -> Json:
 def report() -> Json:
     rng = random.Random(4)
     made: Json = {
-        "form": FORM,
+        "form": FINDINGS_FORM,
         "made": "2026-11-15T10:00:00Z",
         "tidegate": "0.1.0",
         "title": f"Policies {HOSTILE[0]}",

@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.apps.page.made import HOSTILE, SECRET, lived
-from tidegate.apps.page.document import document
-from tidegate.apps.page.session_page import session_page
-from tidegate.core.secrets import Mask
+from tidegate.web.document import render_document
+from tidegate.web.session_page import render_session_page
+from tidegate.core.text.secrets import SecretMask
 from tidegate.store.log import MemoryLog
 
 
@@ -38,7 +38,7 @@ class Seen(HTMLParser):
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    return session_page(f"name {HOSTILE[0]}", lived(3).log, Mask([SECRET])).html
+    return render_session_page(f"name {HOSTILE[0]}", lived(3).log, SecretMask([SECRET])).html
 
 
 def test_the_policy_names_the_very_scripts_and_styles(html: str) -> None:
@@ -79,23 +79,26 @@ def test_hostile_words_are_nowhere_in_the_markup(html: str) -> None:
 
 
 def test_same_log_same_page() -> None:
-    first, second = (session_page("a", lived.__wrapped__(2).log, Mask()).html for _ in range(2))
+    first, second = (render_session_page("a", lived.__wrapped__(2).log, SecretMask()).html for _ in range(2))
     assert first == second
 
 
 def test_a_session_without_requests_has_a_page() -> None:
-    assert "requests</dt><dd>0" in session_page("empty", MemoryLog(), Mask()).html
+    assert "requests</dt><dd>0" in render_session_page("empty", MemoryLog(), SecretMask()).html
 
 
 def test_a_page_within_a_limit_says_what_is_left_out() -> None:
     log = lived(6).log
-    large, small = session_page("a", log, Mask()), session_page("a", log, Mask(), limit=30_000)
+    large, small = (
+        render_session_page("a", log, SecretMask()),
+        render_session_page("a", log, SecretMask(), limit=30_000),
+    )
     assert len(small.html) < len(large.html)
     assert any("are cut in the middle, to keep this file small" in line for line in small.left_out)
 
 
 def test_names_of_blocks_and_titles_are_escaped() -> None:
-    html = document("</title><script>1</script>", "<p>", scripts=(), blocks={'"><b>': b"x"})
+    html = render_document("</title><script>1</script>", "<p>", scripts=(), blocks={'"><b>': b"x"})
     seen = Seen(html)
     assert [tag for tag, _ in seen.tags].count("script") == 2
     assert "b" not in {tag for tag, _ in seen.tags}

@@ -12,12 +12,12 @@ import pytest
 from tests.apps.page.made import SECRET
 from tests.apps.page.opened import Looked, looking
 from tests.apps.page.reports import MEASURES, POINTS, POLICIES, SESSIONS, Json, report
-from tidegate.apps.comparing import lab_command
-from tidegate.apps.comparing_parser import add_comparing
-from tidegate.apps.page.lab_page import lab_page
+from tidegate.cli.lab import lab_command
+from tidegate.cli.parsers.lab import add_lab_parsers
+from tidegate.web.lab_page import render_lab_page
 from tidegate.core.errors import BadInput
-from tidegate.core.secrets import Mask
-from tidegate.lab.generate import generate
+from tidegate.core.text.secrets import SecretMask
+from tidegate.proof.session_generator import generate_session
 
 SHOWN = ["default", "none", "ai", "peer-0"]
 
@@ -30,7 +30,7 @@ def made() -> Json:
 @pytest.fixture(scope="module")
 def file(made: Json, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("lab") / "lab.html"
-    path.write_text(lab_page(json.dumps(made).encode()), "utf-8")
+    path.write_text(render_lab_page(json.dumps(made).encode()), "utf-8")
     return path
 
 
@@ -142,7 +142,7 @@ def test_every_policy_at_equal_cost(looked: Looked, made: Json) -> None:
 def test_a_report_without_a_curve(browser: Any, made: Json, tmp_path: Path) -> None:
     plain: Json = {key: value for key, value in made.items() if key != "curve"}
     plain["windows"] = [{**each, "points": [], "equal_cost": []} for each in made["windows"]]
-    (tmp_path / "lab.html").write_text(lab_page(json.dumps(plain).encode()), "utf-8")
+    (tmp_path / "lab.html").write_text(render_lab_page(json.dumps(plain).encode()), "utf-8")
     with looking(browser, tmp_path / "lab.html") as found:
         found.page.wait_for_selector("#session figure path")
         assert found.page.locator("#equal, [data-curve]").count() == 0
@@ -218,7 +218,7 @@ def test_everything_can_be_had_as_data(looked: Looked, made: Json) -> None:
     assert len(saved(looked, "#paired a[download]").splitlines()) == 1 + 2 * 2 * (len(POLICIES) - 1)
     assert saved(looked, "#measures a[download]") == saved(looked, "#frontier a[download]")
     whole = json.loads(saved(looked, "#foot button"))
-    assert _sorted(whole) == _sorted(json.loads(Mask()(json.dumps(made))))
+    assert _sorted(whole) == _sorted(json.loads(SecretMask()(json.dumps(made))))
 
 
 def test_every_section_gives_its_data(browser: Any, file: Path, made: Json) -> None:
@@ -278,10 +278,10 @@ def test_it_can_be_read_at_any_width(browser: Any, file: Path, width: int, schem
 def test_a_real_comparison(browser: Any, tmp_path: Path) -> None:
     """From recordings to the page, by way of the command."""
     for seed in (1, 2):
-        lines = [json.dumps(message) for message in generate(4, seed)]
+        lines = [json.dumps(message) for message in generate_session(4, seed)]
         (tmp_path / f"recording-{seed}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     parser = argparse.ArgumentParser()
-    add_comparing(parser.add_subparsers())
+    add_lab_parsers(parser.add_subparsers())
     policies = ("--policy", "default", "--policy", "ai")
     outs = ("--json", tmp_path / "lab.json", "--html", tmp_path / "lab.html", "--cache", tmp_path / "cache")
     arguments = ["lab", tmp_path, "--window", 3000, "--jobs", 1, *policies, *outs]
@@ -302,4 +302,4 @@ def test_a_real_comparison(browser: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("report", [b"nonsense", b"[]", b'{"form": "another"}'])
 def test_what_is_no_report_is_refused(report: bytes) -> None:
     with pytest.raises(BadInput):
-        lab_page(report)
+        render_lab_page(report)

@@ -9,11 +9,11 @@ import pytest
 
 from tests.apps.page.made import HOSTILE, SECRET, Made, lived
 from tests.apps.page.opened import Looked, looking
-from tidegate.apps.page.session_page import session_page
-from tidegate.core.events import Edited
-from tidegate.core.secrets import Mask
-from tidegate.models.catalog import price
-from tidegate.session.past import request_at, requests_of
+from tidegate.web.session_page import render_session_page
+from tidegate.core.events import ViewEdited
+from tidegate.core.text.secrets import SecretMask
+from tidegate.models.catalog import compute_model_cost
+from tidegate.session.request import render_past_request, list_sent_requests
 from tidegate.store.log import MemoryLog
 from tidegate.wire.usage import Usage
 
@@ -28,7 +28,7 @@ def made() -> Made:
 @pytest.fixture(scope="module")
 def file(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "view.html"
-    path.write_text(session_page(NAME, made.log, Mask(), window=4_000).html, "utf-8")
+    path.write_text(render_session_page(NAME, made.log, SecretMask(), window=4_000).html, "utf-8")
     return path
 
 
@@ -51,11 +51,11 @@ def all_rows(looked: Looked, section: str) -> list[list[str]]:
 
 def test_every_request_has_the_figures_of_the_log(looked: Looked, made: Made) -> None:
     rows = all_rows(looked, "#requests")
-    sent = requests_of(made.log)
+    sent = list_sent_requests(made.log)
     assert len(rows) == len(sent) > 20
     so_far = 0.0
     for number, (row, each) in enumerate(zip(rows, sent, strict=True), 1):
-        paid = price(Usage(each.input_tokens, each.output_tokens, each.cache_read, 0), each.model)
+        paid = compute_model_cost(Usage(each.input_tokens, each.output_tokens, each.cache_read, 0), each.model)
         assert paid is not None
         so_far += paid.total
         share = f"{100 * each.cache_read / each.input_tokens:.1f}%"
@@ -65,7 +65,7 @@ def test_every_request_has_the_figures_of_the_log(looked: Looked, made: Made) ->
 
 
 def test_every_compaction_has_the_figures_of_the_log(looked: Looked, made: Made) -> None:
-    edits = {str(event.seq): event.what for event in made.log.read() if isinstance(event.what, Edited)}
+    edits = {str(event.seq): event.what for event in made.log.read() if isinstance(event.what, ViewEdited)}
     rows = {row[1].replace(",", ""): row for row in all_rows(looked, "#changes")}
     assert set(edits) < set(rows)  # and the undo
     for seq, edited in edits.items():
@@ -74,9 +74,9 @@ def test_every_compaction_has_the_figures_of_the_log(looked: Looked, made: Made)
 
 
 def test_the_sums_at_the_top(looked: Looked, made: Made) -> None:
-    sent = requests_of(made.log)
+    sent = list_sent_requests(made.log)
     read, cached = sum(each.input_tokens for each in sent), sum(each.cache_read for each in sent)
-    edits = sum(isinstance(event.what, Edited) for event in made.log.read())
+    edits = sum(isinstance(event.what, ViewEdited) for event in made.log.read())
     shown = looked.text("#figures")
     assert f"requests {len(sent):,} compactions {edits:,} fullest {max(each.input_tokens for each in sent):,}" in shown
     assert f"tokens read {read:,} of these cached {100 * cached / read:.1f}%" in shown
@@ -94,7 +94,7 @@ def test_the_picture_is_as_high_as_the_requests(looked: Looked, made: Made) -> N
     )
     levels = {float(words.rstrip("k")) * (1000 if words.endswith("k") else 1): y for words, y in ticks}
     (low, base), (high, y) = min(levels.items()), max(levels.items())
-    most = max(each.input_tokens for each in requests_of(made.log))
+    most = max(each.input_tokens for each in list_sent_requests(made.log))
     assert low + (base - min(top for top, _ in places)) * (high - low) / (base - y) == pytest.approx(most, rel=0.01)
     assert looked.page.locator("#pins .pin").count() > 3
     assert "window 4,000" in looked.text("#window")
@@ -109,7 +109,7 @@ def test_a_request_is_shown_as_it_was_sent(looked: Looked, made: Made) -> None:
         looked.page.focus("#window .chart")
         looked.page.keyboard.press(key)
         number = int(looked.page.get_attribute("#window .chart", "aria-valuenow"))
-        head = requests_of(made.log)[number - 1].head
+        head = list_sent_requests(made.log)[number - 1].head
         looked.page.wait_for_function(
             "head => document.querySelector('#request dd').innerText === head", arg=f"{head:,}"
         )
@@ -117,7 +117,7 @@ def test_a_request_is_shown_as_it_was_sent(looked: Looked, made: Made) -> None:
             "url => document.querySelector('#request a[download]').download === url", arg=f"request-{head}.json"
         )
         shown = json.loads(looked.page.text_content("#request pre"))
-        masked = json.loads(Mask()(request_at(made.log, head).to_bytes().decode()))
+        masked = json.loads(SecretMask()(render_past_request(made.log, head).to_bytes().decode()))
         assert shown == masked
     looked.page.click("#request label:text('Messages')")
 
@@ -186,10 +186,10 @@ def test_figures_are_saved_as_csv(looked: Looked, made: Made) -> None:
     with looked.page.expect_download() as found:
         looked.page.click("#requests a[download]")
     lines = Path(found.value.path()).read_text("utf-8").splitlines()
-    assert len(lines) == len(requests_of(made.log)) + 1
+    assert len(lines) == len(list_sent_requests(made.log)) + 1
     names = lines[0].split(",")
     row = dict(zip(names, lines[1].split(","), strict=True))
-    assert row["input"] == str(requests_of(made.log)[0].input_tokens)
+    assert row["input"] == str(list_sent_requests(made.log)[0].input_tokens)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
@@ -214,7 +214,7 @@ def test_little_to_show_is_shown_all_the_same(browser: Any, tmp_path: Path, mode
     """No requests at all, or none whose price or window is known."""
     log = lived(1, model=model).log if model else MemoryLog()
     file = tmp_path / "little.html"
-    file.write_text(session_page("little", log, Mask()).html, "utf-8")
+    file.write_text(render_session_page("little", log, SecretMask()).html, "utf-8")
     with looking(browser, file) as found:
         words = found.text("#page")
         assert ("not known" if model else "No request was made yet.") in words

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apps.page.made import SECRET, lived
-from tidegate.apps.page.asked import asking
-from tidegate.apps.page.pool import LONGEST, Pool
-from tidegate.apps.page.shares import CATEGORIES, scaled
-from tidegate.apps.page.story import Story, tell, thinned
-from tidegate.core.events import Edited
-from tidegate.core.secrets import Mask
-from tidegate.session.past import request_at, requests_of
+from tidegate.web.request_history import read_request_history
+from tidegate.web.text_pool import MAX_POOL_TEXT_CHARS, TextPool
+from tidegate.web.category_shares import CHART_CATEGORIES, scale_counts
+from tidegate.web.session_story import SessionStory, read_session_story, thin_rows
+from tidegate.core.events import ViewEdited
+from tidegate.core.text.secrets import SecretMask
+from tidegate.session.request import render_past_request, list_sent_requests
 from tidegate.session.session import Session
 from tidegate.store.log import MemoryLog
 
 
-def body_of(story: Story, state: int) -> dict[str, Any]:
+def body_of(story: SessionStory, state: int) -> dict[str, Any]:
     """A request put together again from what the page holds, as its script does it."""
     values = [msgspec.json.decode(value) for value in story.pool.packed(10**9).values]
     places: list[int] = []
@@ -37,7 +37,7 @@ def body_of(story: Story, state: int) -> dict[str, Any]:
 )
 def test_each_request_can_be_put_together_again(model: str, wire: str) -> None:
     made = lived(4, model=model, wire=wire)
-    story = tell(made.log, str)
+    story = read_session_story(made.log, str)
     assert [row.asked.head for row in story.rows] == list(made.bodies)
     for row in story.rows[::4]:
         assert body_of(story, row.state) == json.loads(made.bodies[row.asked.head])
@@ -45,37 +45,37 @@ def test_each_request_can_be_put_together_again(model: str, wire: str) -> None:
 
 def test_sizes_are_those_reported_and_shares_add_up() -> None:
     made = lived()
-    story = tell(made.log, str, window=5_000)
-    for row, sent in zip(story.rows, requests_of(made.log), strict=True):
+    story = read_session_story(made.log, str, window=5_000)
+    for row, sent in zip(story.rows, list_sent_requests(made.log), strict=True):
         assert (row.total, row.model, row.window) == (sent.input_tokens, sent.model, 5_000)
         assert sum(row.parts) == row.total
-        assert len(row.parts) == len(CATEGORIES)
-    assert story.rows[-1].parts[CATEGORIES.index("rules")] > 0
-    assert all(row.parts[CATEGORIES.index("tools")] > 0 for row in story.rows)
+        assert len(row.parts) == len(CHART_CATEGORIES)
+    assert story.rows[-1].parts[CHART_CATEGORIES.index("rules")] > 0
+    assert all(row.parts[CHART_CATEGORIES.index("tools")] > 0 for row in story.rows)
 
 
 def test_before_and_after_are_the_requests_around_an_edit() -> None:
     made = lived()
-    story = tell(made.log, str)
-    edits = {event.seq: event.what for event in made.log.read() if isinstance(event.what, Edited)}
+    story = read_session_story(made.log, str)
+    edits = {event.seq: event.what for event in made.log.read() if isinstance(event.what, ViewEdited)}
     found = [change for change in story.changes if change.moment]
     assert [change.seq for change in found] == list(edits)
     assert sum(change.undone for change in found) == 1
     for change in found[::3]:
-        assert body_of(story, change.was) == request_at(made.log, change.seq - 1).body
-        assert body_of(story, change.now) == request_at(made.log, change.seq).body
+        assert body_of(story, change.was) == render_past_request(made.log, change.seq - 1).body
+        assert body_of(story, change.now) == render_past_request(made.log, change.seq).body
         assert (change.before, change.after) == (edits[change.seq].before, edits[change.seq].after)
-        assert change.full == request_at(made.log, change.seq - 1).tokens
-        assert change.left == request_at(made.log, change.seq).tokens
+        assert change.full == render_past_request(made.log, change.seq - 1).tokens
+        assert change.left == render_past_request(made.log, change.seq).tokens
 
 
 def test_requests_that_nobody_reported_are_told_from_their_answers() -> None:
     made = lived(report=False)
-    story = tell(made.log, str)
+    story = read_session_story(made.log, str)
     assert [row.asked.head for row in story.rows] == list(made.bodies)
     assert all(row.asked.used is None and not row.asked.bill.known for row in story.rows)
     row = story.rows[7]
-    assert row.total == request_at(made.log, row.asked.head).tokens
+    assert row.total == render_past_request(made.log, row.asked.head).tokens
 
 
 def test_a_report_before_or_behind_its_answer_is_of_one_request() -> None:
@@ -90,7 +90,7 @@ def test_a_report_before_or_behind_its_answer_is_of_one_request() -> None:
         session.add(answer)
         if not early:
             session.record(usage)
-    found = asking(log).requests
+    found = read_request_history(log).requests
     assert len(found) == 4
     assert all(each.used is not None and each.head < each.answer for each in found)
 
@@ -101,14 +101,14 @@ def test_what_was_paid_beside_the_conversation_is_counted() -> None:
     session.note("spent", '{"model": "gpt-4o", "usage": [1000000, 0, 0, 0]}')
     session.note("spent", '{"model": "nobody-knows", "usage": [10, 5, 0, 0]}')
     session.note("spent", "somebody else's note")
-    beside = tell(made.log, str).beside
+    beside = read_session_story(made.log, str).beside
     assert (beside.calls, beside.tokens, beside.unpriced) == (2, 1_000_015, 15)
     assert beside.dollars == pytest.approx(2.5)
 
 
 def test_only_the_newest_can_be_opened_if_there_are_too_many() -> None:
     made = lived()
-    story = tell(made.log, str, most=10)
+    story = read_session_story(made.log, str, most=10)
     opened = [row.state >= 0 for row in story.rows]
     assert opened == [False] * (len(opened) - 10) + [True] * 10
     assert any("newest 10 of" in line for line in story.left_out)
@@ -117,12 +117,12 @@ def test_only_the_newest_can_be_opened_if_there_are_too_many() -> None:
 
 
 def test_the_texts_stay_within_their_bound_and_every_message_is_still_there() -> None:
-    pool = Pool(str)
+    pool = TextPool(str)
     sizes = [10, 500, 90_000, 250_000, 40]
     for size in sizes:
         pool.add(msgspec.json.encode({"role": "user", "content": "word " * (size // 5)}))
     whole = pool.packed(10**9)
-    assert whole.longest == LONGEST
+    assert whole.longest == MAX_POOL_TEXT_CHARS
     assert pool.cut == 1
     assert len(msgspec.json.decode(whole.values[2])["content"]) == 90_000
     assert "150,000 characters are left out" in msgspec.json.decode(whole.values[3])["content"]
@@ -134,16 +134,16 @@ def test_the_texts_stay_within_their_bound_and_every_message_is_still_there() ->
 
 
 def test_a_value_of_too_many_pieces_is_bounded_too() -> None:
-    pool = Pool(str)
+    pool = TextPool(str)
     pool.add(msgspec.json.encode({"role": "tool", "content": [{"type": "text", "text": "abc"}] * 8_000}))
     (value,) = pool.packed(10**9).values
-    assert len(value) <= 2 * LONGEST
+    assert len(value) <= 2 * MAX_POOL_TEXT_CHARS
     assert msgspec.json.decode(value)["role"] == "tool"
 
 
 def test_secrets_are_masked_before_anything_is_cut() -> None:
-    pool = Pool(Mask([SECRET]))
-    text = "x " * (LONGEST // 3) + SECRET + " y" * LONGEST
+    pool = TextPool(SecretMask([SECRET]))
+    text = "x " * (MAX_POOL_TEXT_CHARS // 3) + SECRET + " y" * MAX_POOL_TEXT_CHARS
     pool.add(msgspec.json.encode({"role": "user", "content": text}))
     pool.add(msgspec.json.encode({"role": "user", "content": f"password={SECRET}"}))
     for limit in (10**9, 2_000):
@@ -152,7 +152,7 @@ def test_secrets_are_masked_before_anything_is_cut() -> None:
 
 
 def test_pictures_are_told_by_their_length() -> None:
-    pool = Pool(str)
+    pool = TextPool(str)
     url = "data:image/png;base64," + "iVBORw0KGgo" * 900
     pool.add(msgspec.json.encode({"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}))
     (value,) = pool.packed(10**9).values
@@ -162,7 +162,7 @@ def test_pictures_are_told_by_their_length() -> None:
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=12), st.integers(0, 10**7))
 def test_scaled_shares_have_the_sum_and_the_order(counts: list[int], total: int) -> None:
-    parts = scaled(counts, total)
+    parts = scale_counts(counts, total)
     if sum(counts):
         assert sum(parts) == total
         order = sorted(range(len(counts)), key=counts.__getitem__)
@@ -170,14 +170,14 @@ def test_scaled_shares_have_the_sum_and_the_order(counts: list[int], total: int)
 
 
 def test_thinned_keeps_the_fullest_and_the_last() -> None:
-    rows = tell(lived(8).log, str).rows
-    few = thinned(rows, 10)
+    rows = read_session_story(lived(8).log, str).rows
+    few = thin_rows(rows, 10)
     assert len(few) <= 11
     assert few[-1] is rows[-1]
     assert max(row.total for row in few) == max(row.total for row in rows)
-    assert thinned(rows, 10**6) is rows
+    assert thin_rows(rows, 10**6) is rows
 
 
 def test_an_empty_log_is_no_trouble() -> None:
-    story = tell(MemoryLog(), str)
+    story = read_session_story(MemoryLog(), str)
     assert (story.rows, story.changes, story.states) == ([], [], [])

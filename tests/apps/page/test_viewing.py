@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.apps.page.made import SECRET
-from tidegate.apps.viewing import view_command
-from tidegate.apps.viewing_parser import add_viewing
+from tidegate.cli.view import view_command
+from tidegate.cli.parsers.view import add_view_parser
 from tidegate.core.errors import BadInput
-from tidegate.keep.data import DataFolder
-from tidegate.store.errors import Missing
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.store.errors import SessionNotFound
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def view(*arguments: object) -> int:
     parser = argparse.ArgumentParser(prog="tidegate")
-    add_viewing(parser.add_subparsers(dest="command", required=True))
+    add_view_parser(parser.add_subparsers(dest="command", required=True))
     return view_command(parser.parse_args(["view", *map(str, arguments)]))
 
 
@@ -58,7 +58,7 @@ def test_the_users_own_prices_hold(folder: Path, tmp_path: Path, monkeypatch: py
 
 
 def test_what_cannot_be_shown_or_written_is_said(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(Missing, match="There is no session"):
+    with pytest.raises(SessionNotFound, match="There is no session"):
         view("other", "--data", folder, "--out", tmp_path / "a.html")
     with pytest.raises(BadInput, match="cannot be written"):
         view("Build Fix", "--data", folder, "--out", tmp_path / "none" / "a.html")

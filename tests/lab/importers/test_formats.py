@@ -12,14 +12,14 @@ from tests.lab.importers import bench_samples as bench
 from tests.lab.importers import log_samples as logs
 from tests.lab.importers import samples
 from tests.lab.importers.samples import call, result
-from tidegate.lab.importers import read_any
+from tidegate.lab.importers import read_recordings
 from tidegate.lab.importers.recording import Recording
 
 
 def all_of(tmp_path: Path, content: bytes, name: str = "some file.bin") -> list[Recording]:
     path = tmp_path / name
     path.write_bytes(content)
-    return read_any(path)
+    return read_recordings(path)
 
 
 def one(tmp_path: Path, content: bytes, name: str = "some file.bin") -> Recording:
@@ -149,7 +149,7 @@ def stored(root: Path) -> Path:
 
 
 def test_opencode_from_its_folder(tmp_path: Path) -> None:
-    found = read_any(stored(tmp_path))
+    found = read_recordings(stored(tmp_path))
     assert plain(found[0].messages) == plain(samples.OPENCODE_SAID)
 
 
@@ -170,7 +170,7 @@ def test_opencode_from_its_database(tmp_path: Path) -> None:
                 database.execute("INSERT INTO part VALUES (?, ?, ?, ?)", row)
         database.commit()
         before = sorted(entry.name for entry in tmp_path.iterdir())
-        found = read_any(path)  # while OpenCode has it open, with what is not yet in the main file
+        found = read_recordings(path)  # while OpenCode has it open, with what is not yet in the main file
         assert sorted(entry.name for entry in tmp_path.iterdir()) == before
     assert [each.name for each in found] == ["ses_1"]
     assert plain(found[0].messages) == plain(samples.OPENCODE_SAID)

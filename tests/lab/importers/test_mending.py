@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lab.importers.samples import call, result
-from tidegate.lab.importers.mending import MISSING, mend
+from tidegate.lab.importers.call_repair import MISSING_RESULT_TEXT, repair_messages
 
 
 def answer(*idents: str, content: str | None = None) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def user(text: str = "go") -> dict[str, Any]:
 def shape(*messages: dict[str, Any]) -> list[str]:
     """Calls as `id?`, results as `id=content`, the rest by content."""
     found = []
-    for message in mend(list(messages)).messages:
+    for message in repair_messages(list(messages)).messages:
         if message["role"] == "tool":
             found.append(f"{message['tool_call_id']}={message['content']}")
         else:
@@ -31,7 +31,7 @@ def shape(*messages: dict[str, Any]) -> list[str]:
 
 def test_what_is_right_stays() -> None:
     said = [user(), answer("a", "b"), result("a", "1"), result("b", "2"), user("more")]
-    done = mend(said)
+    done = repair_messages(said)
     assert done.messages == said
     assert (done.origin, done.said) == ([0, 1, 2, 3, 4], [])
 
@@ -43,7 +43,7 @@ def test_results_come_in_call_order() -> None:
 def test_a_late_result_is_moved() -> None:
     said = [answer("a"), user("wait"), result("a", "1")]
     assert shape(*said) == ["None a?", "a=1", "wait"]
-    assert mend([answer("a"), user("wait"), result("a", "1")]).said == ["1 results moved behind their call"]
+    assert repair_messages([answer("a"), user("wait"), result("a", "1")]).said == ["1 results moved behind their call"]
 
 
 def test_an_early_result_is_moved() -> None:
@@ -51,11 +51,11 @@ def test_an_early_result_is_moved() -> None:
 
 
 def test_an_interrupted_call_gets_the_placeholder() -> None:
-    assert shape(answer("a", "b"), result("b", "2"), user()) == ["None a? b?", f"a={MISSING}", "b=2", "go"]
+    assert shape(answer("a", "b"), result("b", "2"), user()) == ["None a? b?", f"a={MISSING_RESULT_TEXT}", "b=2", "go"]
 
 
 def test_results_without_a_call_go() -> None:
-    done = mend([user(), result("x", "1"), result("", "2")])
+    done = repair_messages([user(), result("x", "1"), result("", "2")])
     assert (done.messages, done.said) == ([user()], ["2 results without a call left out"])
 
 
@@ -65,7 +65,12 @@ def test_a_second_result_goes_and_is_not_taken_by_a_later_call_of_that_id() -> N
 
 
 def test_ids_used_again_are_renamed_and_the_newest_call_is_answered() -> None:
-    assert shape(answer("a"), answer("a"), result("a", "2")) == ["None a?", f"a={MISSING}", "None a_2?", "a_2=2"]
+    assert shape(answer("a"), answer("a"), result("a", "2")) == [
+        "None a?",
+        f"a={MISSING_RESULT_TEXT}",
+        "None a_2?",
+        "a_2=2",
+    ]
 
 
 def test_a_name_made_for_a_call_is_not_used_by_another() -> None:
@@ -74,7 +79,7 @@ def test_a_name_made_for_a_call_is_not_used_by_another() -> None:
 
 
 def test_results_without_ids_are_joined_by_position() -> None:
-    done = mend([answer("", ""), result("", "1"), result("", "2")])
+    done = repair_messages([answer("", ""), result("", "1"), result("", "2")])
     assert [message.get("tool_call_id") for message in done.messages] == [None, "call_1", "call_2"]
     assert done.said == [
         "2 results without an id joined to a call by position",
@@ -83,7 +88,7 @@ def test_results_without_ids_are_joined_by_position() -> None:
 
 
 def test_an_empty_message_goes() -> None:
-    assert mend([user(), {"role": "assistant", "content": None}]).said == ["1 empty messages left out"]
+    assert repair_messages([user(), {"role": "assistant", "content": None}]).said == ["1 empty messages left out"]
 
 
 IDENTS = st.sampled_from(["", "a", "b", "c"])
@@ -117,7 +122,7 @@ def check_pairs(messages: list[dict[str, Any]]) -> None:
 @given(MESSAGES)
 @settings(max_examples=300, deadline=None)
 def test_whatever_comes_in_comes_out_paired(messages: list[dict[str, Any]]) -> None:
-    done = mend(messages)
+    done = repair_messages(messages)
     check_pairs(done.messages)
     spoken = [message for message in messages if message["role"] != "tool"]
     assert [message for message in done.messages if message["role"] != "tool"] == spoken

@@ -7,9 +7,9 @@ import pytest
 
 from tests.lab.importers import samples
 from tests.lab.importers.test_formats import stored
-from tidegate.apps import importing_parser
+from tidegate.cli.parsers import import_
 from tidegate.core.errors import BadInput
-from tidegate.lab.importers import AGENTS, find_mine, read_any
+from tidegate.lab.importers import LOCAL_AGENTS, find_local_sessions, read_recordings
 
 PLACES = [
     ("claude-code", ".claude/projects/-p/cc.jsonl", samples.CLAUDE_CODE, "", ""),
@@ -31,17 +31,17 @@ def test_found(tmp_path: Path, agent: str, place: str, content: bytes, variable:
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
     told = {"HOME": str(tmp_path), **({variable: str(tmp_path / value)} if variable else {})}
-    assert find_mine(agent, told) == [file]
-    assert len(read_any(file)) == 1
+    assert find_local_sessions(agent, told) == [file]
+    assert len(read_recordings(file)) == 1
 
 
 def test_opencode_in_its_folder(tmp_path: Path) -> None:
     session = stored(tmp_path / "data" / "opencode" / "storage")
     told = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
-    assert find_mine("opencode", told) == [session]
+    assert find_local_sessions("opencode", told) == [session]
     database = session.parents[3] / "opencode.db"
     database.write_bytes(b"")
-    assert set(find_mine("opencode", told)) == {session, database}
+    assert set(find_local_sessions("opencode", told)) == {session, database}
 
 
 def test_subagents_are_not_sessions_and_the_newest_is_last(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_subagents_are_not_sessions_and_the_newest_is_last(tmp_path: Path) -> No
     for at, name in enumerate(["new.jsonl", "old.jsonl", "agent-1.jsonl", "a2.jsonl"]):
         (folder / name).write_bytes(b"{}")
         os.utime(folder / name, (1000 - at, 1000 - at))
-    assert [path.name for path in find_mine("claude-code", {"HOME": str(tmp_path)})] == [
+    assert [path.name for path in find_local_sessions("claude-code", {"HOME": str(tmp_path)})] == [
         "a2.jsonl",
         "old.jsonl",
         "new.jsonl",
@@ -59,10 +59,10 @@ def test_subagents_are_not_sessions_and_the_newest_is_last(tmp_path: Path) -> No
 
 def test_none_and_unknown(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"No sessions of codex in .*/\.codex"):
-        find_mine("codex", {"HOME": str(tmp_path)})
+        find_local_sessions("codex", {"HOME": str(tmp_path)})
     with pytest.raises(BadInput, match="'vim' is unknown"):
-        find_mine("vim", {})
+        find_local_sessions("vim", {})
 
 
 def test_the_parser_knows_the_same_agents() -> None:
-    assert importing_parser.AGENTS == AGENTS
+    assert import_.LOCAL_AGENT_CHOICES == LOCAL_AGENTS

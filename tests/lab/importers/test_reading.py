@@ -13,9 +13,9 @@ from tests.lab.importers import log_samples as logs
 from tests.lab.importers import samples
 from tests.lab.importers.test_mending import check_pairs
 from tidegate.core.errors import BadInput
-from tidegate.lab.importers import read_any, read_each
-from tidegate.lab.importers.reading import FORMATS, files_of
-from tidegate.lab.importers.source import Limits, Source
+from tidegate.lab.importers import read_recordings, read_recordings_by_file
+from tidegate.lab.importers.registry import RECORDING_FORMATS, find_recording_files
+from tidegate.lab.importers.source_file import ImportLimits, SourceFile
 
 SAMPLES: dict[str, bytes] = {
     "claude-code": samples.CLAUDE_CODE,
@@ -52,7 +52,7 @@ def test_one_format_alone_is_the_first_to_know_it(tmp_path: Path, name: str) -> 
     """No sample is taken for one of another agent: only the general formats at the end may know it, too."""
     path = tmp_path / "x"
     path.write_bytes(SAMPLES[name])
-    known = [form.FORMAT for form in FORMATS if form.recognises(Source(path))]
+    known = [form.FORMAT for form in RECORDING_FORMATS if form.recognises(SourceFile(path))]
     assert known[0] == name.split(maxsplit=1)[0].replace("tau2", "tau")
     assert set(known[1:]) <= {"requests", "chat"}
 
@@ -61,13 +61,13 @@ def test_one_format_alone_is_the_first_to_know_it(tmp_path: Path, name: str) -> 
 def test_packed_is_the_same(tmp_path: Path, name: str) -> None:
     (tmp_path / "x").write_bytes(SAMPLES[name])
     (tmp_path / "y").write_bytes(gzip.compress(SAMPLES[name]))
-    plain, packed = read_any(tmp_path / "x"), read_any(tmp_path / "y")
+    plain, packed = read_recordings(tmp_path / "x"), read_recordings(tmp_path / "y")
     assert [each.messages for each in plain] == [each.messages for each in packed]
 
 
 def read_or_refuse(path: Path) -> bool:
     """Whether it could be read; if not, why not was said, with the file and what to do."""
-    (found,) = read_each([path])
+    (found,) = read_recordings_by_file([path])
     if found.fault is not None:
         assert str(path) in found.fault.args[0]
         assert found.fault.remedy
@@ -119,7 +119,7 @@ def nodes(value: Any) -> list[tuple[Any, Any]]:
 def test_values_of_another_kind_anywhere(tmp_path: Path, name: str) -> None:
     """Valid JSON of the right outline, and inside it anything at all."""
     (tmp_path / "x").write_bytes(SAMPLES[name])
-    content = [value for _, value in Source(tmp_path / "x").values()]
+    content = [value for _, value in SourceFile(tmp_path / "x").values()]
     chance = random.Random(name)
     read = 0
     for _ in range(60):
@@ -139,10 +139,10 @@ def test_values_of_another_kind_anywhere(tmp_path: Path, name: str) -> None:
 # --- the file itself ----------------------------------------------------------------------------------------------
 
 
-def refused(path: Path, content: bytes, limits: Limits | None = None) -> str:
+def refused(path: Path, content: bytes, limits: ImportLimits | None = None) -> str:
     path.write_bytes(content)
     with pytest.raises(BadInput) as caught:
-        read_any(path, limits) if limits else read_any(path)
+        read_recordings(path, limits) if limits else read_recordings(path)
     assert str(path) in caught.value.args[0]
     assert caught.value.remedy
     return str(caught.value.args[0]).removeprefix(str(path))
@@ -157,17 +157,17 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     assert "broken JSON" in refused(path, b"just words\n")
     assert "not UTF-8" in refused(path, b'{"role": "user", "content": "\xff"}\n')
     with pytest.raises(BadInput, match="not a file"):
-        read_any(tmp_path / "none")
+        read_recordings(tmp_path / "none")
 
 
 def test_a_file_that_is_cut_short_is_read_up_to_there(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(logs.NORMAL[:-20])
-    found = read_any(path)[0]
+    found = read_recordings(path)[0]
     assert len(found.messages) == len(bench.CHAT) - 1
     assert found.mended == ["line 7 is cut short: read up to there"]
     path.write_bytes(gzip.compress(samples.lines(*bench.CHAT) * 400)[:-40])
-    assert any("read up to there" in said for said in read_any(path)[0].mended)
+    assert any("read up to there" in said for said in read_recordings(path)[0].mended)
 
 
 def test_a_broken_line_in_the_middle_is_refused_with_its_number(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_nesting_is_bounded(tmp_path: Path) -> None:
 
 def test_sizes_are_bounded(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    small = Limits(total=50_000, value=5_000, pieces=100)
+    small = ImportLimits(total=50_000, value=5_000, pieces=100)
     assert "a line is larger" in refused(path, b'{"role": "user", "content": "' + b"x" * 6_000 + b'"}\n', small)
     assert "a JSON document is larger" in refused(path, b"[\n" + b"1,\n" * 3_000, small)
     assert "the number of values" in refused(path, b'{"role": "user", "content": [' + b"1," * 200 + b"1]}\n", small)
@@ -201,7 +201,7 @@ def test_sizes_are_bounded(tmp_path: Path) -> None:
 
 def test_many_small_values_are_bounded_too(tmp_path: Path) -> None:
     content = b'{"role": "user", "content": "x", "more": [' + b"[]," * 40 + b"[]]}\n"
-    assert "values in the file" in refused(tmp_path / "x", content * 30, Limits(pieces=1_000, all_pieces=2_000))
+    assert "values in the file" in refused(tmp_path / "x", content * 30, ImportLimits(pieces=1_000, all_pieces=2_000))
 
 
 def test_json_inside_a_text_is_bounded(tmp_path: Path) -> None:
@@ -217,17 +217,17 @@ def test_json_inside_a_text_is_bounded(tmp_path: Path) -> None:
 def test_a_small_packed_file_cannot_unpack_without_end(tmp_path: Path) -> None:
     bomb = gzip.compress(b'{"role": "user", "content": "' + b" " * 40_000_000)
     assert len(bomb) < 100_000
-    assert "larger than" in refused(tmp_path / "x", bomb, Limits(value=1_000_000))
+    assert "larger than" in refused(tmp_path / "x", bomb, ImportLimits(value=1_000_000))
 
 
 def test_numbers_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(bench.TAU.replace(b'"reward": 1.0', b'"reward": NaN'))
-    assert len(read_any(tmp_path / "x")) == 2
+    assert len(read_recordings(tmp_path / "x")) == 2
 
 
 def test_a_lone_surrogate_becomes_text(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b'{"role": "user", "content": "a\\ud800b"}\n')
-    assert read_any(tmp_path / "x")[0].messages == [{"role": "user", "content": "a\ufffdb"}]
+    assert read_recordings(tmp_path / "x")[0].messages == [{"role": "user", "content": "a\ufffdb"}]
 
 
 # --- folders ------------------------------------------------------------------------------------------------------
@@ -240,9 +240,9 @@ def test_a_folder_means_the_files_in_it(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("not a session")
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "again.jsonl").write_bytes(samples.PI)
-    assert [path.name for path in files_of([tmp_path])] == ["a.json", "b.jsonl", "c.jsonl"]
-    assert [each.name for each in read_any(tmp_path)] == ["ge-1", "pi-1"]
-    assert [(each.path.name, each.fault is None) for each in read_each([tmp_path])] == [
+    assert [path.name for path in find_recording_files([tmp_path])] == ["a.json", "b.jsonl", "c.jsonl"]
+    assert [each.name for each in read_recordings(tmp_path)] == ["ge-1", "pi-1"]
+    assert [(each.path.name, each.fault is None) for each in read_recordings_by_file([tmp_path])] == [
         ("a.json", True),
         ("b.jsonl", True),
         ("c.jsonl", False),
@@ -252,17 +252,17 @@ def test_a_folder_means_the_files_in_it(tmp_path: Path) -> None:
 def test_a_folder_of_folders_means_the_files_in_these(tmp_path: Path) -> None:
     (tmp_path / "projects" / "one").mkdir(parents=True)
     (tmp_path / "projects" / "one" / "s.jsonl").write_bytes(samples.CLAUDE_CODE)
-    assert [each.name for each in read_any(tmp_path)] == ["cc-1"]
+    assert [each.name for each in read_recordings(tmp_path)] == ["cc-1"]
 
 
 def test_a_folder_without_any_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no recorded session"):
-        read_any(tmp_path)
+        read_recordings(tmp_path)
     (tmp_path / "x.jsonl").write_bytes(b"broken")
     with pytest.raises(BadInput, match="broken JSON"):
-        read_any(tmp_path)
+        read_recordings(tmp_path)
 
 
 def test_sessions_of_one_file_have_names_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(bench.OPENHANDS.replace(b"oh-2", b"oh-1"))
-    assert [each.name for each in read_any(tmp_path / "x")] == ["oh-1", "oh-1-2"]
+    assert [each.name for each in read_recordings(tmp_path / "x")] == ["oh-1", "oh-1-2"]

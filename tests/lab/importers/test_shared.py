@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lab.importers.test_formats import plain
-from tidegate.lab.importers import read_any
+from tidegate.lab.importers import read_recordings
 
 SHARED = Path(__file__).parents[4] / "shared" / "transcripts"
 RAW = sorted((SHARED / "raw").glob("*.gz"))
@@ -36,7 +36,7 @@ def by_raw() -> dict[str, list[Path]]:
 @pytest.mark.parametrize("raw", RAW, ids=lambda path: path.name[:40])
 def test_a_raw_file_gives_the_normal_form(raw: Path) -> None:
     """Roles, order, texts, thinking, calls with their ids and arguments, results: all of it, without exception."""
-    got = read_any(raw)
+    got = read_recordings(raw)
     normal = by_raw()[raw.name]
     assert normal
     for path in normal:
@@ -51,6 +51,6 @@ def test_a_raw_file_gives_the_normal_form(raw: Path) -> None:
 
 def test_the_normal_form_is_read_as_it_is() -> None:
     for path in sorted(SHARED.glob("*-1.jsonl.gz")):
-        recording = read_any(path)[0]
+        recording = read_recordings(path)[0]
         assert recording.messages == lines_of(path)[1:]
         assert recording.mended == []

@@ -12,14 +12,14 @@ from tests.lab.importers import bench_samples as bench
 from tests.lab.importers import log_samples as logs
 from tests.lab.importers import samples
 from tests.lab.importers.test_formats import plain
-from tidegate.apps.importing import import_command
-from tidegate.apps.importing_parser import add_importing
+from tidegate.cli.import_ import import_command
+from tidegate.cli.parsers.import_ import add_import_parser
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Noted, Said
-from tidegate.keep.data import DataFolder
-from tidegate.keep.portable import export
-from tidegate.lab.importers import read_any
-from tidegate.lab.importers.taking_in import take_in
+from tidegate.core.events import NoteAdded, MessageAdded
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.archive.transfer import export_session
+from tidegate.lab.importers import read_recordings
+from tidegate.lab.importers.session_import import import_recording
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def written(tmp_path: Path, content: bytes, name: str = "some.jsonl") -> Path:
 
 
 def test_a_recording_becomes_a_session(tmp_path: Path, data: DataFolder) -> None:
-    recording = read_any(written(tmp_path, samples.CODEX))[0]
-    assert take_in(data, recording) == ("cx-1", 7, False)
+    recording = read_recordings(written(tmp_path, samples.CODEX))[0]
+    assert import_recording(data, recording) == ("cx-1", 7, False)
     events = list(data.log("cx-1").read())
-    said = [event for event in events if isinstance(event.what, Said)]
+    said = [event for event in events if isinstance(event.what, MessageAdded)]
     assert len(said) == 5  # the two system messages are the fixed part
     assert recording.times[4:6] == [1777629607.0, 1777629606.0]  # the second call was answered first
     assert [event.time % 60 for event in said] == [2, 4, 7, 7, 9]
-    notes = {event.what.topic: event.what.text for event in events if isinstance(event.what, Noted)}
+    notes = {event.what.topic: event.what.text for event in events if isinstance(event.what, NoteAdded)}
     assert notes["system"] == "Be Codex.\n\none\ntwo"
     origin = json.loads(notes["imported"])
     assert (origin["format"], origin["agent"], origin["session"]) == ("codex", "Codex CLI", "cx-1")
@@ -52,9 +52,9 @@ def test_a_recording_becomes_a_session(tmp_path: Path, data: DataFolder) -> None
 
 
 def test_the_same_is_not_taken_in_twice_and_names_are_told_apart(tmp_path: Path, data: DataFolder) -> None:
-    first = read_any(written(tmp_path, samples.CODEX))[0]
-    other = read_any(written(tmp_path, samples.CODEX.replace(b"Done.", b"Well done.")))[0]
-    assert [take_in(data, each) for each in (first, other, first, other)] == [
+    first = read_recordings(written(tmp_path, samples.CODEX))[0]
+    other = read_recordings(written(tmp_path, samples.CODEX.replace(b"Done.", b"Well done.")))[0]
+    assert [import_recording(data, each) for each in (first, other, first, other)] == [
         ("cx-1", 7, False),
         ("cx-1-2", 7, False),
         ("cx-1", 7, True),
@@ -74,18 +74,18 @@ BACK = {
 @pytest.mark.parametrize("content", BACK.values(), ids=BACK.keys())
 def test_a_session_is_read_back_as_it_was(tmp_path: Path, data: DataFolder, content: bytes) -> None:
     """From the data folder, and from an export of it."""
-    recording = read_any(written(tmp_path, content))[0]
-    take_in(data, recording, "kept")
-    export(data, "kept", tmp_path / "kept.tidegate")
+    recording = read_recordings(written(tmp_path, content))[0]
+    import_recording(data, recording, "kept")
+    export_session(data, "kept", tmp_path / "kept.tidegate")
     for place in (tmp_path / "data", tmp_path / "kept.tidegate"):
-        back = read_any(place)[0]
+        back = read_recordings(place)[0]
         assert plain(back.messages) == plain(recording.messages)
         assert (back.name, back.meta.format, back.meta.model) == ("kept", "tidegate", recording.meta.model)
         assert back.tools == recording.tools
 
 
 def test_the_session_can_go_on(tmp_path: Path, data: DataFolder) -> None:
-    take_in(data, read_any(written(tmp_path, logs.NORMAL))[0], "kept")
+    import_recording(data, read_recordings(written(tmp_path, logs.NORMAL))[0], "kept")
     with data.open("kept", "gpt-4o") as session:
         session.add({"role": "user", "content": "and now?"})
         body = session.prepare().body
@@ -101,12 +101,12 @@ def test_the_session_can_go_on(tmp_path: Path, data: DataFolder) -> None:
 
 
 def test_an_export_cut_anywhere_is_refused(tmp_path: Path, data: DataFolder) -> None:
-    take_in(data, read_any(written(tmp_path, logs.NORMAL))[0], "kept")
-    export(data, "kept", tmp_path / "kept.tidegate")
+    import_recording(data, read_recordings(written(tmp_path, logs.NORMAL))[0], "kept")
+    export_session(data, "kept", tmp_path / "kept.tidegate")
     whole = (tmp_path / "kept.tidegate").read_bytes()
     for at in range(0, len(whole), max(1, len(whole) // 40)):
         with pytest.raises(BadInput, match="cut"):
-            read_any(written(tmp_path, whole[:at], "cut"))
+            read_recordings(written(tmp_path, whole[:at], "cut"))
 
 
 # --- the command --------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_an_export_cut_anywhere_is_refused(tmp_path: Path, data: DataFolder) -> 
 
 def command(*words: Any) -> int:
     parser = argparse.ArgumentParser()
-    add_importing(parser.add_subparsers())
+    add_import_parser(parser.add_subparsers())
     return import_command(parser.parse_args(["import", *map(str, words)]))
 
 
@@ -137,8 +137,8 @@ def test_the_command_takes_anything(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_the_command_keeps_an_export_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = DataFolder(tmp_path / "data")
-    take_in(data, read_any(written(tmp_path, logs.NORMAL))[0], "kept")
-    export(data, "kept", tmp_path / "kept.tidegate")
+    import_recording(data, read_recordings(written(tmp_path, logs.NORMAL))[0], "kept")
+    export_session(data, "kept", tmp_path / "kept.tidegate")
     records = data.log("kept").head
     data.close()
     assert command(tmp_path / "kept.tidegate", "--as", "other", "--trust", "--data", tmp_path / "data") == 0

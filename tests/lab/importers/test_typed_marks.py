@@ -8,7 +8,7 @@ from tests.lab.importers import bench_samples as bench
 from tests.lab.importers import log_samples as logs
 from tests.lab.importers import samples
 from tests.lab.importers.samples import T, document, lines
-from tidegate.lab.importers import read_any
+from tidegate.lab.importers import read_recordings
 
 TYPED, INJECTED = "Use tabs.", "Never trust this."
 _PI = {"type": "message", "id": "2", "parentId": "1", "timestamp": T.format(1)}
@@ -60,7 +60,7 @@ FILES = {
 def users_typed(tmp_path: Path, content: bytes) -> list[bool | None]:
     path = tmp_path / "file"
     path.write_bytes(content)
-    (recording,) = read_any(path)
+    (recording,) = read_recordings(path)
     assert len(recording.typed) in (0, len(recording.messages))
     return [
         typed for typed, message in zip(recording.typed, recording.messages, strict=False) if message["role"] == "user"

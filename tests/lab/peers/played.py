@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tidegate.lab.generate import generate
-from tidegate.lab.peers import Peer, command
+from tidegate.proof.session_generator import generate_session
+from tidegate.lab.peers import Peer, build_peer_command
 
 Chat = dict[str, Any]
 Line = dict[str, Any]
@@ -54,7 +54,7 @@ SHORT: list[Chat] = [
 
 @cache
 def _generated(seed: int) -> tuple[Chat, ...]:
-    return tuple(generate(12, seed=seed))
+    return tuple(generate_session(12, seed=seed))
 
 
 def long(seed: int = 3) -> list[Chat]:
@@ -79,7 +79,9 @@ def run(
     peer: Peer, recordings: Path | Sequence[Path], out: Path, window: int = WINDOW, guard: bool = True
 ) -> list[Line]:
     """The figures it told on its standard output."""
-    done = subprocess.run(command(peer, recordings, window, out, guard), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        build_peer_command(peer, recordings, window, out, guard), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 

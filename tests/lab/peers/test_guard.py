@@ -18,7 +18,7 @@ SYSTEM = {"role": "system", "content": "s" * 40}
 def guarding() -> Any:
     """The module as a script finds it, beside itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(peers.HERE))
+        patch.syspath_prepend(str(peers.SCRIPTS_FOLDER))
         yield importlib.import_module("guarding")
 
 

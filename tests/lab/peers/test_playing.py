@@ -10,7 +10,7 @@ import pytest
 from tests.lab.peers.played import SHORT, WINDOW, judged, lines_of, long, record, run
 from tidegate.lab import peers
 
-SCRIPT = str(peers.HERE / "tail_only.py")
+SCRIPT = str(peers.SCRIPTS_FOLDER / "tail_only.py")
 
 
 def told(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -55,7 +55,7 @@ def test_a_bad_recording_is_said_and_leaves_nothing(tmp_path: Path, content: byt
 
 
 def test_plain_packed_one_and_many_are_the_same(tmp_path: Path) -> None:
-    peer = peers.find("tail-sliding")
+    peer = peers.find_peer("tail-sliding")
     assert peer is not None
     one, other = record(tmp_path / "one.jsonl", SHORT), record(tmp_path / "other.jsonl.gz", long())
     figures = run(peer, [one, other], tmp_path / "out")
@@ -68,7 +68,7 @@ def test_plain_packed_one_and_many_are_the_same(tmp_path: Path) -> None:
 
 
 def test_without_the_guard_faults_are_told_and_nothing_is_touched(tmp_path: Path) -> None:
-    peer = peers.find("masking")
+    peer = peers.find_peer("masking")
     assert peer is not None
     messages = long()
     recording = record(tmp_path / "a.jsonl", messages)

@@ -33,7 +33,7 @@ class Played(NamedTuple):
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """Once for each peer: starting its interpreter is most of the time."""
     peer: peers.Peer = request.param
-    if missing := peers.why_missing(peer):
+    if missing := peers.explain_missing_peer(peer):
         pytest.skip(missing)
     folder: Path = tmp_path_factory.mktemp(peer.name)
     recordings = [record(folder / "short.jsonl", SHORT), record(folder / "long.jsonl.gz", long())]
@@ -81,7 +81,7 @@ def test_summaries_are_counted(played: Played) -> None:
 @pytest.mark.parametrize("played", [peer for peer in REAL if peer.script == "langchain_trim"], indirect=True)
 def test_trim_messages_and_our_tail_agree(played: Played, tmp_path: Path) -> None:
     """A re-expression held against real code: the same requests, but where one group alone is over the window."""
-    ours = peers.find("tail-sliding")
+    ours = peers.find_peer("tail-sliding")
     assert ours is not None
     run(ours, record(tmp_path / "a.jsonl", long()), tmp_path / "ours.jsonl")
     alike = 0

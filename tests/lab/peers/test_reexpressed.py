@@ -13,7 +13,7 @@ OURS = [peer for peer in peers.PEERS if not peer.real]
 
 
 def played(name: str, messages: list[Any], folder: Path, window: int = WINDOW, **settings: object) -> list[Line]:
-    peer = peers.find(name)
+    peer = peers.find_peer(name)
     assert peer is not None
     run(
         peer._replace(settings={**peer.settings, **settings}),

@@ -14,14 +14,14 @@ BENCH = Path(__file__).parents[3] / "bench" / "peers"
 def test_names_are_distinct_and_scripts_are_there() -> None:
     assert len({peer.name for peer in peers.PEERS}) == len(peers.PEERS)
     for peer in peers.PEERS:
-        assert (peers.HERE / f"{peer.script}.py").is_file(), peer.name
+        assert (peers.SCRIPTS_FOLDER / f"{peer.script}.py").is_file(), peer.name
         assert peer.about.endswith(".")
         assert peer.real == bool(peer.package)
 
 
 def test_scripts_know_nothing_of_tidegate_and_shadow_nobody() -> None:
     outside = {"langchain", "deepagents", "agents", "inspect_ai", "agent_framework", "strands", "pydantic_ai"}
-    for path in peers.HERE.glob("*.py"):
+    for path in peers.SCRIPTS_FOLDER.glob("*.py"):
         if path.name != "__init__.py":
             assert not re.search(r"^\s*(?:from|import) tidegate", path.read_text("utf-8"), re.MULTILINE), path.name
             assert path.stem not in outside
@@ -47,27 +47,27 @@ def test_environments_are_listed_without_an_index() -> None:
 
 def test_a_missing_environment_is_said_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_PEERS", str(tmp_path))
-    real = peers.find("deepagents")
+    real = peers.find_peer("deepagents")
     assert real is not None
-    told = peers.why_missing(real)
+    told = peers.explain_missing_peer(real)
     assert "make peers" in told
     assert str(tmp_path) in told
-    assert {peer.name for peer in peers.available()} == {peer.name for peer in peers.PEERS if not peer.real}
+    assert {peer.name for peer in peers.list_available_peers()} == {peer.name for peer in peers.PEERS if not peer.real}
     made = tmp_path / "deepagents" / "bin" / "python"
     made.parent.mkdir(parents=True)
     made.touch()
-    assert peers.why_missing(real) == ""
-    assert real in peers.available()
+    assert peers.explain_missing_peer(real) == ""
+    assert real in peers.list_available_peers()
 
 
 def test_a_command_names_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_PEERS", str(tmp_path))
-    peer = peers.find("inspect-trim")
+    peer = peers.find_peer("inspect-trim")
     assert peer is not None
-    made = peers.command(peer, [Path("a.jsonl"), Path("b.jsonl")], 8000, Path("out"), guard=False)
-    script = str(peers.HERE / "inspect_compaction.py")
+    made = peers.build_peer_command(peer, [Path("a.jsonl"), Path("b.jsonl")], 8000, Path("out"), guard=False)
+    script = str(peers.SCRIPTS_FOLDER / "inspect_compaction.py")
     assert made == [
         str(tmp_path / "inspect_ai" / "bin" / "python"), "-E", script, "a.jsonl", "b.jsonl", "--window", "8000",
         "--out", "out", "--settings", '{"strategy": "trim"}', "--no-guard",
     ]  # fmt: skip
-    assert peers.find("nobody") is None
+    assert peers.find_peer("nobody") is None

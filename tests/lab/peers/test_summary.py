@@ -12,7 +12,7 @@ from tidegate.lab import peers
 @pytest.fixture(scope="module")
 def summary() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(peers.HERE))
+        patch.syspath_prepend(str(peers.SCRIPTS_FOLDER))
         yield importlib.import_module("summary")
 
 

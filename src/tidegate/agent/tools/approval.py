@@ -11,29 +11,29 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from tidegate.agent.tools.command_rules import allows, denies
+from tidegate.agent.tools.command_rules import is_command_allowed, is_command_denied
 
-Verdict = Literal["allow", "ask", "deny"]
-STRICTNESS: Final = ("allow", "ask", "deny")
+ApprovalVerdict = Literal["allow", "ask", "deny"]
+VERDICTS_BY_STRICTNESS: Final = ("allow", "ask", "deny")
 """The verdicts, the loosest first."""
-_UNNAMED: Final = "no rule names this tool"
+_NO_RULE_REASON: Final = "no rule names this tool"
 
 
-class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ApprovalRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`tools` are names or patterns (`github__*`), the longest that fits decides. The next two are rules for commands
     of the shell, see `command_rules`. `default` is for every other tool; None: these rules say nothing about it.
 
     A verdict is never looser than that of any of the `bounds`, where they have one.
     """
 
-    tools: dict[str, Verdict] = {}
+    tools: dict[str, ApprovalVerdict] = {}
     allow_commands: tuple[str, ...] = ()
     deny_commands: tuple[str, ...] = ()
-    default: Verdict | None = "ask"
-    bounds: tuple["Approval", ...] = ()
+    default: ApprovalVerdict | None = "ask"
+    bounds: tuple["ApprovalRules", ...] = ()
 
 
-class Question(msgspec.Struct, frozen=True):
+class ApprovalQuestion(msgspec.Struct, frozen=True):
     """What a person is asked. `why` says which rule made it a question."""
 
     tool: str
@@ -41,26 +41,30 @@ class Question(msgspec.Struct, frozen=True):
     why: str
 
 
-class Ruling(msgspec.Struct, frozen=True):
-    verdict: Verdict
+class ApprovalRuling(msgspec.Struct, frozen=True):
+    verdict: ApprovalVerdict
     why: str
 
 
-Ask = Callable[[Question], Awaitable[bool]]
+AskUser = Callable[[ApprovalQuestion], Awaitable[bool]]
 
-SAFE = "read list grep memory_write memory_search recall compact skills task".split()
-STANDARD = Approval(tools=dict.fromkeys(SAFE, "allow"))
+_SAFE_TOOLS = "read list grep memory_write memory_search recall compact skills task".split()
+STANDARD_APPROVAL = ApprovalRules(tools=dict.fromkeys(_SAFE_TOOLS, "allow"))
 """What changes nothing outside the session's own folder is allowed, all else is asked."""
-OPEN = Approval(default="allow")
+ALLOW_ALL = ApprovalRules(default="allow")
 
 
-def decide(approval: Approval, name: str, arguments: Mapping[str, Any]) -> Ruling:
-    rulings = [_ruling(each, name, arguments) for each in (approval, *approval.bounds)]
+def decide_approval(approval: ApprovalRules, name: str, arguments: Mapping[str, Any]) -> ApprovalRuling:
+    rulings = [_decide_alone(each, name, arguments) for each in (approval, *approval.bounds)]
     found = [ruling for ruling in rulings if ruling is not None]
-    return max(found, key=lambda ruling: STRICTNESS.index(ruling.verdict), default=Ruling("ask", _UNNAMED))
+    return max(
+        found,
+        key=lambda ruling: VERDICTS_BY_STRICTNESS.index(ruling.verdict),
+        default=ApprovalRuling("ask", _NO_RULE_REASON),
+    )
 
 
-def _ruling(approval: Approval, name: str, arguments: Mapping[str, Any]) -> Ruling | None:
+def _decide_alone(approval: ApprovalRules, name: str, arguments: Mapping[str, Any]) -> ApprovalRuling | None:
     """The ruling of these rules without their bounds, or None if they say nothing about this call."""
     fitting = [pattern for pattern in approval.tools if fnmatchcase(name, pattern)]
     rule = max(fitting, key=lambda pattern: (pattern == name, len(pattern)), default="")
@@ -68,10 +72,10 @@ def _ruling(approval: Approval, name: str, arguments: Mapping[str, Any]) -> Ruli
     command = arguments.get("command")
     if name == "shell" and isinstance(command, str) and verdict != "deny":
         for denied in approval.deny_commands:
-            if denies(denied, command):
-                return Ruling("deny", f"the rule for commands with {denied!r}")
-        if allows(approval.allow_commands, command):
-            return Ruling("allow", "the rules for commands")
+            if is_command_denied(denied, command):
+                return ApprovalRuling("deny", f"the rule for commands with {denied!r}")
+        if is_command_allowed(approval.allow_commands, command):
+            return ApprovalRuling("allow", "the rules for commands")
     if verdict is None:
         return None
-    return Ruling(verdict, f"the rule for {rule}" if rule else _UNNAMED)
+    return ApprovalRuling(verdict, f"the rule for {rule}" if rule else _NO_RULE_REASON)

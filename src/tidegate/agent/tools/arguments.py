@@ -8,43 +8,43 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 
-_WORDS = frozenset({"description", "title", "default", "examples", "$schema", "minimum", "maximum"})
+_DESCRIPTIVE_KEYS = frozenset({"description", "title", "default", "examples", "$schema", "minimum", "maximum"})
 
-S = TypeVar("S", bound=msgspec.Struct)
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 
-def schema_of(struct: type[msgspec.Struct]) -> str:
+def build_arguments_schema(struct: type[msgspec.Struct]) -> str:
     """The JSON Schema of a struct, without what a model does not need: titles, defaults, references."""
     whole = msgspec.json.schema(struct)
     inner = whole["$defs"][whole["$ref"].rsplit("/", 1)[-1]]
-    properties = {name: _plain(value) for name, value in inner["properties"].items()}
+    properties = {name: _strip_metadata(value) for name, value in inner["properties"].items()}
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if inner.get("required"):
         schema["required"] = inner["required"]
     return msgspec.json.encode(schema).decode()
 
 
-def _plain(value: dict[str, Any]) -> dict[str, Any]:
+def _strip_metadata(value: dict[str, Any]) -> dict[str, Any]:
     return {key: each for key, each in value.items() if key not in ("title", "default")}
 
 
-def without_descriptions(schema: str) -> str:
+def strip_descriptions(schema: str) -> str:
     """A schema in fewer tokens: where the window is small, names and types say enough, and an error says the rest."""
-    return msgspec.json.encode(_bare(msgspec.json.decode(schema))).decode()
+    return msgspec.json.encode(_strip_keys(msgspec.json.decode(schema))).decode()
 
 
-def _bare(value: Any, *, names: bool = False) -> Any:
+def _strip_keys(value: Any, *, names: bool = False) -> Any:
     """`names`: the keys here are names of arguments, one of which may well be called description."""
     if isinstance(value, dict):
         return {
-            key: _bare(each, names=key in ("properties", "$defs") and not names)
+            key: _strip_keys(each, names=key in ("properties", "$defs") and not names)
             for key, each in value.items()
-            if names or key not in _WORDS
+            if names or key not in _DESCRIPTIVE_KEYS
         }
-    return [_bare(each) for each in value] if isinstance(value, list) else value
+    return [_strip_keys(each) for each in value] if isinstance(value, list) else value
 
 
-def parse_arguments(text: str) -> dict[str, Any]:
+def parse_tool_arguments(text: str) -> dict[str, Any]:
     """The object a model wrote as JSON text. Nothing at all is no arguments."""
     if not text.strip():
         return {}
@@ -57,26 +57,29 @@ def parse_arguments(text: str) -> dict[str, Any]:
     return value
 
 
-def read_arguments(struct: type[S], arguments: Mapping[str, Any]) -> S:
+def convert_arguments(struct: type[_S], arguments: Mapping[str, Any]) -> _S:
     """The struct, or BadInput that names the field and the nearest right name. Numbers may come as text."""
     fields = [each.name for each in msgspec.structs.fields(struct)]
     for name in arguments:
         if name not in fields:
-            raise BadInput(f"There is no argument {str(name)[:80]!r}{_nearest(str(name), fields)}", _expected(fields))
+            raise BadInput(
+                f"There is no argument {str(name)[:80]!r}{_suggest_argument(str(name), fields)}",
+                _list_arguments(fields),
+            )
     missing = [each.name for each in msgspec.structs.fields(struct) if each.required and each.name not in arguments]
     if missing:
-        raise BadInput(f"The argument {missing[0]!r} is missing.", _expected(fields))
+        raise BadInput(f"The argument {missing[0]!r} is missing.", _list_arguments(fields))
     given = {name: value for name, value in arguments.items() if value is not None or name in missing}
     try:
         return msgspec.convert(given, struct, strict=False)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as bad:
-        raise BadInput(f"An argument is wrong: {bad}.".replace("`$.", "`"), _expected(fields)) from bad
+        raise BadInput(f"An argument is wrong: {bad}.".replace("`$.", "`"), _list_arguments(fields)) from bad
 
 
-def _nearest(name: str, fields: list[str]) -> str:
+def _suggest_argument(name: str, fields: list[str]) -> str:
     near = get_close_matches(name[:80].lower(), fields, 1, 0.5)
     return f"; did you mean {near[0]!r}?" if near else "."
 
 
-def _expected(fields: list[str]) -> str:
+def _list_arguments(fields: list[str]) -> str:
     return f"The arguments are: {', '.join(fields)}." if fields else "It takes no arguments."

@@ -70,7 +70,7 @@ class CommandRule(NamedTuple):
         return self.matches(other.arguments) and (self.open_ended or not other.open_ended)
 
 
-def read_rule(text: str) -> CommandRule | None:
+def parse_command_rule(text: str) -> CommandRule | None:
     """Return the allow rule, or None for a text that can match no command."""
     stripped = text.strip(" \t")
     open_ended = stripped.endswith((" *", "\t*"))
@@ -78,31 +78,31 @@ def read_rule(text: str) -> CommandRule | None:
     return None if arguments is None else CommandRule(arguments, open_ended)
 
 
-def allows(rules: tuple[str, ...], command: str) -> bool:
+def is_command_allowed(rules: tuple[str, ...], command: str) -> bool:
     arguments = split_command(command)
     if arguments is None:
         return False
-    return any(rule is not None and rule.matches(arguments) for rule in map(read_rule, rules))
+    return any(rule is not None and rule.matches(arguments) for rule in map(parse_command_rule, rules))
 
 
-def intersect_rules(one: tuple[str, ...], other: tuple[str, ...]) -> frozenset[str]:
+def intersect_command_rules(one: tuple[str, ...], other: tuple[str, ...]) -> frozenset[str]:
     """Return the rules that match exactly the commands that a rule of `one` and a rule of `other` both match.
 
     Of two rules, one covers the other or no command matches both, so no new rule is needed.
     """
-    return frozenset(_covered(one, other)) | frozenset(_covered(other, one))
+    return frozenset(_list_covered(one, other)) | frozenset(_list_covered(other, one))
 
 
-def _covered(rules: tuple[str, ...], by: tuple[str, ...]) -> Iterator[str]:
+def _list_covered(rules: tuple[str, ...], by: tuple[str, ...]) -> Iterator[str]:
     for text in rules:
-        rule = read_rule(text)
-        if rule is not None and any(each is not None and each.covers(rule) for each in map(read_rule, by)):
+        rule = parse_command_rule(text)
+        if rule is not None and any(each is not None and each.covers(rule) for each in map(parse_command_rule, by)):
             yield text
 
 
-def describe_rule(text: str) -> str:
+def describe_command_rule(text: str) -> str:
     """Return what an allow rule does, as the rest of a sentence that begins with the rule."""
-    rule = read_rule(text)
+    rule = parse_command_rule(text)
     if rule is None:
         return "matches no command"
     if rule.open_ended:
@@ -110,9 +110,9 @@ def describe_rule(text: str) -> str:
     return "admits no further arguments"
 
 
-def suggest_rule(text: str) -> str:
+def suggest_command_rule(text: str) -> str:
     """Return what to write instead of a rule that once stood for every command that begins with it."""
-    rule = read_rule(text)
+    rule = parse_command_rule(text)
     if rule is None:
         return "Write one command without operators or variables; quote special characters; * is for the end alone."
     stem = text.strip(" \t").removesuffix("*").rstrip(" \t") if rule.open_ended else text.strip(" \t")
@@ -120,16 +120,16 @@ def suggest_rule(text: str) -> str:
     return listed if rule.open_ended else f'To allow further arguments, write "{stem} *". {listed}'
 
 
-def denies(rule: str, command: str) -> bool:
+def is_command_denied(rule: str, command: str) -> bool:
     """Whether a deny rule matches: also after `sudo`, within quotes, and where a path names the program."""
     words = rule.split()
     while words and words[-1] == "*":
         words.pop()
     unquoted = re.sub(r"['\"\\]", "", command)
-    return bool(words) and any(_stands_in(_DENY_WORDS.findall(text), words) for text in (command, unquoted))
+    return bool(words) and any(_contains_rule(_DENY_WORDS.findall(text), words) for text in (command, unquoted))
 
 
-def _stands_in(words: list[str], rule: list[str]) -> bool:
+def _contains_rule(words: list[str], rule: list[str]) -> bool:
     """Whether the words of a rule follow each other, where options, each with a value or not, may stand in between."""
     programs = [word.rsplit("/", 1)[-1] or word for word in words]
     ends = [place + 1 for place, word in enumerate(words) if fnmatchcase(word, rule[0])]

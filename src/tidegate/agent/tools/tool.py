@@ -22,21 +22,21 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from tidegate.agent.environment import allowed_environment
-from tidegate.agent.tools.arguments import read_arguments, schema_of
-from tidegate.core.clip import clip_bytes
+from tidegate.agent.tools.arguments import convert_arguments, build_arguments_schema
+from tidegate.core.text.clip import clip_bytes
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Tool
 from tidegate.memory.notes import Notes
 from tidegate.memory.search import Search
 from tidegate.session.session import Session
-from tidegate.wire.reading import clean
+from tidegate.wire.parsing import repair_unicode
 
-MAX_RESULT = 64 * 1024
+MAX_RESULT_BYTES = 64 * 1024
 """Bytes of a result value or an error message."""
-MAX_STREAM = 256 * 1024
+MAX_STREAM_BYTES = 256 * 1024
 """Bytes of what a process wrote: its last part is kept."""
 
-A = TypeVar("A", bound=msgspec.Struct)
+_A = TypeVar("_A", bound=msgspec.Struct)
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -47,27 +47,27 @@ class ToolResult(msgspec.Struct, frozen=True):
     streamed: bool = False
 
 
-class Failed(Exception):
+class ToolFailed(Exception):
     """Ends a tool from anywhere inside it; the text becomes its result."""
 
 
-def failure(error: Exception) -> ToolResult:
+def make_failure_result(error: Exception) -> ToolResult:
     """What the model is told of an error nobody foresaw."""
-    if isinstance(error, Failed | TidegateError):
+    if isinstance(error, ToolFailed | TidegateError):
         return ToolResult(str(error), error=True)
     if isinstance(error, OSError):
         return ToolResult(f"It failed: {error.strerror or type(error).__name__}.", error=True)
     return ToolResult(f"It failed: {type(error).__name__}: {error}", error=True)
 
 
-def capped(result: ToolResult) -> ToolResult:
+def bound_result(result: ToolResult) -> ToolResult:
     """Within its bound, and of text that any provider takes."""
-    text = clean(result.text)
-    text = last_bytes(text, MAX_STREAM) if result.streamed else clip_bytes(text, MAX_RESULT).text
+    text = repair_unicode(result.text)
+    text = keep_last_bytes(text, MAX_STREAM_BYTES) if result.streamed else clip_bytes(text, MAX_RESULT_BYTES).text
     return msgspec.structs.replace(result, text=text)
 
 
-def last_bytes(text: str, limit: int, *, before: int = 0) -> str:
+def keep_last_bytes(text: str, limit: int, *, before: int = 0) -> str:
     """The end of a text, from the beginning of a line where there is one, and how much stood before it.
 
     `before` is what was left out already.
@@ -83,7 +83,7 @@ def last_bytes(text: str, limit: int, *, before: int = 0) -> str:
     return (f"[{before:,} bytes before this are left out]\n" if before else "") + tail.decode("utf-8", "ignore")
 
 
-class Data(Protocol):
+class ToolData(Protocol):
     """The part of a data folder that tools use."""
 
     @property
@@ -94,7 +94,7 @@ class Data(Protocol):
 
 
 @dataclass
-class Context:
+class ToolContext:
     """What the tools of one session work with.
 
     `environment` is all that a process sees of ours. `compaction` is set by the tool `compact`: the loop takes it
@@ -105,7 +105,7 @@ class Context:
     session: Session
     session_folder: Path | None = None
     session_name: str = ""
-    data: Data | None = None
+    data: ToolData | None = None
     clock: Callable[[], float] = time.time
     environment: Mapping[str, str] = field(default_factory=lambda: allowed_environment(os.environ))
     compaction: str | None = None
@@ -120,21 +120,21 @@ class Context:
 class AgentTool(Protocol):
     @property
     def tool(self) -> Tool: ...
-    async def __call__(self, arguments: Mapping[str, Any], context: Context) -> ToolResult: ...
+    async def __call__(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult: ...
 
 
-class Built(Generic[A]):
+class FunctionTool(Generic[_A]):
     """A tool from a struct of its arguments and a function."""
 
     def __init__(
-        self, name: str, description: str, arguments: type[A], act: Callable[[A, Context], Awaitable[ToolResult]]
+        self, name: str, description: str, arguments: type[_A], act: Callable[[_A, ToolContext], Awaitable[ToolResult]]
     ) -> None:
-        self.tool = Tool(name, description, schema_of(arguments))
+        self.tool = Tool(name, description, build_arguments_schema(arguments))
         self._arguments = arguments
         self._act = act
 
-    async def __call__(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    async def __call__(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         try:
-            return capped(await self._act(read_arguments(self._arguments, arguments), context))
+            return bound_result(await self._act(convert_arguments(self._arguments, arguments), context))
         except Exception as error:  # noqa: BLE001 - the model is told, whatever it is
-            return capped(failure(error))
+            return bound_result(make_failure_result(error))

@@ -6,33 +6,49 @@ from difflib import get_close_matches
 import msgspec
 
 from tidegate.agent.skills import Skills
-from tidegate.agent.tools.approval import STANDARD, Approval, Ask, Question, decide
-from tidegate.agent.tools.arguments import parse_arguments, without_descriptions
-from tidegate.agent.tools.looking import GREP, LIST
-from tidegate.agent.tools.reading import READ
-from tidegate.agent.tools.remembering import COMPACT, LOOK, RECALL, REMEMBER, skill_tool
-from tidegate.agent.tools.shell import SHELL
-from tidegate.agent.tools.tool import AgentTool, Context, ToolResult, capped, failure
-from tidegate.agent.tools.writing import EDIT, WRITE
+from tidegate.agent.tools.approval import (
+    STANDARD_APPROVAL,
+    ApprovalRules,
+    AskUser,
+    ApprovalQuestion,
+    decide_approval,
+)
+from tidegate.agent.tools.arguments import parse_tool_arguments, strip_descriptions
+from tidegate.agent.tools.files.search_tools import GREP_TOOL, LIST_TOOL
+from tidegate.agent.tools.files.read_tool import READ_TOOL
+from tidegate.agent.tools.context_tools import (
+    COMPACT_TOOL,
+    MEMORY_SEARCH_TOOL,
+    RECALL_TOOL,
+    MEMORY_WRITE_TOOL,
+    create_skills_tool,
+)
+from tidegate.agent.tools.shell.shell_tool import SHELL_TOOL
+from tidegate.agent.tools.tool import AgentTool, ToolContext, ToolResult, bound_result, make_failure_result
+from tidegate.agent.tools.files.write_tools import EDIT_TOOL, WRITE_TOOL
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Call, Tool
 
-FILES: tuple[AgentTool, ...] = (READ, WRITE, EDIT, LIST, GREP)
-MEMORY: tuple[AgentTool, ...] = (REMEMBER, LOOK)
-CONTEXT: tuple[AgentTool, ...] = (RECALL, COMPACT)
+_FILE_TOOLS: tuple[AgentTool, ...] = (READ_TOOL, WRITE_TOOL, EDIT_TOOL, LIST_TOOL, GREP_TOOL)
+_MEMORY_TOOLS: tuple[AgentTool, ...] = (MEMORY_WRITE_TOOL, MEMORY_SEARCH_TOOL)
+_CONTEXT_TOOLS: tuple[AgentTool, ...] = (RECALL_TOOL, COMPACT_TOOL)
 
 
-def standard_tools(skills: Skills | None = None, *, memory: bool = True) -> list[AgentTool]:
+def list_standard_tools(skills: Skills | None = None, *, memory: bool = True) -> list[AgentTool]:
     """All tools there are without a server of their own. `memory` is for sessions in a data folder."""
-    tools = [*FILES, SHELL, *(MEMORY if memory else ()), *CONTEXT]
-    return [*tools, skill_tool(skills)] if skills is not None else tools
+    tools = [*_FILE_TOOLS, SHELL_TOOL, *(_MEMORY_TOOLS if memory else ()), *_CONTEXT_TOOLS]
+    return [*tools, create_skills_tool(skills)] if skills is not None else tools
 
 
 class Toolbox:
     """`ask` puts a question to a person; without one, what would be asked is denied."""
 
     def __init__(
-        self, tools: Iterable[AgentTool] = (), *, approval: Approval = STANDARD, ask: Ask | None = None
+        self,
+        tools: Iterable[AgentTool] = (),
+        *,
+        approval: ApprovalRules = STANDARD_APPROVAL,
+        ask: AskUser | None = None,
     ) -> None:
         self.tools: dict[str, AgentTool] = {}
         self.approval = approval
@@ -49,24 +65,24 @@ class Toolbox:
     def definitions(self, *, compact: bool = False) -> list[Tool]:
         """For `Session(tools=...)`. The compact form has the first sentence of each and no words in the schemas."""
         tools = [each.tool for each in self.tools.values()]
-        return [compacted(tool) for tool in tools] if compact else tools
+        return [shorten_definition(tool) for tool in tools] if compact else tools
 
     def together(self, name: str) -> bool:
         """May calls of this tool run at the same time? Most change something, so it must say so itself."""
         return getattr(self.tools.get(name), "together", False) is True
 
-    async def run(self, call: Call, context: Context) -> ToolResult:
+    async def run(self, call: Call, context: ToolContext) -> ToolResult:
         """The result of a call as a model made it. Nothing is raised but a cancellation."""
         tool = self.tools.get(call.name)
         if tool is None:
             return ToolResult(self._unknown(call.name), error=True)
         try:
-            arguments = parse_arguments(call.arguments)
+            arguments = parse_tool_arguments(call.arguments)
             refusal = await self._refusal(call.name, arguments)
             result = ToolResult(refusal, error=True) if refusal else await tool(arguments, context)
         except Exception as error:  # noqa: BLE001 - it is not our code, and the model must hear of it
-            result = failure(error)
-        return capped(result)
+            result = make_failure_result(error)
+        return bound_result(result)
 
     def _unknown(self, name: str) -> str:
         near = get_close_matches(name[:80], self.tools, 1, 0.5)
@@ -74,7 +90,7 @@ class Toolbox:
         return f"There is no tool {name[:80]!r}.{hint} There are: {', '.join(self.tools) or 'none'}."
 
     async def _refusal(self, name: str, arguments: dict[str, object]) -> str:
-        ruling = decide(self.approval, name, arguments)
+        ruling = decide_approval(self.approval, name, arguments)
         if ruling.verdict == "allow":
             return ""
         if ruling.verdict == "deny":
@@ -82,16 +98,16 @@ class Toolbox:
         if self.ask is None:
             return f"Denied: {ruling.why}, and nobody is there to ask; it was not run. Do it another way."
         try:
-            agreed = await self.ask(Question(name, arguments, ruling.why))
+            agreed = await self.ask(ApprovalQuestion(name, arguments, ruling.why))
         except Exception as error:  # noqa: BLE001 - who cannot be asked has not agreed
             return f"The user could not be asked ({type(error).__name__}); it was not run."
         return "" if agreed is True else "The user denied this; it was not run. Ask what they want instead."
 
 
-def compacted(tool: Tool) -> Tool:
+def shorten_definition(tool: Tool) -> Tool:
     first = tool.description.split(". ", 1)[0].split("\n", 1)[0].rstrip(".")
     try:
-        schema = without_descriptions(tool.parameters)
+        schema = strip_descriptions(tool.parameters)
     except (msgspec.MsgspecError, RecursionError):
         schema = tool.parameters
     return Tool(tool.name, first, schema)

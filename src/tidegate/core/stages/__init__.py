@@ -1,9 +1,9 @@
 """The stages, by name: what a policy may ask for. Each family has its file."""
 
-from tidegate.core.policy import Stage
-from tidegate.core.stages.admit import cap_result, spill_result
-from tidegate.core.stages.hint import hint
-from tidegate.core.stages.last_resort import shrink_to
+from tidegate.core.policy.policy import Stage
+from tidegate.core.stages.admission import cap_result, spill_result
+from tidegate.core.stages.notices import hint
+from tidegate.core.stages.guard import shrink_to
 from tidegate.core.stages.results import archive_results, cap_results, cap_texts, clear_results, digest_results
 from tidegate.core.stages.summary import summarise
 from tidegate.core.stages.sweep import sweep

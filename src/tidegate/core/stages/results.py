@@ -3,7 +3,7 @@
 from typing import Literal
 
 from tidegate.core.budget import Budget
-from tidegate.core.clip import clip_chars, clip_tokens
+from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.messages import (
     ARCHIVED,
@@ -16,15 +16,15 @@ from tidegate.core.messages import (
     Text,
     result_of,
     text_of,
-    user,
+    user_message,
 )
-from tidegate.core.outcome import NOTHING, Outcome, SummaryRequest
-from tidegate.core.stages.last_resort import call_names, stub
-from tidegate.core.stages.names import caller_names
-from tidegate.core.turns import Group, groups, outline
+from tidegate.core.outcome import NO_OUTCOME, Outcome, SummaryRequest
+from tidegate.core.stages.guard import tool_names_in_group, make_cleared_stub
+from tidegate.core.turns import tool_names_by_call
+from tidegate.core.turns import Group, split_groups, outline_turns
 from tidegate.core.view import Item, View
 
-Strategy = Literal["llm", "heuristic", "off"]
+ArchiveStrategy = Literal["llm", "heuristic", "off"]
 
 
 def clear_results(
@@ -35,19 +35,19 @@ def clear_results(
     All go in one sweep, because every edit makes the provider read the rest of the prompt again. An empty placeholder
     means a stub that names the result and how to recall it. Results of fewer than `least` tokens are left.
     """
-    names = caller_names(view.items)
+    names = tool_names_by_call(view.items)
     results = [item for item in view.items if item.message.role == "tool"]
     edits: list[Edit] = []
     for item in results[: len(results) - keep] if keep else results:
         result = result_of(item.message)
         if result is None or names.get(result.call_id) in spare or item.tokens < least:
             continue
-        parts: tuple[Part, ...] = stub(item, names)
+        parts: tuple[Part, ...] = make_cleared_stub(item, names)
         if placeholder:
             parts = (Result(result.call_id, (Text(placeholder),), result.error),)
         if budget.count(Message("tool", parts)) < item.tokens:
             edits.append(Replace(item.message.id, parts))
-    return Outcome(tuple(edits), why=f"{len(edits)} old results cleared") if edits else NOTHING
+    return Outcome(tuple(edits), why=f"{len(edits)} old results cleared") if edits else NO_OUTCOME
 
 
 def cap_results(
@@ -67,11 +67,11 @@ def cap_results(
         cut = clip_chars(text, chars, mode="head_tail", notice=notice).text
         images = tuple(part for part in result.parts if isinstance(part, Image))
         edits.append(Replace(item.message.id, (Result(result.call_id, (Text(cut), *images), result.error),)))
-    return Outcome(tuple(edits), why=f"{len(edits)} results over {chars:,} characters") if edits else NOTHING
+    return Outcome(tuple(edits), why=f"{len(edits)} results over {chars:,} characters") if edits else NO_OUTCOME
 
 
 def _current(view: View) -> frozenset[str]:
-    turns = outline(view).turns
+    turns = outline_turns(view).turns
     return frozenset(turns[-1].ids) if turns else frozenset()
 
 
@@ -96,7 +96,7 @@ def cap_texts(
         parts = tuple(_cap_part(part, chars, tokens, budget) for part in message.parts)
         if parts != message.parts:
             edits.append(Replace(message.id, parts))
-    return Outcome(tuple(edits), why=f"{len(edits)} oversized messages cut") if edits else NOTHING
+    return Outcome(tuple(edits), why=f"{len(edits)} oversized messages cut") if edits else NO_OUTCOME
 
 
 def _cap_part(part: Part, chars: int, tokens: int, budget: Budget) -> Part:
@@ -117,7 +117,7 @@ def archive_results(
     budget: Budget,
     *,
     cutoff: int,
-    strategy: Strategy = "llm",
+    strategy: ArchiveStrategy = "llm",
     input_chars: int = 12000,
     output_chars: int = 1200,
     heuristic_chars: int = 800,
@@ -129,10 +129,10 @@ def archive_results(
     """
     surplus = view.tool_results - cutoff
     if surplus <= 0 or strategy == "off":
-        return NOTHING
+        return NO_OUTCOME
     edits: list[Edit] = []
     requests: list[SummaryRequest] = []
-    for group in groups(view):
+    for group in split_groups(view):
         chosen = [item for item in group.results if item.message.kind == TOOL_RESULT][:surplus]
         if not chosen:
             continue
@@ -159,7 +159,7 @@ def _archived(group: Group, chosen: list[Item]) -> list[Edit]:
 
 def _label(group: Group, item: Item) -> str:
     result = result_of(item.message)
-    return call_names(group).get(result.call_id if result else "", "tool")
+    return tool_names_in_group(group).get(result.call_id if result else "", "tool")
 
 
 def _tool_request(group: Group, item: Item, input_chars: int, output_chars: int) -> SummaryRequest:
@@ -177,7 +177,7 @@ def _tool_request(group: Group, item: Item, input_chars: int, output_chars: int)
 
 def _tool_summary(group: Group, item: Item, chars: int) -> Insert:
     text = clip_chars(text_of(item.message), chars).text
-    return Insert(user(f"[Tool result summary: {_label(group, item)}] {text}", TOOL_SUMMARY), group.last)
+    return Insert(user_message(f"[Tool result summary: {_label(group, item)}] {text}", TOOL_SUMMARY), group.last)
 
 
 def digest_results(
@@ -186,11 +186,11 @@ def digest_results(
     """Archive the oldest results over the cutoff and leave one message that says, in a line each, what they held."""
     surplus = view.tool_results - cutoff
     if surplus <= 0:
-        return NOTHING
+        return NO_OUTCOME
     edits: list[Edit] = []
     lines: list[str] = []
     after = ""
-    for group in groups(view):
+    for group in split_groups(view):
         chosen = [item for item in group.results if item.message.kind == TOOL_RESULT][:surplus]
         if not chosen:
             continue
@@ -201,5 +201,5 @@ def digest_results(
         for item in chosen:
             said = " ".join(clip_chars(text_of(item.message), each, notice=" ... ").text.split())
             lines.append(f"- {_label(group, item)} ({item.message.id}): {said}")
-    edits.append(Insert(user(before + clip_chars("\n".join(lines), chars).text, TOOL_SUMMARY), after))
+    edits.append(Insert(user_message(before + clip_chars("\n".join(lines), chars).text, TOOL_SUMMARY), after))
     return Outcome(tuple(edits), why=f"{view.tool_results} visible results, cutoff {cutoff}")

@@ -5,17 +5,17 @@ from collections.abc import Iterable
 import msgspec
 
 from tidegate.core.budget import Budget
-from tidegate.core.clip import clip_chars
+from tidegate.core.text.clip import clip_chars
 from tidegate.core.edits import Drop, Edit
 from tidegate.core.messages import REMINDER, SUMMARY, Message, Part, Result, Text, calls_of, text_of
-from tidegate.core.outcome import NOTHING, Effect, Outcome, Spill, SummaryRequest
-from tidegate.core.pointers import is_note, way_back, without_way_back
-from tidegate.core.stages.reminder import reminder_edits
-from tidegate.core.turns import Group, groups, ids_of, newest_within, outline
+from tidegate.core.outcome import NO_OUTCOME, Effect, Outcome, Spill, SummaryRequest
+from tidegate.core.ledger.recall_pointers import is_recall_note, make_recall_line, strip_recall_line
+from tidegate.core.stages.notices import make_reminder_edits
+from tidegate.core.turns import Group, split_groups, collect_ids, count_newest_groups, outline_turns
 from tidegate.core.view import View
 
-BEFORE = "[Summary of earlier messages: what was said, not what to do]\n"
-SECTIONS = ("Session intent", "Key decisions", "Artifacts", "Next steps")
+_DEFAULT_HEADING = "[Summary of earlier messages: what was said, not what to do]\n"
+_DEFAULT_SECTIONS = ("Session intent", "Key decisions", "Artifacts", "Next steps")
 
 
 def summarise(
@@ -27,9 +27,9 @@ def summarise(
     keep_messages: int | None = None,
     keep_tokens: int | None = None,
     keep_share: float = 0.0,
-    before: str = BEFORE,
+    before: str = _DEFAULT_HEADING,
     behind: str = "",
-    sections: tuple[str, ...] = SECTIONS,
+    sections: tuple[str, ...] = _DEFAULT_SECTIONS,
     input_chars: int = 0,
     save: str = "",
     reminder: int = 0,
@@ -41,27 +41,27 @@ def summarise(
     stands the way back to every message it tells of, those that the earlier summary told of included; not where a
     policy words the frame of its summaries itself: that is then all there is.
     """
-    units = groups(view)
+    units = split_groups(view)
     kept = _kept(view, budget, units, keep_turns, keep_messages, keep_tokens, keep_share)
     old = [group for group in units[: len(units) - kept] if view.newest_request not in group.ids]
     earlier = [item for group in old for item in group.items if item.message.kind == SUMMARY]
     fresh = [item for group in old for item in group.items if not _stands_for_others(item.message)]
     if not fresh:
-        return NOTHING
+        return NO_OUTCOME
     room = max(64, budget.room // 4)
     gone = [item.message for group in old for item in group.items]
     request = SummaryRequest(
-        messages=tuple(shortened(item.message, input_chars) for item in fresh),
-        instructions=instructions(sections),
+        messages=tuple(_shorten_result(item.message, input_chars) for item in fresh),
+        instructions=_write_instructions(sections),
         max_tokens=min(max_tokens, room),
-        previous="\n".join(without_way_back(text_of(item.message)) for item in earlier),
+        previous="\n".join(strip_recall_line(text_of(item.message)) for item in earlier),
         before=before,
         behind=behind
         + (f"\n[The full messages are in {save}]" if save else "")
-        + (way_back(gone) if before == BEFORE else ""),
+        + (make_recall_line(gone) if before == _DEFAULT_HEADING else ""),
         after=old[0].last,
     )
-    edits: list[Edit] = [Drop(ids_of(old)), *reminder_edits(view, budget, old, reminder)]
+    edits: list[Edit] = [Drop(collect_ids(old)), *make_reminder_edits(view, budget, old, reminder)]
     effects: tuple[Effect, ...] = (
         (Spill(save, "", "", append=True, ids=tuple(item.message.id for item in fresh)),) if save else ()
     )
@@ -69,7 +69,7 @@ def summarise(
 
 
 def _stands_for_others(message: Message) -> bool:
-    return message.kind in (SUMMARY, REMINDER) or is_note(message)
+    return message.kind in (SUMMARY, REMINDER) or is_recall_note(message)
 
 
 def _kept(
@@ -86,14 +86,14 @@ def _kept(
         turns = None
         messages = None if tokens else messages
     if turns is not None:
-        newest = outline(view).turns[-turns:] if turns else ()
+        newest = outline_turns(view).turns[-turns:] if turns else ()
         messages = sum(len(turn.items) for turn in newest)
     if share:
         tokens = min(tokens or budget.room, int(budget.room * share))
-    return newest_within(units, messages=messages, tokens=tokens or None)
+    return count_newest_groups(units, messages=messages, tokens=tokens or None)
 
 
-def instructions(sections: tuple[str, ...]) -> str:
+def _write_instructions(sections: tuple[str, ...]) -> str:
     heads = "\n".join(f"## {name}" for name in sections)
     return (
         "Summarise the conversation below for the assistant that continues it. Keep every file name, identifier,"
@@ -102,7 +102,7 @@ def instructions(sections: tuple[str, ...]) -> str:
     )
 
 
-def shortened(message: Message, chars: int) -> Message:
+def _shorten_result(message: Message, chars: int) -> Message:
     """A message as the summariser gets it: long tool output cut to its beginning and end."""
     if not chars or message.role != "tool":
         return message
@@ -116,7 +116,7 @@ def shortened(message: Message, chars: int) -> Message:
     return msgspec.structs.replace(message, parts=tuple(cut(part) for part in message.parts))
 
 
-def transcript(messages: Iterable[Message]) -> str:
+def render_transcript(messages: Iterable[Message]) -> str:
     """Messages as plain text, for a file people and the agent's read tool can open."""
     lines: list[str] = []
     for message in messages:

@@ -7,17 +7,23 @@ results they stood in; the last groups whole. Everything says where the rest is.
 from collections.abc import Mapping, Sequence
 
 from tidegate.core.budget import Budget
-from tidegate.core.keylines import KeyLine
-from tidegate.core.lean import Slot, clipped, lean_caller, lean_result
-from tidegate.core.messages import NOTE, Part, Thinking, is_request, result_of, text_of
-from tidegate.core.outcome import NOTHING, Outcome
-from tidegate.core.price import FIDELITY, Market, Pace, best, full_at
-from tidegate.core.stages.draft import Draft
-from tidegate.core.stages.hint import HINT
-from tidegate.core.stages.last_resort import call_names, squeeze
-from tidegate.core.turns import Group, groups
+from tidegate.core.sweep.key_lines import KeyLine
+from tidegate.core.sweep.shortening import LineSlot, clip_message, shorten_caller, shorten_result
+from tidegate.core.messages import NOTE, Part, Thinking, is_user_request, result_of, text_of
+from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.sweep.cost_model import (
+    DEFAULT_FIDELITY,
+    SweepMarket,
+    SessionPace,
+    find_best_level,
+    find_sweep_fill,
+)
+from tidegate.core.stages.view_draft import ViewDraft
+from tidegate.core.stages.notices import HINT_PREFIX
+from tidegate.core.stages.guard import tool_names_in_group, squeeze_group
+from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import Item, View
-from tidegate.core.worth import Choice, appraise, chosen
+from tidegate.core.sweep.line_values import LineChoice, appraise_groups, select_lines
 
 _WORDS = 0.4  # of the room: the most that old messages of the user take
 _FULLEST = 0.9  # of the room: above that even what is new is cut
@@ -27,7 +33,7 @@ def sweep(
     view: View,
     budget: Budget,
     *,
-    fidelity: float = FIDELITY,
+    fidelity: float = DEFAULT_FIDELITY,
     tail: float = 0.05,
     words: int = 2_000,
     ledger: float = 0.0,
@@ -39,30 +45,30 @@ def sweep(
     room: what stays whole at the end, what is left free for the ledger. `fidelity` trades the bill for what is kept:
     see `price`.
     """
-    units, room = groups(view), budget.room
+    units, room = split_groups(view), budget.room
     first = _tail(units, view, int(room * tail))
     old = units[:first]
     workers = [number for number, unit in enumerate(old) if unit.items[0].message.role == "assistant"]
     if not workers:
-        return NOTHING
-    draft = Draft(view, budget)
+        return NO_OUTCOME
+    draft = ViewDraft(view, budget)
     _drop_hints(draft, old)
     _shorten_words(draft, old, view, words, int(room * _WORDS))
     reserved = int(room * min(ledger, 0.5))
     stay = reserved + draft.tokens - sum(old[number].tokens for number in workers)
-    market = Market(Pace.of(view.said_tokens, view.calls), budget.prices, fidelity)
-    full = room if market.pays(view.tokens) else full_at(room, market, stay)
-    total = best(min(stay, full), full, market, lost=_signed(units[first:]))
+    market = SweepMarket(SessionPace.of(view.said_tokens, view.calls), budget.prices, fidelity)
+    full = room if market.pays(view.tokens) else find_sweep_fill(room, market, stay)
+    total = find_best_level(min(stay, full), full, market, lost=_signed(units[first:]))
     level = min(total.level, int(room * most))
-    _make_lean(draft, old, workers, chosen(appraise(units, first, view), old, level - stay))
+    _make_lean(draft, old, workers, select_lines(appraise_groups(units, first, view), old, level - stay))
     _fit(draft, units, view, int(room * _FULLEST) - reserved, budget)
-    return Outcome(draft.edits(), why=f"a sweep {total}") if draft.touched else NOTHING
+    return Outcome(draft.edits(), why=f"a sweep {total}") if draft.touched else NO_OUTCOME
 
 
-def _drop_hints(draft: Draft, old: Sequence[Group]) -> None:
+def _drop_hints(draft: ViewDraft, old: Sequence[Group]) -> None:
     for unit in old:
         message = unit.items[0].message
-        if message.kind == NOTE and text_of(message).startswith(HINT):
+        if message.kind == NOTE and text_of(message).startswith(HINT_PREFIX):
             draft.drop(unit)
 
 
@@ -89,17 +95,17 @@ def _signed(tail: Sequence[Group]) -> int:
     return found
 
 
-def _shorten_words(draft: Draft, old: Sequence[Group], view: View, words: int, room: int) -> None:
+def _shorten_words(draft: ViewDraft, old: Sequence[Group], view: View, words: int, room: int) -> None:
     """Old messages of the user to their first `words` characters. If all are still too much, the oldest to fewer; and
     if that is not enough, the oldest but the first leave: what they laid down goes into the ledger."""
-    said = [unit for unit in old if is_request(unit.items[0].message) and unit.last != view.newest_request]
+    said = [unit for unit in old if is_user_request(unit.items[0].message) and unit.last != view.newest_request]
     total = sum(draft.group_cost(unit) for unit in said)
     for cap in (words, words // 4, words // 16):
         for unit in said:
             item = unit.items[0]
             if (cap == words or total > room) and len(text_of(item.message)) > cap * 1.1:
                 total -= draft.group_cost(unit)
-                draft.replace(item, clipped(item.message, cap))
+                draft.replace(item, clip_message(item.message, cap))
                 total += draft.group_cost(unit)
     for unit in said[1:]:
         if total > room:
@@ -107,30 +113,34 @@ def _shorten_words(draft: Draft, old: Sequence[Group], view: View, words: int, r
             draft.drop(unit)
 
 
-def _make_lean(draft: Draft, old: Sequence[Group], workers: Sequence[int], kept: Mapping[int, list[Choice]]) -> None:
+def _make_lean(
+    draft: ViewDraft, old: Sequence[Group], workers: Sequence[int], kept: Mapping[int, list[LineChoice]]
+) -> None:
     """Each group with its chosen lines; those of which nothing was chosen leave."""
     for number in workers:
         unit = old[number]
-        lines: dict[Slot, list[KeyLine]] = {}
+        lines: dict[LineSlot, list[KeyLine]] = {}
         for choice in kept.get(number, ()):
             lines.setdefault(choice.slot, []).append(choice.line)
         if not lines:
             draft.drop(unit)
             continue
-        names = call_names(unit)
+        names = tool_names_in_group(unit)
         for item in unit.items:
             draft.replace(item, _lean(item, lines, names))
 
 
-def _lean(item: Item, lines: Mapping[Slot, Sequence[KeyLine]], names: Mapping[str, str]) -> tuple[Part, ...]:
+def _lean(item: Item, lines: Mapping[LineSlot, Sequence[KeyLine]], names: Mapping[str, str]) -> tuple[Part, ...]:
     message = item.message
     result = result_of(message)
     if result is None:
-        return lean_caller(message, lines)
-    return lean_result(message, lines.get(Slot(message.id), ()), names.get(result.call_id, "a tool"), item.tokens)
+        return shorten_caller(message, lines)
+    return shorten_result(
+        message, lines.get(LineSlot(message.id), ()), names.get(result.call_id, "a tool"), item.tokens
+    )
 
 
-def _fit(draft: Draft, units: Sequence[Group], view: View, target: int, budget: Budget) -> None:
+def _fit(draft: ViewDraft, units: Sequence[Group], view: View, target: int, budget: Budget) -> None:
     """If what is new alone is too much, its results give way, so that the words of the user need not."""
     if draft.tokens > target and view.newest_request not in units[-1].ids:
-        squeeze(draft, units[-1], target, budget)
+        squeeze_group(draft, units[-1], target, budget)

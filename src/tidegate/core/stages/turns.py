@@ -2,20 +2,20 @@
 
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, Insert, Replace
-from tidegate.core.messages import NOTE, REMINDER, SUMMARY, Message, Part, Text, is_request, user
-from tidegate.core.outcome import NOTHING, Effect, Flush, Outcome, SummaryRequest
-from tidegate.core.stages.reminder import reminder_edits
-from tidegate.core.turns import Group, Turn, groups, ids_of, newest_within, outline
+from tidegate.core.messages import NOTE, REMINDER, SUMMARY, Message, Part, Text, is_user_request, user_message
+from tidegate.core.outcome import NO_OUTCOME, Effect, Flush, Outcome, SummaryRequest
+from tidegate.core.stages.notices import make_reminder_edits
+from tidegate.core.turns import Group, Turn, split_groups, collect_ids, count_newest_groups, outline_turns
 from tidegate.core.view import Item, View
 
-FLUSH = (
+_FLUSH_INSTRUCTIONS = (
     "Write down what is worth remembering of these messages for later sessions: facts, decisions, outcomes,"
     " preferences of the user. Short notes, no instructions."
 )
 
 
-def flush_of(items: tuple[Item, ...], max_tokens: int) -> Flush:
-    return Flush(SummaryRequest(tuple(item.message for item in items), FLUSH, max_tokens))
+def _make_flush(items: tuple[Item, ...], max_tokens: int) -> Flush:
+    return Flush(SummaryRequest(tuple(item.message for item in items), _FLUSH_INSTRUCTIONS, max_tokens))
 
 
 def drop_turns(
@@ -32,17 +32,17 @@ def drop_turns(
     `flush` > 0 puts them into memory first, as a summary of at most so many tokens. With fewer than `least` turns
     nothing is done.
     """
-    turns = outline(view).turns
+    turns = outline_turns(view).turns
     complete = turns[:-1]
     if len(turns) < least or not complete:
-        return NOTHING
+        return NO_OUTCOME
     count = int(len(complete) * share) if keep is None else max(0, len(turns) - max(1, keep))
     gone = complete[:count]
     if not gone:
-        return NOTHING
+        return NO_OUTCOME
     items = tuple(item for turn in gone for item in turn.items)
-    effects: tuple[Effect, ...] = (flush_of(items, flush),) if flush else ()
-    return Outcome((Drop(ids_of(gone)),), effects=effects, why=f"{len(gone)} of {len(turns)} turns leave")
+    effects: tuple[Effect, ...] = (_make_flush(items, flush),) if flush else ()
+    return Outcome((Drop(collect_ids(gone)),), effects=effects, why=f"{len(gone)} of {len(turns)} turns leave")
 
 
 def text_only_turns(
@@ -60,16 +60,16 @@ def text_only_turns(
     fewer turns than that. Without `current` the newest turn is left whole. A newest turn that is `running` keeps its
     last group, or the model would not see what it just did.
     """
-    turns = outline(view).turns
+    turns = outline_turns(view).turns
     if below and len(turns) >= below:
-        return NOTHING
+        return NO_OUTCOME
     gone = turns[: -max(1, keep)] if keep is not None else ()
     kept = turns[len(gone) :]
-    edits: list[Edit] = [Drop(ids_of(gone))] if gone else []
+    edits: list[Edit] = [Drop(collect_ids(gone))] if gone else []
     for turn in kept if current else kept[:-1]:
         edits.extend(_text_only(turn, turn is turns[-1], running))
     leave = f"{len(gone)} turns leave, " if gone else ""
-    return Outcome(tuple(edits), why=f"{leave}{len(kept)} turns to request and reply") if edits else NOTHING
+    return Outcome(tuple(edits), why=f"{leave}{len(kept)} turns to request and reply") if edits else NO_OUTCOME
 
 
 def _text_only(turn: Turn, newest: bool, running: bool) -> list[Edit]:
@@ -83,7 +83,7 @@ def _text_only(turn: Turn, newest: bool, running: bool) -> list[Edit]:
         keep.update(reply.ids if len(reply.items) == 1 else ())
     gone = [group for group in rest if not keep.issuperset(group.ids)]
     if gone:
-        edits.append(Drop(ids_of(gone)))
+        edits.append(Drop(collect_ids(gone)))
     if reply is not None and reply in gone:
         text = tuple(part for part in reply.items[0].message.parts if isinstance(part, Text))
         edits.append(Insert(Message("assistant", text, kind=NOTE), turn.groups[0].last))
@@ -117,15 +117,15 @@ def keep_recent(
     """
     if share:
         tokens = int(budget.room * share)
-    units = groups(view)
-    kept = newest_within(units, messages=messages, tokens=tokens)
+    units = split_groups(view)
+    kept = count_newest_groups(units, messages=messages, tokens=tokens)
     return _without(view, budget, units[: len(units) - kept], note, reminder)
 
 
 def drop_oldest(view: View, budget: Budget, *, share: float = 0.5, note: str = "", reminder: int = 0) -> Outcome:
     """Drop the oldest share of the messages, cut at a group border: the blunt cut for when a provider refuses."""
-    units = groups(view)
-    kept = newest_within(units, messages=view.messages - int(view.messages * share))
+    units = split_groups(view)
+    kept = count_newest_groups(units, messages=view.messages - int(view.messages * share))
     return _without(view, budget, units[: len(units) - kept], note, reminder)
 
 
@@ -136,27 +136,27 @@ def _without(view: View, budget: Budget, old: list[Group], note: str, reminder: 
         for group in old
         if view.newest_request not in group.ids and group.items[0].message.kind not in (SUMMARY, REMINDER)
     ]
-    if not any(is_request(item.message) or item.message.role != "user" for group in gone for item in group.items):
-        return NOTHING
-    edits: list[Edit] = [Drop(ids_of(gone))]
+    if not any(is_user_request(item.message) or item.message.role != "user" for group in gone for item in group.items):
+        return NO_OUTCOME
+    edits: list[Edit] = [Drop(collect_ids(gone))]
     if note:
-        edits.append(Insert(user(note, NOTE), gone[-1].last))
-    edits.extend(reminder_edits(view, budget, gone, reminder))
+        edits.append(Insert(user_message(note, NOTE), gone[-1].last))
+    edits.extend(make_reminder_edits(view, budget, gone, reminder))
     return Outcome(tuple(edits), why=f"{sum(len(group.items) for group in gone)} old messages leave")
 
 
 def clear_context(view: View, budget: Budget, *, flush: int = 0) -> Outcome:
     """Everything leaves but the newest request."""
-    gone = [group for group in groups(view) if view.newest_request not in group.ids]
+    gone = [group for group in split_groups(view) if view.newest_request not in group.ids]
     if not gone:
-        return NOTHING
+        return NO_OUTCOME
     items = tuple(item for group in gone for item in group.items)
-    effects: tuple[Effect, ...] = (flush_of(items, flush),) if flush else ()
-    return Outcome((Drop(ids_of(gone)),), effects=effects, why="the context is cleared")
+    effects: tuple[Effect, ...] = (_make_flush(items, flush),) if flush else ()
+    return Outcome((Drop(collect_ids(gone)),), effects=effects, why="the context is cleared")
 
 
 def flush_memory(view: View, budget: Budget, *, tokens: int) -> Outcome:
     """Put all of the view into long-term memory; nothing leaves yet."""
     if not view.items:
-        return NOTHING
-    return Outcome(effects=(flush_of(tuple(view.items), tokens),), why="everything is saved to memory first")
+        return NO_OUTCOME
+    return Outcome(effects=(_make_flush(tuple(view.items), tokens),), why="everything is saved to memory first")

@@ -1,6 +1,6 @@
 """Recorded sessions of other agents, and of our own: read, mended, and said what was mended."""
 
-from tidegate.lab.importers.mine import AGENTS, find_mine
-from tidegate.lab.importers.reading import Found, read_any, read_each
+from tidegate.lab.importers.local_sessions import LOCAL_AGENTS, find_local_sessions
+from tidegate.lab.importers.registry import ImportedFile, read_recordings, read_recordings_by_file
 
-__all__ = ["AGENTS", "Found", "find_mine", "read_any", "read_each"]
+__all__ = ["LOCAL_AGENTS", "ImportedFile", "find_local_sessions", "read_recordings", "read_recordings_by_file"]

@@ -2,10 +2,10 @@
 
 import msgspec
 
-Json = dict[str, object]
+JsonRecord = dict[str, object]
 
 
-class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
+class RecordingOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a recording comes from. Sessions of one `project` resemble each other: intervals are taken over these."""
 
     format: str
@@ -16,7 +16,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str = ""
 
 
-class Compaction(msgspec.Struct, frozen=True):
+class RecordedCompaction(msgspec.Struct, frozen=True):
     """The agent itself cut its context before message `at`. Its summary stands here, not among the messages."""
 
     at: int
@@ -33,10 +33,10 @@ class Recording(msgspec.Struct):
     """
 
     name: str
-    messages: list[Json]
-    meta: Meta
+    messages: list[JsonRecord]
+    meta: RecordingOrigin
     mended: list[str] = []
     times: list[float] = []
     typed: list[bool | None] = []
-    tools: list[Json] = []
-    compactions: list[Compaction] = []
+    tools: list[JsonRecord] = []
+    compactions: list[RecordedCompaction] = []

@@ -16,8 +16,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-HERE = Path(__file__).resolve().parent
-REMEDY = "Run `make peers` in a checkout; TIDEGATE_PEERS names the folder of the environments if they are elsewhere."
+SCRIPTS_FOLDER = Path(__file__).resolve().parent
+_BUILD_REMEDY = (
+    "Run `make peers` in a checkout; TIDEGATE_PEERS names the folder of the environments if they are elsewhere."
+)
 
 
 class Peer(NamedTuple):
@@ -35,9 +37,9 @@ class Peer(NamedTuple):
         return bool(self.environment)
 
 
-LANGCHAIN, DEEPAGENTS, OPENAI = "langchain 1.4.7", "deepagents 0.7.32", "openai-agents 0.24.0"
-INSPECT, MICROSOFT, STRANDS = "inspect_ai 0.3.285", "agent-framework-core 1.23.0", "strands-agents 1.62.0"
-PYDANTIC = "pydantic-ai-harness 0.62.0"
+_LANGCHAIN, _DEEPAGENTS, _OPENAI_AGENTS = "langchain 1.4.7", "deepagents 0.7.32", "openai-agents 0.24.0"
+_INSPECT_AI, _AGENT_FRAMEWORK, _STRANDS = "inspect_ai 0.3.285", "agent-framework-core 1.23.0", "strands-agents 1.62.0"
+_PYDANTIC_AI = "pydantic-ai-harness 0.62.0"
 
 PEERS = (
     Peer("tail-sliding", "The newest groups that fit, cut anew at every request.", "", "", "tail_only"),
@@ -54,36 +56,36 @@ PEERS = (
     Peer(
         "langchain-clear",
         "ClearToolUsesEdit: all but the newest 3 tool results cleared once half of the window is full.",
-        LANGCHAIN,
+        _LANGCHAIN,
         "langchain",
         "langchain_clear",
     ),
-    Peer("langchain-trim", "trim_messages: the newest that fit.", LANGCHAIN, "langchain", "langchain_trim"),
+    Peer("langchain-trim", "trim_messages: the newest that fit.", _LANGCHAIN, "langchain", "langchain_trim"),
     Peer(
         "langchain-summary",
         "SummarizationMiddleware: at 0.8 of the window all but 20 messages become a summary.",
-        LANGCHAIN,
+        _LANGCHAIN,
         "langchain",
         "langchain_summary",
     ),
     Peer(
         "deepagents",
         "Large results to files, then a summary at 0.85 of the window that leaves a tenth of it.",
-        DEEPAGENTS,
+        _DEEPAGENTS,
         "deepagents",
         "deepagents_view",
     ),
     Peer(
         "openai-trimmer",
         "ToolOutputTrimmer: outputs before the newest two turns become a preview; no bound.",
-        OPENAI,
+        _OPENAI_AGENTS,
         "openai_agents",
         "openai_trimmer",
     ),
     Peer(
         "inspect-edit",
         "CompactionEdit: all but the newest 3 tool results cleared at 0.9 of the window.",
-        INSPECT,
+        _INSPECT_AI,
         "inspect_ai",
         "inspect_compaction",
         {"strategy": "edit"},
@@ -91,7 +93,7 @@ PEERS = (
     Peer(
         "inspect-trim",
         "CompactionTrim: the oldest fifth of the messages leaves at 0.9 of the window.",
-        INSPECT,
+        _INSPECT_AI,
         "inspect_ai",
         "inspect_compaction",
         {"strategy": "trim"},
@@ -99,7 +101,7 @@ PEERS = (
     Peer(
         "inspect-summary",
         "CompactionSummary: everything but the task becomes a summary at 0.9 of the window.",
-        INSPECT,
+        _INSPECT_AI,
         "inspect_ai",
         "inspect_compaction",
         {"strategy": "summary"},
@@ -107,14 +109,14 @@ PEERS = (
     Peer(
         "agent-framework",
         "ContextWindowCompactionStrategy: tool calls collapse at half of the budget, the oldest leave at 0.8.",
-        MICROSOFT,
+        _AGENT_FRAMEWORK,
         "agent_framework",
         "agent_framework_window",
     ),
     Peer(
         "agent-framework-summary",
         "SummarizationStrategy within a token budget: all but 4 messages become summaries.",
-        MICROSOFT,
+        _AGENT_FRAMEWORK,
         "agent_framework",
         "agent_framework_window",
         {"strategy": "summary"},
@@ -122,14 +124,14 @@ PEERS = (
     Peer(
         "strands-sliding",
         "SlidingWindowConversationManager: 40 messages; on overflow results are cut, then messages leave.",
-        STRANDS,
+        _STRANDS,
         "strands",
         "strands_managing",
     ),
     Peer(
         "strands-summary",
         "SummarizingConversationManager: on overflow the oldest 30% become a summary.",
-        STRANDS,
+        _STRANDS,
         "strands",
         "strands_managing",
         {"manager": "summary"},
@@ -137,14 +139,14 @@ PEERS = (
     Peer(
         "pydantic-slide",
         "TieredCompaction: tool results cleared, then a sliding window of 40 messages.",
-        PYDANTIC,
+        _PYDANTIC_AI,
         "pydantic_ai",
         "pydantic_tiered",
     ),
     Peer(
         "pydantic-summary",
         "TieredCompaction: tool results cleared, then a summary.",
-        PYDANTIC,
+        _PYDANTIC_AI,
         "pydantic_ai",
         "pydantic_tiered",
         {"tiers": ["clear", "summarise"]},
@@ -152,42 +154,53 @@ PEERS = (
 )
 
 
-def find(name: str) -> Peer | None:
+def find_peer(name: str) -> Peer | None:
     return next((peer for peer in PEERS if peer.name == name), None)
 
 
-def environments() -> Path:
+def get_environments_folder() -> Path:
     """The folder that holds the peers' environments, whether or not it is there."""
     named = os.environ.get("TIDEGATE_PEERS")
-    return Path(named) if named else HERE.parents[3] / "bench" / ".envs"
+    return Path(named) if named else SCRIPTS_FOLDER.parents[3] / "bench" / ".envs"
 
 
-def interpreter(peer: Peer) -> Path:
+def get_interpreter(peer: Peer) -> Path:
     """Not resolved: a link followed to where it points is no longer the environment's interpreter."""
-    return environments() / peer.environment / "bin" / "python" if peer.real else Path(sys.executable)
+    return get_environments_folder() / peer.environment / "bin" / "python" if peer.real else Path(sys.executable)
 
 
-def why_missing(peer: Peer) -> str:
+def explain_missing_peer(peer: Peer) -> str:
     """Empty if the peer can be run; else what is missing and what to do."""
-    if interpreter(peer).exists():
+    if get_interpreter(peer).exists():
         return ""
-    return f"{peer.name}: {peer.package} has no environment in {environments()}. {REMEDY}"
+    return f"{peer.name}: {peer.package} has no environment in {get_environments_folder()}. {_BUILD_REMEDY}"
 
 
-def available() -> tuple[Peer, ...]:
-    return tuple(peer for peer in PEERS if not why_missing(peer))
+def list_available_peers() -> tuple[Peer, ...]:
+    return tuple(peer for peer in PEERS if not explain_missing_peer(peer))
 
 
-def command(peer: Peer, recordings: Path | Sequence[Path], window: int, out: Path, guard: bool = True) -> list[str]:
+def build_peer_command(
+    peer: Peer, recordings: Path | Sequence[Path], window: int, out: Path, guard: bool = True
+) -> list[str]:
     """How to run one peer: the requests of one recording to the file `out`, or of several to files in the folder `out`.
 
     Several at a time are worth it: importing some of these libraries takes longer than playing a short recording. The
     standard output then tells what happened, a JSON object on a line for each recording.
     """
     several = [recordings] if isinstance(recordings, Path) else list(recordings)
-    script = HERE / f"{peer.script}.py"
+    script = SCRIPTS_FOLDER / f"{peer.script}.py"
     # -E: the caller's own Python settings are for another interpreter.
-    made = [str(interpreter(peer)), "-E", str(script), *map(str, several), "--window", str(window), "--out", str(out)]
+    made = [
+        str(get_interpreter(peer)),
+        "-E",
+        str(script),
+        *map(str, several),
+        "--window",
+        str(window),
+        "--out",
+        str(out),
+    ]
     if peer.settings:
         made += ["--settings", json.dumps(dict(peer.settings))]
     return made if guard else [*made, "--no-guard"]

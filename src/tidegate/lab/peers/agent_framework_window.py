@@ -29,12 +29,12 @@ from chat_form import CHARS_PER_TOKEN, SYSTEM, Chat, text_of
 from playing import main
 from summary import Summariser
 
-SETTINGS = {"strategy": "window", "answer": 0.125, "budget": 0.8}
-_TURN = re.compile(r"^\d+\. \[(\w+)\] ", re.MULTILINE)
-_CALL = re.compile(r"\[call_id=([^\]]+)\]")
+DEFAULT_SETTINGS = {"strategy": "window", "answer": 0.125, "budget": 0.8}
+_TURN_HEADING = re.compile(r"^\d+\. \[(\w+)\] ", re.MULTILINE)
+_CALL_ID = re.compile(r"\[call_id=([^\]]+)\]")
 
 
-class Quarter:
+class QuarterTokenizer:
     """In its place for a tokenizer: counts what is counted everywhere here, text, names and arguments."""
 
     def count_tokens(self, text: str) -> int:
@@ -46,7 +46,7 @@ class Quarter:
         return sum(len(str(part.get(key) or "")) for part in contents for key in keys) // CHARS_PER_TOKEN
 
 
-class Writer:
+class TranscriptSummaryClient:
     """The client that its summaries are asked from: the transcript it sends is taken apart into messages again."""
 
     def __init__(self, summariser: Summariser) -> None:
@@ -58,12 +58,12 @@ class Writer:
             self.by_call[message["role"], name] = message
 
     def turn(self, role: str, text: str) -> Chat:
-        found = _CALL.search(text)
+        found = _CALL_ID.search(text)
         recorded = self.by_call.get((role, found[1])) if found else None
         return recorded or {"role": role, "content": text}
 
     async def get_response(self, messages: Sequence[Message], **_: Any) -> ChatResponse:
-        parts = _TURN.split(messages[-1].text)[1:]
+        parts = _TURN_HEADING.split(messages[-1].text)[1:]
         turns = [self.turn(role, text) for role, text in zip(parts[::2], parts[1::2], strict=True)]
         text = self.summariser.write(turns)
         return ChatResponse(messages=[Message(role="assistant", contents=[text])])
@@ -73,12 +73,12 @@ class AgentFrameworkWindow:
     def __init__(self, window: int, settings: dict[str, Any]) -> None:
         logging.getLogger("agent_framework").setLevel(logging.CRITICAL)
         self.summariser = Summariser(window)
-        self.writer = Writer(self.summariser)
+        self.writer = TranscriptSummaryClient(self.summariser)
         self.loop = asyncio.new_event_loop()
         self.head: list[Chat] = []
         self.said: list[Message] = []
         self.known: dict[str, Chat] = {}
-        self.tokenizer = Quarter()
+        self.tokenizer = QuarterTokenizer()
         answer = int(settings["answer"] * window)
         if settings["strategy"] == "summary":
             inner = SummarizationStrategy(client=self.writer, tokenizer=self.tokenizer)
@@ -96,7 +96,7 @@ class AgentFrameworkWindow:
             return
         self.known[f"m{index}"] = message
         self.writer.hear(message)
-        self.said.append(native(f"m{index}", message))
+        self.said.append(to_native(f"m{index}", message))
 
     def back(self, message: Message) -> Chat:
         """It excludes messages and adds some; it changes none."""
@@ -115,7 +115,7 @@ class AgentFrameworkWindow:
         self.loop.close()
 
 
-def native(name: str, message: Chat) -> Message:
+def to_native(name: str, message: Chat) -> Message:
     text = text_of(message)
     if message["role"] == "tool":
         contents = [Content.from_function_result(call_id=message["tool_call_id"], result=text)]
@@ -128,4 +128,4 @@ def native(name: str, message: Chat) -> Message:
 
 
 if __name__ == "__main__":
-    main(AgentFrameworkWindow, SETTINGS)
+    main(AgentFrameworkWindow, DEFAULT_SETTINGS)

@@ -27,9 +27,9 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from playing import Refused, main
 from summary import Summariser
 
-SETTINGS = {"evict_result": 0.1, "evict_user": 0.25}
-ANSWER = ModelResponse(result=[AIMessage(content="")])
-SESSION = "session_played"
+DEFAULT_SETTINGS = {"evict_result": 0.1, "evict_user": 0.25}
+_EMPTY_ANSWER = ModelResponse(result=[AIMessage(content="")])
+_SESSION_ID = "session_played"
 """Names the file of evicted history, which the model is told: a fixed name, so that a run can be repeated."""
 
 
@@ -53,7 +53,7 @@ class DeepAgentsView:
             token_counter=self.form.count,
             summarizer=lambda messages: self.summariser.write([self.form.back(one) for one in messages]),
         )
-        self.state: dict[str, Any] = {"messages": [], "_summarization_session_id": SESSION}
+        self.state: dict[str, Any] = {"messages": [], "_summarization_session_id": _SESSION_ID}
         self.calls: dict[str, Any] = {}
         self.sent: list[AnyMessage] = []
 
@@ -71,7 +71,7 @@ class DeepAgentsView:
     def hold(self, request: ModelRequest) -> ModelResponse:
         """Where the model would be called."""
         self.sent = request.messages
-        return ANSWER
+        return _EMPTY_ANSWER
 
     def inner(self, request: ModelRequest) -> ModelResponse:
         self.sent = self.summaries._get_effective_messages(request)
@@ -109,4 +109,4 @@ class DeepAgentsView:
 
 
 if __name__ == "__main__":
-    main(DeepAgentsView, SETTINGS)
+    main(DeepAgentsView, DEFAULT_SETTINGS)

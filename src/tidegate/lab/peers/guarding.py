@@ -13,7 +13,7 @@ from chat_form import CHARS_PER_TOKEN, Chat, fits, groups, lead, size, text_of
 FILLER: Chat = {"role": "user", "content": "[earlier messages left out]"}
 """Stands where a conversation would begin with an answer."""
 
-CUT = "\n[... cut ...]\n"
+_CUT_MARK = "\n[... cut ...]\n"
 
 
 class Guarded(NamedTuple):
@@ -22,7 +22,7 @@ class Guarded(NamedTuple):
     clipped: int
 
 
-def whole(group: Sequence[Chat]) -> bool:
+def _is_whole_group(group: Sequence[Chat]) -> bool:
     """Whether every call in it is answered once and every result has its call."""
     wanted = [call.get("id") for call in group[0].get("tool_calls") or ()]
     given = [message.get("tool_call_id") for message in group if message.get("role") == "tool"]
@@ -39,7 +39,7 @@ def faults(view: Sequence[Chat], window: int, begins: Sequence[Chat] = ()) -> li
         return [*found, "empty"]
     if said[0].get("role") != "user" and said[0] not in begins:
         found.append("headless")
-    if not all(map(whole, groups(said))):
+    if not all(map(_is_whole_group, groups(said))):
         found.append("unpaired")
     return found
 
@@ -52,7 +52,7 @@ def guard(view: Sequence[Chat], window: int, newest: Sequence[Chat]) -> Guarded:
     alone is too large are texts cut.
     """
     head = list(view[: lead(view)])
-    said = [group for group in groups(view[len(head) :]) if whole(group)] or [list(newest) or [FILLER]]
+    said = [group for group in groups(view[len(head) :]) if _is_whole_group(group)] or [list(newest) or [FILLER]]
     dropped = len(view) - len(head) - sum(map(len, said))
     room = window * CHARS_PER_TOKEN - sum(map(size, head))
     weights = [sum(map(size, group)) for group in said]
@@ -76,7 +76,7 @@ def guard(view: Sequence[Chat], window: int, newest: Sequence[Chat]) -> Guarded:
 
 def _longest(messages: Sequence[Chat]) -> int | None:
     at = max(range(len(messages)), key=lambda index: size(messages[index]))
-    return at if size(messages[at]) > 2 * len(CUT) else None
+    return at if size(messages[at]) > 2 * len(_CUT_MARK) else None
 
 
 def _cut(message: Chat, excess: int) -> Chat:
@@ -85,5 +85,5 @@ def _cut(message: Chat, excess: int) -> Chat:
     if message.get("tool_calls") and size(message) > 2 * len(text):
         calls = [{**call, "function": {**call["function"], "arguments": "{}"}} for call in message["tool_calls"]]
         return {**message, "tool_calls": calls}
-    half = max(0, len(text) - excess - len(CUT)) // 2
-    return {**message, "content": text[:half] + CUT + text[len(text) - half :]}
+    half = max(0, len(text) - excess - len(_CUT_MARK)) // 2
+    return {**message, "content": text[:half] + _CUT_MARK + text[len(text) - half :]}

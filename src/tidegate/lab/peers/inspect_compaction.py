@@ -33,12 +33,12 @@ from inspect_ai.tool import ToolCall
 from playing import Refused, main
 from summary import Summariser
 
-SETTINGS = {"strategy": "summary", "threshold": 0.9}
-STRATEGIES = {"edit": CompactionEdit, "trim": CompactionTrim, "summary": CompactionSummary}
+DEFAULT_SETTINGS = {"strategy": "summary", "threshold": 0.9}
+_STRATEGIES = {"edit": CompactionEdit, "trim": CompactionTrim, "summary": CompactionSummary}
 
 
 @modelapi(name="played")
-class Played(ModelAPI):
+class PlayedModel(ModelAPI):
     """Counts a token for every four characters and writes summaries."""
 
     writer: Any = None
@@ -56,14 +56,14 @@ class InspectCompaction:
         self.summariser = Summariser(window)
         self.model = get_model("played/none", memoize=False)
         self.model.api.writer = lambda asked: self.summariser.write([self.back(one) for one in asked[:-1]])
-        self.strategy = STRATEGIES[settings["strategy"]](threshold=int(settings["threshold"] * window))
+        self.strategy = _STRATEGIES[settings["strategy"]](threshold=int(settings["threshold"] * window))
         self.loop = asyncio.new_event_loop()
         self.history: list[ChatMessage] = []
         self.known: dict[str, tuple[Chat, ChatMessage]] = {}
         self.compact: Any = None
 
     def hear(self, index: int, message: Chat) -> None:
-        made = native(index, message)
+        made = to_native(index, message)
         self.known[made.id] = (message, made)
         self.history.append(made)
 
@@ -105,7 +105,7 @@ class InspectCompaction:
         self.loop.close()
 
 
-def native(index: int, message: Chat) -> ChatMessage:
+def to_native(index: int, message: Chat) -> ChatMessage:
     name, text = f"m{index}", text_of(message)
     if message["role"] in SYSTEM:
         return ChatMessageSystem(id=name, content=text)
@@ -121,4 +121,4 @@ def native(index: int, message: Chat) -> ChatMessage:
 
 
 if __name__ == "__main__":
-    main(InspectCompaction, SETTINGS)
+    main(InspectCompaction, DEFAULT_SETTINGS)

@@ -15,8 +15,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_form import Form
 from playing import main
 
-SETTINGS = {"trigger": 0.5, "keep": 3, "clear_at_least": 0.0, "clear_tool_inputs": False}
-ANSWER = ModelResponse(result=[AIMessage(content="")])
+DEFAULT_SETTINGS = {"trigger": 0.5, "keep": 3, "clear_at_least": 0.0, "clear_tool_inputs": False}
+_EMPTY_ANSWER = ModelResponse(result=[AIMessage(content="")])
 
 
 class LangChainClear:
@@ -41,7 +41,7 @@ class LangChainClear:
     def hold(self, request: ModelRequest) -> ModelResponse:
         """Where the model would be called."""
         self.sent = request.messages
-        return ANSWER
+        return _EMPTY_ANSWER
 
     def decide(self) -> list[Chat]:
         system = self.form.system()
@@ -57,4 +57,4 @@ class LangChainClear:
 
 
 if __name__ == "__main__":
-    main(LangChainClear, SETTINGS)
+    main(LangChainClear, DEFAULT_SETTINGS)

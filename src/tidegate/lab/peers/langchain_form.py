@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from chat_form import CHARS_PER_TOKEN, SYSTEM, Chat, arguments_of, size, text_of
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
-ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
+_ROLE_BY_TYPE = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
 
 
 class Form:
@@ -25,7 +25,7 @@ class Form:
         if message["role"] in SYSTEM and not self.known:
             self.head.append(message)
             return None
-        made = _native(f"m{index}", message)
+        made = _to_native(f"m{index}", message)
         self.known[made.id] = (message, made)
         return made
 
@@ -35,7 +35,7 @@ class Form:
     def back(self, message: AnyMessage) -> Chat:
         recorded, native = self.known.get(message.id or "", (None, None))
         if recorded is None:
-            return {"role": ROLES[message.type], "content": message.text}
+            return {"role": _ROLE_BY_TYPE[message.type], "content": message.text}
         if message is native:
             return recorded
         same = dict(recorded)
@@ -57,7 +57,7 @@ class Form:
         return [*self.head, *map(self.back, messages)]
 
 
-def _native(name: str, message: Chat) -> AnyMessage:
+def _to_native(name: str, message: Chat) -> AnyMessage:
     text = text_of(message)
     if message["role"] == "tool":
         return ToolMessage(content=text, tool_call_id=message["tool_call_id"], id=name)

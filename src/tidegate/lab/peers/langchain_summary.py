@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime
 from playing import main
 from summary import Summariser
 
-SETTINGS = {"trigger": 0.8, "keep": ["messages", 20], "trim_tokens_to_summarize": 4000}
+DEFAULT_SETTINGS = {"trigger": 0.8, "keep": ["messages", 20], "trim_tokens_to_summarize": 4000}
 
 
 class LangChainSummary:
@@ -55,4 +55,4 @@ class LangChainSummary:
 
 
 if __name__ == "__main__":
-    main(LangChainSummary, SETTINGS)
+    main(LangChainSummary, DEFAULT_SETTINGS)

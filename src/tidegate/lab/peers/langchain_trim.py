@@ -13,7 +13,7 @@ from langchain_core.messages import AnyMessage, trim_messages
 from langchain_form import Form
 from playing import main
 
-SETTINGS = {"max_tokens": 1.0, "start_on": ["human", "ai"]}
+DEFAULT_SETTINGS = {"max_tokens": 1.0, "start_on": ["human", "ai"]}
 
 
 class LangChainTrim:
@@ -47,4 +47,4 @@ class LangChainTrim:
 
 
 if __name__ == "__main__":
-    main(LangChainTrim, SETTINGS)
+    main(LangChainTrim, DEFAULT_SETTINGS)

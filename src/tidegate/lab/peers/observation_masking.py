@@ -12,7 +12,7 @@ from typing import Any
 from chat_form import Chat, text_of
 from playing import main
 
-SETTINGS = {"keep": 10, "polling": 1}
+DEFAULT_SETTINGS = {"keep": 10, "polling": 1}
 
 
 class ObservationMasking:
@@ -43,4 +43,4 @@ class ObservationMasking:
 
 
 if __name__ == "__main__":
-    main(ObservationMasking, SETTINGS)
+    main(ObservationMasking, DEFAULT_SETTINGS)

@@ -14,7 +14,7 @@ from agents.run import CallModelData, ModelInputData
 from chat_form import SYSTEM, Chat, text_of
 from playing import main
 
-SETTINGS = {"recent_turns": 2, "max_output_chars": 500, "preview_chars": 200}
+DEFAULT_SETTINGS = {"recent_turns": 2, "max_output_chars": 500, "preview_chars": 200}
 
 
 class OpenAITrimmer:
@@ -57,4 +57,4 @@ class OpenAITrimmer:
 
 
 if __name__ == "__main__":
-    main(OpenAITrimmer, SETTINGS)
+    main(OpenAITrimmer, DEFAULT_SETTINGS)

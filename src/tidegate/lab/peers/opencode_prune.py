@@ -13,8 +13,8 @@ from typing import Any
 from chat_form import CHARS_PER_TOKEN, Chat, text_of
 from playing import main
 
-SETTINGS = {"protect": 0.2, "minimum": 0.1, "turns": 2, "protected": ["skill"]}
-CLEARED = "[Old tool result content cleared]"
+DEFAULT_SETTINGS = {"protect": 0.2, "minimum": 0.1, "turns": 2, "protected": ["skill"]}
+_CLEARED_TEXT = "[Old tool result content cleared]"
 
 
 class OpencodePrune:
@@ -54,7 +54,7 @@ class OpencodePrune:
                 old.append(at)
         if freed > self.minimum:
             for at in old:
-                self.said[at] = {**self.said[at], "content": CLEARED}
+                self.said[at] = {**self.said[at], "content": _CLEARED_TEXT}
             self.cleared.update(old)
 
     def decide(self) -> list[Chat]:
@@ -68,4 +68,4 @@ class OpencodePrune:
 
 
 if __name__ == "__main__":
-    main(OpencodePrune, SETTINGS)
+    main(OpencodePrune, DEFAULT_SETTINGS)

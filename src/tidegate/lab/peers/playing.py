@@ -36,7 +36,7 @@ class Refused(Exception):
         self.view = list(view)
 
 
-class Peer(Protocol):
+class PeerSession(Protocol):
     """One recording under one peer."""
 
     def hear(self, index: int, message: Chat) -> None:
@@ -51,7 +51,7 @@ class Peer(Protocol):
     def close(self) -> None: ...
 
 
-Maker = Callable[[int, dict[str, Any]], Peer]
+PeerFactory = Callable[[int, dict[str, Any]], PeerSession]
 """Window and settings to a peer."""
 
 
@@ -59,7 +59,7 @@ class BadRecording(Exception):
     """What is wrong with a file, and where."""
 
 
-def read(path: Path) -> list[Chat]:
+def _read_recording(path: Path) -> list[Chat]:
     """The messages of a recording, plain or gzipped, without its line of meta data."""
     try:
         raw = path.read_bytes()
@@ -81,7 +81,7 @@ def read(path: Path) -> list[Chat]:
     return found
 
 
-class Lines:
+class _RequestLines:
     """Lines of requests. A recorded message is written as JSON once, however many requests hold it."""
 
     def __init__(self, recorded: Sequence[Chat]) -> None:
@@ -96,14 +96,14 @@ class Lines:
         return f'{rest[:-1]}, "messages": [{inner}]}}\n'
 
 
-class Moment(NamedTuple):
+class _RecordingPosition(NamedTuple):
     """Where the recording stands: what it began with, and what is to be answered now."""
 
     begins: Sequence[Chat]
     newest: Sequence[Chat]
 
 
-def answer(peer: Peer, window: int, guarded: bool, moment: Moment) -> dict[str, Any]:
+def _make_record(peer: PeerSession, window: int, guarded: bool, moment: _RecordingPosition) -> dict[str, Any]:
     """What one request becomes, as the keys of its line."""
     record: dict[str, Any] = {}
     try:
@@ -124,13 +124,16 @@ def answer(peer: Peer, window: int, guarded: bool, moment: Moment) -> dict[str, 
     return {**record, "messages": view}
 
 
-def play(recorded: Sequence[Chat], peer: Peer, window: int, guarded: bool) -> Iterator[dict[str, Any]]:
+def play(recorded: Sequence[Chat], peer: PeerSession, window: int, guarded: bool) -> Iterator[dict[str, Any]]:
     """A record for each assistant message, in order."""
     start = 0
     begins = recorded[lead(recorded) :][:1]
     for index, message in enumerate(recorded):
         if message["role"] == "assistant":
-            record = {"at": index, **answer(peer, window, guarded, Moment(begins, recorded[start:index]))}
+            record = {
+                "at": index,
+                **_make_record(peer, window, guarded, _RecordingPosition(begins, recorded[start:index])),
+            }
             if spent := peer.spent():
                 record["summaries"] = spent
             yield record
@@ -141,7 +144,7 @@ def play(recorded: Sequence[Chat], peer: Peer, window: int, guarded: bool) -> It
 
 
 @contextmanager
-def _written(out: Path) -> Iterator[TextIO]:
+def _open_whole_file(out: Path) -> Iterator[TextIO]:
     """A file that is there whole or not at all."""
     part = out.with_name(out.name + ".part")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -159,21 +162,21 @@ def _written(out: Path) -> Iterator[TextIO]:
     part.replace(out)
 
 
-class Order(NamedTuple):
+class _RunOptions(NamedTuple):
     window: int
     guarded: bool
     settings: dict[str, Any]
 
 
-def run(recording: Path, out: Path, make: Maker, order: Order) -> dict[str, Any]:
+def _play_file(recording: Path, out: Path, make: PeerFactory, order: _RunOptions) -> dict[str, Any]:
     """One recording to one file; what happened, in figures."""
     started = time.process_time()
-    recorded = read(recording)
-    lines = Lines(recorded)
+    recorded = _read_recording(recording)
+    lines = _RequestLines(recorded)
     figures: dict[str, Any] = {"recording": recording.name, "requests": 0, "errors": 0, "refused": 0, "summaries": 0}
     peer = make(order.window, dict(order.settings))
     try:
-        with _written(out) as file:
+        with _open_whole_file(out) as file:
             for record in play(recorded, peer, order.window, order.guarded):
                 figures["requests"] += 1
                 figures["errors"] += "error" in record
@@ -187,7 +190,7 @@ def run(recording: Path, out: Path, make: Maker, order: Order) -> dict[str, Any]
     return {**figures, "cpu": round(time.process_time() - started, 3)}
 
 
-def _arguments(defaults: dict[str, Any]) -> argparse.Namespace:
+def _parse_arguments(defaults: dict[str, Any]) -> argparse.Namespace:
     known = ", ".join(f"{name} ({value})" for name, value in defaults.items())
     parser = argparse.ArgumentParser(description="Play recordings through a peer and write what it would have sent.")
     parser.add_argument("recordings", nargs="+", type=Path)
@@ -215,16 +218,16 @@ def _alone() -> None:
     os.environ["OTEL_SDK_DISABLED"] = "true"
 
 
-def main(make: Maker, defaults: dict[str, Any]) -> None:
+def main(make: PeerFactory, defaults: dict[str, Any]) -> None:
     """`defaults` names the settings a script knows. Figures go to the standard output, a JSON line a recording."""
     _alone()
-    given = _arguments(defaults)
-    order = Order(given.window, given.guard, given.settings)
+    given = _parse_arguments(defaults)
+    order = _RunOptions(given.window, given.guard, given.settings)
     folder = len(given.recordings) > 1 or given.out.is_dir()
     for recording in given.recordings:
         out = given.out / (recording.name.split(".jsonl")[0] + ".jsonl.gz") if folder else given.out
         try:
-            figures = run(recording, out, make, order)
+            figures = _play_file(recording, out, make, order)
         except BadRecording as error:
             sys.exit(str(error))
         sys.stdout.write(json.dumps(figures) + "\n")

@@ -37,13 +37,13 @@ from pydantic_ai_harness.compaction import (
 )
 from summary import Summariser
 
-SETTINGS = {"tiers": ["clear", "slide"], "target": 0.8}
-_ELEMENT = re.compile(r'<message role="(\w+)"(?: name="([^"]*)")?[^>]*>(.*?)</message>', re.DOTALL)
-_BEFORE = re.compile(r"<previous-summary>(.*?)</previous-summary>", re.DOTALL)
+DEFAULT_SETTINGS = {"tiers": ["clear", "slide"], "target": 0.8}
+_MESSAGE_ELEMENT = re.compile(r'<message role="(\w+)"(?: name="([^"]*)")?[^>]*>(.*?)</message>', re.DOTALL)
+_PREVIOUS_SUMMARY = re.compile(r"<previous-summary>(.*?)</previous-summary>", re.DOTALL)
 
 
 @dataclass
-class Known:
+class _PartOrigins:
     """Which recorded message a part came from. Parts are held, so that an identity is never given twice."""
 
     parts: dict[int, tuple[Any, Chat]] = field(default_factory=dict)
@@ -69,14 +69,14 @@ class PydanticTiered:
         tiers = [made[name] for name in settings["tiers"]]
         self.tiered: Any = TieredCompaction(tiers=tiers, target_tokens=int(settings["target"] * window))
         self.loop = asyncio.new_event_loop()
-        self.known = Known()
+        self.known = _PartOrigins()
         self.head: list[Chat] = []
         self.run: list[ModelMessage] = []
 
     def written(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         """The model that its summaries are asked from: the transcript it sends is taken apart into messages again."""
         asked = "\n".join(str(part.content) for part in messages[-1].parts if isinstance(part, UserPromptPart))
-        return ModelResponse(parts=[TextPart(self.summariser.write(turns_of(asked)))])
+        return ModelResponse(parts=[TextPart(self.summariser.write(_parse_transcript(asked)))])
 
     def hear(self, index: int, message: Chat) -> None:
         text = text_of(message)
@@ -138,11 +138,11 @@ class PydanticTiered:
         self.loop.close()
 
 
-def turns_of(transcript: str) -> list[Chat]:
+def _parse_transcript(transcript: str) -> list[Chat]:
     """Messages again; results come in the order of their calls."""
-    turns: list[Chat] = [{"role": "user", "content": text} for text in _BEFORE.findall(transcript)]
+    turns: list[Chat] = [{"role": "user", "content": text} for text in _PREVIOUS_SUMMARY.findall(transcript)]
     open_calls: list[str] = []
-    for role, name, text in _ELEMENT.findall(transcript):
+    for role, name, text in _MESSAGE_ELEMENT.findall(transcript):
         if role == "tool_call":
             open_calls.append(f"call_{len(turns)}")
             call = {"id": open_calls[-1], "function": {"name": name, "arguments": text}}
@@ -155,4 +155,4 @@ def turns_of(transcript: str) -> list[Chat]:
 
 
 if __name__ == "__main__":
-    main(PydanticTiered, SETTINGS)
+    main(PydanticTiered, DEFAULT_SETTINGS)

@@ -21,12 +21,12 @@ from strands.models.model import Model
 from strands.types.exceptions import ContextWindowOverflowException
 from summary import Summariser
 
-SETTINGS = {"manager": "sliding", "proactive": False}
-MANAGERS = {"sliding": SlidingWindowConversationManager, "summary": SummarizingConversationManager}
-Native = dict[str, Any]
+DEFAULT_SETTINGS = {"manager": "sliding", "proactive": False}
+_MANAGERS = {"sliding": SlidingWindowConversationManager, "summary": SummarizingConversationManager}
+_NativeMessage = dict[str, Any]
 
 
-class Writer(Model):
+class SummaryModel(Model):
     """A model that only ever writes summaries."""
 
     def __init__(self, window: int, write: Any) -> None:
@@ -41,7 +41,7 @@ class Writer(Model):
     def structured_output(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError("nothing asks for it")
 
-    async def stream(self, messages: list[Native], *_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
+    async def stream(self, messages: list[_NativeMessage], *_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
         yield {"messageStart": {"role": "assistant"}}
         yield {"contentBlockStart": {"start": {}}}
         yield {"contentBlockDelta": {"delta": {"text": self.write(messages[:-1])}}}
@@ -54,11 +54,11 @@ class StrandsManaging:
         logging.getLogger("strands").setLevel(logging.CRITICAL)
         self.window = window
         self.summariser = Summariser(window)
-        self.manager = MANAGERS[settings["manager"]](proactive_compression=settings["proactive"])
-        model = Writer(window, lambda asked: self.summariser.write(self.chats(asked)))
+        self.manager = _MANAGERS[settings["manager"]](proactive_compression=settings["proactive"])
+        model = SummaryModel(window, lambda asked: self.summariser.write(self.chats(asked)))
         self.agent = Agent(model=model, conversation_manager=self.manager, callback_handler=None)
         self.head: list[Chat] = []
-        self.known: dict[int, tuple[Native, list[Chat]]] = {}
+        self.known: dict[int, tuple[_NativeMessage, list[Chat]]] = {}
         """By identity: its messages are plain dicts, which managers delete and change in place. Held, so that an
         identity is never given twice."""
 
@@ -68,16 +68,16 @@ class StrandsManaging:
             self.head.append(message)
             return
         if message["role"] == "tool" and messages and "toolResult" in messages[-1]["content"][0]:
-            messages[-1]["content"].append(block_of(message))
+            messages[-1]["content"].append(_make_result_block(message))
             self.known[id(messages[-1])][1].append(message)
             return
-        made = native(message)
+        made = to_native(message)
         messages.append(made)
         self.known[id(made)] = (made, [message])
         if message["role"] == "assistant" and not message.get("tool_calls"):
             self.manager.apply_management(self.agent)
 
-    def back(self, made: Native) -> list[Chat]:
+    def back(self, made: _NativeMessage) -> list[Chat]:
         if id(made) not in self.known:
             text = "\n".join(block.get("text", "") for block in made["content"])
             return [{"role": made["role"], "content": text}]
@@ -90,7 +90,7 @@ class StrandsManaging:
             told.append(message if text == text_of(message) else {**message, "content": text})
         return told
 
-    def chats(self, messages: list[Native]) -> list[Chat]:
+    def chats(self, messages: list[_NativeMessage]) -> list[Chat]:
         return [message for made in messages for message in self.back(made)]
 
     def view(self) -> list[Chat]:
@@ -115,15 +115,15 @@ class StrandsManaging:
         """Nothing is open."""
 
 
-def block_of(message: Chat) -> Native:
+def _make_result_block(message: Chat) -> _NativeMessage:
     content = [{"text": text_of(message)}]
     return {"toolResult": {"toolUseId": message["tool_call_id"], "status": "success", "content": content}}
 
 
-def native(message: Chat) -> Native:
+def to_native(message: Chat) -> _NativeMessage:
     if message["role"] == "tool":
-        return {"role": "user", "content": [block_of(message)]}
-    content: list[Native] = [{"text": text}] if (text := text_of(message)) else []
+        return {"role": "user", "content": [_make_result_block(message)]}
+    content: list[_NativeMessage] = [{"text": text}] if (text := text_of(message)) else []
     for call in message.get("tool_calls") or ():
         use = {"toolUseId": call["id"], "name": call["function"]["name"], "input": arguments_of(call)}
         content.append({"toolUse": use})
@@ -132,4 +132,4 @@ def native(message: Chat) -> Native:
 
 
 if __name__ == "__main__":
-    main(StrandsManaging, SETTINGS)
+    main(StrandsManaging, DEFAULT_SETTINGS)

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from chat_form import CHARS_PER_TOKEN, Chat, text_of, tokens
 
 TITLE = "Summary of earlier messages"
-SECTIONS = {"Said by the user": 0.4, "Files and addresses": 0.2, "Done": 0.3, "Last said": 0.1}
+_SECTION_SHARES = {"Said by the user": 0.4, "Files and addresses": 0.2, "Done": 0.3, "Last said": 0.1}
 """With the share of the space that each may take."""
 
-SHARE_OF_WINDOW = 16
+_WINDOW_DIVISOR = 16
 """A summary takes a sixteenth of the window at most."""
 
 _QUOTE, _CALL, _FIRST_LINE = 400, 120, 100
@@ -29,7 +29,7 @@ class Summariser:
     """Writes for one recording and keeps account."""
 
     def __init__(self, window: int) -> None:
-        self.limit = max(400, window * CHARS_PER_TOKEN // SHARE_OF_WINDOW)
+        self.limit = max(400, window * CHARS_PER_TOKEN // _WINDOW_DIVISOR)
         self._spent: list[dict[str, int]] = []
 
     def write(self, messages: Sequence[Chat]) -> str:
@@ -45,7 +45,7 @@ class Summariser:
 
 def summarise(messages: Sequence[Chat], limit: int) -> str:
     """At most `limit` characters."""
-    found: dict[str, list[str]] = {section: [] for section in SECTIONS}
+    found: dict[str, list[str]] = {section: [] for section in _SECTION_SHARES}
     outcomes = {message["tool_call_id"]: text_of(message) for message in messages if message.get("tool_call_id")}
     for message in messages:
         text = text_of(message)
@@ -58,7 +58,7 @@ def summarise(messages: Sequence[Chat], limit: int) -> str:
             found["Last said"] = [_short(text, _QUOTE)] if text.strip() else found["Last said"]
             _calls(message, outcomes, found)
     lines = [TITLE]
-    for section, share in SECTIONS.items():
+    for section, share in _SECTION_SHARES.items():
         kept = _newest(found[section], int(share * (limit - 100)))
         if kept:
             lines += [f"{section}:", *(f"- {line}" for line in kept)]

@@ -13,7 +13,7 @@ from chat_form import CHARS_PER_TOKEN, SYSTEM, Chat, size
 from guarding import FILLER
 from playing import main
 
-SETTINGS = {"low": 0.0}
+DEFAULT_SETTINGS = {"low": 0.0}
 
 
 class TailOnly:
@@ -55,4 +55,4 @@ class TailOnly:
 
 
 if __name__ == "__main__":
-    main(TailOnly, SETTINGS)
+    main(TailOnly, DEFAULT_SETTINGS)

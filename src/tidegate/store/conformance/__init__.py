@@ -18,31 +18,34 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from tidegate.store.conformance.alone import ONE
-from tidegate.store.conformance.beside import TWO
-from tidegate.store.conformance.rewriting import REWRITES, REWRITES_TWO
+from tidegate.store.conformance.checks import STORE_CHECKS
+from tidegate.store.conformance.checks import SHARED_DATA_CHECKS
+from tidegate.store.conformance.rewrite_checks import REWRITE_CHECKS, SHARED_REWRITE_CHECKS
 from tidegate.store.store import Store
 
 MakeStore = Callable[[], Store]
-Again = Callable[[Store], Store]
+Reopen = Callable[[Store], Store]
 
 
-class Check(NamedTuple):
+class StoreCheck(NamedTuple):
     name: str
     run: Callable[[], None]
 
 
-def suite(make_store: MakeStore, again: Again | None = None) -> list[Check]:
+def suite(make_store: MakeStore, again: Reopen | None = None) -> list[StoreCheck]:
     """All checks; those about a second handle on the same data only where `again` is given."""
-    rewrites = _rewrites(make_store)
-    checks = [Check(_title(check), partial(_over_one, check, make_store)) for check in ONE + REWRITES * rewrites]
+    rewrites = _can_rewrite(make_store)
+    checks = [
+        StoreCheck(_title(check), partial(_over_one, check, make_store))
+        for check in STORE_CHECKS + REWRITE_CHECKS * rewrites
+    ]
     if again is not None:
-        more = TWO + REWRITES_TWO * rewrites
-        checks += [Check(_title(check), partial(_over_two, check, make_store, again)) for check in more]
+        more = SHARED_DATA_CHECKS + SHARED_REWRITE_CHECKS * rewrites
+        checks += [StoreCheck(_title(check), partial(_over_two, check, make_store, again)) for check in more]
     return checks
 
 
-def _rewrites(make_store: MakeStore) -> bool:
+def _can_rewrite(make_store: MakeStore) -> bool:
     store = make_store()
     store.close()
     return hasattr(store, "rewrite")
@@ -60,7 +63,7 @@ def _over_one(check: Callable[[Store], None], make_store: MakeStore) -> None:
         store.close()
 
 
-def _over_two(check: Callable[[Store, Callable[[], Store]], None], make_store: MakeStore, again: Again) -> None:
+def _over_two(check: Callable[[Store, Callable[[], Store]], None], make_store: MakeStore, again: Reopen) -> None:
     opened = [make_store()]
 
     def another() -> Store:

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.store.errors import Broken, Unreachable
+from tidegate.store.errors import DamagedData, StoreUnreachable
 
 Link = Connection[TupleRow]
 
@@ -93,7 +93,7 @@ def migrate(link: Link) -> None:
         unknown = applied - {step.__name__ for step in MIGRATIONS}
         if unknown:
             cause = f"The tables were made by a newer tidegate (migration {min(unknown)}); nothing was touched."
-            raise Broken(cause, "Upgrade tidegate.")
+            raise DamagedData(cause, "Upgrade tidegate.")
         for step in MIGRATIONS:
             if step.__name__ not in applied:
                 step(link)
@@ -133,12 +133,12 @@ def explained(where: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except (errors.DataCorrupted, errors.IndexCorrupted, errors.UniqueViolation) as error:
-        raise Broken(f"{where} is damaged: {_text(error)}.", "Restore it from a backup.") from error
+        raise DamagedData(f"{where} is damaged: {_text(error)}.", "Restore it from a backup.") from error
     except psycopg.Error as error:
         lost = error.sqlstate is None or error.sqlstate[:2] in ("08", "28") or error.sqlstate[:3] == "57P"
         if lost and isinstance(error, psycopg.OperationalError):
             cause = f"The connection to {where} failed: {_text(error)}."
-            raise Unreachable(cause, remedy) from error
+            raise StoreUnreachable(cause, remedy) from error
         cause = f"{where} refused: {_text(error)}. Nothing was written."
         raise NotKept(cause, "Have the database's administrator mend that and try again.") from error
 

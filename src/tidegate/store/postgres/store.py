@@ -18,8 +18,14 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.store.errors import Broken, Missing, Unreachable
-from tidegate.store.memory import check_fork, check_name, check_numbers, missing, stale
+from tidegate.store.errors import DamagedData, SessionNotFound, StoreUnreachable
+from tidegate.store.memory import (
+    check_fork_request,
+    check_session_name,
+    check_record_numbers,
+    session_not_found,
+    stale_head_error,
+)
 from tidegate.store.postgres.connection import Link, explained, has_ended, hung_up, migrate, place_of, prepare, read_url
 from tidegate.store.postgres.statements import (
     APPEND_FIRST,
@@ -73,14 +79,14 @@ class PostgresStore:
 
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
         """A connection that breaks here is Unreachable only if no look is possible; else it is settled what holds."""
-        check_name(session)
+        check_session_name(session)
         batches = list(_batches(records))
         process = 0
         try:
             with self._lent("It is not known whether the records were written: read from your last record on.") as link:
                 process = link.info.backend_pid
                 return self._append(link, session, after, batches)
-        except Unreachable as lost:
+        except StoreUnreachable as lost:
             if not process:  # there was no connection
                 raise NotKept(str(lost.args[0]), lost.remedy) from lost
             if self._landed(session, after, batches, process, lost):
@@ -93,11 +99,13 @@ class PostgresStore:
             head = after
             for batch in batches:
                 if not _append(link, _key(session), head, batch):
-                    raise stale(session, after, _head(link, _key(session)))
+                    raise stale_head_error(session, after, _head(link, _key(session)))
                 head += len(batch)
         return head
 
-    def _landed(self, session: str, after: int, batches: list[list[bytes]], process: int, lost: Unreachable) -> bool:
+    def _landed(
+        self, session: str, after: int, batches: list[list[bytes]], process: int, lost: StoreUnreachable
+    ) -> bool:
         """Whether these records stand where they were to be. Not before the server's process of that connection has
         ended: until then it may still come to what it was told."""
         hashes = [hashlib.sha256(record).digest() for batch in batches for record in batch]
@@ -106,7 +114,7 @@ class PostgresStore:
                 if not has_ended(link, process):
                     raise lost
                 rows = link.execute(LANDED, (_key(session), after, after + len(hashes)), binary=True).fetchall()
-        except Unreachable:
+        except StoreUnreachable:
             raise lost from None
         return bool(rows) and rows == list(enumerate(hashes, after + 1))
 
@@ -115,7 +123,7 @@ class PostgresStore:
         with self._lent("Read again.") as link:
             rows = link.execute(PAGE, {"name": _key(session), "start": start}, binary=True).fetchall()
         if not rows:
-            raise missing(session)
+            raise session_not_found(session)
         place, head, page = rows[0][:3]
         first = [(seq, data) for _, _, _, seq, data in rows if seq is not None]
         return self._in_order(session, start, head, first, self._rest(place, start + len(first), head, page))
@@ -134,16 +142,16 @@ class PostgresStore:
         if due > head:
             return
         if self.head(session) < head:
-            raise Missing(f"Session {session!r} was deleted while it was read.", "List the sessions.")
+            raise SessionNotFound(f"Session {session!r} was deleted while it was read.", "List the sessions.")
         raise self._hole(session, due, head)
 
-    def _hole(self, session: str, first: int, head: int) -> Broken:
+    def _hole(self, session: str, first: int, head: int) -> DamagedData:
         with self._lent("Read again.") as link:
             values = (_key(session), first, head)
             row = link.execute(BEHIND, values).fetchone()
         last = row[0] - 1 if row and row[0] else head
         which = f"Record {first}" if first == last else f"Records {first} to {last}"
-        return Broken(
+        return DamagedData(
             f"{which} of session {session!r} cannot be found in the database, though its head is {head}.",
             f"Restore the table tidegate_records from a backup; or go on from record {last + 1}.",
             first,
@@ -169,21 +177,21 @@ class PostgresStore:
         ]
 
     def fork(self, session: str, at: int, new: str) -> None:
-        check_name(new)
+        check_session_name(new)
         values = {"name": _key(session), "at": at, "new": _key(new)}
         with self._lent("It is not known whether the fork was made: look before you try again.") as link:
             found = link.execute(FORK, values).fetchone()
         if found is None:
-            raise missing(session)
+            raise session_not_found(session)
         head, made = found
-        check_fork(session, at, head, new, taken=made is None)
+        check_fork_request(session, at, head, new, taken=made is None)
 
     def delete(self, session: str, head: int | None = None) -> None:
         remedy = "It is not known whether the session is gone: look before you try again."
         with self._lent(remedy) as link, link.transaction():
             place, found = _locked(link, session)
             if head is not None and head != found:
-                raise stale(session, head, found)
+                raise stale_head_error(session, head, found)
             link.execute("delete from tidegate_sessions where id = %s", (place,))
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
@@ -195,7 +203,7 @@ class PostgresStore:
         with self._lent("It is not known whether the records were rewritten: read them before you try again.") as link:
             with link.transaction():
                 place, head = _locked(link, session)
-                check_numbers(session, numbers, head)
+                check_record_numbers(session, numbers, head)
                 done = 0
                 for batch in batches:
                     values = {"id": place, "numbers": numbers[done : done + len(batch)], "records": batch}
@@ -220,7 +228,7 @@ class PostgresStore:
         except PoolClosed:
             raise BadInput("This store is closed.", "Open it again.") from None
         except PoolTimeout:
-            raise Unreachable(
+            raise StoreUnreachable(
                 f"No connection to {self._where} within {self._timeout:g} seconds; nothing was written.",
                 "Check that the server runs, and finish the reads that were begun: each holds a connection.",
             ) from None
@@ -249,7 +257,7 @@ def _locked(link: Link, session: str) -> _Held:
     found = link.execute("select id, head from tidegate_sessions where name = %b for update", (_key(session),))
     row = found.fetchone()
     if row is None:
-        raise missing(session)
+        raise session_not_found(session)
     return _Held(*row)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidegate.core.errors import TidegateError
-from tidegate.store.memory import stale
+from tidegate.store.memory import stale_head_error
 from tidegate.store.sqlite.connection import Database, transact
 from tidegate.store.sqlite.group_commit import Append
 from tidegate.store.sqlite.rows import PACK_BYTES, PACK_RECORDS, SessionRow, digest_recent, row_id
@@ -112,7 +112,7 @@ class Appends:
             session = self._tables.find(append.session)
             head = session.head if session else 0
             if append.after != head:
-                raise stale(append.session, append.after, head)
+                raise stale_head_error(append.session, append.after, head)
             if not records:
                 return head
             # Nothing was written so far: an append that is refused leaves no trace among the others.

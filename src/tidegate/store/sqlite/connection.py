@@ -11,8 +11,8 @@ from threading import get_ident
 from urllib.parse import quote
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.disk.writing import make_folder, sync_folder
-from tidegate.store.errors import Broken
+from tidegate.disk.atomic_files import make_folder, sync_folder
+from tidegate.store.errors import DamagedData
 
 FILE = "tidegate.db"
 APPLICATION_ID = 0x54696465  # "Tide", so that `file` and we recognize it
@@ -99,7 +99,7 @@ def explained(fault: Exception, what: str) -> Exception:
         error = NotKept(f"The disk refused {what}: {fault}.", remedy)
     elif isinstance(fault, sqlite3.Error):
         remedy = "Other sessions may be whole. Keep a copy of the file, then run `tidegate doctor --repair`."
-        error = Broken(f"There is damage in {what}: {fault}.", remedy)
+        error = DamagedData(f"There is damage in {what}: {fault}.", remedy)
     error.__cause__ = None if error is fault else fault
     return error
 
@@ -143,7 +143,7 @@ def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], st
             status = os.stat(path)
         if status.st_size == 0:
             # A file is published only when it is complete, so an empty one has lost its content.
-            raise Broken(f"{path} is empty.", "Put back a copy of it; or move it away to start with a new one.")
+            raise DamagedData(f"{path} is empty.", "Put back a copy of it; or move it away to start with a new one.")
         db = _connect(path, timeout, step)
         try:
             applied = _check_format(db, path, migrations)
@@ -208,11 +208,11 @@ def truncate_wal(db: sqlite3.Connection) -> None:
 def _check_format(db: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> set[str]:
     """Return the names of the migrations that the file has. Broken if it is not ours or newer than this version."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise Broken(f"{path} is not a store of tidegate.", "Give another folder; this file was not touched.")
+        raise DamagedData(f"{path} is not a store of tidegate.", "Give another folder; this file was not touched.")
     applied = {str(name) for (name,) in db.execute("SELECT name FROM migrations")}
     unknown = sorted(applied - {migration.__name__ for migration in migrations})
     if unknown:
-        raise Broken(
+        raise DamagedData(
             f"{path} was written by a newer tidegate: this one does not know its change {unknown[0]!r}.",
             "Install that version or a newer one; the file was not touched.",
         )

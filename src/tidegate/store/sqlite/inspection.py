@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate.store.errors import Broken
+from tidegate.store.errors import DamagedData
 from tidegate.store.sqlite.connection import connect_readonly, plain_errors, skip_damage
 from tidegate.store.sqlite.rows import row_id
 from tidegate.store.sqlite.tables import SELECT_PACKED
@@ -38,6 +38,6 @@ def structure(path: Path) -> list[str]:
     try:
         with plain_errors(path.name), closing(connect_readonly(path)) as db:
             said = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
-    except Broken as damage:
+    except DamagedData as damage:
         return [str(damage.args[0])]
     return [" ".join(line.split()) for line in said if line != "ok"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tidegate.store.memory import check_fork, check_numbers
+from tidegate.store.memory import check_fork_request, check_record_numbers
 from tidegate.store.sqlite.connection import Database, roll_back, transact, truncate_wal
 from tidegate.store.sqlite.rows import Damaged, SessionRow, open_row, pack_row, pack_rows, row_id
 from tidegate.store.sqlite.tables import Tables, span_of
@@ -12,7 +12,7 @@ from tidegate.store.sqlite.tables import Tables, span_of
 def fork_session(db: Database, tables: Tables, session: str, at: int, new: str, now: float) -> None:
     """Copy the rows before the one that holds record `at` as they are, and that one up to the record."""
     source = tables.get(session)
-    check_fork(session, at, source.head, new, tables.find(new) is not None)
+    check_fork_request(session, at, source.head, new, tables.find(new) is not None)
     source = tables.save(tables.pack(source))
     row = tables.row_before(source, at)
     first = row.first if row else 1
@@ -31,7 +31,7 @@ def fork_session(db: Database, tables: Tables, session: str, at: int, new: str, 
 
 def rewrite_session(db: Database, tables: Tables, name: str, changes: Mapping[int, bytes]) -> None:
     session = tables.get(name)
-    check_numbers(name, changes, session.head)
+    check_record_numbers(name, changes, session.head)
     if not changes:
         return
     session = tables.pack(session)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 from isal import isal_zlib
 
-from tidegate.core.impossible import is_count, is_time
+from tidegate.core.event_check import is_possible_count, is_possible_time
 
 PACK_RECORDS = 64
 PACK_BYTES = 256 * 1024
@@ -69,11 +69,11 @@ class SessionRow(NamedTuple):
     def is_possible(self) -> bool:
         return (
             isinstance(self.name, str)
-            and is_count(self.head, NUMBERS)
-            and is_count(self.packed, self.head)
-            and is_count(self.size, _MAX_BYTES)
-            and is_time(self.created)
-            and is_time(self.used)
+            and is_possible_count(self.head, NUMBERS)
+            and is_possible_count(self.packed, self.head)
+            and is_possible_count(self.size, _MAX_BYTES)
+            and is_possible_time(self.created)
+            and is_possible_time(self.used)
         )
 
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
-from tidegate.store.errors import Broken
-from tidegate.store.memory import check_name, stale
+from tidegate.store.errors import DamagedData
+from tidegate.store.memory import check_session_name, stale_head_error
 from tidegate.store.sqlite import connection
 from tidegate.store.sqlite.appends import Appends
 from tidegate.store.sqlite.connection import FILE, Migration, Step, explained, plain_errors, snapshot, transact
@@ -66,7 +66,7 @@ class SqliteStore:
     def _prepared(self, session: str, after: int, records: Sequence[bytes]) -> Append:
         self._check_process()
         connection.check_free(self._db)
-        check_name(session)
+        check_session_name(session)
         return Append(session, after, list(map(bytes, records)), float(self._clock()))
 
     def _write(self, batch: list[Append]) -> None:
@@ -85,7 +85,7 @@ class SqliteStore:
             self._db.step("committed")
 
     def fork(self, session: str, at: int, new: str) -> None:
-        check_name(new)
+        check_session_name(new)
         now = float(self._clock())
         self._change(session, lambda: fork_session(self._db, self._tables, session, at, new, now))
 
@@ -93,7 +93,7 @@ class SqliteStore:
         def work() -> None:
             found = self._tables.get(session)
             if head is not None and head != found.head:
-                raise stale(session, head, found.head)
+                raise stale_head_error(session, head, found.head)
             self._tables.delete(found)
             self._vacuum.request()
 
@@ -118,7 +118,7 @@ class SqliteStore:
         self._change(session, work)
         try:
             self._run_vacuum(session)
-        except (Broken, NotKept) as refusal:
+        except (DamagedData, NotKept) as refusal:
             raise NotKept(
                 f"The records are rewritten; what stood there may still be in the file: {refusal.args[0]}",
                 "Rewrite them again when the disk is well.",

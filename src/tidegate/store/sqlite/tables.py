@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from tidegate.core.impossible import is_time
-from tidegate.store.errors import Broken
-from tidegate.store.memory import missing
+from tidegate.core.event_check import is_possible_time
+from tidegate.store.errors import DamagedData
+from tidegate.store.memory import session_not_found
 from tidegate.store.sqlite.connection import Database, skip_damage
 from tidegate.store.sqlite.rows import (
     NUMBERS,
@@ -45,13 +45,13 @@ class Tables:
     def get(self, name: str) -> SessionRow:
         session = self.find(name)
         if session is None:
-            raise missing(name)
+            raise session_not_found(name)
         return session
 
     def refresh(self, session: SessionRow) -> SessionRow:
         row = self._db.execute(f"{SELECT_SESSION} WHERE id = ?", (session.id,)).fetchone()
         if row is None:
-            raise missing(session.name)
+            raise session_not_found(session.name)
         return self._checked(row)
 
     def list_sessions(self) -> list[SessionRow]:
@@ -203,11 +203,11 @@ class Tables:
         recent = self.recent_rows(session, number + 1)
         return recent[0].first if recent else max(session.head, number) + 1
 
-    def damage(self, session: SessionRow, first: int, why: str) -> Broken:
+    def damage(self, session: SessionRow, first: int, why: str) -> DamagedData:
         """Describe damage from this record up to the next row: how many records a damaged row held is not known."""
         last = self.next_number(session, first) - 1
         cause = f"Records {first} to {last} of session {session.name!r} are damaged: {why}."
-        return Broken(cause, f"All others can be read; go on from record {last + 1}.", first, last)
+        return DamagedData(cause, f"All others can be read; go on from record {last + 1}.", first, last)
 
 
 def span_of(session: SessionRow, first: int = 1, last: int = NUMBERS) -> tuple[int, int]:
@@ -217,7 +217,7 @@ def span_of(session: SessionRow, first: int = 1, last: int = NUMBERS) -> tuple[i
 def rebuilt(session: SessionRow, head: int, packed: int) -> SessionRow:
     """Return a damaged session with what its rows say. A name or time that cannot be one is replaced."""
     name = session.name if isinstance(session.name, str) else repr(session.name)
-    created, used = (float(each) if is_time(each) else 0.0 for each in (session.created, session.used))
+    created, used = (float(each) if is_possible_time(each) else 0.0 for each in (session.created, session.used))
     return SessionRow(session.id, name, head, packed, "", 0, created, used)
 
 

@@ -1,0 +1,60 @@
+"""Pictures that the user attaches: looked at before they enter a session.
+
+One that a provider refuses would be refused with every request from then on, so what is wrong with a picture is said
+while it can still be left out. The bounds are those of the strictest provider.
+"""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tidegate.core.errors import BadInput
+from tidegate.core.tokens.image_size import read_image_size
+from tidegate.core.messages import Image, Message, Text
+
+MAX_ATTACHMENT_CHARS: Final = 5_242_880
+_MAX_EDGE: Final = 8_000
+_MAX_IMAGES: Final = 20
+"""Pictures in one message: with more than that some providers want smaller ones."""
+_IMAGE_SIGNATURES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
+
+
+def load_image(path: Path) -> Image:
+    """The picture in a file."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_ATTACHMENT_CHARS)
+    except OSError as bad:
+        raise BadInput(f"{path} cannot be read: {bad.strerror}.", "Name a file with a picture.") from None
+    return make_image(data, path.name)
+
+
+def make_image(data: bytes, name: str = "The picture") -> Image:
+    """From the bytes of a PNG, JPEG, GIF or WebP."""
+    kind = next((kind for start, kind in _IMAGE_SIGNATURES if data.startswith(start)), "")
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        kind = "image/webp"
+    text = base64.b64encode(data).decode()
+    size = read_image_size(text)
+    if not kind or not (size.width and size.height):
+        raise BadInput(f"{name} is no PNG, JPEG, GIF or WebP.", "Save it as one of these.")
+    if len(text) > MAX_ATTACHMENT_CHARS:
+        raise BadInput(f"{name} has more than {MAX_ATTACHMENT_CHARS * 3 // 4:,} bytes.", "Make it smaller.")
+    if max(size) > _MAX_EDGE:
+        raise BadInput(f"{name} is {size.width} x {size.height} pixels.", f"Keep each edge to {_MAX_EDGE:,}.")
+    return Image(kind, text, width=size.width, height=size.height)
+
+
+def attach_images(said: str | Message, images: Sequence[Image] = ()) -> Message:
+    """What the user says, with pictures: they stand first, so that the words may speak of them."""
+    parts = (Text(said),) if isinstance(said, str) else said.parts
+    parts = (*images, *parts)
+    count = sum(isinstance(part, Image) for part in parts)
+    if count > _MAX_IMAGES:
+        raise BadInput(f"{count} pictures are too many for one message.", f"Attach at most {_MAX_IMAGES}.")
+    return Message("user", parts)

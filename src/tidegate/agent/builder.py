@@ -1,0 +1,280 @@
+"""The parts of an agent, each made from its configuration: prompt, session, tools, kinds of subagents, summariser."""
+
+import asyncio
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tidegate.agent.config.resolved_config import (
+    ResolvedConfig,
+    resolve_brain_target,
+    list_offered_tools,
+    load_configured_policy,
+    collect_secret_values,
+    resolve_summary_target,
+)
+from tidegate.agent.tools.modules import HELLO_TOOL
+from tidegate.agent.system_prompt import (
+    AGENT_RULES,
+    SHORT_AGENT_RULES,
+    SystemPrompt,
+    PromptSources,
+    assemble_prompt,
+)
+from tidegate.agent.provider_connection import ProviderConnection, connect_provider
+from tidegate.agent.skills import Skills
+from tidegate.agent.spending import MeteredProvider, SessionSpending
+from tidegate.agent.subagents import SUMMARY_TIMEOUT_SECONDS, SubagentKind, SubagentSession
+from tidegate.agent.tools.tool import AgentTool, ToolContext
+from tidegate.agent.tools.toolbox import shorten_definition, list_standard_tools
+from tidegate.core.messages import Tool
+from tidegate.core.text.secrets import SecretMask, keys_of
+from tidegate.core.tokens.counting import TokenCounter, count_tools
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.models.provider import Provider
+from tidegate.session.summaries.background import BackgroundSummarizer
+from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.session.session import Session
+from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.wire.limits import MAX_TOOLS
+
+_SMALL_WINDOW: Final = 4_096
+"""Below this window the rules are the short ones."""
+_FULL_DESCRIPTIONS_DIVISOR: Final = 16
+MAX_TOOLS_DIVISOR: Final = 4
+"""Tools are described in full in up to a sixteenth of the window, and never take more than a quarter of it."""
+_TOOL_PRIORITY: Final = (
+    "recall read list grep edit write shell task memory_search memory_write skills compact hello".split()
+)
+"""Which tools stay where not all fit."""
+_SUBAGENT_INSTRUCTIONS: Final = (
+    "You are asked by another agent, which sees nothing of your work but your last message: put the answer there."
+)
+
+
+class AgentBuilder(NamedTuple):
+    """Where an agent works: what every part is made from. What is opened is closed with `stack`."""
+
+    data: DataFolder | None
+    workspace: Path
+    environment: Mapping[str, str]
+    stack: AsyncExitStack
+
+    def hide(self, config: ResolvedConfig) -> SecretMask:
+        """The mask for what this agent writes, with the keys of the configuration and of the environment."""
+        mask = SecretMask() if self.data is None else self.data.mask
+        mask.add([*keys_of(self.environment), *collect_secret_values(config, self.environment)])
+        return mask
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return time.time if self.data is None else self.data.clock
+
+    async def reach(self, config: ResolvedConfig, provider: Provider | None = None) -> ProviderConnection:
+        self.hide(config)
+        folder = self.data.folder if self.data is not None else None
+        brain = config.agent.brain
+        return await connect_provider(
+            config, brain, self.environment, folder, stack=self.stack, window=config.window, provider=provider
+        )
+
+    def prompt(
+        self, config: ResolvedConfig, reached: ProviderConnection, skills: Skills, *, domain: str = ""
+    ) -> SystemPrompt:
+        window = reached.window.tokens
+        sources = PromptSources(
+            rules=SHORT_AGENT_RULES if window is not None and window < _SMALL_WINDOW else AGENT_RULES,
+            domain=f"{config.agent.system_prompt}\n{domain}",
+            project=self.workspace,
+            skills=skills if reached.tools else None,
+            notes=self.data.notes if self.data is not None and reached.tools else None,
+            pinned=config.settings.rules,
+            facts={
+                "date": datetime.fromtimestamp(self.clock(), UTC).date().isoformat(),
+                "folder": str(self.workspace),
+                "system": platform.system(),
+            },
+        )
+        room = 8_000 if window is None else min(8_000, window // MAX_TOOLS_DIVISOR)
+        return assemble_prompt(sources, room=room, counter=reached.counter)
+
+    def session(
+        self, config: ResolvedConfig, reached: ProviderConnection, name: str, system: str, *, restore: bool = True
+    ) -> Session:
+        brain = config.agent.brain
+        options: dict[str, Any] = {
+            "policy": load_configured_policy(config),
+            "window": reached.window.tokens,
+            "wire": reached.provider.wire,
+            "system": system,
+            "count": reached.counter,
+            "reserve": config.reserve if config.reserve is not None else brain.max_output,
+            "max_tokens": reached.max_tokens,
+            "cache": True,
+            "temperature": brain.temperature,
+            "top_p": brain.top_p,
+            "clock": self.clock,
+            "prices": reached.prices,
+        }
+        model = reached.provider.model
+        if self.data is None:
+            return Session(model, **options)
+        return self.data.open(name, model, restore=restore, **options)
+
+    def context(self, session: Session, name: str) -> ToolContext:
+        folder = self.data.files(name).root if self.data is not None else None
+        return ToolContext(
+            self.workspace, session, session_folder=folder, session_name=name, data=self.data, clock=self.clock
+        )
+
+    async def tools(self, config: ResolvedConfig, skills: Skills) -> "LoadedTools":
+        offered = list_offered_tools(config)
+        built: list[AgentTool] = [*list_standard_tools(skills, memory=self.data is not None), HELLO_TOOL]
+        tools = [each for each in built if each.tool.name in offered]
+        served = await self._served(config)
+        room = MAX_TOOLS - len(tools) - 1  # one for `task`
+        if len(served.tools) > room:
+            left_out = len(served.tools) - room
+            remark = f"{left_out:,} tools of MCP servers are left out: a model is offered at most {MAX_TOOLS} tools."
+            served = LoadedTools(
+                served.tools[:room], [*served.faults, f"{remark} Use fewer servers (mcp) in one agent."]
+            )
+        return LoadedTools([*tools, *served.tools], served.faults)
+
+    async def _served(self, config: ResolvedConfig) -> "LoadedTools":
+        """The tools of all MCP servers, started at the same time: one that hangs makes nobody else late."""
+        if not config.settings.mcp:
+            return LoadedTools([], [])
+        try:
+            from tidegate.agent.tools.mcp.source import McpServer, McpSource  # noqa: PLC0415 - an extra
+        except ImportError as missing:
+            names = ", ".join(config.settings.mcp)
+            return LoadedTools([], [f"These servers cannot be used: {names}: {missing}. Install 'tidegate[mcp]'."])
+        sources = [
+            McpSource(
+                McpServer(name, (each.command, *each.args) if each.command else (), each.env, each.url, each.headers)
+            )
+            for name, each in config.settings.mcp.items()
+        ]
+        for source in sources:
+            self.stack.push_async_callback(source.close)
+        found = [tool for tools in await asyncio.gather(*(each.start() for each in sources)) for tool in tools]
+        named = {tool.tool.name: tool for tool in reversed(found)}  # of two by one name the first is meant
+        return LoadedTools([named[name] for name in reversed(named)], [each.fault for each in sources if each.fault])
+
+    async def kinds(
+        self,
+        config: ResolvedConfig,
+        reached: ProviderConnection,
+        specialists: Sequence[ResolvedConfig],
+        tools: Sequence[AgentTool],
+        skills: Skills,
+    ) -> dict[str, SubagentKind]:
+        """The agent itself under another hat, and one kind for each specialist."""
+        kinds = {"general": self._kind(config, reached, tools, skills, "the same model and tools as yours")}
+        for each in specialists:
+            about = each.agent.description or each.agent.role
+            kinds[each.agent.id] = self._kind(each, await self.reach(each), tools, skills, about)
+        return kinds
+
+    def _kind(
+        self,
+        config: ResolvedConfig,
+        reached: ProviderConnection,
+        tools: Sequence[AgentTool],
+        skills: Skills,
+        about: str,
+    ) -> SubagentKind:
+        system = self.prompt(config, reached, skills, domain=_SUBAGENT_INSTRUCTIONS).text
+        numbers: dict[str, int] = {}
+
+        def opened(asker: str, shown: Sequence[Tool]) -> SubagentSession:
+            number = numbers.get(asker, 0) + 1
+            while self.data is not None and self.data.store.head(f"{asker}.task-{number}"):
+                number += 1
+            numbers[asker] = number
+            name = f"{asker}.task-{number}"
+            session = self.session(config, reached, name, system)
+            session.set_tools(describe_tools(shown, reached, session.counter))
+            return SubagentSession(session, name, self.data.files(name).root if self.data is not None else None)
+
+        return SubagentKind(about, reached.provider, tools if reached.tools else (), opened)
+
+    async def summarise(
+        self, config: ResolvedConfig, reached: ProviderConnection, session: Session, spending: SessionSpending
+    ) -> AsyncSummarizer | None:
+        """By the summary brain or the main one; never by an embedded one unasked: the digest is better, and at once."""
+        brain, own, mask = config.context.summary_brain, reached, None
+        if brain is None and reached.embedded:
+            return None
+        if brain is not None:
+            mask = self._mask_from(config)
+            folder = self.data.folder if self.data is not None else None
+            own = await connect_provider(config, brain, self.environment, folder, stack=self.stack)
+        summarise = create_summarizer(
+            MeteredProvider(own.provider, [spending]),
+            window=own.window.tokens,
+            counter=own.counter,
+            timeout=(brain or config.agent.brain).timeout or SUMMARY_TIMEOUT_SECONDS,
+            conversation=session,
+            mask=mask,
+        )
+        if config.settings.execution.background:
+            ahead = BackgroundSummarizer(session, summarise)
+        elif session.policy.settings.get("background"):  # its own rules say when
+            ahead = BackgroundSummarizer(session, summarise, margin=0.0, moments=("turn_end",))
+        else:
+            return summarise
+        self.stack.push_async_callback(ahead.close)
+        return ahead
+
+    def _mask_from(self, config: ResolvedConfig) -> Callable[[str], str] | None:
+        """What hides secrets from the summary brain. One that runs here, or at the same provider, may see them."""
+        own, other = (each(config, self.environment) for each in (resolve_brain_target, resolve_summary_target))
+        if other.embedded or (own.provider, own.base_url) == (other.provider, other.base_url):
+            return None if (own.model, own.wire) == (other.model, other.wire) else str
+        return self.hide(config)
+
+
+class LoadedTools(NamedTuple):
+    tools: list[AgentTool]
+    faults: list[str]
+
+
+class ToolSelection(NamedTuple):
+    """The tools that are offered, and what the model is told of them."""
+
+    tools: list[AgentTool]
+    shown: list[Tool]
+
+
+def describe_tools(tools: Sequence[Tool], reached: ProviderConnection, counter: TokenCounter) -> list[Tool]:
+    """What a model is told of its tools: in a small window in few words."""
+    if not reached.tools:
+        return []
+    window = reached.window.tokens
+    if window is None or count_tools(tuple(tools), counter) * _FULL_DESCRIPTIONS_DIVISOR <= window:
+        return list(tools)
+    return [shorten_definition(tool) for tool in tools]
+
+
+def select_tools(tools: Sequence[AgentTool], reached: ProviderConnection, counter: TokenCounter) -> ToolSelection:
+    """Where even few words for each are too many, only the first tools stay."""
+    shown, window = describe_tools([each.tool for each in tools], reached, counter), reached.window.tokens
+    if not shown or window is None or count_tools(tuple(shown), counter) * MAX_TOOLS_DIVISOR <= window:
+        return ToolSelection(list(tools) if shown else [], shown)
+    kept = ToolSelection([], [])
+    for each, told in sorted(zip(tools, shown, strict=True), key=_tool_rank):
+        if count_tools((*kept.shown, told), counter) * MAX_TOOLS_DIVISOR <= window:
+            kept.tools.append(each)
+            kept.shown.append(told)
+    return kept
+
+
+def _tool_rank(pair: tuple[AgentTool, Tool]) -> int:
+    name = pair[1].name
+    return _TOOL_PRIORITY.index(name) if name in _TOOL_PRIORITY else len(_TOOL_PRIORITY)

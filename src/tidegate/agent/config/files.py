@@ -1,0 +1,246 @@
+"""`tidegate.yaml`: the project's file and the user's own, read into one `Config`. `limits` combines the two."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.agent.config.resolved_config import (
+    COMMON_CONTEXT_KEYS,
+    UserLimits,
+    ResolvedConfig,
+    check_configured_names,
+)
+from tidegate.agent.config.settings import AgentSettings, ContextSettings, FileSettings
+from tidegate.agent.config.reader import SettingsReader, node_id
+from tidegate.agent.hooks.types import CompactContext
+from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
+from tidegate.core.errors import BadInput, BadPolicy
+from tidegate.core.config.values import SourcePosition, suggest_name, quote_value
+from tidegate.core.text.secrets import SecretMask
+from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode, read_yaml
+from tidegate.presets import preset_names
+
+CONFIG_FILE = "tidegate.yaml"
+_NO_POSITION = SourcePosition("", 0)
+
+
+class ConfigFiles(NamedTuple):
+    """Where a configuration is looked for. Neither need be there, unless it was asked for."""
+
+    project: Path
+    user: Path
+    asked: bool = False
+
+
+def locate_config_files(project: Path, environment: Mapping[str, str], asked: str = "") -> ConfigFiles:
+    """`asked` is a file someone named: it stands in for the project's."""
+    home = environment.get("XDG_CONFIG_HOME", "")
+    folder = Path(home) if os.path.isabs(home) else Path(environment.get("HOME") or Path.home()) / ".config"
+    return ConfigFiles(Path(asked) if asked else project / CONFIG_FILE, folder / "tidegate" / CONFIG_FILE, bool(asked))
+
+
+class ConfigSources(NamedTuple):
+    """Both files as they were read, once: what is checked for trust is what is used.
+
+    `digest` is the SHA-256 of the project's file. `named`: the project's file is one the user named.
+    """
+
+    project: YamlNode | None
+    user: YamlNode | None
+    digest: str = ""
+    named: bool = False
+
+
+def read_config_sources(files: ConfigFiles) -> ConfigSources:
+    """The user's own file is never taken for a project's, also not in its own folder."""
+    data = None
+    if files.asked or not _is_same_file(files.project, files.user):
+        data = _read_bytes(files.project, needed=files.asked)
+    digest = "" if data is None else hashlib.sha256(data).hexdigest()
+    return ConfigSources(
+        _parse_file(files.project, data), _parse_file(files.user, _read_bytes(files.user)), digest, files.asked
+    )
+
+
+def read_config(files: ConfigFiles, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
+    """Both files, combined; `agent` picks one of several. Whatever is wrong is a BadPolicy with file and line."""
+    return resolve_config(read_config_sources(files), environment, agent=agent)
+
+
+def parse_config(
+    text: str, environment: Mapping[str, str], *, source: str = CONFIG_FILE, agent: str = ""
+) -> ResolvedConfig:
+    """The same from a text, for those who keep it elsewhere."""
+    return resolve_config(ConfigSources(_parse_text(text, source), None, named=True), environment, agent=agent)
+
+
+def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
+    """All of it is checked, but only what the picked agent uses must find its variables in the environment."""
+    top, bounds = _combine_sources(sources, environment)
+    whole, settings, reader = _read_settings(top, environment)
+    ident = _pick_agent(whole.agents, agent).id
+    own = _find_agent_node(top, ident)
+    picked = AgentSettings(ident) if own is None else reader.read(own, AgentSettings, f"agents.{ident}")
+    node = _context_node(top, own)
+    context: ContextSettings = ContextSettings() if node is None else reader.read(node, ContextSettings, "context")
+    declared = frozenset(node.value) if node is not None and isinstance(node.value, dict) else frozenset[str]()
+    config = ResolvedConfig(
+        settings,
+        picked,
+        context,
+        declared,
+        reader.sources,
+        frozenset(reader.hidden),
+        bounds,
+        _project_sets_policy(sources),
+    )
+    check_configured_names(config)
+    _check_context(config, node)
+    return config
+
+
+def _project_sets_policy(sources: ConfigSources) -> bool:
+    if sources.project is None or sources.named:
+        return False
+    return isinstance(sources.project.value, dict) and "policy" in sources.project.value
+
+
+def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> tuple[YamlNode, UserLimits | None]:
+    """One file over the other. A file the user named wins; of a project's file only what tightens the user's own."""
+    project, user = (None if node is None else _expand_policy(node) for node in (sources.project, sources.user))
+    if project is not None and not sources.named and isinstance(project.value, dict) and "allow_env" in project.value:
+        raise project.value["allow_env"].key.fault(
+            "a project's file cannot allow itself to read the environment.", "Set allow_env in your own file."
+        )
+    if project is None or user is None:
+        return project or user or YamlNode(_NO_POSITION, {}, 0, _NO_POSITION), None
+    if sources.named:
+        return merge_nodes(project, user), None
+    theirs, own = (ParsedConfigFile(node, _read_settings(node, environment).used) for node in (project, user))
+    return combine_config_files(theirs, own, environment)
+
+
+class _SettingsRead(NamedTuple):
+    """`whole` has variables that are not set as they are written; `used` has them only in agents and contexts."""
+
+    whole: FileSettings
+    used: FileSettings
+    reader: SettingsReader
+
+
+def _read_settings(top: YamlNode, environment: Mapping[str, str]) -> _SettingsRead:
+    whole: FileSettings = SettingsReader(environment, lenient=True).read(top, FileSettings, "")
+    reader = SettingsReader(environment)
+    used: FileSettings = reader.read(_without_agents(top), FileSettings, "")
+    execution = msgspec.structs.replace(used.execution, context=whole.execution.context)
+    return _SettingsRead(whole, msgspec.structs.replace(used, agents=whole.agents, execution=execution), reader)
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _read_bytes(path: Path, *, needed: bool = False) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_YAML_CHARS + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        if needed:
+            raise BadInput(f"There is no file {path}.", f"Name a {CONFIG_FILE}, or leave it out.") from None
+        return None
+    except OSError as bad:
+        raise BadPolicy(f"{path} cannot be read: {bad.strerror}.", "Make it readable, or move it away.") from None
+
+
+def _parse_file(path: Path, data: bytes | None) -> YamlNode | None:
+    try:
+        return None if data is None else _parse_text(data.decode("utf-8-sig"), str(path))
+    except UnicodeDecodeError:
+        raise BadPolicy(f"{path}: not UTF-8 text.", "Save the file as UTF-8.") from None
+
+
+def _parse_text(text: str, source: str) -> YamlNode | None:
+    """A file in which everything is commented out says nothing, which is fine."""
+    if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
+        return None
+    try:
+        return read_yaml(text, source)
+    except BadPolicy as bad:  # the parser may repeat what it could not read
+        raise BadPolicy(SecretMask()(bad.args[0]), bad.remedy) from None
+
+
+def _expand_policy(top: YamlNode) -> YamlNode:
+    """`policy: NAME` as `policy: {name: NAME}`; a file is meant from where the one that names it stands."""
+    if not isinstance(top.value, dict) or "policy" not in top.value:
+        return top
+    node = top.value["policy"]
+    fields = dict(node.value) if isinstance(node.value, dict) else {"name": node}
+    name = fields.get("name")
+    if name is not None and isinstance(name.value, str) and name.value not in preset_names() and "{{" not in name.value:
+        fields["name"] = name._replace(value=str(Path(name.place.source).parent / name.value))
+    if isinstance(node.value, list):
+        return top
+    return top._replace(value={**top.value, "policy": node._replace(value=fields)})
+
+
+def _pick_agent(agents: tuple[AgentSettings, ...], wanted: str) -> AgentSettings:
+    """The agent of this id, else the first that is there to begin with, else one with no settings."""
+    if wanted:
+        for each in agents:
+            if each.id == wanted:
+                return each
+        raise BadInput(f"There is no agent {quote_value(wanted)}.", suggest_name(wanted, [each.id for each in agents]))
+    leading = [each for each in agents if each.role in ("assistant", "coordinator")]
+    return (leading or list(agents) or [AgentSettings("assistant")])[0]
+
+
+def _find_agent_node(top: YamlNode, ident: str) -> YamlNode | None:
+    agents = _descend(top, "agents")
+    items = agents.value if agents is not None and isinstance(agents.value, list) else []
+    return next((each for each in items if node_id(each) == ident), None)
+
+
+def _without_agents(top: YamlNode) -> YamlNode:
+    """What is used whoever is picked: without the agents, and without the context, which a brain may replace."""
+    assert isinstance(top.value, dict)
+    kept = {key: node for key, node in top.value.items() if key != "agents"}
+    execution = kept.get("execution")
+    if execution is not None and isinstance(execution.value, dict):
+        inner = {key: node for key, node in execution.value.items() if key != "context"}
+        kept["execution"] = execution._replace(value=inner)
+    return top._replace(value=kept)
+
+
+def _context_node(top: YamlNode, agent: YamlNode | None) -> YamlNode | None:
+    """The context of the picked brain over that of the execution."""
+    brain, execution = _descend(agent, "brain", "context"), _descend(top, "execution", "context")
+    if brain is None or execution is None:
+        return brain or execution
+    return merge_nodes(brain, execution)
+
+
+def _descend(node: YamlNode | None, *keys: str) -> YamlNode | None:
+    for key in keys:
+        node = node.value.get(key) if node is not None and isinstance(node.value, dict) else None
+    return node
+
+
+def _check_context(config: ResolvedConfig, node: YamlNode | None) -> None:
+    """Settings of a context that the chosen policy knows nothing of would be ignored in silence."""
+    if node is None or config.policy_name == "digitorn" or not isinstance(node.value, dict):
+        return
+    if any(isinstance(hook.action, CompactContext) for hook in config.settings.execution.hooks):
+        return
+    for key, each in node.value.items():
+        if key not in COMMON_CONTEXT_KEYS:
+            raise each.key.fault(
+                f"{quote_value(key)} means nothing to the policy {quote_value(config.policy_name)}.",
+                "Leave it out, set `policy: digitorn`, or give the policy's own settings under policy.settings.",
+            )

@@ -1,0 +1,278 @@
+"""How a project's `tidegate.yaml` is combined with the user's own: the project's value wins, except for limits.
+
+Spending, approvals, commands, tools, network and paths are limits: wherever the user's own file says something about
+one of them, the stricter of the two values wins. Where it says nothing, the project's file may set it. So a project's
+file can only tighten what the user's own file says. Every value of the project's file that was ignored is recorded.
+
+The two files are combined as nodes, so that every value still knows its file and line.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from tidegate.agent.config.resolved_config import UserLimits, IgnoredValue, make_approval_rules, resolve_tool_name
+from tidegate.agent.config.settings import PRICE_KEYS, FileSettings
+from tidegate.agent.config.reader import SettingsReader, node_id
+from tidegate.agent.tools.approval import VERDICTS_BY_STRICTNESS, ApprovalRules, ApprovalVerdict, decide_approval
+from tidegate.agent.tools.command_rules import intersect_command_rules
+from tidegate.core.config.values import quote_value
+from tidegate.core.config.yaml_tree import YamlNode
+
+UNMERGED_KEYS: Final = frozenset({"brain", "summary_brain", "policy"})
+"""Not merged key by key: a model of one file with the provider of another would be nobody's wish."""
+_DEFAULT_POLICIES: Final = ("allow", "auto", "ask", "deny")
+"""The values of `default_policy`, the loosest first."""
+_STRICTER_REASON: Final = "is ignored: your own file is stricter"
+
+_SettingPath = tuple[str, ...]
+
+
+class ParsedConfigFile(NamedTuple):
+    """A file: its nodes, and the settings that were read from them alone."""
+
+    top: YamlNode
+    settings: FileSettings
+
+
+class CombinedConfig(NamedTuple):
+    top: YamlNode
+    bounds: UserLimits
+
+
+def combine_config_files(
+    project: ParsedConfigFile, own: ParsedConfigFile, environment: Mapping[str, str]
+) -> CombinedConfig:
+    """Combine a project's file with the user's own."""
+    approval = make_approval_rules(own.settings.capabilities, _given_capabilities(own.top))
+    combining = _FileCombiner(project.settings, own.settings, approval)
+    addressed = combining.drop_addresses((), project.top, SettingsReader(environment, lenient=True))
+    top = combining.combine((), addressed, own.top)
+    tools = ApprovalRules(make_approval_rules(project.settings.capabilities, ()).tools, default=None)
+    return CombinedConfig(
+        top, UserLimits(own.settings, (approval, tools), tuple(combining.ignored), project=project.top.place.source)
+    )
+
+
+def merge_nodes(over: YamlNode, under: YamlNode) -> YamlNode:
+    """Two nodes as one: mappings key by key, lists of things with an id by their ids, `over` first; else `over`."""
+    if isinstance(over.value, dict) and isinstance(under.value, dict):
+        both = dict(over.value)
+        for key, node in under.value.items():
+            both[key] = node if key not in both else both[key] if key in UNMERGED_KEYS else merge_nodes(both[key], node)
+        return over._replace(value=both)
+    if isinstance(over.value, list) and isinstance(under.value, list):
+        ids = {node_id(each) for each in over.value}
+        if "" not in ids and all(map(node_id, under.value)):
+            return over._replace(value=[*over.value, *(each for each in under.value if node_id(each) not in ids)])
+    return under if over.value is None else over
+
+
+class _FileCombiner:
+    """Each method for a kind of limit takes its path, the project's node and the user's own, neither of them null."""
+
+    def __init__(self, project: FileSettings, own: FileSettings, approval: ApprovalRules) -> None:
+        self._project = project
+        self._own = own
+        self._approval = approval
+        self.ignored: list[IgnoredValue] = []
+
+    def combine(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        if project.value is None or own.value is None:
+            return own if project.value is None else project
+        for pattern, rule in _LIMIT_RULES.items():
+            if len(pattern) == len(path) and all(word in ("*", key) for word, key in zip(pattern, path, strict=True)):
+                return rule(self, path, project, own)
+        if isinstance(project.value, dict) and isinstance(own.value, dict):
+            both = dict(project.value)
+            for key, node in own.value.items():
+                if key not in both:
+                    both[key] = node
+                elif key not in UNMERGED_KEYS:
+                    both[key] = self.combine((*path, key), both[key], node)
+            return project._replace(value=both)
+        return merge_nodes(project, own)
+
+    def take_smaller(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        """Of two numbers; null is no bound, and except for spending 0 is none either."""
+        theirs, ours = self._values(path)
+        if isinstance(theirs, str) or isinstance(ours, str):  # a variable of a context that is not set
+            return project if isinstance(theirs, str) else own
+        bounds = [each for each in (theirs, ours) if each is not None and (each or path[0] == "spend")]
+        if not bounds or theirs == min(bounds):
+            return project
+        self._ignore(path, project)
+        return own
+
+    def take_larger(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        theirs, ours = self._values(path)
+        if theirs >= ours:
+            return project
+        self._ignore(path, project)
+        return own
+
+    def take_own(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        theirs, ours = self._values(path)
+        if theirs != ours:
+            self._ignore(path, project, "is ignored: your own file decides this")
+        return own
+
+    def add_entries(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        """Entries by name: the project's file may add some, and changes none of the user's own."""
+        entries = dict(_mapping(own))
+        for name, node in _mapping(project).items():
+            if name in entries:
+                self.take_own((*path, name), node, entries[name])
+        return own._replace(value={**entries, **{n: e for n, e in _mapping(project).items() if n not in entries}})
+
+    def add_hooks(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        ids = {node_id(each) for each in _items(own)}
+        for each in _items(project):
+            if node_id(each) in ids:
+                self._ignore((*path, node_id(each)), each, "is ignored: your own file has a hook with this id")
+        return own._replace(value=[*_items(own), *(each for each in _items(project) if node_id(each) not in ids)])
+
+    def unite(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        theirs, ours = self._values(path)
+        new = [node for node, value in zip(_items(project), theirs, strict=True) if value not in ours]
+        return own._replace(value=[*_items(own), *new])
+
+    def intersect(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        theirs, ours = self._values(path)
+        for node, value in zip(_items(project), theirs, strict=True):
+            if value not in ours:
+                self._ignore(path, node)
+        return own._replace(
+            value=[node for node, value in zip(_items(own), ours, strict=True) if value in theirs],
+        )
+
+    def intersect_modules(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        theirs, ours = _mapping(project), _mapping(own)
+        for name in theirs:
+            if name not in ours:
+                self._ignore((*path, name), theirs[name], "is ignored: your own file does not name this module")
+        both = {name: self.combine((*path, name), theirs[name], ours[name]) for name in ours if name in theirs}
+        return own._replace(value=both)
+
+    def combine_capabilities(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        """Verdicts of different patterns are not compared here: for these there are the bounds of `Approval`."""
+        theirs, ours = dict(_mapping(project)), dict(_mapping(own))
+        tools = theirs.pop("tools", None)
+        if tools is not None and isinstance(tools.value, dict):
+            kept = {name: node for name, node in tools.value.items() if self._strict_enough(name, node)}
+            given = _mapping(ours["tools"]) if "tools" in ours else {}
+            theirs["tools"] = tools._replace(value={**given, **kept})
+            ours.pop("tools", None)
+        commands = theirs.get("allow_commands")
+        if commands is not None and "allow_commands" not in ours and self._own_verdict("shell") != "allow":
+            for node in _items(theirs.pop("allow_commands")):
+                self._ignore((*path, "allow_commands"), node)
+        for key, node in ours.items():
+            theirs[key] = self.combine((*path, key), theirs[key], node) if key in theirs else node
+        return project._replace(value=theirs)
+
+    def intersect_commands(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        theirs, ours = self._values(path)
+        both = intersect_command_rules(ours, theirs)
+        for node, value in zip(_items(project), theirs, strict=True):
+            if value not in both:
+                self._ignore(path, node, "is ignored: no rule of your own file allows it")
+        kept = [node for node, value in zip(_items(own), ours, strict=True) if value in both]
+        new = [node for node, value in zip(_items(project), theirs, strict=True) if value in both - set(ours)]
+        return own._replace(value=[*kept, *new])
+
+    def take_stricter_default(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
+        theirs, ours = self._values(path)
+        if _DEFAULT_POLICIES.index(theirs) >= _DEFAULT_POLICIES.index(ours):
+            return project
+        self._ignore(path, project)
+        return own
+
+    def drop_addresses(self, path: _SettingPath, node: YamlNode, reader: SettingsReader) -> YamlNode:
+        """A project's nodes without the address and headers of a brain whose provider the user's own file describes."""
+        if isinstance(node.value, list):
+            items = [self.drop_addresses((*path, node_id(each)), each, reader) for each in node.value]
+            return node._replace(value=items)
+        if not isinstance(node.value, dict):
+            return node
+        found = {key: self.drop_addresses((*path, key), each, reader) for key, each in node.value.items()}
+        if path and path[-1] in ("brain", "summary_brain") and "provider" in found and "config" in found:
+            provider = reader.read(found["provider"], str, "provider")
+            if provider in self._own.providers:
+                found["config"] = self._without_address((*path, "config"), found["config"], provider)
+        return node._replace(value=found)
+
+    def _without_address(self, path: _SettingPath, config: YamlNode, provider: str) -> YamlNode:
+        given = dict(_mapping(config))
+        for key in ("base_url", "headers"):
+            if key in given:
+                self._ignore((*path, key), given.pop(key), f"is ignored: your own file sets providers.{provider}")
+        return config._replace(value=given)
+
+    def _strict_enough(self, name: str, node: YamlNode) -> bool:
+        verdict = self._project.capabilities.tools[name]
+        own = self._own_verdict(resolve_tool_name(name))
+        if VERDICTS_BY_STRICTNESS.index(verdict) >= VERDICTS_BY_STRICTNESS.index(own):
+            return True
+        self._ignore(("capabilities", "tools", name), node)
+        return False
+
+    def _own_verdict(self, tool: str) -> ApprovalVerdict:
+        """What the user's own file says of a tool; `allow`, which bounds nothing, if it says nothing."""
+        return decide_approval(ApprovalRules(default="allow", bounds=(self._approval,)), tool, {}).verdict
+
+    def _values(self, path: _SettingPath) -> tuple[Any, Any]:
+        return _value(self._project, path), _value(self._own, path)
+
+    def _ignore(self, path: _SettingPath, node: YamlNode, why: str = _STRICTER_REASON) -> None:
+        value = f"{quote_value(node.value)} " if not isinstance(node.value, list | dict) else ""
+        self.ignored.append(IgnoredValue(".".join(path), f"{node.key.source}:{node.key.line}", f"{value}{why}"))
+
+
+_F = _FileCombiner
+_LIMIT_RULES: Final[Mapping[_SettingPath, Callable[[_FileCombiner, _SettingPath, YamlNode, YamlNode], YamlNode]]] = {
+    ("spend", "*", "*"): _F.take_smaller,
+    ("execution", "max_turns"): _F.take_smaller,
+    ("execution", "max_steps"): _F.take_smaller,
+    ("execution", "timeout"): _F.take_smaller,
+    ("execution", "hooks"): _F.add_hooks,
+    ("execution", "context", "max_tokens"): _F.take_smaller,
+    ("window",): _F.take_smaller,
+    ("models", "*", "window"): _F.take_smaller,
+    ("models", "*", "max_output"): _F.take_smaller,
+    ("models", "*", "images"): _F.take_own,
+    **{("models", "*", name): _F.take_larger for name in PRICE_KEYS},
+    ("capabilities",): _F.combine_capabilities,
+    ("capabilities", "default_policy"): _F.take_stricter_default,
+    ("capabilities", "allow_commands"): _F.intersect_commands,
+    ("capabilities", "deny_commands"): _F.unite,
+    ("modules",): _F.intersect_modules,
+    ("modules", "*", "constraints", "allowed_actions"): _F.intersect,
+    ("modules", "*", "constraints", "denied_actions"): _F.unite,
+    ("providers",): _F.add_entries,
+    ("mcp",): _F.add_entries,
+    ("skills",): _F.take_own,
+    ("rules",): _F.unite,
+}
+"""Every limit by its path, `*` being any key. What is not here is no limit: the project's value wins."""
+
+
+def _given_capabilities(top: YamlNode) -> frozenset[str]:
+    """The keys of `capabilities` that a file gives a value."""
+    capabilities = _mapping(top).get("capabilities")
+    found = _mapping(capabilities) if capabilities is not None else {}
+    return frozenset(key for key, node in found.items() if node.value is not None)
+
+
+def _value(settings: FileSettings, path: _SettingPath) -> Any:
+    found: Any = settings
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else getattr(found, key, None)
+    return found
+
+
+def _mapping(node: YamlNode) -> dict[str, YamlNode]:
+    return node.value if isinstance(node.value, dict) else {}
+
+
+def _items(node: YamlNode) -> list[YamlNode]:
+    return node.value if isinstance(node.value, list) else []

@@ -1,0 +1,115 @@
+"""From a brain's words to where its requests go: address, key and wire."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from tidegate.agent.config.settings import BrainSettings, ProviderSettings
+from tidegate.agent.config.reader import SecretString
+from tidegate.core.errors import BadInput
+from tidegate.core.config.values import suggest_name, quote_value
+from tidegate.wire.registry import resolve_dialect
+
+EMBEDDED_PROVIDER = "embedded"
+_P = ProviderSettings
+KNOWN_PROVIDERS: Final[Mapping[str, ProviderSettings]] = MappingProxyType(
+    {
+        EMBEDDED_PROVIDER: _P(wire="openai_chat"),
+        "openai": _P("", "OPENAI_API_KEY", "openai_chat"),
+        "anthropic": _P("", "ANTHROPIC_API_KEY", "anthropic"),
+        "gemini": _P("", "GEMINI_API_KEY", "gemini"),
+        "deepseek": _P("", "DEEPSEEK_API_KEY", "deepseek"),
+        "mistral": _P("", "MISTRAL_API_KEY", "mistral"),
+        "groq": _P("https://api.groq.com/openai/v1", "GROQ_API_KEY", "openai_chat"),
+        "openrouter": _P("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openai_chat"),
+        "together": _P("https://api.together.xyz/v1", "TOGETHER_API_KEY", "openai_chat"),
+        "xai": _P("https://api.x.ai/v1", "XAI_API_KEY", "openai_chat"),
+        "ollama": _P("http://localhost:11434/v1", "", "openai_chat"),
+        "lmstudio": _P("http://localhost:1234/v1", "", "openai_chat"),
+        "llamacpp": _P("http://localhost:8080/v1", "", "openai_chat"),
+        "vllm": _P("http://localhost:8000/v1", "", "openai_chat"),
+    }
+)
+_DIALECT_BY_BACKEND: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "openai": "openai_chat",
+        "openai_responses": "openai_responses",
+        "anthropic": "anthropic",
+        "gemini": "gemini",
+        EMBEDDED_PROVIDER: "openai_chat",
+    }
+)
+_OPENAI_COMPATIBLE = frozenset({"openai_chat", "deepseek", "mistral"})
+
+
+class ProviderTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider is made from. An empty base URL is the wire's own. The two sources say where a value stands."""
+
+    provider: str
+    model: str
+    wire: str
+    base_url: str = ""
+    base_url_source: str = "default"
+    key: str = SecretString("")
+    key_source: str = "default"
+    headers: dict[str, str] = {}
+    timeout: float | None = None
+
+    @property
+    def embedded(self) -> bool:
+        return self.provider == EMBEDDED_PROVIDER
+
+
+def base_url_variable(provider: str) -> str:
+    """The variable that sends a provider's name to another base URL."""
+    return f"TIDEGATE_{re.sub('[^A-Z0-9]', '_', provider.upper())}_BASE_URL"
+
+
+def resolve_target(
+    brain: BrainSettings, providers: Mapping[str, ProviderSettings], environment: Mapping[str, str]
+) -> ProviderTarget:
+    """The environment's base URL comes before the brain's own, that before the provider's."""
+    name = brain.provider or EMBEDDED_PROVIDER
+    declared, known = providers.get(name), KNOWN_PROVIDERS.get(name)
+    variable = base_url_variable(name)
+    address = environment.get(variable, "")
+    if declared is None and known is None and not (address or brain.config.base_url):
+        raise BadInput(
+            f"The provider {quote_value(name)} is not known and has no base URL.",
+            f"{suggest_name(name, {*KNOWN_PROVIDERS, *providers})} Or set providers.{name}.base_url, or ${variable}.",
+        )
+    choices = (
+        (address, f"${variable}"),
+        (brain.config.base_url, "config.base_url"),
+        (declared.base_url if declared else "", f"providers.{name}.base_url"),
+        (known.base_url if known else "", "default"),
+    )
+    base_url, said = next((each for each in choices if each[0]), ("", "default"))
+    key_env = (declared.key_env if declared else "") or (known.key_env if known else "")
+    key, key_said = brain.config.api_key, "config.api_key"
+    if not key and key_env:
+        key, key_said = environment.get(key_env, ""), f"${key_env}"
+    return ProviderTarget(
+        provider=name,
+        model=brain.model,
+        wire=_choose_dialect(brain, declared, known),
+        base_url=base_url,
+        base_url_source=said,
+        key=SecretString(key),
+        key_source=key_said if key else "default",
+        headers={**(declared.headers if declared else {}), **brain.config.headers},
+        timeout=brain.timeout,
+    )
+
+
+def _choose_dialect(brain: BrainSettings, declared: ProviderSettings | None, known: ProviderSettings | None) -> str:
+    """The brain's backend, unless it only says `openai_compat`: then the provider's own kind of it, if there is one."""
+    if brain.backend is not None and brain.backend != "openai_compat":
+        return _DIALECT_BY_BACKEND[brain.backend]
+    wire = (declared.wire if declared else None) or (known.wire if known else None)
+    if brain.backend == "openai_compat":
+        return wire if wire in _OPENAI_COMPATIBLE else "openai_chat"
+    return wire or resolve_dialect("", brain.model).name

@@ -1,0 +1,246 @@
+"""From the nodes of a YAML file to typed values, with no guessing, and where each of them stands.
+
+The types say everything: a struct's fields are the keys it may have, a field without a default must be there, a union
+of tagged structs is told apart by `type`. `{{env.NAME}}` in a text is filled from the environment. What came from
+there, and what is marked secret, is in no error.
+"""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import msgspec
+
+from tidegate.core.errors import BadPolicy
+from tidegate.core.config.values import (
+    SourcePosition,
+    convert_value,
+    describe_type,
+    suggest_name,
+    quote_value,
+    parse_plain_scalar,
+)
+from tidegate.core.config.yaml_tree import YamlNode
+
+_ENV_PLACEHOLDER = re.compile(r"\{\{\s*env\s*\.([^{}]*)\}\}")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_ITEMS = 200
+_SHOWN_KEYS = frozenset("base_url model provider".split())
+"""Texts that may be shown though they come from the environment; of any other nobody knows what it is."""
+
+
+class SecretString(str):
+    """Text that shows itself only to who uses it: no dump of a value it is in prints it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'[masked]'" if self else "''"
+
+
+class SettingsReader:
+    """`sources` tells of every path read where its value stands; `hidden` holds the paths not to be shown.
+
+    With `lenient`, a variable that is not set stays as it is written: for parts of a file that are not used today.
+    """
+
+    def __init__(self, environment: Mapping[str, str], *, lenient: bool = False) -> None:
+        self._environment = environment
+        self._lenient = lenient
+        self.sources: dict[str, str] = {}
+        self.hidden: set[str] = set()
+
+    def read(self, node: YamlNode, hint: Any, path: str) -> Any:
+        if get_origin(hint) in (Union, UnionType):
+            return self._one_of(node, hint, path)
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            return self._struct(node, hint, path)
+        if get_origin(hint) is tuple:
+            return self._list(node, get_args(hint)[0], path)
+        if get_origin(hint) is dict:
+            inner = get_args(hint)[1]
+            if node.value is None:
+                return {}
+            found = self._mapping(node, path)
+            self._stands(node, path)
+            return {key: self.read(each, inner, f"{path}.{key}") for key, each in found.items()}
+        if hint is Any:
+            return self._plain(node, path)
+        return self._leaf(node, hint, path)
+
+    def _one_of(self, node: YamlNode, hint: Any, path: str) -> Any:
+        choices = get_args(hint)
+        if NoneType in choices and node.value is None:
+            self._stands(node, path)
+            return None
+        rest = [choice for choice in choices if choice is not NoneType]
+        tagged = {
+            str(tag): choice for choice in rest if (tag := _struct_tag(choice)) is not None
+        }  # others no file can name
+        if not tagged:
+            return self.read(node, rest[0], path) if len(rest) == 1 else self._leaf(node, hint, path)
+        found = self._mapping(node, path)
+        if "type" not in found:
+            raise node.place.fault(f'{_quote_path(path)} has no "type".', suggest_name("", tagged))
+        word = found["type"].text(f"type in {_quote_path(path)}")
+        if word not in tagged:
+            raise found["type"].place.fault(
+                f"unknown type {quote_value(word)} in {_quote_path(path)}.", suggest_name(word, tagged)
+            )
+        self._stands(found["type"], f"{path}.type")
+        return self._struct(node, tagged[word], path)
+
+    def _struct(self, node: YamlNode, kind: type[msgspec.Struct], path: str) -> Any:
+        """A key with nothing behind it is a struct with all its defaults, if it can be one."""
+        given = {} if node.value is None else self._mapping(node, path)
+        fields = {field.name: field for field in msgspec.structs.fields(kind)}
+        allowed = [*fields, "type"] if _struct_tag(kind) is not None else [*fields]
+        for key, each in given.items():
+            if key not in allowed:
+                where = f" in {_quote_path(path)}" if path else ""
+                raise each.key.fault(f"unknown key {quote_value(key)}{where}.", suggest_name(key, allowed))
+        self._stands(node, path)
+        values: dict[str, Any] = {}
+        for name, field in fields.items():
+            if name in given:
+                values[name] = self.read(given[name], field.type, f"{path}.{name}" if path else name)
+            elif field.required:
+                raise node.place.fault(f'{_quote_path(path)} has no "{name}".', f"Add the key {name}.")
+        return kind(**values)
+
+    def _list(self, node: YamlNode, hint: Any, path: str) -> tuple[Any, ...]:
+        """Items with an id are known by it; no two may share one."""
+        if node.value is None:
+            return ()
+        if not isinstance(node.value, list):
+            raise node.place.fault(
+                f"{_quote_path(path)} is {_describe_node(node)}.", "Give a list: lines that begin with a dash."
+            )
+        if len(node.value) > _MAX_ITEMS:
+            raise node.place.fault(f"{_quote_path(path)} has {len(node.value)} items.", f"Keep to {_MAX_ITEMS}.")
+        self._stands(node, path)
+        seen: dict[str, int] = {}
+        items: list[Any] = []
+        for number, each in enumerate(node.value, 1):
+            name = node_id(each)
+            if name and name in seen:
+                raise each.place.fault(
+                    f"id {quote_value(name)} in {_quote_path(path)} is taken by line {seen[name]}.", "Rename."
+                )
+            seen[name] = each.place.line
+            items.append(self.read(each, hint, f"{path}.{name or number}"))
+        return tuple(items)
+
+    def _mapping(self, node: YamlNode, path: str) -> dict[str, YamlNode]:
+        if not isinstance(node.value, dict):  # what stands there may be a key in the wrong place: it is not repeated
+            what = _quote_path(path) if path else "the file"
+            raise node.place.fault(f"{what} is {_describe_node(node)}.", "Give a mapping: lines of `key: value`.")
+        return node.value
+
+    def _plain(self, node: YamlNode, path: str) -> Any:
+        """A value of any shape, as JSON would have it."""
+        if isinstance(node.value, dict):
+            return {key: self._plain(each, f"{path}.{key}") for key, each in node.value.items()}
+        if isinstance(node.value, list):
+            return [self._plain(each, f"{path}.{number}") for number, each in enumerate(node.value, 1)]
+        self._stands(node, path)
+        return self._filled(node, path) if isinstance(node.value, str) else node.value
+
+    def _leaf(self, node: YamlNode, hint: Any, path: str) -> Any:
+        secret = _is_secret(hint)
+        self._stands(node, path)
+        if secret:
+            self.hidden.add(path)
+        value: object = node.value
+        if isinstance(value, list | dict):
+            raise node.place.fault(f"{_quote_path(path)} is {_describe_node(node)}.", f"Give {describe_type(hint)}.")
+        from_outside = isinstance(value, str) and _ENV_PLACEHOLDER.search(value) is not None
+        if isinstance(value, str) and from_outside:
+            text = self._filled(node, path)
+            if self._lenient and _ENV_PLACEHOLDER.search(text):
+                return SecretString(text) if secret else text  # whatever it is to be: nobody uses it today
+            value = text if _accepts_text(hint) else parse_plain_scalar(text, node.place)
+        try:
+            read = convert_value(value, hint, _quote_path(path), node.place)
+        except BadPolicy:
+            if not (secret or from_outside):
+                raise
+            shown = (
+                f"of another kind than {describe_type(hint)}"
+                if secret
+                else f"{quote_value(node.value)}, whose value does not fit"
+            )
+            remedy = f"Give {describe_type(hint)}{', in quotes' if secret else ''}."
+            raise node.place.fault(f"{_quote_path(path)} is {shown}.", remedy) from None
+        if not isinstance(read, str):
+            self.hidden.discard(path)
+        return SecretString(read) if secret else read
+
+    def _filled(self, node: YamlNode, path: str) -> str:
+        text = str(node.value)
+        names: list[str] = []
+
+        def value(match: re.Match[str]) -> str:
+            names.append(match[1].strip())
+            return self._variable(names[-1], node.place) or match[0]
+
+        filled = _ENV_PLACEHOLDER.sub(value, text)
+        if names:
+            if path.rpartition(".")[2] not in _SHOWN_KEYS:
+                self.hidden.add(path)
+            self.sources[path] += " (" + ", ".join(f"${name}" for name in names) + ")"
+        return filled
+
+    def _variable(self, name: str, place: SourcePosition) -> str:
+        if not _VARIABLE_NAME.fullmatch(name):
+            raise place.fault(f"{{{{env.{name[:40]}}}}} names no variable.", "Write {{env.NAME}}.")
+        found = self._environment.get(name, "")
+        if found or self._lenient:
+            return found
+        what = "is empty" if name in self._environment else "is not set"
+        near = get_close_matches(name, [each for each in self._environment if each != name], n=1, cutoff=0.8)
+        also = f" Did you mean {near[0]}?" if near else ""
+        raise place.fault(f"the variable {name}, which {{{{env.{name}}}}} asks for, {what}.", f"Set it.{also}")
+
+    def _stands(self, node: YamlNode, path: str) -> None:
+        self.sources[path] = f"{node.key.source}:{node.key.line}"
+
+
+def find_variables(text: str) -> list[str]:
+    """The names of the variables that `{{env.NAME}}` in a text asks for."""
+    return [match[1].strip() for match in _ENV_PLACEHOLDER.finditer(text)]
+
+
+def node_id(node: YamlNode) -> str:
+    found = node.value.get("id") if isinstance(node.value, dict) else None
+    return found.value if found is not None and isinstance(found.value, str) else ""
+
+
+def _struct_tag(kind: Any) -> str | int | None:
+    config = getattr(kind, "__struct_config__", None)
+    return None if config is None else config.tag
+
+
+def _is_secret(hint: Any) -> bool:
+    metas = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return any(isinstance(meta, msgspec.Meta) and (meta.extra or {}).get("secret") for meta in metas)
+
+
+def _accepts_text(hint: Any) -> bool:
+    """Whether a text as such would be right: then what the environment holds is taken as it is."""
+    try:
+        msgspec.convert("", hint)
+    except msgspec.ValidationError as bad:
+        return "got `str`" not in str(bad)
+    return True
+
+
+def _quote_path(path: str) -> str:
+    return quote_value(path) if path else "the file"
+
+
+def _describe_node(node: YamlNode) -> str:
+    words = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", NoneType: "empty"}
+    return words.get(type(node.value), "a number")

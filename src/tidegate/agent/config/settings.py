@@ -1,0 +1,208 @@
+"""The settings of an agent: what `tidegate.yaml` may say, as types. These declarations are the only list of its keys.
+
+`config_file` finds and reads the files, `config_reading` turns them into these types and remembers where each value
+stands, `chosen` makes of them what one agent runs with.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tidegate.agent.hooks.types import Hook
+from tidegate.agent.tools.approval import ApprovalVerdict
+
+NonNegativeInt = Annotated[int, Meta(ge=0)]
+PositiveInt = Annotated[int, Meta(ge=1)]
+NonNegativeFloat = Annotated[float, Meta(ge=0)]
+UnitInterval = Annotated[float, Meta(ge=0, le=1)]
+SecretText = Annotated[str, Meta(extra={"secret": True})]
+"""Text that nobody is to see: it is shown masked, and no error repeats it."""
+ConfigName = Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$")]
+_Scalar = str | int | float | bool | None
+UserRule = Annotated[str, Meta(min_length=1, max_length=500)]
+VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+DialectName = Literal["openai_chat", "openai_responses", "anthropic", "gemini", "mistral", "deepseek"]
+BackendName = Literal["openai_compat", "openai", "openai_responses", "anthropic", "gemini", "embedded"]
+
+
+class BrainAccess(msgspec.Struct, frozen=True):
+    """How one brain gets to its provider, where that differs from what `providers` says."""
+
+    api_key: SecretText = ""
+    base_url: str = ""
+    headers: dict[str, SecretText] = {}
+
+
+class ContextSettings(msgspec.Struct, frozen=True):
+    """How the window is kept. `max_tokens` 0 is the model's own; `summary_brain` writes summaries, else the brain."""
+
+    max_tokens: NonNegativeInt = 0
+    output_reserved: NonNegativeInt = 4096
+    strategy: Literal["summarize", "truncate"] = "summarize"
+    keep_recent: NonNegativeInt = 10
+    compression_trigger: UnitInterval = 0.75
+    summary_max_tokens: PositiveInt = 1024
+    auto_compact: bool = True
+    summary_brain: "BrainSettings | None" = None
+
+
+class BrainSettings(msgspec.Struct, frozen=True):
+    """A model and the way to it. `timeout` is in seconds for one answer; what is null is the provider's default."""
+
+    provider: str = ""
+    model: str = ""
+    backend: BackendName | None = None
+    config: BrainAccess = BrainAccess()
+    context: ContextSettings | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: UnitInterval | None = None
+    max_output: PositiveInt | None = None
+    timeout: NonNegativeFloat | None = None
+
+
+class AgentSettings(msgspec.Struct, frozen=True):
+    """An agent. Those with the role `specialist` or `worker` are there for the tool `task`, not to begin with."""
+
+    id: ConfigName
+    role: Literal["assistant", "coordinator", "specialist", "worker"] = "assistant"
+    description: str = ""
+    brain: BrainSettings = BrainSettings()
+    system_prompt: str = ""
+
+
+class AppSettings(msgspec.Struct, frozen=True):
+    """`app_id` begins the names of new sessions, `name` is what people are shown."""
+
+    app_id: ConfigName = "tidegate"
+    name: str = ""
+    description: str = ""
+
+
+class ModuleConstraints(msgspec.Struct, frozen=True):
+    """Null allows every action of the module."""
+
+    allowed_actions: tuple[str, ...] | None = None
+    denied_actions: tuple[str, ...] = ()
+
+
+class ModuleSettings(msgspec.Struct, frozen=True):
+    """A set of tools, see `modules`. A file that names modules offers the tools of these and no others."""
+
+    constraints: ModuleConstraints = ModuleConstraints()
+
+
+class ExecutionSettings(msgspec.Struct, frozen=True):
+    """`max_turns` (0: any number) bounds a session, `max_steps` the tool calls of a turn, `timeout` its seconds.
+
+    In the mode `one_shot` the agent ends after one turn. `greeting` is shown to the user when a session begins.
+    `background` prepares summaries ahead, a little before the policy wants them.
+    """
+
+    mode: Literal["conversation", "one_shot"] = "conversation"
+    greeting: str = ""
+    max_turns: NonNegativeInt = 0
+    max_steps: PositiveInt = 100
+    timeout: NonNegativeFloat | None = None
+    background: bool = False
+    context: ContextSettings | None = None
+    hooks: tuple[Hook, ...] = ()
+
+
+class CapabilitySettings(msgspec.Struct, frozen=True):
+    """What tools may do unasked. `auto` allows what changes nothing outside the session's own folder and asks for the
+    rest. `tools` names tools, patterns of names (`github__*`) or actions of modules (`filesystem.write`).
+
+    A rule of `allow_commands` is a list of arguments and matches no others; a last `*` admits further arguments that
+    are not options. A rule of `deny_commands` matches wherever its words stand. See `tools/command_rules.py`.
+    """
+
+    default_policy: Literal["auto", "allow", "ask", "deny"] = "auto"
+    tools: dict[str, ApprovalVerdict] = {}
+    allow_commands: tuple[str, ...] = ()
+    deny_commands: tuple[str, ...] = ()
+
+
+class ProviderSettings(msgspec.Struct, frozen=True):
+    """Where a provider's name leads. `key_env` is the variable that holds its key. An empty base URL is the wire's own.
+
+    `$TIDEGATE_<NAME>_BASE_URL` sends the name elsewhere without a change of any file.
+    """
+
+    base_url: str = ""
+    key_env: Annotated[str, Meta(pattern=r"^[A-Za-z_]*[A-Za-z0-9_]*$")] = ""
+    wire: DialectName | None = None
+    headers: dict[str, SecretText] = {}
+
+
+PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
+"""The prices among the settings of a model."""
+
+
+class ModelSettings(msgspec.Struct, frozen=True):
+    """What is known of a model better than the catalog knows it. Prices are dollars for a million tokens.
+
+    `images`: it takes pictures.
+    """
+
+    window: PositiveInt | None = None
+    max_output: PositiveInt | None = None
+    input: NonNegativeFloat | None = None
+    cache_read: NonNegativeFloat | None = None
+    cache_write: NonNegativeFloat | None = None
+    output: NonNegativeFloat | None = None
+    images: bool | None = None
+
+
+class SpendCap(msgspec.Struct, frozen=True):
+    """At most so much; null is no bound."""
+
+    dollars: NonNegativeFloat | None = None
+    tokens: NonNegativeInt | None = None
+
+
+class SpendSettings(msgspec.Struct, frozen=True):
+    session: SpendCap = SpendCap()
+    day: SpendCap = SpendCap()
+
+
+class PolicySettings(msgspec.Struct, frozen=True):
+    """A preset's name or a file, and settings over its own. `policy: NAME` says the same as `policy: {name: NAME}`."""
+
+    name: str = ""
+    settings: dict[str, _Scalar] = {}
+
+
+class McpServerSettings(msgspec.Struct, frozen=True):
+    """An MCP server: a command that is started, or an address."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, SecretText] = {}
+    url: str = ""
+    headers: dict[str, SecretText] = {}
+
+
+class FileSettings(msgspec.Struct, frozen=True):
+    """A whole file. `modules` null offers every tool; `window` is in tokens, for every model without one of its own.
+
+    `rules` are the user's own, a sentence each: they stand in every system prompt, word for word. `allow_env` names
+    the variables that a project's file may read with `{{env.NAME}}` without being trusted; only the user's own file
+    may set it.
+    """
+
+    app: AppSettings = AppSettings()
+    modules: dict[str, ModuleSettings] | None = None
+    agents: tuple[AgentSettings, ...] = ()
+    execution: ExecutionSettings = ExecutionSettings()
+    capabilities: CapabilitySettings = CapabilitySettings()
+    providers: dict[str, ProviderSettings] = {}
+    models: dict[str, ModelSettings] = {}
+    policy: PolicySettings = PolicySettings()
+    window: PositiveInt | None = None
+    spend: SpendSettings = SpendSettings()
+    mcp: dict[str, McpServerSettings] = {}
+    skills: tuple[str, ...] = ()
+    rules: tuple[UserRule, ...] = ()
+    allow_env: tuple[VariableName, ...] = ()

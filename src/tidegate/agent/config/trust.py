@@ -1,0 +1,129 @@
+"""A project's `tidegate.yaml` comes with the project, perhaps from a stranger: it may name a server that the user's key
+would go to, let tools run unasked, start programs, or read the user's environment into a prompt. What it says of such
+things holds only once the user has read it.
+
+The user's own file, and a file that was named on the command line, need no such word. A file that was changed needs it
+again. Trust does not lift the limits of the user's own file: see `limits`.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER
+from tidegate.agent.config.settings import PRICE_KEYS, ExecutionSettings
+from tidegate.agent.config.files import ConfigFiles, ConfigSources
+from tidegate.agent.config.reader import find_variables
+from tidegate.core.errors import BadInput
+from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode
+from tidegate.disk.atomic_files import make_folder, write_atomically
+
+_TRUSTED_FILE = "trusted.json"
+_RISKY_KEYS = ("capabilities", "mcp", "providers", "skills")
+"""Keys of a file, each with what it can do to whoever runs it: see `agent/config/settings.py`."""
+
+
+def find_risky_keys(top: YamlNode) -> list[str]:
+    """The keys in a file that want the user's word, by their paths."""
+    keys = _mapping(top)
+    brains = list(_iterate_brains(top))
+    execution = _mapping(keys.get("execution"))
+    steps = execution.get("max_steps")
+    found = [key for key in _RISKY_KEYS if key in keys]
+    found += ["agents[].brain.config"] if any("config" in brain for brain in brains) else []
+    found += ["agents[].brain.model (a file of weights)"] if any(map(_loads_weights, brains)) else []
+    found += ["execution.hooks"] if _list_items(execution.get("hooks")) else []
+    found += ["execution.max_steps"] if steps is not None and _is_above(steps, ExecutionSettings().max_steps) else []
+    priced = any(price in _mapping(model) for model in _mapping(keys.get("models")).values() for price in PRICE_KEYS)
+    return [*found, "prices under models"] if priced else found
+
+
+def find_environment_variables(node: YamlNode) -> Iterator[str]:
+    """The variables of the environment that a file asks for, wherever it does."""
+    if isinstance(node.value, str):
+        yield from find_variables(node.value)
+    for each in [*_list_items(node), *_mapping(node).values()]:
+        yield from find_environment_variables(each)
+
+
+def _iterate_brains(node: YamlNode) -> Iterator[dict[str, YamlNode]]:
+    """All brains in a file, also those that write summaries."""
+    for key, each in _mapping(node).items():
+        if key in ("brain", "summary_brain"):
+            yield _mapping(each)
+        yield from _iterate_brains(each)
+    for each in _list_items(node):
+        yield from _iterate_brains(each)
+
+
+def _loads_weights(brain: dict[str, YamlNode]) -> bool:
+    """The embedded model is a file that native code reads."""
+    provider, model = brain.get("provider"), brain.get("model")
+    return (
+        model is not None
+        and bool(model.value)
+        and (provider is None or provider.value in (None, "", EMBEDDED_PROVIDER))
+    )
+
+
+def _is_above(node: YamlNode, default: int) -> bool:
+    return not isinstance(node.value, int) or node.value > default
+
+
+def _list_items(node: YamlNode | None) -> list[YamlNode]:
+    return node.value if node is not None and isinstance(node.value, list) else []
+
+
+def _mapping(node: YamlNode | None) -> dict[str, YamlNode]:
+    return node.value if node is not None and isinstance(node.value, dict) else {}
+
+
+def check_trust(files: ConfigFiles, sources: ConfigSources) -> None:
+    """BadInput if the project's file says something that the user has not agreed to."""
+    if (
+        sources.named
+        or sources.project is None
+        or _read_trusted(files).get(str(files.project.resolve())) == sources.digest
+    ):
+        return
+    allowed = [each.value for each in _list_items(_mapping(sources.user).get("allow_env"))]
+    variables = sorted({name for name in find_environment_variables(sources.project) if name not in allowed})
+    risks = find_risky_keys(sources.project)
+    if not risks and not variables:
+        return
+    told = [f"sets {', '.join(risks)}"] if risks else []
+    told += [f"reads the environment variables {', '.join(variables)}"] if variables else []
+    remedy = "Read it; then say `tidegate config --trust`, or name it with --config."
+    if variables:
+        remedy += f" To let every project read a variable, list it under allow_env in {files.user}."
+    raise BadInput(
+        f"{files.project.name} of this project {' and '.join(told)}, and you have not said that you trust it.", remedy
+    )
+
+
+def trust_project_file(files: ConfigFiles) -> bool:
+    """The user has read the project's file as it is now. False if there is none."""
+    data = _read_bytes(files.project)
+    if data is None:
+        return False
+    known = {**_read_trusted(files), str(files.project.resolve()): hashlib.sha256(data).hexdigest()}
+    make_folder(files.user.parent)
+    write_atomically(files.user.parent / _TRUSTED_FILE, msgspec.json.format(msgspec.json.encode(known)))
+    return True
+
+
+def _read_trusted(files: ConfigFiles) -> dict[str, str]:
+    try:
+        return msgspec.json.decode((files.user.parent / _TRUSTED_FILE).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _read_bytes(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_YAML_CHARS + 1)
+    except OSError:
+        return None

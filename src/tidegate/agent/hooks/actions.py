@@ -1,0 +1,110 @@
+"""What hooks do. Each action gives back what it did, in words for the user, or raises."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from tidegate.agent.config.resolved_config import ResolvedConfig, find_module_tool
+from tidegate.agent.config.settings import ContextSettings
+from tidegate.agent.hooks.types import CompactContext, InjectMessage, ModuleAction, HookContext, RunFunction
+from tidegate.agent.tools.tool import ToolContext as ToolContext
+from tidegate.agent.tools.tool import ToolResult
+from tidegate.agent.tools.toolbox import Toolbox
+from tidegate.core.text.clip import clip_chars, clip_tokens
+from tidegate.core.errors import BadInput
+from tidegate.core.messages import NOTE, Call, MarkedText, Message
+from tidegate.core.policy.policy import Rule
+from tidegate.presets import load
+from tidegate.session.summaries.drivers import AsyncSummarizer
+
+ModuleActionRunner = Callable[[str, str, Mapping[str, Any]], Awaitable[ToolResult]]
+"""Run an action of a module with these parameters."""
+
+MAX_INJECTED_TOKENS = 1_000
+_INJECTED_SHARE = 8
+"""An injected message has at most so many tokens, and at most this part of the room."""
+_MAX_SHOWN_CHARS = 2_000
+_PLACEHOLDER = re.compile(r"\{(turn|tokens|messages)\}")
+
+
+def fill_placeholders(text: str, at: HookContext) -> str:
+    """Only numbers are put in; other braces are text."""
+    values = {"turn": at.turn, "tokens": at.tokens, "messages": at.messages}
+    return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), text)
+
+
+async def compact_context(
+    rule: str, action: CompactContext, context: ContextSettings, at: HookContext, summarise: AsyncSummarizer | None
+) -> str:
+    """Compact as the session itself would, by the one rule this action is; it is known by the hook's id."""
+    keep = context.keep_recent if action.keep_recent is None else action.keep_recent
+    reminder = at.session.policy.settings.get("reminder_tokens", 0)
+    made = _load_compaction_rule(
+        action.strategy or context.strategy,
+        keep,
+        action.summary_max_tokens or context.summary_max_tokens,
+        reminder if isinstance(reminder, int) else 0,
+    )
+    decisions = await at.session.apply_async([msgspec.structs.replace(made, name=rule)], summarise)
+    own = [each for each in decisions if each.rule == rule]
+    if own and own[-1].acted:
+        return f"{own[-1].before} tokens became {own[-1].after}: {own[-1].why}"
+    return f"nothing compacted: {own[-1].why if own else 'there was nothing to do'}"
+
+
+@cache
+def _load_compaction_rule(strategy: str, keep_recent: int, summary_max_tokens: int, reminder_tokens: int) -> Rule:
+    """The preset's own rule for a compaction on demand, so that both do the same."""
+    settings = {
+        "strategy": strategy,
+        "keep_recent": keep_recent,
+        "summary_max_tokens": summary_max_tokens,
+        "reminder_tokens": reminder_tokens,
+    }
+    return load("digitorn", settings).moments["manual"][0]
+
+
+def inject_message(action: InjectMessage, at: HookContext) -> str:
+    """Add a message that starts no turn. Its words are the configuration's own, and it leaves the window its room."""
+    limit = max(16, min(MAX_INJECTED_TOKENS, at.session.budget().room // _INJECTED_SHARE))
+    text = clip_tokens(fill_placeholders(action.message, at), limit, at.session.counter).text
+    at.session.add(Message(action.role, (MarkedText(text, typed=False),), kind=NOTE, user_visible=False))
+    return text
+
+
+async def run_module_action(action: ModuleAction, act: ModuleActionRunner | None, limit: float) -> str:
+    if act is None:
+        raise BadInput("No module can be run here.", "Give the hooks a way to run actions.")
+    async with asyncio.timeout(limit):
+        result = await act(action.module, action.action, action.params)
+    shown = clip_chars(result.text, _MAX_SHOWN_CHARS).text
+    if result.error:
+        raise BadInput(f"{action.module}.{action.action}: {shown}", "")
+    return shown
+
+
+async def run_hook_function(action: RunFunction, at: HookContext, limit: float) -> str:
+    """A function that waits is not waited for longer than `limit` seconds."""
+    answer = action.function(at)
+    if inspect.isawaitable(answer):
+        async with asyncio.timeout(limit):
+            answer = await answer
+    return clip_chars(answer, _MAX_SHOWN_CHARS).text if isinstance(answer, str) else ""
+
+
+def make_action_runner(config: ResolvedConfig, toolbox: Toolbox, context: ToolContext) -> ModuleActionRunner:
+    """Actions as the agent's own tools, under the same constraints and the same approval."""
+
+    async def act(module: str, action: str, params: Mapping[str, Any]) -> ToolResult:
+        tool = find_module_tool(config, module, action)
+        if tool is None:
+            return ToolResult("The modules of this configuration do not allow it.", error=True)
+        arguments = msgspec.json.encode(params).decode()
+        return await toolbox.run(Call("hook", tool, arguments), context)
+
+    return act

@@ -1,0 +1,63 @@
+"""What may be done about a request that was refused, so that the next one is not.
+
+Each provider's own words decide (`models/faults`). What was refused for its size is made smaller, as often as the
+session allows in a turn; what is refused whatever its size (pictures, reasoning that is no longer taken back) leaves
+the view, once; of too much output the named limit is asked for, once. All else no change of ours can cure.
+"""
+
+from typing import Final, Literal
+
+from tidegate.models.errors.classification import ProviderError
+from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.session.recovery import omit_images
+from tidegate.session.recovery import lower_output
+from tidegate.session.request import Request
+from tidegate.session.session import Session
+
+SIZE_ERROR_KINDS: Final = frozenset({"overflow", "rate_bucket", "bytes"})
+"""Refused for its size: a smaller request may pass. Whatever else a provider refuses, less of it does not help."""
+_NEAR_WINDOW_SHARE: Final = 0.85
+
+RecoveryStep = Literal["shrink", "images", "unsign", "output", ""]
+
+
+class RequestRecovery:
+    """For one request and what becomes of it."""
+
+    def __init__(self, session: Session, summarise: AsyncSummarizer | None) -> None:
+        self._session = session
+        self._summarise = summarise
+        self._tried: set[RecoveryStep] = set()
+
+    def of(self, fault: ProviderError) -> RecoveryStep:
+        """What would help, if anything: empty if nothing does."""
+        if fault.kind == "reasoning_state":
+            return self._once("unsign")
+        if fault.output_limit and lower_output(self._session, fault.output_limit):
+            return self._once("output")
+        if fault.kind in ("media", "bytes") and omit_images(self._session):
+            return "images"
+        return "shrink" if self._shrinks(fault) else ""
+
+    async def again(self, cure: RecoveryStep, fault: ProviderError) -> Request:
+        if cure == "unsign":
+            self._session.unsign()
+        if cure == "output":
+            self._session.learn(fault.window)
+        if cure != "shrink":
+            return await self._session.prepare_async(self._summarise)
+        limit = fault.limit if fault.kind == "rate_bucket" else None
+        self._session.learn(fault.window or limit, fault.tokens if fault.kind == "overflow" else None)
+        return await self._session.overflowed_async(self._summarise)
+
+    def _once(self, cure: RecoveryStep) -> RecoveryStep:
+        found: RecoveryStep = "" if cure in self._tried else cure
+        self._tried.add(cure)
+        return found
+
+    def _shrinks(self, fault: ProviderError) -> bool:
+        """A refusal without words may be about length, if the request was near the window."""
+        if fault.kind in SIZE_ERROR_KINDS:
+            return True
+        near = self._session.window is not None and self._session.size() > _NEAR_WINDOW_SHARE * self._session.window
+        return near and fault.kind == "unknown" and not fault.certain and fault.status in (400, 413)

@@ -1,0 +1,303 @@
+"""An agent as a whole, put together from its configuration. Everything here only joins.
+
+async with open_agent(config, data=data, name="build-fix", workspace=Path(".")) as agent:
+    async for each in agent.turn("Why is the build slow?"):
+        show(each)
+
+Commands of the `shell` tool can read the environment of this process through `/proc`. The command line prevents that; a
+program that calls `open_agent` itself should call `tidegate.agent.environment.hide_environment` at its start.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidegate.agent.config.resolved_config import ResolvedConfig, resolve_approval, list_offered_tools
+from tidegate.agent.config.settings import SpendCap, ExecutionSettings
+from tidegate.agent.hooks.actions import make_action_runner
+from tidegate.agent.hooks.runner import HookRunner
+from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, UserSteered, TurnEnded
+from tidegate.agent.builder import AgentBuilder, select_tools
+from tidegate.agent.attachments import attach_images
+from tidegate.agent.system_prompt import SystemPrompt
+from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
+from tidegate.agent.config.rule_notice import make_rule_notice
+from tidegate.agent.skills import Skills
+from tidegate.agent.spending import DailySpending, MeteredProvider, SessionSpending
+from tidegate.agent.subagents import SubagentTool, ask_one_at_a_time
+from tidegate.agent.tools.approval import AskUser
+from tidegate.agent.tools.toolbox import Toolbox
+from tidegate.core.errors import BadInput, GiveUp
+from tidegate.core.events import UsageReported
+from tidegate.core.messages import Image, Message
+from tidegate.core.policy.policy import Policy
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.models.catalog import accepts_images
+from tidegate.models.provider import Provider
+from tidegate.models.usage_checks import MAX_USAGE_REPORTS, UsageReport, find_usage_problem
+from tidegate.presets import load
+from tidegate.session.summaries.background import BackgroundSummarizer
+
+DEFAULT_SKILL_FOLDERS: Final = (".tidegate/skills", ".claude/skills")
+"""Where a project keeps its skills, if the configuration names no folders."""
+
+
+class UserNotice(NamedTuple):
+    """Something the user should know."""
+
+    text: str
+
+
+class OpenAgent:
+    """`turn` is the loop's, within the limits of the configuration. `notices` are said at the next turn; `shown` is
+    called each time they are.
+
+    `over`: the agent was there for one turn (execution.mode: one_shot) and has had it.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        config: ResolvedConfig,
+        *,
+        name: str,
+        prompt: SystemPrompt,
+        reached: ProviderConnection,
+        spending: SessionSpending,
+        notices: Sequence[str] = (),
+        shown: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.agent = agent
+        self.session = agent.session
+        self.config = config
+        self.name = name
+        self.prompt = prompt
+        self.reached = reached
+        self.window = reached.window
+        self.spending = spending
+        self.notices = [text for text in notices if text]
+        self._shown = shown
+        self.over = False
+        self._said: set[str] = set()
+        self._reports: list[UsageReport] = []
+        self._read_to = self.session.log.head
+
+    @property
+    def greeting(self) -> str:
+        """What the user is shown before the first turn of a session; the model never sees it."""
+        return "" if self.session.view.turn_count else self.config.settings.execution.greeting
+
+    @property
+    def busy(self) -> bool:
+        return self.agent.busy
+
+    @property
+    def takes_images(self) -> bool | None:
+        """None: nobody knows. Whoever is told no may know better (models.NAME.images)."""
+        known = accepts_images(self.reached.provider.model, self.reached.prices)
+        return known if self.session.dialect.rules.user_images else False
+
+    def steer(self, said: str | Message, images: Sequence[Image] = ()) -> None:
+        """Say something in the middle of a turn: see `Agent.steer`."""
+        self._bounded()
+        self.agent.steer(self._checked(said, images))
+
+    async def turn(
+        self, said: str | Message, images: Sequence[Image] = ()
+    ) -> AsyncGenerator[AgentEvent | UserNotice, None]:
+        """One turn. GiveUp, too, if it takes too long or the session has had all its turns."""
+        execution = self.config.settings.execution
+        if self.over:
+            raise GiveUp("This agent is there for one turn.", "Set execution.mode to conversation, or open it again.")
+        self._bounded()
+        message = self._checked(said, images)
+        for notice in self._news():
+            yield notice
+        clock = asyncio.get_running_loop().time
+        until = clock() + execution.timeout if execution.timeout else None
+        async with aclosing(self.agent.turn(message)) as stream:
+            while (each := await self._next(stream, until)) is not None:
+                if isinstance(each, RequestRefused):
+                    self.window = self.reached.learn(each.fault) or self.window
+                if isinstance(each, UserSteered):
+                    until = clock() + execution.timeout if execution.timeout else None
+                if isinstance(each, TurnEnded):
+                    self.over = execution.mode == "one_shot"
+                    await self._ask_again()
+                    self._look()
+                    for notice in self._news():
+                        yield notice
+                yield each
+
+    def _bounded(self) -> None:
+        most = self.config.settings.execution.max_turns
+        if most and self.session.view.turn_count >= most:
+            raise GiveUp(f"This session has had its {most} turns.", "Raise execution.max_turns, or begin another one.")
+
+    def _checked(self, said: str | Message, images: Sequence[Image]) -> Message:
+        message = attach_images(said, images)
+        if self.takes_images is False and any(isinstance(part, Image) for part in message.parts):
+            model = self.reached.provider.model
+            raise BadInput(
+                f"{model} takes no pictures.",
+                f"Leave them out, or use a model that does; if it does, set models.{model}.images to true.",
+            )
+        return message
+
+    async def _next(self, stream: AsyncGenerator[AgentEvent, None], until: float | None) -> AgentEvent | None:
+        limited = asyncio.timeout_at(until)
+        try:
+            async with limited:
+                return await anext(stream, None)
+        except TimeoutError:
+            limit = self.config.settings.execution.timeout
+            if not limited.expired():
+                raise
+            raise GiveUp(
+                f"The turn took longer than {limit:g} s.", "Raise execution.timeout; the session is whole and goes on."
+            ) from None
+
+    async def _ask_again(self) -> None:
+        """Some servers load a model when it is first asked, and only then know how much of it."""
+        if self.reached.truth is None or self.window.sure:
+            return
+        self.window = await self.reached.truth.ask()
+        if self.window.source == "server" and self.window.tokens:
+            self.session.window = self.window.tokens
+
+    def _look(self) -> None:
+        """The turn is over: is a summary to be prepared, and did the server tell the truth?"""
+        if isinstance(self.agent.summarise, BackgroundSummarizer):
+            self.agent.summarise.look()
+        for event in self.session.log.read(self._read_to + 1):
+            self._read_to = event.seq
+            if isinstance(event.what, UsageReported):
+                self._outgrown(event.what)
+                said = find_usage_problem(event.what.counted, event.what.input_tokens, self._reports)
+                self.notices += [said] if said else []
+                self._reports = [
+                    *self._reports[-MAX_USAGE_REPORTS:],
+                    UsageReport(event.what.counted, event.what.input_tokens),
+                ]
+        self.notices += [self.spending.problem] if self.spending.problem else []
+
+    def _outgrown(self, used: UsageReported) -> None:
+        """What the provider read it holds, whatever an error once said."""
+        window = self.reached.read(used.input_tokens) if used.model == self.reached.provider.model else None
+        if window is not None and self.reached.truth is not None:
+            self.window = window
+            self.session.window = window.tokens or self.session.window
+            self.notices.append(self.reached.truth.dropped)
+
+    def _news(self) -> list[UserNotice]:
+        """Each once: the same with other figures is no news."""
+        news = {"".join(filter(str.isalpha, text)): text for text in self.notices}
+        fresh = [UserNotice(text) for words, text in news.items() if words not in self._said]
+        self._said |= news.keys()
+        self.notices = []
+        if fresh:
+            self._shown()
+        return fresh
+
+
+@asynccontextmanager
+async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each by its name
+    config: ResolvedConfig,
+    *,
+    data: DataFolder | None,
+    name: str,
+    workspace: Path,
+    ask: AskUser | None = None,
+    provider: Provider | None = None,
+    specialists: Sequence[ResolvedConfig] = (),
+    environment: Mapping[str, str] | None = None,
+    restore: bool = True,
+) -> AsyncIterator[OpenAgent]:
+    """`provider` stands in for that of the brain. `specialists` are the configurations of other kinds of subagents.
+
+    Without `data` nothing is kept. A session that is there goes on, whatever model it had before; without `restore`
+    just as it was, for one whose model or policy is changed under way.
+    """
+    async with AsyncExitStack() as stack:
+        parts = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
+        reached = await parts.reach(config, provider)
+        skills = Skills(workspace / each for each in config.settings.skills or DEFAULT_SKILL_FOLDERS)
+        prompt = parts.prompt(config, reached, skills)
+        session = parts.session(config, reached, name, prompt.text, restore=restore)
+        stack.callback(session.close)
+        days = DailySpending(data.folder, data.clock) if data is not None else None
+        spending = SessionSpending(session, config.settings.spend, days=days, prices=reached.prices)
+        approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
+        tools, faults = await parts.tools(config, skills)
+        suited = select_tools(tools, reached, session.counter)
+        if "task" in list_offered_tools(config):
+            kinds = await parts.kinds(config, reached, specialists, suited.tools, skills)
+            task = SubagentTool(kinds, approval=approval, ask=asking, meters=[spending])
+            suited = select_tools([*tools, task], reached, session.counter)
+        session.set_tools(suited.shown)
+        toolbox = Toolbox(suited.tools, approval=approval, ask=asking)
+        context = parts.context(session, name)
+        agent = Agent(
+            session,
+            MeteredProvider(reached.provider, [spending], recorded=True, size=lambda _: session.size()),
+            toolbox,
+            context,
+            summarise=await parts.summarise(config, reached, session, spending),
+            hooks=HookRunner(
+                config.hooks,
+                context=config.context,
+                act=make_action_runner(config, toolbox, context),
+                clock=parts.clock,
+            ),
+            max_steps=_choose_max_steps(config, session.policy),
+        )
+        rules = make_rule_notice(config, data.folder if data is not None else None)
+        notices = [*_list_opening_notices(config, reached, parts), *faults, *skills.problems, rules.text]
+        notices.append(spending.unpriced(reached.provider.model))
+        yield OpenAgent(
+            agent,
+            config,
+            name=name,
+            prompt=prompt,
+            reached=reached,
+            spending=spending,
+            notices=notices,
+            shown=rules.mark_shown,
+        )
+
+
+def _choose_max_steps(config: ResolvedConfig, policy: Policy) -> int:
+    """A policy may set a smaller number; one that was set by hand comes first. A project's file cannot raise either."""
+    steps = config.settings.execution.max_steps
+    if "execution.max_steps" not in config.sources:
+        steps = _fewer_steps(steps, policy)
+    own = config.bounds.own if config.bounds is not None else None
+    if own is not None and own.policy.name and own.execution.max_steps == ExecutionSettings().max_steps:
+        steps = _fewer_steps(steps, load(own.policy.name, dict(own.policy.settings)))
+    return steps
+
+
+def _fewer_steps(steps: int, policy: Policy) -> int:
+    own = policy.settings.get("max_steps")
+    return min(steps, own) if isinstance(own, int) and own > 0 else steps
+
+
+def _list_opening_notices(config: ResolvedConfig, reached: ProviderConnection, parts: AgentBuilder) -> list[str]:
+    """What the user would want to know before the first question."""
+    brain, remarks = config.agent.brain, []
+    if reached.embedded and not brain.provider:
+        offered = [
+            f"${key} is there: name {name} as its provider."
+            for name, key in find_provider_keys(parts.environment).items()
+        ]
+        hint = " ".join(offered) or "Any other is set there."
+        remarks.append(f"No agents[].brain is set in tidegate.yaml: {reached.window.said} {hint}")
+    if reached.window.tokens is None:
+        remarks.append(reached.window.said)
+    remarks += [reached.truth.dropped] if reached.truth is not None and reached.truth.dropped else []
+    if parts.data is None and config.settings.spend.day != SpendCap():
+        remarks.append("The cap of the day (spend.day) is not held: without a data folder nobody counts the day.")
+    return remarks

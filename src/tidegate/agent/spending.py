@@ -1,0 +1,277 @@
+"""What is spent, and where it ends: caps for a session and for a day, in tokens and in dollars.
+
+    spending = Spending(session, config.settings.spend, days=Days(data.folder))
+    provider = Metered(provider, [spending], recorded=True)     # asks before each call, counts each answer
+
+The sum of a session is told from its log alone: what providers reported of the conversation stands there as Used, and
+what else was paid for (summaries, subagents, answers that were interrupted) as a note of the topic `spent`. The sum of
+a day is a small file in the data folder, for all its sessions. A cap is checked before a call, so the last call may go
+over it; whatever is told here, the provider's bill is the truth.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from tidegate.agent.config.settings import SpendCap, SpendSettings
+from tidegate.core.errors import GiveUp, NotKept
+from tidegate.core.events import Event, NoteAdded, UsageReported
+from tidegate.disk.atomic_files import hold_lock, write_atomically
+from tidegate.models.catalog import ModelInfo, find_model, compute_model_cost
+from tidegate.models.provider import Delta, Provider, Reply
+from tidegate.session.session import Session
+from tidegate.wire.usage import Usage, read_usage
+
+SIDE_COST_TOPIC: Final = "spent"
+_BYTES_PER_TOKEN: Final = 4
+"""For an answer that no usage was reported of, a token is taken to be so many bytes."""
+
+
+class SpendTotal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`unpriced` are those of the tokens whose price is not known: the dollars are without them."""
+
+    tokens: int = 0
+    dollars: float = 0.0
+    unpriced: int = 0
+
+    def __add__(self, other: "SpendTotal") -> "SpendTotal":
+        return SpendTotal(self.tokens + other.tokens, self.dollars + other.dollars, self.unpriced + other.unpriced)
+
+
+class _SideCostNote(msgspec.Struct, frozen=True):
+    """The text of a note. Tokens and not dollars: prices are looked up when it is read."""
+
+    model: str
+    usage: Usage
+
+
+class SpendMeter(Protocol):
+    def check(self) -> None:
+        """Raises GiveUp if there is nothing left to spend."""
+
+    def spend(self, model: str, usage: Usage, /, *, recorded: bool) -> None:
+        """An answer was paid for. `recorded`: the log of the session says so without us."""
+
+
+class DailySpending:
+    """The sums of days, in files that all processes on a data folder share. A day is one of UTC.
+
+    What could not be written is held and written with the next; it is never dropped.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder / "spend"
+        self._clock = clock
+        self._held: dict[str, SpendTotal] = {}
+
+    def add(self, spent: SpendTotal) -> None:
+        day = self._day()
+        self._held[day] = self._held.get(day, SpendTotal()) + spent
+        self._write()
+
+    def today(self) -> SpendTotal:
+        """NotKept if it cannot be told: what cannot be read is not nothing."""
+        self._write()
+        return self._read(self._day())
+
+    def _day(self) -> str:
+        return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
+
+    def _write(self) -> None:
+        for day, spent in list(self._held.items()):
+            with hold_lock(self._folder / ".lock"):
+                whole = self._read(day) + spent
+                write_atomically(self._folder / f"{day}.json", msgspec.json.encode(whole))
+            del self._held[day]
+
+    def _read(self, day: str) -> SpendTotal:
+        path = self._folder / f"{day}.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=SpendTotal)
+        except FileNotFoundError:
+            return SpendTotal()
+        except (OSError, msgspec.MsgspecError) as bad:
+            raise NotKept(
+                f"What was spent on {day} cannot be read: {bad}.",
+                f"Mend spend/{day}.json in the data folder; if you remove it, the day counts from nothing.",
+            ) from bad
+
+
+class SessionSpending:
+    """The sums of one session and of the day, held against their caps. `prices` are the user's own, over the catalog's.
+
+    `problem` says why the day's sum could not be kept, where no cap needs it.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        caps: SpendSettings | None = None,
+        *,
+        days: DailySpending | None = None,
+        prices: Mapping[str, ModelInfo] | None = None,
+    ) -> None:
+        self.caps = caps or SpendSettings()
+        self.problem = ""
+        self._session = session
+        self._days = days
+        self._prices = prices
+        self._sum = SpendTotal()
+        self._read_to = 0
+
+    def check(self) -> None:
+        whole = "the session is whole and nothing was lost"
+        if self.caps.session != SpendCap():
+            _check_cap(self.session_sum, self.caps.session, "This session", "session", f"or begin a new one; {whole}")
+        if self._days is not None and self.caps.day != SpendCap():
+            _check_cap(
+                self._days.today(), self.caps.day, "The day so far", "day", f"or wait for tomorrow (UTC); {whole}"
+            )
+
+    def spend(self, model: str, usage: Usage, *, recorded: bool) -> None:
+        if not recorded:
+            self._session.note(SIDE_COST_TOPIC, msgspec.json.encode(_SideCostNote(model, usage)).decode())
+        if self._days is None:
+            return
+        try:
+            self._days.add(self.cost(model, usage))
+            self.problem = ""
+        except NotKept as bad:  # an answer that is paid for is not thrown away; a cap that needs the sum will raise it
+            self.problem = str(bad)
+
+    def cost(self, model: str, usage: Usage) -> SpendTotal:
+        tokens, paid = usage.input_tokens + usage.output_tokens, compute_model_cost(usage, model, self._prices)
+        return SpendTotal(tokens, paid.total) if paid is not None else SpendTotal(tokens, 0.0, tokens)
+
+    @property
+    def session_sum(self) -> SpendTotal:
+        """Read on from where it was read last: others may write to this session, too."""
+        if self._read_to < self._session.log.head:
+            for event in self._session.log.read(self._read_to + 1):
+                self._sum += self._cost_of(event)
+                self._read_to = event.seq
+        return self._sum
+
+    def _cost_of(self, event: Event) -> SpendTotal:
+        what = event.what
+        if isinstance(what, UsageReported):
+            read = what.input_tokens or what.counted  # a server that reports nothing is not free
+            return self.cost(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write))
+        if isinstance(what, NoteAdded) and what.topic == SIDE_COST_TOPIC:
+            try:
+                paid = msgspec.json.decode(what.text, type=_SideCostNote)
+            except msgspec.MsgspecError:  # forgotten, or somebody else's note
+                return SpendTotal()
+            return self.cost(paid.model, paid.usage)
+        return SpendTotal()
+
+    @property
+    def day_sum(self) -> SpendTotal:
+        return self._days.today() if self._days is not None else SpendTotal()
+
+    def unpriced(self, model: str) -> str:
+        """The sentence to say where dollars are capped and a model's price is not known; else nothing."""
+        if self.caps.session.dollars is None and self.caps.day.dollars is None:
+            return ""
+        known = find_model(model, self._prices)
+        if known is not None and known.prices:
+            return ""
+        return (
+            f"The price of {model} is not known: it counts towards caps in tokens and not towards those in dollars."
+            " Give its prices under models."
+        )
+
+
+class TokenAllowance:
+    """A number of tokens for one piece of work."""
+
+    def __init__(self, tokens: int, what: str = "This task") -> None:
+        self.spent = 0
+        self._tokens = tokens
+        self._what = what
+
+    def check(self) -> None:
+        if self.spent >= self._tokens:
+            raise GiveUp(f"{self._what} has used {self.spent:,} of its {self._tokens:,} tokens.", "Ask for less.")
+
+    def spend(self, model: str, usage: Usage, *, recorded: bool) -> None:
+        self.spent += usage.input_tokens + usage.output_tokens
+
+
+class MeteredProvider:
+    """A provider that asks its meters before each call and tells them of each answer.
+
+    `recorded`: whoever asks has the log say what a whole answer cost. `size` measures a request of which the provider
+    says nothing: one that was interrupted is paid for all the same.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        meters: Sequence[SpendMeter],
+        *,
+        recorded: bool = False,
+        size: Callable[[bytes], int] = lambda request: len(request) // _BYTES_PER_TOKEN,
+    ) -> None:
+        self._provider = provider
+        self._meters = tuple(meters)
+        self._recorded = recorded
+        self._size = size
+
+    @property
+    def model(self) -> str:
+        return self._provider.model
+
+    @property
+    def wire(self) -> str:
+        return self._provider.wire
+
+    async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
+        for meter in self._meters:
+            meter.check()
+        shown, left, replied = 0, False, False
+        try:
+            async with aclosing(self._provider.stream(request)) as answer:  # type: ignore[type-var]
+                async for each in answer:
+                    if isinstance(each, Reply):
+                        replied = True
+                        self._spend(self._usage(each, request), self._recorded)
+                    else:
+                        shown += len(each.text)
+                    yield each
+        except (asyncio.CancelledError, GeneratorExit):
+            left = True
+            raise
+        finally:
+            if not replied and (left or shown):
+                self._spend(Usage(self._size(request), shown // _BYTES_PER_TOKEN, 0, 0), recorded=False)
+
+    def _usage(self, reply: Reply, request: bytes) -> Usage:
+        usage = read_usage(reply.usage)
+        return usage if usage.input_tokens else usage._replace(input_tokens=self._size(request))
+
+    def _spend(self, usage: Usage, recorded: bool) -> None:
+        for meter in self._meters:
+            meter.spend(self.model, usage, recorded=recorded)
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+def _check_cap(spent: SpendTotal, cap: SpendCap, who: str, key: str, otherwise: str) -> None:
+    if cap.tokens is not None and spent.tokens >= cap.tokens:
+        raise GiveUp(
+            f"{who} has used {spent.tokens:,} tokens; the cap is {cap.tokens:,}.",
+            f"Raise spend.{key}.tokens, {otherwise}.",
+        )
+    if cap.dollars is not None and spent.dollars >= cap.dollars:
+        raise GiveUp(
+            f"{who} has cost ${spent.dollars:,.4f}; the cap is ${cap.dollars:,.4f}.",
+            f"Raise spend.{key}.dollars, {otherwise}.",
+        )

@@ -1,0 +1,148 @@
+"""Tools for what is not in the view: notes, the log, skills, and room."""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from tidegate.agent.skills import Skills
+from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolData, ToolFailed, ToolResult
+from tidegate.core.events import MessageAdded
+from tidegate.core.messages import calls_of, result_of
+from tidegate.memory.search import SearchHit
+from tidegate.session.recall import LogSearch, recall_text
+from tidegate.store.log import Log
+
+_DEFAULT_RECALL_CHARS = 8_000
+"""Characters of the log in one result, unless more is asked for."""
+_MAX_RECALL_CHARS = 60_000
+_MAX_HITS = 10
+_MAX_PAGES = 3
+_SEARCH_TOOL_NAMES = frozenset({"recall", "memory_search"})
+
+
+class MemoryWriteArguments(msgspec.Struct):
+    text: str
+    note: Annotated[str, Meta(description="a .md file of its own; without, the day's note")] = ""
+    about: Annotated[str, Meta(description="its line in the index, or the entry's title")] = ""
+
+
+class MemorySearchArguments(msgspec.Struct):
+    words: str = ""
+    note: Annotated[str, Meta(description="show this note whole")] = ""
+
+
+class RecallArguments(msgspec.Struct):
+    what: Annotated[str, Meta(description="m12, m12..m40, or words")]
+    offset: Annotated[int, Meta(ge=0)] = 0
+    max_chars: Annotated[int, Meta(ge=1, le=_MAX_RECALL_CHARS)] = _DEFAULT_RECALL_CHARS
+
+
+class CompactArguments(msgspec.Struct):
+    focus: Annotated[str, Meta(description="what must stay clear")] = ""
+
+
+class SkillsArguments(msgspec.Struct):
+    name: Annotated[str, Meta(description="without: the list")] = ""
+
+
+def _require_data(context: ToolContext) -> ToolData:
+    if context.data is None:
+        raise ToolFailed("This session has no data folder, so there is no memory. Keep what matters in your answer.")
+    return context.data
+
+
+async def _run_memory_write(asked: MemoryWriteArguments, context: ToolContext) -> ToolResult:
+    notes = _require_data(context).notes
+    if asked.note:
+        about = asked.about or asked.text.strip().split("\n", 1)[0]
+        written = await asyncio.to_thread(notes.write, asked.note, asked.text, about=about)
+        return ToolResult(f"{'Wrote' if written else 'Unchanged:'} {asked.note}.")
+    day = await asyncio.to_thread(notes.add, asked.text, source=context.session_name, title=asked.about)
+    return ToolResult(f"Noted in {day}.")
+
+
+async def _run_memory_search(asked: MemorySearchArguments, context: ToolContext) -> ToolResult:
+    data = _require_data(context)
+    if asked.note:
+        return ToolResult(await asyncio.to_thread(data.notes.read, asked.note))
+    if not asked.words.strip():
+        return ToolResult(data.notes.index_text() or "[the memory is empty]")
+    hits = await asyncio.to_thread(lambda: data.search().search(asked.words, 3 * _MAX_HITS))
+    own = await asyncio.to_thread(_find_search_messages, context.session.log)
+    others = [hit for hit in hits if hit.kind == "note" or hit.name != context.session_name or hit.place not in own]
+    return ToolResult("\n".join(map(_format_hit, others[:_MAX_HITS])) or "[nothing found; try other or fewer words]")
+
+
+def _format_hit(hit: SearchHit) -> str:
+    place = f"{hit.name}:{hit.place}" if hit.kind == "note" else f"session {hit.name} m{hit.place}"
+    return f"{place}  {hit.snippet}"
+
+
+async def _run_recall(asked: RecallArguments, context: ToolContext) -> ToolResult:
+    log = context.session.log
+    found = await asyncio.to_thread(
+        recall_text, log, asked.what, max_chars=asked.max_chars, offset=asked.offset, find=_make_log_search(log)
+    )
+    return ToolResult(found.text)
+
+
+def _make_log_search(log: Log) -> LogSearch:
+    """Words are looked for in what was said, not in the searches for them, which have them all."""
+
+    def find(words: str, most: int) -> list[int]:
+        own = _find_search_messages(log)
+        found: list[int] = []
+        offset = 0
+        for _ in range(_MAX_PAGES):
+            page = recall_text(log, words, max_chars=_MAX_RECALL_CHARS, offset=offset)
+            found += [seq for seq in (int(ident[1:]) for ident in page.ids) if seq not in own]
+            offset = page.offset
+            if len(found) >= most or not page.more:
+                break
+        return found[:most]
+
+    return find
+
+
+def _find_search_messages(log: Log) -> set[int]:
+    """The messages that only searched, and the results of that."""
+    seqs: set[int] = set()
+    ids: set[str] = set()
+    for event in log.read():
+        message = event.what.message if isinstance(event.what, MessageAdded) else None
+        if message is None:
+            continue
+        calls, result = calls_of(message), result_of(message)
+        if calls and all(call.name in _SEARCH_TOOL_NAMES for call in calls):
+            ids.update(call.id for call in calls)
+            seqs.add(event.seq)
+        elif result is not None and result.call_id in ids:
+            seqs.add(event.seq)
+    return seqs
+
+
+async def _run_compact(asked: CompactArguments, context: ToolContext) -> ToolResult:
+    context.compaction = asked.focus.strip()
+    return ToolResult("The conversation is compacted before the next step. Nothing is lost: recall finds it.")
+
+
+def create_skills_tool(skills: Skills) -> FunctionTool[SkillsArguments]:
+    async def act(asked: SkillsArguments, context: ToolContext) -> ToolResult:
+        if asked.name:
+            return ToolResult(await asyncio.to_thread(skills.read, asked.name))
+        lines = [f"{skill.name}: {skill.description}" for skill in skills.found.values()]
+        return ToolResult("\n".join(lines) or "[there are no skills]")
+
+    return FunctionTool("skills", "Read a skill before doing what it is for.", SkillsArguments, act)
+
+
+MEMORY_WRITE_TOOL = FunctionTool(
+    "memory_write", "Keep something for later sessions.", MemoryWriteArguments, _run_memory_write
+)
+MEMORY_SEARCH_TOOL = FunctionTool(
+    "memory_search", "Search notes and earlier sessions.", MemorySearchArguments, _run_memory_search
+)
+RECALL_TOOL = FunctionTool("recall", "Read back what left this conversation.", RecallArguments, _run_recall)
+COMPACT_TOOL = FunctionTool("compact", "Make room now, at a good moment.", CompactArguments, _run_compact)

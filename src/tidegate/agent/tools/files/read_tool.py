@@ -1,0 +1,133 @@
+"""`read`: a text file a piece at a time, each line with its number, and always a way to the rest."""
+
+import asyncio
+import base64
+import os
+from collections.abc import Iterator
+from typing import Annotated, BinaryIO
+
+import msgspec
+from msgspec import Meta
+
+from tidegate.agent.tools.files.paths import (
+    ConfinedPath,
+    is_also_session_file,
+    resolve_read_path,
+    open_confined_file,
+)
+from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolFailed, ToolResult
+from tidegate.core.tokens.image_size import UNKNOWN_SIZE, read_image_size
+
+_MAX_LINES = 2000
+_MAX_LINE_CHARS = 2000
+"""Characters shown of one line; `char` goes on inside it."""
+_MAX_TEXT_BYTES = 60_000
+"""Bytes of lines in one result, less than a result may have: the note about the rest must fit in, too."""
+_MAX_SCANNED_BYTES = 256 << 20
+"""Bytes that one call looks through."""
+_CHUNK_BYTES = 1 << 16
+_IMAGE_SIGNATURES = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"RIFF": "WebP"}
+
+
+class ReadArguments(msgspec.Struct):
+    path: str
+    offset: Annotated[int, Meta(ge=1, description="first line, from 1")] = 1
+    limit: Annotated[int, Meta(ge=1, description="lines")] = _MAX_LINES
+    char: Annotated[int, Meta(ge=0, description="of one long line: first character, from 0")] = 0
+
+
+async def _run_read(asked: ReadArguments, context: ToolContext) -> ToolResult:
+    place = resolve_read_path(context, asked.path)
+    return await asyncio.to_thread(_read_text, asked, place, is_also_session_file(context, place, asked.path))
+
+
+def _read_text(asked: ReadArguments, place: ConfinedPath, twice: bool) -> ToolResult:
+    with open_confined_file(place) as file, open(file, "rb", closefd=False) as opened:
+        size = os.fstat(file).st_size
+        head = opened.read(8192)
+        refuse_binary_file(place, head, size)
+        opened.seek(0)
+        text = _format_line_part(asked, opened, place) if asked.char else _format_lines(asked, opened, place, size)
+    return ToolResult(text + (f"\n[the session has a file by this name, too: session:{asked.path}]" if twice else ""))
+
+
+def refuse_binary_file(place: ConfinedPath, head: bytes, size: int) -> None:
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ToolFailed(f"{place.shown} is text in UTF-16, {size:,} bytes. Convert it to UTF-8 first, as with iconv.")
+    picture = next((kind for magic, kind in _IMAGE_SIGNATURES.items() if head.startswith(magic)), "")
+    found = read_image_size(base64.b64encode(head).decode()) if picture else UNKNOWN_SIZE
+    if picture and (b"\0" in head or found != UNKNOWN_SIZE):  # a text may begin with such letters, too
+        pixels = "" if found == UNKNOWN_SIZE else f", {found.width} x {found.height} pixels"
+        raise ToolFailed(f"{place.shown} is a picture: {picture}{pixels}, {size:,} bytes. Its content is not text.")
+    if b"\0" in head:
+        raise ToolFailed(f"{place.shown} is binary, {size:,} bytes. Look at it with a program made for it.")
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A line without its end; `size` is how many bytes it really has."""
+
+    data: bytes
+    size: int
+
+
+def _iterate_lines(opened: BinaryIO) -> Iterator[_Line]:
+    """Lines of any length, of which only the beginning is held."""
+    while piece := opened.readline(_CHUNK_BYTES):
+        data, size = piece, len(piece)
+        while not piece.endswith(b"\n") and (piece := opened.readline(_CHUNK_BYTES)):
+            size += len(piece)
+        yield _Line(data.rstrip(b"\r\n"), size)
+
+
+def _format_lines(asked: ReadArguments, opened: BinaryIO, place: ConfinedPath, size: int) -> str:
+    shown: list[str] = []
+    room, passed, number, odd = _MAX_TEXT_BYTES, 0, 0, False
+    for number, line in enumerate(_iterate_lines(opened), 1):
+        passed += line.size
+        if number < asked.offset:
+            if passed > _MAX_SCANNED_BYTES:
+                raise ToolFailed(
+                    f"Line {asked.offset:,} lies beyond the first {_MAX_SCANNED_BYTES >> 20} MB. Use a program."
+                )
+            continue
+        text = _format_line(number, line)
+        room -= len(text.encode("utf-8", "replace")) + 1
+        if len(shown) == asked.limit or (room < 0 and shown):
+            note = f"{_describe_length(opened, number, size)}; go on with offset {number}"
+            return "\n".join([*shown, f"[lines {asked.offset:,}-{number - 1:,} of {note}]"])
+        odd = odd or "\ufffd" in text
+        shown.append(text)
+    if not shown:
+        lines = f"{number:,} lines, none at {asked.offset:,}" if number else "empty"
+        return f"[{place.shown}: {lines}]"
+    return "\n".join(shown) + ("\n[bytes that are no UTF-8 are shown as \ufffd]" if odd else "")
+
+
+def _format_line(number: int, line: _Line) -> str:
+    text = line.data.decode("utf-8", "replace")
+    if len(text) <= _MAX_LINE_CHARS:
+        return f"{number}\t{text}"
+    return f"{number}\t{text[:_MAX_LINE_CHARS]} [the line has {line.size:,} bytes: offset {number}, char {_MAX_LINE_CHARS} goes on]"
+
+
+def _describe_length(opened: BinaryIO, known: int, size: int) -> str:
+    """How many lines there are, if that is quickly said."""
+    if size > _MAX_SCANNED_BYTES // 8:
+        return f"a file of {size:,} bytes"
+    return f"{known + sum(1 for _ in _iterate_lines(opened)):,}"
+
+
+def _format_line_part(asked: ReadArguments, opened: BinaryIO, place: ConfinedPath) -> str:
+    """A part of one long line: what a tool wrote in one line must be readable to its end."""
+    lines = _iterate_lines(opened)
+    for _ in range(asked.offset - 1):
+        if opened.tell() > _MAX_SCANNED_BYTES or next(lines, None) is None:
+            return f"[{place.shown} has no line {asked.offset:,} in its first {_MAX_SCANNED_BYTES >> 20} MB]"
+    text = opened.readline(_MAX_SCANNED_BYTES).decode("utf-8", "replace").rstrip("\r\n")
+    room = _MAX_TEXT_BYTES // 4  # a character has up to four bytes
+    part, end = text[asked.char : asked.char + room], min(len(text), asked.char + room)
+    rest = f"; go on with offset {asked.offset}, char {end}" if end < len(text) else ""
+    return f"{part}\n[characters {min(asked.char, len(text)):,}-{end:,} of {len(text):,} in line {asked.offset}{rest}]"
+
+
+READ_TOOL = FunctionTool("read", "Read a text file, lines numbered. Large files: in parts.", ReadArguments, _run_read)

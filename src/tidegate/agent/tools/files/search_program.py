@@ -1,0 +1,242 @@
+"""Looking through folders: the program that `list` and `grep` run, in a process of its own.
+
+Patterns come from a model and from files of strangers; a bad one keeps Python's `re` busy for ever, and only a process
+can be stopped. It needs nothing but the standard library, so that it starts quickly: `python -I -S searching.py JSON`.
+
+Folders are walked by their descriptors and no link is followed, so the walk stays where it began.
+"""
+
+import fnmatch
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+_MAX_DEPTH = 40
+_MAX_FILE_BYTES = 16 << 20
+_MAX_LINE_CHARS = 300
+_SKIPPED_FOLDERS = frozenset(
+    {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"}
+)
+"""Folders that are named and not opened, also where no .gitignore says so."""
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class IgnoreRule(NamedTuple):
+    """A line of a .gitignore."""
+
+    matches: re.Pattern[str]
+    keeps: bool
+    folders: bool
+
+
+class FolderEntry(NamedTuple):
+    name: str
+    kind: str
+
+
+def parse_gitignore(text: str, base: str) -> list[IgnoreRule]:
+    found: list[IgnoreRule] = []
+    for line in text.splitlines()[:1000]:
+        line = line.rstrip()
+        keeps, line = line.startswith("!"), line.removeprefix("!")
+        folders, body = line.endswith("/"), line.rstrip("/")
+        if not body or line.startswith("#"):
+            continue
+        start = "" if "/" in body else "(?:.*/)?"
+        try:
+            pattern = re.compile(re.escape(base) + start + _translate_glob(body.lstrip("/")), re.DOTALL)
+        except re.error:
+            continue
+        found.append(IgnoreRule(pattern, keeps, folders))
+    return found
+
+
+def _translate_glob(glob: str) -> str:
+    out, at = "", 0
+    while at < len(glob):
+        rest = glob[at:]
+        if rest.startswith("**/"):
+            out, at = out + "(?:.*/)?", at + 3
+        elif rest.startswith("**"):
+            out, at = out + ".*", at + 2
+        elif rest[0] == "[" and "]" in rest[2:]:
+            end = glob.index("]", at + 2)
+            inner = glob[at + 1 : end].replace("\\", "\\\\")
+            out, at = out + "[" + ("^" + inner[1:] if inner[:1] in ("!", "^") else inner) + "]", end + 1
+        else:
+            single = {"*": "[^/]*", "?": "[^/]"}
+            out, at = out + single.get(rest[0], re.escape(rest[0])), at + 1
+    return out
+
+
+def is_ignored(path: str, folder: bool, rules: list[IgnoreRule]) -> bool:
+    """The last rule that speaks of it decides."""
+    for rule in reversed(rules):
+        if (folder or not rule.folders) and rule.matches.fullmatch(path):
+            return not rule.keeps
+    return False
+
+
+def open_subfolder(root: int, parts: list[str]) -> int:
+    folder = os.dup(root)
+    for part in parts:
+        inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    return folder
+
+
+def list_entries(folder: int, base: str, rules: list[IgnoreRule]) -> list[FolderEntry]:
+    """What is in a folder and not ignored, folders first. Its .gitignore is added to the rules."""
+    rules += parse_gitignore(read_text_file(folder, ".gitignore", 1 << 18), base)
+    found: list[FolderEntry] = []
+    with os.scandir(folder) as scanned:
+        for each in scanned:
+            kind = "link" if each.is_symlink() else "folder" if each.is_dir(follow_symlinks=False) else "file"
+            if not is_ignored(base + each.name, kind == "folder", rules):
+                found.append(FolderEntry(each.name, kind))
+    return sorted(found, key=lambda entry: (entry.kind != "folder", entry.name))
+
+
+def read_text_file(folder: int, name: str, most: int) -> str:
+    """The text of a plain file, or nothing: too large, not text, not there, not ours to read."""
+    try:
+        file = os.open(name, _READ_FLAGS, dir_fd=folder)
+    except (OSError, ValueError):
+        return ""
+    with os.fdopen(file, "rb") as opened:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            return ""
+        data = opened.read(most)
+    return "" if b"\0" in data[:8192] else data.decode("utf-8", "replace")
+
+
+def replace_controls(text: str) -> str:
+    return _CONTROL.sub("?", text)
+
+
+def _print_line(text: str) -> None:
+    """At once, so that what was found before the time ran out is not lost."""
+    sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+# --- list -------------------------------------------------------------------------------------------------------------
+
+
+class _ListedFolder(NamedTuple):
+    """A folder that was opened: what it has, and how much of that is shown."""
+
+    entries: list[FolderEntry]
+    shown: int
+
+
+def print_tree(root: int, parts: list[str], depth: int, most: int) -> None:
+    """Level by level, so that a large folder does not use up the room of the others."""
+    known: dict[str, _ListedFolder] = {}
+    waiting: list[tuple[str, list[IgnoreRule]]] = [("", [])]
+    for _ in range(min(depth, _MAX_DEPTH)):
+        below: list[tuple[str, list[IgnoreRule]]] = []
+        for base, rules in waiting:
+            if most <= 0:
+                break
+            rules = list(rules)
+            try:
+                folder = open_subfolder(root, [*parts, *base.split("/")[:-1]])
+            except OSError:
+                if not base:
+                    raise
+                continue
+            try:
+                found = list_entries(folder, base, rules)
+            finally:
+                os.close(folder)
+            known[base] = _ListedFolder(found, min(len(found), most, 100 if base else 400))
+            most -= known[base].shown
+            inner = (each.name for each in found[: known[base].shown] if each.kind == "folder")
+            below += [(f"{base}{name}/", rules) for name in inner if name not in _SKIPPED_FOLDERS]
+        waiting = below
+    _print_subtree(known, "")
+    if not known.get("", _ListedFolder([], 0)).entries:
+        _print_line("[empty]")
+
+
+def _print_subtree(known: dict[str, _ListedFolder], base: str) -> None:
+    here = known[base]
+    blanks = "  " * base.count("/")
+    for each in here.entries[: here.shown]:
+        inner = f"{base}{each.name}/"
+        end = {"folder": "/" if inner in known else "/ ...", "link": " (link)", "file": ""}[each.kind]
+        _print_line(f"{blanks}{replace_controls(each.name)}{end}")
+        if each.kind == "folder" and inner in known:
+            _print_subtree(known, inner)
+    if len(here.entries) > here.shown:
+        _print_line(f"{blanks}[{len(here.entries) - here.shown:,} more: list {replace_controls(base) or '.'} alone]")
+
+
+# --- grep -------------------------------------------------------------------------------------------------------------
+
+
+def walk_files(folder: int, base: str, rules: list[IgnoreRule], depth: int = 0) -> Iterator[tuple[int, str, str]]:
+    """Each file as its folder, its name and its path."""
+    rules = list(rules)
+    for each in list_entries(folder, base, rules):
+        if each.kind == "file":
+            yield folder, each.name, base + each.name
+        elif each.kind == "folder" and each.name not in _SKIPPED_FOLDERS and depth < _MAX_DEPTH:
+            try:
+                inner = os.open(each.name, _FOLDER_FLAGS, dir_fd=folder)
+            except OSError:
+                continue
+            try:
+                yield from walk_files(inner, f"{base}{each.name}/", rules, depth + 1)
+            finally:
+                os.close(inner)
+
+
+def find_files(root: int, parts: list[str]) -> Iterator[tuple[int, str, str]]:
+    try:
+        folder = open_subfolder(root, parts)
+    except NotADirectoryError:
+        yield open_subfolder(root, parts[:-1]), parts[-1], parts[-1]
+        return
+    yield from walk_files(folder, "", [])
+
+
+def print_matches(root: int, parts: list[str], pattern: re.Pattern[str], glob: str, most: int) -> None:
+    files = found = 0
+    for folder, name, path in find_files(root, parts):
+        if glob and not (fnmatch.fnmatch(name, glob) or fnmatch.fnmatch(path, glob)):
+            continue
+        files += 1
+        for number, line in enumerate(read_text_file(folder, name, _MAX_FILE_BYTES).splitlines(), 1):
+            hit = pattern.search(line)
+            if hit is None:
+                continue
+            if found == most:
+                _print_line(f"[{most} lines are shown and there are more: a narrower pattern, path or glob shows them]")
+                return
+            found += 1
+            start = max(0, min(hit.start() - 80, len(line) - _MAX_LINE_CHARS))
+            _print_line(f"{replace_controls(path)}:{number}:{replace_controls(line[start : start + _MAX_LINE_CHARS])}")
+    if not found:
+        _print_line(f"[nothing found in {files:,} files]")
+
+
+def run_search_program(asked: dict[str, Any]) -> None:
+    root = os.open(asked["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if asked["act"] == "list":
+        print_tree(root, asked["parts"], asked["depth"], asked["most"])
+        return
+    print_matches(root, asked["parts"], re.compile(asked["pattern"], asked["flags"]), asked["glob"], asked["most"])
+
+
+if __name__ == "__main__":
+    run_search_program(json.loads(sys.argv[1]))

@@ -1,0 +1,86 @@
+"""`list` and `grep`: both run `searching.py` in a process that can be stopped."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from tidegate.agent.tools.files.paths import ConfinedPath, resolve_read_path
+from tidegate.agent.tools.process_group import run_process_group
+from tidegate.agent.tools.tool import MAX_RESULT_BYTES, FunctionTool, ToolContext, ToolFailed, ToolResult
+
+_TIMEOUT_SECONDS = 20
+_MAX_ENTRIES = 400
+MAX_GREP_LINES = 200
+_MAX_PATTERN_CHARS = 2000
+_PROGRAM = Path(__file__).with_name("searching.py")
+
+
+class ListArguments(msgspec.Struct):
+    path: str = "."
+    depth: Annotated[int, Meta(ge=1, le=20)] = 2
+
+
+class GrepArguments(msgspec.Struct):
+    pattern: Annotated[str, Meta(description="Python regex")]
+    path: str = "."
+    glob: Annotated[str, Meta(description="only files like *.py")] = ""
+    ignore_case: bool = False
+
+
+async def _run_list(asked: ListArguments, context: ToolContext) -> ToolResult:
+    place = resolve_read_path(context, asked.path)
+    return await _run_program(place, {"act": "list", "depth": asked.depth, "most": _MAX_ENTRIES})
+
+
+async def _run_grep(asked: GrepArguments, context: ToolContext, seconds: float) -> ToolResult:
+    if len(asked.pattern) > _MAX_PATTERN_CHARS:
+        raise ToolFailed(f"The pattern has more than {_MAX_PATTERN_CHARS} characters. Give a shorter one.")
+    flags = re.IGNORECASE if asked.ignore_case else 0
+    try:
+        re.compile(asked.pattern, flags)
+    except (re.error, OverflowError, RecursionError) as bad:
+        raise ToolFailed(
+            f"The pattern is not valid: {bad}. Put a backslash before characters meant as they are."
+        ) from bad
+    what = {"act": "grep", "pattern": asked.pattern, "flags": int(flags), "glob": asked.glob[:_MAX_PATTERN_CHARS]}
+    return await _run_program(resolve_read_path(context, asked.path), {**what, "most": MAX_GREP_LINES}, seconds)
+
+
+async def _run_program(place: ConfinedPath, what: dict[str, Any], seconds: float = _TIMEOUT_SECONDS) -> ToolResult:
+    pieces: list[bytes] = []
+    ran = await run_process_group(
+        [sys.executable, "-I", "-S", str(_PROGRAM), json.dumps({**what, "root": place.root, "parts": place.parts})],
+        cwd=place.root,
+        environment={"PYTHONUTF8": "1"},
+        seconds=seconds,
+        most=2 * MAX_RESULT_BYTES,
+        take=pieces.append,
+    )
+    text = b"".join(pieces).decode("utf-8", "replace").rstrip()
+    if ran.stopped == "time":
+        return ToolResult(f"{text}\n[stopped after {seconds:g} s; look in a smaller place or for less]", error=True)
+    if ran.code:
+        raise ToolFailed(f"{place.shown} cannot be looked through: {_extract_reason(text)}. List shows what there is.")
+    return ToolResult(text)
+
+
+def create_grep_tool(seconds: float = _TIMEOUT_SECONDS) -> FunctionTool[GrepArguments]:
+    async def act(asked: GrepArguments, context: ToolContext) -> ToolResult:
+        return await _run_grep(asked, context, seconds)
+
+    return FunctionTool("grep", "Find lines that match, as path:line:text.", GrepArguments, act)
+
+
+def _extract_reason(text: str) -> str:
+    """The last line of a traceback, without the path of ours that it may name."""
+    last = text.rsplit("\n", 1)[-1]
+    return re.sub(r"^\w+(?:\.\w+)*: (?:\[Errno \d+\] )?|: '.*'$", "", last)[:200] or "unknown"
+
+
+LIST_TOOL = FunctionTool("list", "List a folder as a tree, without what .gitignore names.", ListArguments, _run_list)
+GREP_TOOL = create_grep_tool()

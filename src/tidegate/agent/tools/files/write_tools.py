@@ -1,0 +1,120 @@
+"""`write` and `edit`: files of the workspace, whole or by an exact replacement."""
+
+import asyncio
+from difflib import SequenceMatcher
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from tidegate.agent.tools.files.paths import (
+    ConfinedPath,
+    resolve_write_path,
+    open_confined_file,
+    read_file_stamp,
+    write_confined_file,
+)
+from tidegate.agent.tools.files.read_tool import refuse_binary_file
+from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolFailed, ToolResult
+
+MAX_WRITE_BYTES = 8 << 20
+_MAX_COMPARED_LINES = 3000
+_MAX_COMPARED_CHARS = 200
+
+
+class WriteArguments(msgspec.Struct):
+    path: str
+    text: Annotated[str, Meta(description="the whole file")]
+
+
+class EditArguments(msgspec.Struct):
+    path: str
+    old: Annotated[str, Meta(description="exact text, there once")]
+    new: str
+    all: Annotated[bool, Meta(description="replace every occurrence")] = False
+
+
+async def _run_write(asked: WriteArguments, context: ToolContext) -> ToolResult:
+    place = resolve_write_path(context, asked.path)
+    data = asked.text.encode("utf-8", "replace")
+    if len(data) > MAX_WRITE_BYTES:
+        raise ToolFailed(
+            f"The text has {len(data):,} bytes, more than {MAX_WRITE_BYTES:,}; nothing was written. Write less."
+        )
+    new = await asyncio.to_thread(write_confined_file, place, data)
+    lines = asked.text.count("\n") + (not asked.text.endswith("\n") and bool(asked.text))
+    return ToolResult(f"{'Made' if new else 'Replaced'} {place.shown}: {lines:,} lines, {len(data):,} bytes.")
+
+
+async def _run_edit(asked: EditArguments, context: ToolContext) -> ToolResult:
+    if not asked.old:
+        raise ToolFailed("`old` is empty. Give the text to replace, or use write for a whole file.")
+    if asked.old == asked.new:
+        raise ToolFailed("`old` and `new` are the same; nothing was changed.")
+    return await asyncio.to_thread(_replace_text, asked, resolve_write_path(context, asked.path))
+
+
+def _replace_text(asked: EditArguments, place: ConfinedPath) -> ToolResult:
+    with open_confined_file(place) as file, open(file, "rb", closefd=False) as opened:
+        seen = read_file_stamp(file)
+        refuse_binary_file(place, opened.read(8192), seen.size)
+        if seen.size > MAX_WRITE_BYTES:
+            raise ToolFailed(f"{place.shown} has {seen.size:,} bytes, more than edit takes. Use a program for it.")
+        opened.seek(0)
+        # Bytes that are no UTF-8 go through unharmed.
+        text = opened.read().decode("utf-8", "surrogateescape")
+    old, new = _match_line_endings(text, asked.old, asked.new)
+    count = text.count(old)
+    if not count:
+        raise ToolFailed(f"`old` is not in {place.shown}; nothing was changed. {_find_similar_lines(text, asked.old)}")
+    if count > 1 and not asked.all:
+        raise ToolFailed(
+            f"`old` is {count} times in {place.shown}, at lines {_list_line_numbers(text, old)}; nothing was changed."
+            " Give more of the lines around it, or all=true."
+        )
+    at = text.count("\n", 0, text.find(old)) + 1
+    write_confined_file(place, text.replace(old, new).encode("utf-8", "surrogateescape"), seen=seen)
+    return ToolResult(f"Changed {place.shown}: {count} place{'s' if count > 1 else ''}, the first at line {at}.")
+
+
+def _match_line_endings(text: str, old: str, new: str) -> tuple[str, str]:
+    """Both as the file ends its lines: a model writes \\n whatever it was shown, and must not mix them in."""
+    old, new = (_replace_surrogates(part) for part in (old, new))
+    if text.count("\r\n") * 2 <= text.count("\n") or "\r" in old:
+        return old, new
+    return old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _replace_surrogates(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _list_line_numbers(text: str, old: str) -> str:
+    found: list[str] = []
+    at = text.find(old)
+    while at >= 0 and len(found) < 10:
+        found.append(str(text.count("\n", 0, at) + 1))
+        at = text.find(old, at + len(old))
+    return ", ".join(found) + (", ..." if at >= 0 else "")
+
+
+def _find_similar_lines(text: str, old: str) -> str:
+    """The lines most like the first line that was looked for: mostly a blank or a quote is the difference."""
+    wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")[:_MAX_COMPARED_CHARS]
+    if not wanted:
+        return "It is only blanks."
+    matcher = SequenceMatcher(None, "", wanted, autojunk=False)
+    scored: list[tuple[float, int, str]] = []
+    for number, line in enumerate(text.splitlines()[:_MAX_COMPARED_LINES], 1):
+        matcher.set_seq1(line.strip()[:_MAX_COMPARED_CHARS])
+        if matcher.real_quick_ratio() > 0.6 and matcher.quick_ratio() > 0.6 and (ratio := matcher.ratio()) > 0.6:
+            scored.append((ratio, -number, line[:_MAX_COMPARED_CHARS]))
+    near = sorted(scored, reverse=True)[:3]
+    if not near:
+        return "No line is like it. Read the file again."
+    lines = "\n".join(f"{-number}\t{line}" for _, number, line in near)
+    return f"The lines most like it:\n{lines}"
+
+
+WRITE_TOOL = FunctionTool("write", "Write a file whole.", WriteArguments, _run_write)
+EDIT_TOOL = FunctionTool("edit", "Replace an exact text in a file.", EditArguments, _run_edit)

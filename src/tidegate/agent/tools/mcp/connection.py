@@ -1,0 +1,144 @@
+"""A connection to an MCP server, from its start to its end.
+
+It lives in a task of its own, for the SDK wants it closed where it was opened, and it is ended by a cancel scope: to
+cancel the task itself would break the SDK's shields and leave a process and its pipes behind.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from tidegate.agent.tools.mcp.transport import McpTrafficLimiter, McpServer, McpProcess, open_http_transport
+from tidegate.core.text.clip import clip_chars
+from tidegate.wire.limits import ServerLimits
+
+_MAX_PAGES: Final = 20
+_CLOSE_SECONDS: Final = 10.0
+
+
+class McpConnection:
+    """`client` while it is connected, `listed` the tools it named then, `fault` why there is no connection.
+
+    `gone`: a call found nobody at the other end. `exceeded`: the limit that the server went beyond, which ended it.
+    """
+
+    def __init__(
+        self, server: McpServer, limits: ServerLimits | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.server = server
+        self.client: Client | None = None
+        self.listed: list[types.Tool] = []
+        self.fault = ""
+        self.gone = False
+        self._intake = McpTrafficLimiter(limits or ServerLimits(), clock)
+        self._stdio = McpProcess(server, self._intake) if server.command and not server.url else None
+        self._scope = anyio.CancelScope()
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def exceeded(self) -> str:
+        return self._intake.exceeded
+
+    @property
+    def left_out(self) -> int:
+        """How many tools the server listed beyond the limit."""
+        return self._intake.left_out
+
+    async def start(self) -> None:
+        """Connect, within the server's time. It never fails: `fault` says what happened."""
+        ready = asyncio.Event()
+        self._task = asyncio.create_task(self._serve(ready))
+        try:
+            async with asyncio.timeout(self.server.seconds):
+                await ready.wait()
+        except TimeoutError:
+            await self.close()
+            self.fault = self.sentence(f"did not answer within {self.server.seconds:g} s")
+        except asyncio.CancelledError:
+            self._scope.cancel()
+            raise
+
+    async def close(self) -> None:
+        self._stop.set()
+        if self._task is None:
+            return
+        if self.client is None:  # on its way in, and may stay there
+            self._scope.cancel()
+        done, _ = await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+        if not done:
+            self._scope.cancel()
+            await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+
+    @property
+    def lives(self) -> bool:
+        """Whether there is anybody to send a call to, as far as can be seen from here."""
+        ended = self._stdio is not None and self._stdio.ended
+        return self.client is not None and not (self.gone or self.exceeded or ended)
+
+    def sentence(self, what: str) -> str:
+        return describe_server(self.server, what, self._stdio.said if self._stdio is not None else b"")
+
+    async def _serve(self, ready: asyncio.Event) -> None:
+        try:
+            with self._scope:
+                async with AsyncExitStack() as stack:
+                    client = await stack.enter_async_context(Client(self._transport()))
+                    self.listed = await self._listing(client)
+                    self.client = client
+                    ready.set()
+                    await self._stop.wait()
+                    self.client = None
+        except Exception as error:  # noqa: BLE001 - it is told by `fault`, and in every result
+            if not self._stop.is_set():
+                self.fault = self.sentence(f"could not be used: {self.exceeded or describe_innermost_error(error)}")
+        finally:
+            self.client = None
+            ready.set()
+
+    def _transport(self) -> Any:
+        if self.server.url:
+            return open_http_transport(self.server, self._intake)
+        if self._stdio is None:
+            raise ValueError("it has neither a command nor a url")
+        return self._stdio.connect()
+
+    async def _listing(self, client: Client) -> list[types.Tool]:
+        found: dict[str, types.Tool] = {}
+        cursor: str | None = None
+        most = self._intake.limits.tools
+        for _ in range(_MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            for each in page.tools:
+                found.setdefault(each.name, each)
+            cursor = page.next_cursor
+            if cursor is None or len(found) >= most:
+                break
+        self._intake.left_out += max(0, len(found) - most)
+        return list(found.values())[:most]
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Did the connection fail, rather than the tool? What a server answers is of the protocol, whatever it says."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return not isinstance(error, MCPError) or error.error.code == types.CONNECTION_CLOSED
+
+
+def describe_server(server: McpServer, what: str, said: bytes = b"") -> str:
+    wrote = said.decode("utf-8", "replace").strip()[-500:]
+    return f"The MCP server {server.name!r} {what}." + (f" It wrote: {wrote}" if wrote else "")
+
+
+def describe_innermost_error(error: BaseException) -> str:
+    """Groups of errors say nothing themselves."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return clip_chars(str(error) or type(error).__name__, 500).text.rstrip(".")

@@ -1,0 +1,63 @@
+"""`shell`: a command in the workspace, and what it left on the screen."""
+
+import asyncio
+import shutil
+import signal
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from tidegate.agent.tools.process_group import ProcessResult, run_process_group
+from tidegate.agent.tools.shell.terminal_output import TerminalOutput
+from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolFailed, ToolResult
+
+_DEFAULT_SECONDS = 120
+_MAX_SECONDS = 3600
+_MAX_OUTPUT_BYTES = 64 << 20
+QUIET_ENVIRONMENT = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+"""Nobody is there to turn a page or type a password."""
+
+
+class ShellArguments(msgspec.Struct):
+    command: str
+    timeout: Annotated[int, Meta(ge=1, le=_MAX_SECONDS, description="seconds")] = _DEFAULT_SECONDS
+
+
+async def _run_shell(asked: ShellArguments, context: ToolContext) -> ToolResult:
+    if "\0" in asked.command:
+        raise ToolFailed("The command has a NUL in it; it was not run. Write it without.")
+    terminal = TerminalOutput()
+    ran = await run_process_group(
+        [shutil.which("bash", path=context.environment.get("PATH")) or "/bin/sh", "-c", asked.command],
+        cwd=str(context.workspace),
+        environment={**QUIET_ENVIRONMENT, **context.environment},
+        seconds=asked.timeout,
+        most=_MAX_OUTPUT_BYTES,
+        take=terminal.feed,
+    )
+    text = await asyncio.to_thread(terminal.text)
+    note = _describe_end(ran, asked.timeout)
+    return ToolResult(f"{text}\n[{note}]" if text else f"[no output; {note}]", error=ran.code != 0, streamed=True)
+
+
+def _describe_end(ran: ProcessResult, seconds: int) -> str:
+    if ran.stopped == "time":
+        return f"stopped after {seconds} s with all it had started; give a longer timeout, or do less at once"
+    if ran.stopped == "output":
+        return f"stopped: it wrote more than {_MAX_OUTPUT_BYTES >> 20} MB; send its output to a file and read that"
+    code = ran.code or 0
+    how = f"exit code {code}" if code >= 0 else f"ended by {_signal_name(-code)}"
+    return how + ("; what it left running was ended" if ran.left else "")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+SHELL_TOOL = FunctionTool(
+    "shell", "Run a command in the workspace. No input; what it starts ends with it.", ShellArguments, _run_shell
+)

@@ -1,0 +1,97 @@
+"""What a process wrote, as it would stand on a screen: a progress bar costs its last state.
+
+The emulator is pyte. Most output needs none: colours leave no trace in a text, and a carriage return among plain
+characters is a simple matter. Lines are brought to that form as they come, so that only the rest, from the first line
+on that moves a cursor, goes through the emulator, which is exact and slow.
+"""
+
+import codecs
+import re
+from collections import deque
+
+from tidegate.agent.tools.tool import MAX_STREAM_BYTES, keep_last_bytes
+
+_SCREEN_ROWS = 50  # of the screen
+MAX_TERMINAL_CHARS = 1 << 20
+"""Characters that are held. A screen forgets what scrolled away; this much is more than a result may have."""
+_MAX_OPEN_LINE_CHARS = 1 << 13
+_COLOR_SEQUENCE = re.compile(r"\x1b\[[0-9;:]*m")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
+_CURSOR_CONTROLS = re.compile(r"[\x00-\x0c\x0e-\x1f\x7f]")
+"""What else than a carriage return keeps a line from being overwritten by simple means. A tab moves, too."""
+
+
+class TerminalOutput:
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._pieces: deque[str] = deque()
+        self._held = 0
+        self._rest = ""
+        self._continued = False
+        self.dropped = 0
+
+    def feed(self, data: bytes) -> None:
+        lines = (self._rest + self._decode(data)).split("\n")
+        self._rest = lines.pop()
+        for line in lines:
+            self._hold(self._done(line) + "\n")
+            self._continued = False
+        if len(self._rest) > _MAX_OPEN_LINE_CHARS:
+            self._shorten()
+
+    def _done(self, line: str) -> str:
+        """The end of a line whose beginning is held already may write over that: the emulator's to say."""
+        return line.rstrip("\r") if self._continued else _collapse_line(line)
+
+    def _shorten(self) -> None:
+        """A line that does not end: if it is a progress bar it becomes short, else it is held in pieces."""
+        *before, last = self._rest.split("\r")
+        done = _collapse_line("\r".join(before))
+        if before and not self._continued and not _CONTROL.search(done):
+            self._rest = f"{done}\r{last}"
+        if len(self._rest) > _MAX_OPEN_LINE_CHARS:
+            self._hold(self._rest)
+            self._rest, self._continued = "", True
+
+    def _hold(self, piece: str) -> None:
+        self._pieces.append(piece)
+        self._held += len(piece)
+        while self._held > MAX_TERMINAL_CHARS and len(self._pieces) > 1:
+            gone = self._pieces.popleft()
+            self._held -= len(gone)
+            self.dropped += len(gone.encode("utf-8", "replace"))
+
+    def text(self) -> str:
+        whole = "".join(self._pieces) + self._done(self._rest + self._decode(b"", True))
+        first = _CONTROL.search(whole)
+        if first is not None:
+            start = first.start()
+            for _ in range(_SCREEN_ROWS):  # a cursor goes up no further than the screen
+                start = whole.rfind("\n", 0, max(start, 0))
+            whole = whole[: start + 1] + emulate_terminal(whole[start + 1 :])
+        return keep_last_bytes(whole.rstrip(), MAX_STREAM_BYTES, before=self.dropped)
+
+
+def _collapse_line(line: str) -> str:
+    """A line without colours and, where no cursor moves in it, as its last carriage return left it."""
+    if "\x1b" in line:
+        line = _COLOR_SEQUENCE.sub("", line)
+    if "\r" not in line:
+        return line
+    line = line.rstrip("\r")
+    if not line.isascii() or _CURSOR_CONTROLS.search(line):
+        return line
+    done = ""
+    for piece in line.split("\r"):
+        done = piece + done[len(piece) :]
+    return done
+
+
+def emulate_terminal(text: str) -> str:
+    from tidegate.agent.tools.shell.screen import draw_screen  # noqa: PLC0415 - see there
+
+    try:
+        return draw_screen(text, _SCREEN_ROWS)
+    except Exception:  # noqa: BLE001 - some sequences are not in its tables; the text is worth more than the form
+        return _CONTROL.sub("", _ESCAPE_SEQUENCE.sub("", text))

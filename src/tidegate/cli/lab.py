@@ -1,0 +1,296 @@
+"""`tidegate lab`: the command around `lab.comparing`."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from tidegate.terminal.output import show_progress
+from tidegate.cli.replay import count_cores
+from tidegate.terminal.output import print_error
+from tidegate.core.errors import BadInput
+from tidegate.core.text.terminal_text import clean_line
+from tidegate.disk.atomic_files import write_private
+from tidegate.lab.comparison.cells import ComparisonTerms, store_common_names
+from tidegate.lab.comparison.runner import (
+    DEFAULT_MIN_WINDOWS,
+    ComparisonPlan,
+    ComparisonResults,
+    run_comparison,
+    load_cached_results,
+)
+from tidegate.lab.comparison.contenders import Contender, make_policy_contender
+from tidegate.lab.comparison.cost_curve import SettingCurve, parse_curve
+from tidegate.lab.comparison.report.text import render_equal_cost_csv
+from tidegate.lab.comparison.report.findings import FindingsJson, ReportContext, build_findings
+from tidegate.lab.comparison.report.text import render_findings_csv, render_findings_text
+from tidegate.lab.comparison.regression_gate import (
+    GateResult,
+    has_comparable_results,
+    check_regressions,
+    read_stored_findings,
+)
+from tidegate.lab.importers import find_local_sessions
+from tidegate.lab.importers.registry import find_recording_files
+from tidegate.lab.peer_process import find_peer_contenders
+from tidegate.lab.comparison.session_sources import (
+    COMMON_NAME_PROJECTS,
+    SourceScan,
+    find_common_names,
+    merge_scans,
+    scan_sources,
+)
+from tidegate.models.catalog import find_model
+from tidegate.models.pricing import TokenRates
+from tidegate.presets import preset_names
+
+_DEFAULT_PRICE_MODEL = "claude-sonnet-5"
+_encode = msgspec.json.Encoder().encode
+
+
+class LabOptions(msgspec.Struct, frozen=True):
+    """What was asked for. What is not said is taken from a stored result, if there is one, else it is the usual."""
+
+    windows: tuple[int, ...]
+    policies: tuple[str, ...]
+    count: str
+    longer: float
+    model: str
+    common: str
+    curve: str = ""
+
+
+def resolve_lab_options(
+    options: argparse.Namespace, windows: Sequence[int], policies: Sequence[str], stored: FindingsJson | None = None
+) -> LabOptions:
+    setup: FindingsJson = stored["setup"] if stored else {}
+    windows = windows or setup.get("windows", ())
+    if not windows:
+        raise BadInput("No window is given.", "Add --window N, the tokens a request may have.")
+    return LabOptions(
+        windows=tuple(dict.fromkeys(windows)),
+        policies=tuple(dict.fromkeys(policies or setup.get("policies", preset_names()))),
+        count=options.count or setup.get("count", "chars/4"),
+        longer=options.longer or setup.get("longer", DEFAULT_MIN_WINDOWS),
+        model=options.model or setup.get("prices", _DEFAULT_PRICE_MODEL),
+        common=options.common or setup.get("common names", ""),
+        curve=getattr(options, "curve", "") or setup.get("curve", ""),
+    )
+
+
+def lab_command(options: argparse.Namespace) -> int:
+    stored = read_stored_findings(Path(options.gate)) if options.gate else None
+    asked = resolve_lab_options(options, options.window, options.policy, stored)
+    who = _collect_contenders(options, asked)
+    if stored is not None and not has_comparable_results(stored, asked.windows, [each.key for each in who.all]):
+        raise _nothing_to_compare()
+    found = read_session_sources(options, asked.count)
+    plan = make_comparison_plan(options, found, who.all, asked)
+    results, interrupted = _run_comparison(plan, options.jobs or count_cores())
+    told = ReportContext(
+        title=f"{len(who.contenders)} policies on recorded sessions",
+        made=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        notes=(*list_data_notes(asked, found, plan), *who.missing),
+        setup=_describe_setup(asked, plan),
+        baseline=who.baseline,
+        skipped=tuple(found.skipped),
+        curve=who.curve,
+    )
+    report = build_findings(results, told)
+    _write_reports(options, report)
+    for skipped in found.skipped:
+        print_error(f"skipped: {skipped.name}: {skipped.why}", skipped.remedy)
+    for failed in results.failed():
+        cell = failed.cell
+        print_error(f"failed: {cell.contender.key} on {cell.source.name}: {failed.error}")
+    if interrupted:
+        print("tidegate: stopped; what is done is kept, the same command goes on", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    if stored is not None and _report_gate(check_regressions(stored, report)):
+        return EXIT_FAILED
+    return EXIT_FAILED if results.failures or any(each.remedy for each in found.skipped) else EXIT_OK
+
+
+class _ContenderSet(NamedTuple):
+    """Who is compared. Points of the curve are measured like the others, and shown apart from them."""
+
+    contenders: list[Contender]
+    curve: SettingCurve | None
+    baseline: str
+    missing: list[str]
+
+    @property
+    def all(self) -> list[Contender]:
+        return [*self.contenders, *(self.curve.contenders if self.curve else ())]
+
+
+def _collect_contenders(options: argparse.Namespace, asked: LabOptions) -> _ContenderSet:
+    contenders = [make_policy_contender(name) for name in asked.policies]
+    missing: list[str] = []
+    if options.peers or options.peer:
+        others = find_peer_contenders(options.peer)
+        contenders += others.contenders
+        missing += others.missing
+    curve = parse_curve(asked.curve, contenders) if asked.curve else None
+    return _ContenderSet(contenders, curve, _choose_baseline(options.baseline, contenders), missing)
+
+
+def _choose_baseline(wanted: str, contenders: Sequence[Contender]) -> str:
+    keys = [each.key for each in contenders]
+    if len(set(keys)) < len(keys):
+        raise BadInput("Two policies have the same name.", "Rename one of the files.")
+    if wanted and wanted not in keys:
+        raise BadInput(f"The baseline {wanted!r} is not among the policies.", f"Use one of {', '.join(keys)}.")
+    return wanted or ("default" if "default" in keys else keys[0])
+
+
+def locate_lab_cache(named: str) -> Path:
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tidegate" / "lab"
+
+
+def read_session_sources(options: argparse.Namespace, count: str) -> SourceScan:
+    paths = [Path(path) for path in options.paths]
+    files = find_recording_files(paths) if paths else []
+    for agent in options.mine:
+        files += find_local_sessions(agent)
+    if not files:
+        raise BadInput("No session is given.", "Name files or folders, or --mine AGENT for your own.")
+    jobs, cache = options.jobs or count_cores(), locate_lab_cache(options.cache)
+    seen: list[SourceScan] = []
+    with show_progress("reading", len(files)) as step, closing(scan_sources(files, cache, count, jobs)) as stream:
+        for each in stream:
+            seen.append(each)
+            step(1)
+    found = merge_scans(seen)
+    if not found.sources:
+        first = found.skipped[0]
+        raise BadInput(first.why, first.remedy or "Give files that hold sessions.")
+    return found
+
+
+def make_comparison_plan(
+    options: argparse.Namespace, found: SourceScan, contenders: Sequence[Contender], asked: LabOptions
+) -> ComparisonPlan:
+    cache = locate_lab_cache(options.cache)
+    common = _read_common_names(Path(asked.common)) if asked.common else find_common_names(found.sources)
+    terms = ComparisonTerms(asked.count, store_common_names(common, cache), _find_rates(asked.model), str(cache))
+    # The names have done their work, and every cell would carry them to its process.
+    sources = (msgspec.structs.replace(source, names=()) for source in found.sources)
+    return ComparisonPlan(tuple(sources), tuple(contenders), asked.windows, terms, asked.longer)
+
+
+def _read_common_names(path: Path) -> frozenset[str]:
+    remedy = 'Give a JSON list of names, such as ["README.md", "main.go"].'
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}).", remedy) from None
+    except ValueError as error:
+        raise BadInput(f"{path}: broken JSON ({error}).", remedy) from None
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise BadInput(f"{path}: not a list of names.", remedy)
+    return frozenset(value)
+
+
+def _find_rates(model: str) -> tuple[TokenRates, ...]:
+    known_model = find_model(model)
+    if known_model is None or not known_model.prices:
+        raise BadInput(
+            f"The prices of {model!r} are not known.", "Name a model of the catalog, such as claude-sonnet-5."
+        )
+    return known_model.prices
+
+
+def _run_comparison(plan: ComparisonPlan, jobs: int) -> tuple[ComparisonResults, bool]:
+    try:
+        with show_progress("measuring", len(plan.cells())) as step:
+            return run_comparison(plan, jobs, step), False
+    except KeyboardInterrupt:
+        return load_cached_results(plan), True
+
+
+def _describe_setup(asked: LabOptions, plan: ComparisonPlan) -> FindingsJson:
+    rates = plan.terms.rates[0]
+    return {
+        "policies": list(asked.policies),
+        "windows": list(asked.windows),
+        "count": asked.count,
+        "longer": asked.longer,
+        "prices": asked.model,
+        "dollars for a million tokens": {
+            "input": rates.input, "cached": rates.cached, "written": rates.written, "output": rates.output,
+        },
+        "common names": asked.common,
+        "curve": asked.curve,
+    }  # fmt: skip
+
+
+def list_data_notes(asked: LabOptions, found: SourceScan, plan: ComparisonPlan) -> list[str]:
+    timed = sum(source.timed for source in plan.sources)
+    said = []
+    if not timed:
+        said.append("The recordings have no times: nothing expires from the provider's cache.")
+    elif timed < len(plan.sources):
+        without = len(plan.sources) - timed
+        said.append(f"{without} of {len(plan.sources)} recordings have no times: for them no cache entry expires.")
+    said.append("Summaries are written by the deterministic summariser; what a model would cost for them is billed.")
+    if not asked.common and len({source.project for source in plan.sources}) < COMMON_NAME_PROJECTS:
+        said.append(f"Fewer than {COMMON_NAME_PROJECTS} projects: no name could be found to be common, so all count.")
+    elif not asked.common:
+        said.append(f"Names that the calls of {COMMON_NAME_PROJECTS} projects or more use do not count as references.")
+    mended = sum(bool(source.mended) for source in found.sources)
+    if mended:
+        said.append(f"{mended} recordings had to be mended; the JSON says how.")
+    if found.skipped:
+        said.append(f"{len(found.skipped)} files or sessions were skipped.")
+    return said
+
+
+def _write_reports(options: argparse.Namespace, report: FindingsJson) -> None:
+    whole = _encode(report)
+    if options.json == "-":
+        sys.stdout.buffer.write(whole + b"\n")
+    else:
+        print(render_findings_text(report))
+    sys.stdout.flush()
+    if options.json and options.json != "-":
+        write_private(Path(options.json), whole)
+    if options.csv:
+        write_private(Path(options.csv), render_findings_csv(report).encode())
+        if report["curve"]:
+            write_private(Path(options.csv).with_suffix(".equal-cost.csv"), render_equal_cost_csv(report).encode())
+    if options.html:
+        from tidegate.web.lab_page import render_lab_page
+
+        write_private(Path(options.html), render_lab_page(whole).encode())
+    if options.save:
+        small = [{key: each[key] for key in each if key not in ("curves", "lost")} for each in report["windows"]]
+        write_private(Path(options.save), _encode({**report, "windows": small}))
+
+
+def _report_gate(gated: GateResult) -> bool:
+    """True if the gate is shut."""
+    if not gated.compared:
+        raise _nothing_to_compare()
+    if gated.unmatched:
+        print(f"gate: {gated.unmatched} sessions are in one result only and are not compared", file=sys.stderr)
+    for worse in gated.worse:
+        print(f"gate: worse: {clean_line(str(worse))}", file=sys.stderr)
+    if not gated.worse:
+        print(f"gate: {gated.compared} policies are no worse than stored", file=sys.stderr)
+    return bool(gated.worse)
+
+
+def _nothing_to_compare() -> BadInput:
+    return BadInput("Nothing to compare: the stored result has none of these policies and windows.", "Save it anew.")

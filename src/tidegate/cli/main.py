@@ -1,0 +1,78 @@
+"""The command `tidegate`. Each command loads what it needs when it is called, so that `--version` is instant.
+
+Whatever goes wrong ends as one line that says what, one that says what to do, and a status: 1 when something could
+not be read or proved, 2 for a wrong call, 130 after Ctrl-C. A traceback is shown to nobody who did not ask for one.
+"""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from tidegate.agent.environment import hide_environment
+from tidegate.terminal.exit_codes import (
+    AGENT_COMMANDS,
+    COMMAND_FUNCTIONS,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+)
+from tidegate.cli.parser import make_parser
+from tidegate.terminal.output import guard_streams, print_error
+from tidegate.core.errors import BadInput, BadPolicy, TidegateError
+
+_DEBUG_VARIABLE = "TIDEGATE_DEBUG"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The status to exit with; nothing is raised, whatever happens inside."""
+    with guard_streams():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    try:
+        options = make_parser().parse_args(argv)
+        status = _run_command(options)
+        sys.stdout.flush()
+    except SystemExit as leave:  # argparse has said what it had to say
+        return leave.code if isinstance(leave.code, int) else EXIT_FAILED
+    except KeyboardInterrupt:
+        return _report_error("stopped", status=EXIT_INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except (BadInput, BadPolicy) as error:
+        return _report_error(f"error: {error.args[0]}", error.remedy, EXIT_USAGE)
+    except TidegateError as error:
+        return _report_error(f"error: {error.args[0]}", error.remedy, EXIT_FAILED)
+    except OSError as error:
+        what = f"error: {error.filename or 'reading or writing'}: {error.strerror or error}"
+        return _report_error(what, "Check the path, its permissions and the space left.", EXIT_FAILED)
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a sentence instead of a traceback
+        if os.environ.get(_DEBUG_VARIABLE):
+            traceback.print_exc()
+            return EXIT_FAILED
+        remedy = f"This is a defect; {_DEBUG_VARIABLE}=1 shows where it happened. Please report it."
+        return _report_error(f"internal error: {type(error).__name__}: {error}", remedy, EXIT_FAILED)
+    return status
+
+
+def _report_error(what: str, remedy: str = "", status: int = EXIT_FAILED) -> int:
+    print_error(what, remedy)
+    return status
+
+
+def _run_command(options: argparse.Namespace) -> int:
+    if options.command in AGENT_COMMANDS:
+        hide_environment()
+    module, function = COMMAND_FUNCTIONS[options.command]
+    command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tidegate.apps.{module}"), function)
+    return command(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

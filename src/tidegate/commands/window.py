@@ -1,0 +1,265 @@
+"""The commands about the window: what fills it, what is done about that, and taking it back."""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from tidegate.core.ledger.writer import PIN
+from tidegate.core.ledger.lines import LedgerLine
+from tidegate.commands.registry import CommandAnswer, Command, CommandContext
+from tidegate.session.reports.explanation import forecast_sweep
+from tidegate.session.reports.window_usage import WindowUsage, CategoryUsage, measure_window_usage
+from tidegate.session.summaries.drivers import add_focus_async
+from tidegate.session.reports.forecast import RuleForecast, Threshold, forecast_rules
+
+_MAX_MESSAGES: Final = 12
+"""Messages that `/context` tells of one by one."""
+_MOMENT_DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "tool_result": "when a result comes in",
+        "turn_start": "when you have said something",
+        "before_call": "before each request",
+        "turn_end": "when a turn is over",
+        "overflow": "when the provider refuses a request for its length",
+        "manual": "on /compact",
+        "restore": "when the session is opened again",
+    }
+)
+
+
+async def run_context(place: CommandContext, rest: str) -> CommandAnswer:
+    if rest == "clear":
+        place.still()
+        messages, tokens = place.session.view.messages, place.session.view.tokens
+        pinned = [line.text for line in place.session.rules() if line.what == PIN]
+        place.session.clear()
+        for text in pinned:
+            place.session.pin(text)
+        told = f"{messages} messages, {tokens:,} tokens left the context. The log keeps them; /recall finds them."
+        return CommandAnswer(f"{told} Pinned again: {len(pinned)}." if pinned else told)
+    if rest:
+        return CommandAnswer("Say /context, or /context clear.", True)
+    found = measure_window_usage(place.session, parts=place.parts, prices=place.prices, most=_MAX_MESSAGES)
+    return CommandAnswer(
+        "\n".join(
+            [
+                *_format_size(found),
+                "",
+                *_format_roles(found),
+                "",
+                *_format_categories(found),
+                "",
+                *_format_thresholds(found),
+                *_format_largest(found),
+            ]
+        )
+    )
+
+
+def _format_size(found: WindowUsage) -> list[str]:
+    if found.capacity is None:
+        first = f"context: {found.size:,} tokens; the window is not known"
+    else:
+        window = f", window {found.window:,}" if found.window else ""
+        first = f"context: {found.size:,} of {found.capacity:,} tokens, {found.used or 0:.0%}{window}"
+    if not found.reported:
+        return [first, "no report tells of it as it is now: counted by us, at the rate of the last reports"]
+    return [
+        first,
+        f"last call: {found.reported:,} tokens reported; since then {found.size - found.reported:,} by our count",
+    ]
+
+
+def _format_roles(found: WindowUsage) -> list[str]:
+    roles = found.roles
+    shown = [("user", roles.user), ("assistant", roles.assistant), ("tool", roles.tool), ("system", roles.system)]
+    return [
+        f"messages: {roles.messages:,}",
+        f"by role: {', '.join(f'{name} {count:,}' for name, count in shown)}",
+        f"characters: {roles.characters:,}",
+    ]
+
+
+def _format_categories(found: WindowUsage) -> list[str]:
+    rows = [(each.name, each) for each in found.shares]
+    wide = max((len(name) for name, _ in rows), default=0)
+    lines = [f"{name:{wide}}  {each.tokens:>9,}  {_percent(each, found):>6}{_money(each.price)}" for name, each in rows]
+    return [*lines, f"{'in all':{wide}}  {found.size:>9,}"]
+
+
+def _percent(share: CategoryUsage, found: WindowUsage) -> str:
+    return f"{share.tokens / found.size:.1%}" if found.size else ""
+
+
+def _money(dollars: float | None) -> str:
+    return "" if dollars is None else f"  ${dollars:.5f} a call"
+
+
+def _format_thresholds(found: WindowUsage) -> list[str]:
+    lines = ["thresholds:", *(f"  {_rule_name(each)}: {each}{_format_distance(each)}" for each in found.thresholds)]
+    if found.next is not None:
+        lines.append(f"next: {_rule_name(found.next)}{_format_distance(found.next)}")
+    return lines
+
+
+def _rule_name(threshold: Threshold | RuleForecast) -> str:
+    """Its moment and its name, which often begins with the moment."""
+    return f"{threshold.moment}/{threshold.rule.removeprefix(f'{threshold.moment}/')}"
+
+
+def _format_distance(threshold: Threshold) -> str:
+    if threshold.due:
+        return ", due"
+    told = [f"{threshold.tokens:,} tokens away"] if threshold.tokens is not None else []
+    if threshold.turns is not None:
+        turns = math.ceil(threshold.turns)
+        told.append(f"about {turns} turn{'' if turns == 1 else 's'}")
+    return f", {', '.join(told)}" if told else ""
+
+
+def _ago(turns: int) -> str:
+    return "this turn" if not turns else f"{turns} turn{'s' * (turns > 1)} ago"
+
+
+def _format_largest(found: WindowUsage) -> list[str]:
+    if not found.pieces:
+        return []
+    lines = ["", "the largest messages:"]
+    for each in sorted(found.pieces, key=lambda piece: -piece.tokens):
+        name = f"{each.category} {each.tool}".rstrip()
+        lines.append(f"  {each.id} {name}: {each.tokens:,} tokens, {_ago(each.turns)}{_money(each.price)}; {each.why}")
+    return [*lines, f"  and {found.left_out:,} more"] if found.left_out else lines
+
+
+# --- doing and undoing ------------------------------------------------------------------------------------------------
+
+
+async def run_compact(place: CommandContext, rest: str) -> CommandAnswer:
+    place.still()
+    session, before = place.session, place.session.size()
+    if rest:
+        session.note("focus", rest)
+    decisions = await session.compact_async(add_focus_async(place.summarise, rest))
+    acted = [each for each in decisions if each.acted]
+    if not acted:
+        why = "; ".join(dict.fromkeys(each.why for each in decisions)) or "the policy has no rule for it"
+        return CommandAnswer(f"Nothing was compacted: {why}.", True)
+    lines = [f"{before:,} -> {session.size():,} tokens. /undo takes it back."]
+    lines += [f"{each.stage}: {each.before:,} -> {each.after:,}; {each.why}" for each in acted]
+    if rest and place.summarise is None:
+        lines.append("No model writes summaries here, so nobody heard what to keep clear.")
+    return CommandAnswer("\n".join(lines))
+
+
+async def run_undo(place: CommandContext, rest: str) -> CommandAnswer:
+    return _toggle_edit(place, place.session.undo, "There is no compaction to undo.", "is undone")
+
+
+async def run_redo(place: CommandContext, rest: str) -> CommandAnswer:
+    return _toggle_edit(place, place.session.redo, "Nothing was undone.", "holds again")
+
+
+def _toggle_edit(place: CommandContext, act: Callable[[], int | None], none: str, done: str) -> CommandAnswer:
+    place.still()
+    before = place.session.view.tokens
+    seq = act()
+    if seq is None:
+        return CommandAnswer(none, True)
+    return CommandAnswer(f"The edit at {seq} {done}: {before:,} -> {place.session.view.tokens:,} tokens.")
+
+
+async def run_pin(place: CommandContext, rest: str) -> CommandAnswer:
+    place.still()
+    return CommandAnswer(f"Pinned as {place.session.pin(rest)}: it stays, word for word.")
+
+
+async def run_pins(place: CommandContext, rest: str) -> CommandAnswer:
+    """Rules of the session first: their numbers are what `remove` takes."""
+    rules = place.session.rules()
+    act, _, number = rest.partition(" ")
+    if act == "remove":
+        return _removed(place, rules, number.strip())
+    if rest:
+        return CommandAnswer("Say /pins, or /pins remove NUMBER.", True)
+    sources = [f"pinned by you in {line.ident}" if line.what == PIN else f"typed in {line.ident}" for line in rules]
+    shown = [(line.text, source) for line, source in zip(rules, sources, strict=True)]
+    shown += [(text, "in the configuration, `rules`") for text in place.rules]
+    lines = (f"{number}. {text}  ({source})" for number, (text, source) in enumerate(shown, 1))
+    return CommandAnswer("\n".join(lines) or "There are no rules. /pin TEXT adds one.")
+
+
+def _removed(place: CommandContext, rules: Sequence[LedgerLine], number: str) -> CommandAnswer:
+    place.still()
+    chosen = int(number) if number.isdecimal() and len(number) < 6 else 0
+    if len(rules) < chosen <= len(rules) + len(place.rules):
+        return CommandAnswer(
+            "That rule is in the configuration. Take it out of `rules` there; /config shows the file.", True
+        )
+    if not 0 < chosen <= len(rules):
+        return CommandAnswer(
+            f"There is no rule {number[:20] or 'without a number'}. /pins lists them with numbers.", True
+        )
+    text = rules[chosen - 1].text
+    place.session.remove_rule(text)
+    return CommandAnswer(f"Removed: {text}\n/undo takes that back.")
+
+
+async def run_explain(place: CommandContext, rest: str) -> CommandAnswer:
+    session = place.session
+    lines = [f"policy {session.policy.name}: {session.size():,} tokens"]
+    lines += [f"  {each}" for each in session.budget().explain()]
+    coming = forecast_sweep(session.policy, session.view, session.budget(), session._clock())
+    lines += [str(coming)] if coming is not None else []
+    moment = ""
+    for each in forecast_rules(session):
+        if each.moment != moment:
+            moment = each.moment
+            lines.append(f"{moment} ({_MOMENT_DESCRIPTIONS[moment]}):")
+        lines += _format_forecast(each)
+        await asyncio.sleep(0)  # in a large view a rule takes a while
+    return CommandAnswer("\n".join(lines))
+
+
+def _format_forecast(each: RuleForecast) -> Iterable[str]:
+    yield f"  {each.rule.removeprefix(f'{each.moment}/')}: {'holds' if each.fires else 'rests'}: {each.why}"
+    then = "it would" if each.fires else "if it held, it would"
+    if each.nothing:
+        yield f"    {then} do nothing: {each.nothing}"
+        return
+    did = [f"take {_ids(each.removed)} out"] if each.removed else []
+    did += [f"shorten {_ids(each.shortened)}"] if each.shortened else []
+    did += [f"have a summary written of {each.summarised} messages"] if each.summarised else []
+    did += [f"save to {where} first" for where in dict.fromkeys(each.saves)]
+    yield f"    {then} {', '.join(did) or 'add to the view'}: {each.freed:,} tokens freed"
+    if each.sum:
+        yield f"    {each.sum}"
+
+
+def _ids(ids: tuple[str, ...]) -> str:
+    return ids[0] if len(ids) == 1 else f"{len(ids)} messages ({ids[0]} to {ids[-1]})"
+
+
+WINDOW_COMMANDS: Final = (
+    Command(
+        "context", "what fills the window; clear empties it", run_context, "[clear]", ("ctx",), lambda _: ("clear",)
+    ),
+    Command("compact", "make room now; FOCUS is what the summary is to keep clear", run_compact, "[FOCUS]"),
+    Command("undo", "take the newest compaction back", run_undo),
+    Command("redo", "make the compaction again that was undone last", run_redo),
+    Command("pin", "a rule that always stays, word for word", run_pin, "TEXT"),
+    Command(
+        "pins",
+        "the rules that hold and where they come from",
+        run_pins,
+        "[remove NUMBER]",
+        words=lambda _: ("remove ",),
+    ),
+    Command(
+        "explain",
+        "each rule of the policy: what it would do now, and why",
+        run_explain,
+        aliases=("why",),
+    ),
+)

@@ -1,0 +1,323 @@
+"""What messages have to say, in small units that can be kept or left one by one.
+
+Each unit is attributed: the user said it, the agent said or did it, a tool said it. White space is folded, so a text
+from outside can never begin a line of its own in a digest.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from tidegate.core.text.clip import clip_chars
+from tidegate.core.text.facts import (
+    Fact,
+    FactKind,
+    find_error_lines,
+    find_facts,
+    find_last_line,
+    find_rule_sentences,
+    split_sentences,
+)
+from tidegate.core.messages import (
+    REMINDER,
+    SUMMARY,
+    TOOL_SUMMARY,
+    Call,
+    Message,
+    Text,
+    is_user_request,
+    result_of,
+    text_of,
+)
+from tidegate.core.text.rule_text import rule_text
+
+INTENT_SECTION: Final = "Session intent"
+USER_SECTION: Final = "User said"
+DECISIONS_SECTION: Final = "Key decisions"
+ARTIFACTS_SECTION: Final = "Artifacts"
+COMMANDS_SECTION: Final = "Commands and outcomes"
+ERRORS_SECTION: Final = "Errors"
+IDENTIFIERS_SECTION: Final = "Identifiers"
+NEXT_STEPS_SECTION: Final = "Next steps"
+
+FIRST_REQUEST_PREFIX: Final = "user asked first: "
+LAST_REQUEST_PREFIX: Final = "user asked last: "
+USER_SAID_PREFIX: Final = "user said: "
+HELD: Final = "user message held: "
+"""Of a message that the user did not type: no rule is kept for what it says."""
+SYSTEM_SAID_PREFIX: Final = "system said: "
+
+_READ: Final = 4_000_000  # characters looked at in one digest, whatever the history
+_BULK: Final = 40  # so many values with one label in tool output: a log, not facts
+_ARGUMENT: Final = 1_000  # read of each argument: names stand in front, the rest is content
+_PARSED: Final = 200_000
+
+_KIND: Final[dict[FactKind, float]] = {
+    "url": 1.0, "email": 1.0, "uuid": 1.0, "path": 1.0, "file": 0.9, "hash": 0.8, "id": 0.9,
+    "version": 0.4, "name": 0.6, "number": 0.4, "quoted": 0.4,
+}  # fmt: skip
+_VALUES: Final = frozenset({"uuid", "hash", "id", "number", "version"})
+_CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append|delet|remov|mov|renam|upload", re.I)
+_LOOK: Final = re.compile(r"read|view|cat|open|get|list|ls|grep|search|find|glob|fetch|show", re.I)
+_SHELL: Final = frozenset({"command", "cmd", "script", "commands", "shell_command", "bash"})
+_TARGET: Final = re.compile(r"path|file|url|uri|notebook|target|dest|source", re.I)
+_QUIET: Final = frozenset({"workdir", "cwd", "description", "timeout", "explanation"})
+_DIGITS: Final = re.compile(r"[0-9a-fA-F]*\d[\w.:-]*")
+_DECISION: Final = re.compile(
+    r"\b(decid|chose|choos|conclu|root cause|turns out|because|instead of|the (fix|bug|problem|issue|reason) (is|was)"
+    r"|confirm|fixed|implemented|found (that|the)|so the|works now|verified|means that|will use|we use)"
+    r"|决定|原因|因为|所以|決定|原因は|결정|원인|решил|причина|поэтому",
+    re.I,
+)
+
+
+class DigestUnit(NamedTuple):
+    """`group` gathers short items on one line; without it the unit is a line of its own. `key` is the bare fact."""
+
+    section: str
+    group: str
+    text: str
+    weight: float
+    order: int
+    key: str
+
+
+class _Request(NamedTuple):
+    """What the user said or a message of the user held, and whether there is a rule in what was typed of it."""
+
+    order: int
+    text: str
+    author: str
+    rules: bool
+
+
+class _FactOccurrences:
+    """A fact over all its occurrences: where it counted most, how often it came, when it was last."""
+
+    def __init__(self, fact: Fact, section: str, group: str) -> None:
+        self.fact, self.section, self.group = fact, section, group
+        self.source = 0.0
+        self.times = 0
+        self.last = 0
+
+
+def fold_line(text: str, limit: int) -> str:
+    """One line of at most `limit` characters."""
+    return clip_chars(" ".join(clip_chars(text, limit * 4, notice=" ").text.split()), limit, notice=" ... ").text
+
+
+def _quote_line(text: str, limit: int) -> str:
+    return f'"{fold_line(text, limit)}"'
+
+
+def collect_units(messages: Sequence[Message], *, continued: bool = False) -> list[DigestUnit]:
+    """All units of these messages, unsorted, repeated facts joined. `continued`: the first request came earlier."""
+    limit = min(max(_READ // max(len(messages), 1), 400), 8_000)
+    walk = _UnitCollector(limit, len(messages), continued)
+    for order, message in enumerate(messages):
+        walk.take(message, order)
+    return walk.finish()
+
+
+class _UnitCollector:
+    def __init__(self, limit: int, total: int, continued: bool) -> None:
+        self.limit, self.total, self.continued = limit, max(total, 1), continued
+        self.units: dict[str, DigestUnit] = {}
+        self.facts: dict[str, _FactOccurrences] = {}
+        self.names: dict[str, str] = {}  # call id -> tool
+        self.commands: dict[str, str] = {}
+        self.requests: list[_Request] = []
+        self.last_reply: tuple[int, str] | None = None
+
+    def take(self, message: Message, order: int) -> None:
+        result = result_of(message)
+        text = text_of(message)
+        if result is not None:
+            self._result(text, result.call_id, result.error, order)
+        elif is_user_request(message):
+            self._request(message, order)
+        elif message.role == "assistant":
+            self._reply(text, order)
+            for part in message.parts:
+                if isinstance(part, Call):
+                    self._call(part, order)
+        elif message.kind == TOOL_SUMMARY:
+            self._result(text, "", False, order)
+        elif message.role == "system":
+            self._add(USER_SECTION, f"{SYSTEM_SAID_PREFIX}{_quote_line(text, 400)}", 3.5 + order / self.total, order)
+            self._facts(text, IDENTIFIERS_SECTION, "noted", 1.0, order)
+        elif message.kind not in (SUMMARY, REMINDER):
+            self._facts(text, IDENTIFIERS_SECTION, "noted", 1.0, order)
+
+    def _add(self, section: str, text: str, weight: float, order: int) -> None:
+        old = self.units.get(text)
+        if old is None or old.weight <= weight:
+            self.units[text] = DigestUnit(section, "", text, weight, order, text)
+
+    def _facts(self, text: str, section: str, group: str, source: float, order: int) -> None:
+        for fact in find_facts(text, self.limit):
+            self._fact(fact, section, group, source, order)
+
+    def _fact(self, fact: Fact, section: str, group: str, source: float, order: int) -> None:
+        seen = self.facts.get(fact.value)
+        if seen is None:
+            seen = self.facts[fact.value] = _FactOccurrences(fact, section, group)
+        if source > seen.source:
+            seen.source, seen.section, seen.group = source, section, group
+        seen.times += 1
+        seen.last = order
+
+    def _request(self, message: Message, order: int) -> None:
+        text = text_of(message)
+        if not text.strip():
+            return
+        parts = [part.text for part in message.parts if isinstance(part, Text) and part.typed is not False]
+        own = "\n".join(parts)  # a file that came along is not what the user said
+        quoted = own if own.strip() else text
+        rules = find_rule_sentences(rule_text(message), self.limit)[:20]
+        self.requests.append(_Request(order, quoted, USER_SAID_PREFIX if own.strip() else HELD, bool(rules)))
+        self._facts(text, IDENTIFIERS_SECTION, "user named", 3.0, order)
+        age = order / self.total
+        if len(quoted) > 400:
+            for rule in rules:
+                self._add(USER_SECTION, f"{USER_SAID_PREFIX}{_quote_line(rule, 300)}", 4.5 + age, order)
+
+    def _reply(self, text: str, order: int) -> None:
+        if not text.strip():
+            return
+        self.last_reply = (order, text)
+        self._facts(text, IDENTIFIERS_SECTION, "agent named", 1.3, order)
+        for sentence in split_sentences(text, self.limit)[:40]:
+            if 20 <= len(sentence) <= 400 and _DECISION.search(sentence):
+                self._add(
+                    DECISIONS_SECTION,
+                    f"agent concluded: {_quote_line(sentence, 220)}",
+                    1 + 1.5 * order / self.total,
+                    order,
+                )
+
+    def _call(self, call: Call, order: int) -> None:
+        self.names[call.id] = call.name
+        arguments = _arguments(call.arguments)
+        if _todos(arguments):
+            for todo in _todos(arguments):
+                self._add(NEXT_STEPS_SECTION, f"agent planned: {_quote_line(todo, 160)}", 1 + order / self.total, order)
+            return
+        verb = "changed" if _CHANGE.search(call.name) else "read" if _LOOK.search(call.name) else "used"
+        for key, value in _strings(arguments):
+            if key in _SHELL:
+                self.commands[call.id] = value
+            named = _TARGET.search(key) is not None and len(value) <= 300
+            group = f"agent {verb} ({fold_line(call.name, 40)})" if named else f"in calls of {fold_line(call.name, 40)}"
+            for fact in find_facts(value[:_ARGUMENT]):
+                section = ARTIFACTS_SECTION if fact.kind in ("path", "file", "url") else IDENTIFIERS_SECTION
+                source = 2.9 if named and verb == "changed" else 2.5 if named else 2.1
+                self._fact(fact, section, group, source, order)
+
+    def _result(self, text: str, call_id: str, error: bool, order: int) -> None:
+        tool = fold_line(self.names.get(call_id, "a tool"), 40)
+        self._facts(text, IDENTIFIERS_SECTION, "tools named", 0.8, order)
+        age = order / self.total
+        # What a reading tool shows may speak of errors; only a failed call reports one.
+        failures = [] if _LOOK.search(tool) and not error else find_error_lines(text, self.limit)
+        if error and not failures:
+            failures = [find_last_line(text)] if text.strip() else []
+        for line in (failures[:1] + failures[-2:])[: 3 if error else 2]:
+            self._add(ERRORS_SECTION, f"tool said ({tool}): {_quote_line(line, 200)}", 0.8 + age + error, order)
+        command = self.commands.get(call_id)
+        if command:
+            ended = find_last_line(text)
+            outcome = f", it ended with {_quote_line(ended, 120)}" if ended else ""
+            self._add(
+                COMMANDS_SECTION, f"agent ran {_quote_line(command, 160)} ({tool}){outcome}", 0.6 + 1.2 * age, order
+            )
+
+    def finish(self) -> list[DigestUnit]:
+        for place, (order, text, author, rules) in enumerate(self.requests):
+            age = order / self.total
+            if place == 0 and not self.continued:
+                self._add(INTENT_SECTION, f"{FIRST_REQUEST_PREFIX}{_quote_line(text, 500)}", 8, order)
+            elif place == len(self.requests) - 1:
+                self._add(
+                    INTENT_SECTION,
+                    f"{LAST_REQUEST_PREFIX if author == USER_SAID_PREFIX else HELD}{_quote_line(text, 500)}",
+                    9,
+                    order,
+                )
+            else:
+                short = len(text) <= 400
+                bonus = 1.5 if short and rules else 0.5 if short and find_facts(text) else 0
+                self._add(USER_SECTION, f"{author}{_quote_line(text, 400)}", 3 + age + bonus, order)
+        if self.last_reply:
+            order, text = self.last_reply
+            self._add(NEXT_STEPS_SECTION, f"agent said last: {_quote_line(text[-1_200:], 400)}", 4, order)
+        return [*self._lines(), *self._named()]
+
+    def _lines(self) -> Iterator[DigestUnit]:
+        """Failures that differ only in their numbers are one failure many times over."""
+        alike = Counter(_pattern(unit) for unit in self.units.values())
+        for unit in self.units.values():
+            rare = 1.5 / math.sqrt(alike[_pattern(unit)]) if unit.section == ERRORS_SECTION else 0
+            yield unit._replace(weight=unit.weight + rare)
+
+    def _named(self) -> Iterator[DigestUnit]:
+        alike = Counter(_class(seen) for seen in self.facts.values())
+        for seen in self.facts.values():
+            fact = seen.fact
+            many = alike[_class(seen)] if fact.kind in _VALUES else 1
+            if many > _BULK and seen.source < 1:
+                continue
+            worth = _KIND[fact.kind]
+            # Said often: it mattered. One of a kind: nothing else tells it. One of a thousand alike: a log line.
+            often = 0.3 * min(math.log2(seen.times), 4) * worth * seen.source
+            rare = 1.2 / math.sqrt(many) if fact.kind in _VALUES else 0
+            weight = worth * seen.source + often + rare + 0.9 * seen.last / self.total
+            text = f"{fact.context} {fact.value}".strip()
+            yield DigestUnit(seen.section, seen.group, text, weight, seen.last, fact.value)
+
+
+def _pattern(unit: DigestUnit) -> str:
+    return _DIGITS.sub("#", unit.text)[:80] if unit.section == ERRORS_SECTION else unit.text
+
+
+def _class(seen: _FactOccurrences) -> tuple[str, str, str]:
+    return seen.fact.kind, seen.fact.context, seen.group
+
+
+def _arguments(text: str) -> Any:
+    if len(text) > _PARSED:
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _strings(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    if depth > 6 or key in _QUIET:
+        return
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, inner in list(value.items())[:64]:
+            yield from _strings(inner, str(name), depth + 1)
+    elif isinstance(value, list):
+        for inner in value[:64]:
+            yield from _strings(inner, key, depth + 1)
+
+
+def _todos(arguments: Any) -> list[str]:
+    """Open items of a to-do list, as several agents keep one with a tool."""
+    items = arguments.get("todos", arguments.get("plan")) if isinstance(arguments, dict) else None
+    if not isinstance(items, list):
+        return []
+    found = []
+    for item in items[:40]:
+        if isinstance(item, dict) and item.get("status") not in ("completed", "done", "cancelled"):
+            text = item.get("content") or item.get("step") or item.get("title")
+            if isinstance(text, str):
+                found.append(text)
+    return found

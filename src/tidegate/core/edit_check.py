@@ -1,0 +1,58 @@
+"""Which edits are lawful. Every transaction is checked here before it reaches the log, whoever made it."""
+
+from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.errors import BadEdit
+from tidegate.core.messages import Message, Part, Result, calls_of, result_of
+from tidegate.core.turns import split_groups
+from tidegate.core.view import View
+
+_DEFECT = "This is a defect of the stage that made the edit; please report it."
+
+
+def check_edits(view: View, edits: tuple[Edit, ...], *, may_touch_newest: bool = False) -> None:
+    """Raise BadEdit if a group would be cut, a pair broken, or the newest words of the user touched."""
+    known = {item.message.id: item.message for item in view.items}
+    orphans = {item.message.id for item in view.orphans}
+    dropped = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
+    replaced = {edit.id for edit in edits if isinstance(edit, Replace)}
+    missing = (dropped - known.keys() - orphans) | (replaced - known.keys())
+    if missing:
+        raise BadEdit(f"An edit names messages that are not in the view: {sorted(missing)[:5]}.", _DEFECT)
+    if view.newest_request in dropped | replaced and not may_touch_newest:
+        raise BadEdit("An edit touches the newest message of the user.", _DEFECT)
+    home: dict[str, str] = {}
+    ends: set[str] = {""}
+    for group in split_groups(view):
+        ids = group.ids
+        if 0 < sum(ident in dropped for ident in ids) < len(ids):
+            raise BadEdit(f"A drop would cut the group of {ids[0]}.", _DEFECT)
+        home.update(dict.fromkeys(ids, ids[0]))
+        ends.add(ids[-1])
+    open_calls = {caller: list(calls) for caller, calls in view.unanswered.items() if caller not in dropped}
+    for edit in edits:
+        if isinstance(edit, Replace):
+            _check_replace(known[edit.id], edit.parts)
+        elif isinstance(edit, Insert) and edit.message.role == "tool":
+            _check_answer(edit, open_calls.get(home.get(edit.after, ""), []))
+        elif isinstance(edit, Insert) and (calls_of(edit.message) or edit.after not in ends):
+            raise BadEdit(f"An insert behind {edit.after!r} would stand inside a group or hold calls.", _DEFECT)
+
+
+def _check_replace(old: Message, parts: tuple[Part, ...]) -> None:
+    new = Message(old.role, parts)
+    if [call.id for call in calls_of(old)] != [call.id for call in calls_of(new)]:
+        raise BadEdit(f"A replace would change the calls of {old.id}.", _DEFECT)
+    if _answers(old) != _answers(new):
+        raise BadEdit(f"A replace would part the result {old.id} from its call.", _DEFECT)
+
+
+def _answers(message: Message) -> list[str]:
+    return [part.call_id for part in message.parts if isinstance(part, Result)]
+
+
+def _check_answer(edit: Insert, open_calls: list[str]) -> None:
+    """A result may only be added to the group whose call waits for it."""
+    result = result_of(edit.message)
+    if result is None or result.call_id not in open_calls:
+        raise BadEdit(f"An insert behind {edit.after!r} answers no open call of that group.", _DEFECT)
+    open_calls.remove(result.call_id)

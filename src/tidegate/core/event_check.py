@@ -1,0 +1,100 @@
+"""Values that no session can have, whoever wrote them: an imported file, a provider's report, an edited store.
+
+They are refused where they come in from outside, each with the number of its record. A log that is on disk already is
+read all the same: token counts in it are checked by `View.recount`, and times only ever shift what is displayed.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidegate.core.edits import Insert, Replace
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, EventPayload
+from tidegate.core.messages import Image, Message, Part, Result
+
+MAX_TIME: Final = 253_370_764_800.0
+"""The year 9999 begins. Calendars of most systems end there."""
+MAX_TOKEN_COUNT: Final = 10**9
+"""More than any model reads or any text holds: a report or a window beyond it is a mistake."""
+_MAX_PIXELS: Final = 10**6
+"""Along one edge of a picture."""
+
+
+def is_possible_time(value: object) -> bool:
+    """Seconds since 1970 that a calendar can show. Not a number is no time."""
+    return isinstance(value, int | float) and 0 <= value <= MAX_TIME
+
+
+def is_possible_count(value: object, most: int = MAX_TOKEN_COUNT) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def find_impossible_value(event: Event) -> str:
+    """What an event says that cannot be; empty if all of it can. Its token counts of messages are not looked at."""
+    if not is_possible_time(event.time):
+        return f"its time is {event.time:.6g}, not seconds since 1970"
+    what = event.what
+    if [each.id for each in _messages_of(what)] != expected_message_ids(event):
+        return "its messages do not have the ids of that place"
+    if isinstance(what, UsageReported):
+        return _check_report(event.seq, what)
+    if isinstance(what, ViewEdited):
+        counts = {"before": what.before, "after": what.after}
+        parts = [part for edit in what.edits if isinstance(edit, Replace) for part in edit.parts]
+        parts += [part for edit in what.edits if isinstance(edit, Insert) for part in edit.message.parts]
+        return _check_counts(counts) or _check_images(parts)
+    if isinstance(what, MessageAdded):
+        return _check_images(what.message.parts)
+    return _check_note(event.seq, what)
+
+
+def expected_message_ids(event: Event) -> list[str]:
+    """The ids of the messages that an event brings: they say where in the log each is, and recall believes them."""
+    what = event.what
+    if isinstance(what, MessageAdded):
+        return [f"m{event.seq}"]
+    if isinstance(what, ViewEdited):
+        return [f"e{event.seq}.{place}" for place, edit in enumerate(what.edits) if isinstance(edit, Insert)]
+    return []
+
+
+def _messages_of(what: EventPayload) -> list[Message]:
+    if isinstance(what, MessageAdded):
+        return [what.message]
+    return [edit.message for edit in what.edits if isinstance(edit, Insert)] if isinstance(what, ViewEdited) else []
+
+
+def _check_report(seq: int, used: UsageReported) -> str:
+    if not 0 <= used.head < seq:
+        return f"it reports on a request made at record {used.head}"
+    names = ("counted", "input_tokens", "output_tokens", "cache_read", "cache_write", "shared")
+    return _check_counts({name: getattr(used, name) for name in names})
+
+
+def _check_note(seq: int, noted: NoteAdded) -> str:
+    if noted.topic == "weighed":
+        head, _, rest = noted.text.partition(" ")
+        counted = rest.partition(" ")[0]
+        if not (head.isdecimal() and counted.isdecimal() and len(head) < 12 and len(counted) < 12):
+            return "it does not say which request was refused"
+        if not int(head) < seq:
+            return f"it tells of a request made at record {head}"
+        return _check_counts({"counted": int(counted), "tokens": noted.tokens})
+    return ""
+
+
+def _check_counts(counts: dict[str, int]) -> str:
+    for name, value in counts.items():
+        if not is_possible_count(value):
+            return f"{name} is {value}, not a number of tokens"
+    return ""
+
+
+def _check_images(parts: Iterable[Part]) -> str:
+    for part in parts:
+        if isinstance(part, Result) and (found := _check_images(part.parts)):
+            return found
+        if isinstance(part, Image) and not (
+            is_possible_count(part.width, _MAX_PIXELS) and is_possible_count(part.height, _MAX_PIXELS)
+        ):
+            return f"a picture is {part.width} by {part.height} pixels"
+    return ""

@@ -1,0 +1,176 @@
+"""One transaction on the view, held against the hard facts of what it takes away. The ledger acts on what is found."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidegate.core.edits import EditIndex, Edit
+from tidegate.core.text.facts import strip_punctuation, split_runs
+from tidegate.core.view import Item, rules_given
+from tidegate.core.ledger.lines import LEDGER, LedgerLine, ReachableIds, make_left_line
+from tidegate.core.messages import REMINDER, SUMMARY, Message, calls_of, is_user_request, text_of
+from tidegate.core.ledger.names import rank_names
+from tidegate.core.ledger.statements import statements_of
+from tidegate.core.view import View
+
+PIN: Final = "pin"
+"""The kind of a message that the user pinned: all of it is a rule."""
+
+_CLEARED_PREFIX: Final = "[cleared: "
+"""How a stub begins: what it says is about the result, not of it."""
+
+_HEAD: Final = 0.25  # of the view
+_RECALL: Final = re.compile(r"recall(?<!\wrecall) ([me]\d+(?:\.\d+)?)")  # begins with its letters: found at once
+_INNER: Final = bytes.maketrans(b"=:/\\", b"    ")
+
+
+class LossTally(NamedTuple):
+    """What the check of one transaction found. `shortened` messages are still there and name the id of the whole."""
+
+    checked: int = 0
+    present: int = 0
+    recoverable: int = 0
+    kept: int = 0
+    left_out: int = 0
+    shortened: int = 0
+
+    def __str__(self) -> str:
+        facts = (
+            f"ledger: {self.checked:,} facts checked, {self.present:,} present, {self.recoverable:,} recoverable,"
+            f" {self.kept:,} kept, {self.left_out:,} left out"
+        )
+        return f"{facts}; {self.shortened:,} shortened messages name their id" if self.shortened else facts
+
+
+def readable_text_of(message: Message) -> str:
+    return "\n".join([text_of(message), *(call.arguments for call in calls_of(message))])
+
+
+def collect_words(text: str) -> set[str]:
+    """What is said in a text, as facts are told apart: whole runs, and what stands between their = and : and /."""
+    found = set(split_runs(text))
+    odd = [strip_punctuation(run) for run in found if not run.isalnum()]
+    found.update(odd)
+    joined = "\n".join(odd)
+    found.update(joined.encode("utf-8", "surrogatepass").translate(_INNER).decode("utf-8", "surrogatepass").split())
+    return found
+
+
+class LossCheck:
+    """One transaction against the facts of what it takes away."""
+
+    def __init__(self, view: View, edits: Sequence[Edit], lines: Sequence[LedgerLine], *, facts: bool = True) -> None:
+        """Without `facts` only what was pinned is looked after."""
+        self.lines = list(lines)
+        self._whole = facts
+        self._facts: list[LedgerLine] = []
+        self._known: set[str] = set()
+        self._told = ""
+        self._pointed = ReachableIds(lines).named
+        changes = EditIndex(edits)
+        items = {item.message.id: item for item in view.items if item.message.kind != LEDGER}
+        messages = [item.message for item in items.values()]
+        self._gone = [m for m in messages if m.id in changes.dropped and m.kind != REMINDER]
+        cut = [m for m in messages if m.id in changes.replaced]
+        self.moves = bool(self._gone) or _is_read_again(view, changes)
+        """Whether a line at the head of the view costs little more than the edits do."""
+        requests = [m for m in cut if is_user_request(m)]
+        shown = [_after(m, changes) for m in messages if m.id not in changes.dropped] if self.moves or requests else []
+        if facts and self.moves:
+            touched = [m for m in messages if m.id in changes.dropped or m.id in changes.replaced]
+            after = {m.id: text_of(m) for m in shown if m.id in changes.replaced}
+            self._facts = [*statements_of(self._gone), *_listed(touched, after)]
+            self._read([*shown, *(insert.message for insert in changes.inserts)])
+        held = partial(rules_held, removed=view.removed_rules)
+        every = [line for m in (*self._gone, *requests) for line in held(items[m.id]) if facts or line.what == "pin"]
+        self._rules = list({line.text: line for line in every}.values())
+        known = {line.text for line in lines if line.lays_down}
+        missing = {line.text for line in self._rules} - known
+        for message in shown:  # a rule is present only where the user gave it: any other text may leave unread
+            present = {text for text in missing if text in text_of(message)}
+            missing -= present and {line.text for line in held(items[message.id])} & present
+        self._laid_down = [line for line in self._rules if line.text in missing]
+        self._out_of_sight = [line for line in self._facts if not self._present(line)]
+        listed = {line.text for line in lines}
+        self._missing = [line for line in self._out_of_sight if line.text not in listed]
+
+    def _read(self, stay: Sequence[Message]) -> None:
+        text = "\n".join(map(readable_text_of, stay))
+        self._known = collect_words(text)
+        self._told = "\n".join(
+            text_of(message) for message in stay if message.kind == SUMMARY or is_user_request(message)
+        )
+        self._pointed |= set(_RECALL.findall(text))
+
+    def _present(self, line: LedgerLine) -> bool:
+        text = line.text
+        if " " not in text:
+            return text in self._known
+        return (text.rpartition(" ")[2] if line.listed else text) in self._known or text in self._told
+
+    def wanted(self, *, again: bool = False) -> list[LedgerLine]:
+        """What should go into the ledger: rules, what leaves, facts that are nowhere else, the best first.
+
+        `again`: also those the ledger has, for it is written anew.
+        """
+        places = [int(message.id[1:]) for message in self._gone if message.id[:1] == "m"] if self._whole else []
+        ranges = [make_left_line(min(places), max(places))] if places else []
+        return [*self._laid_down, *ranges, *(self._out_of_sight if again else self._missing)]
+
+    def reaches(self, lines: Sequence[LedgerLine] | None) -> bool:
+        """With these lines, does the ledger lead to every message that leaves?"""
+        reach = ReachableIds(self.lines if lines is None else lines)
+        return bool(self._gone) and all(message.id in reach for message in self._gone)
+
+    def loses_rules(self, lines: Sequence[LedgerLine] | None) -> bool:
+        texts = {line.text for line in (self.lines if lines is None else lines) if line.lays_down}
+        return any(line.lays_down and line.text not in texts for line in (*self.lines, *self._laid_down))
+
+    def tally(self, lines: Sequence[LedgerLine] | None, shortened: int) -> LossTally:
+        """The counts, with these lines in the ledger; None: it is as it was."""
+        after = self.lines if lines is None else list(lines)
+        texts = {line.text for line in after}
+        reach = ReachableIds(after)
+        rest = [line.ident for line in (*self._missing, *self._laid_down) if line.text not in texts]
+        reached = sum(not ident or ident in self._pointed or ident in reach for ident in rest)
+        checked = len(self._facts) + len(self._rules)
+        missing = len(self._missing) + len(self._laid_down)
+        return LossTally(checked, checked - missing, reached, missing - len(rest), len(rest) - reached, shortened)
+
+
+def _is_read_again(view: View, changes: EditIndex) -> bool:
+    """Whether most of the view is, for something at its head was shortened. Not for a result that is cut as it comes,
+    or cleared in the midst: it names its message, and all before it stays cached."""
+    fresh = {item.message.id for item in view.fresh()}
+    before = 0
+    for item in view.items:
+        if item.message.id in changes.replaced and item.message.id not in fresh:
+            return before <= view.tokens * _HEAD
+        before += item.tokens if item.message.kind != LEDGER else 0
+    return False
+
+
+def _after(message: Message, changes: EditIndex) -> Message:
+    new = changes.replaced.get(message.id)
+    return message if new is None else msgspec.structs.replace(message, parts=new.parts)
+
+
+def rules_held(item: Item, removed: Mapping[str, int]) -> list[LedgerLine]:
+    """What a message lays down: all of a pin, the rules in what the user typed. Not those that were removed since."""
+    message = item.message
+    if message.kind == PIN:
+        lines = [LedgerLine("pin", message.id, " ".join(text_of(message).split()))]
+    else:
+        lines = [LedgerLine("rule", message.id, rule) for rule in rules_given(item)]
+    return [line for line in lines if line.place > removed.get(line.text, 0)]
+
+
+def _listed(messages: Sequence[Message], stay: Mapping[str, str]) -> list[LedgerLine]:
+    """The names in what leaves of these messages, the best first."""
+    told = [
+        message for message in messages if message.role != "tool" or not text_of(message).startswith(_CLEARED_PREFIX)
+    ]
+    return rank_names(told, stay)

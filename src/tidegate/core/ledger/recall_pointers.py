@@ -1,0 +1,99 @@
+"""The way back to what left: a range of ids, carried on by whatever stands for messages.
+
+A summary or a note that stands for messages names them (`m2..m59`), and `recall` takes what it names. Where it leaves
+in its turn, what comes in its place names those as well: so of summaries of summaries the newest still leads to every
+message, however deep they go. What lies between is in the range, too: that costs nothing, and a list would.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from tidegate.core.budget import Budget
+from tidegate.core.edits import EditIndex, Drop, Edit, Insert
+from tidegate.core.messages import NOTE, SUMMARY, Message, Part, calls_of, text_of, user_message
+from tidegate.core.view import View
+
+_SAID: Final = re.compile(r"\[recall m(\d{1,15})\.\.m(\d{1,15}) has what was said\]")
+_HIDDEN: Final = re.compile(r"\[recall m(\d{1,15})\.\.m(\d{1,15}) has what is not shown\]")
+
+
+class RecallRange(NamedTuple):
+    """Places in the log, both ends included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"m{self.first}..m{self.last}"
+
+
+def recall_range_of(messages: Iterable[Message]) -> RecallRange | None:
+    """From the first to the last of these messages, and of those that the summaries and notes among them stand for."""
+    places = [place for message in messages for place in _places(message)]
+    return RecallRange(min(places), max(places)) if places else None
+
+
+def _places(message: Message) -> Iterator[int]:
+    if message.id[:1] == "m" and message.id[1:].isdecimal():
+        yield int(message.id[1:])
+    elif message.kind in (SUMMARY, NOTE):
+        form = _SAID if message.kind == SUMMARY else _HIDDEN
+        for line in text_of(message).split("\n"):
+            found = form.fullmatch(line)
+            if found:
+                yield from (int(found[1]), int(found[2]))
+
+
+def make_recall_line(messages: Iterable[Message]) -> str:
+    """The line below a summary that says where all of it was said; empty where nothing of it is in the log."""
+    span = recall_range_of(messages)
+    return f"\n[recall {span} has what was said]" if span else ""
+
+
+def strip_recall_line(text: str) -> str:
+    """A summary as it was written: the line is made anew, nobody need carry it on."""
+    return "\n".join(line for line in text.split("\n") if not _SAID.fullmatch(line))
+
+
+# --- a note, where nothing else stands for what left ------------------------------------------------------------------
+
+
+def is_recall_note(message: Message) -> bool:
+    return message.kind == NOTE and _HIDDEN.fullmatch(text_of(message)) is not None
+
+
+def count_recall_note(budget: Budget) -> int:
+    """What such a note costs at most, for whoever must leave room for it."""
+    return budget.count(_note(10**6))
+
+
+def add_recall_note(view: View, edits: Sequence[Edit], budget: Budget, spare: int) -> tuple[Edit, ...]:
+    """These edits with a note of what they hide, if it costs at most `spare`. It replaces the one before it.
+
+    It leads to all that was said up to the last message that is hidden, so that it makes good whatever could not be
+    said earlier for want of room.
+    """
+    changes = EditIndex(edits)
+    silent = {ident for ident, edit in changes.replaced.items() if f"recall {ident}" not in _readable(edit.parts)}
+    messages = [item.message for item in view.items]
+    old = [message for message in messages if is_recall_note(message)]
+    hidden = recall_range_of([*(each for each in messages if each.id in changes.dropped or each.id in silent), *old])
+    if hidden is None or any(recall_range_of([insert.message]) for insert in changes.inserts):
+        return tuple(edits)
+    note = _note(hidden.last)
+    gone = [message for message in old if message.id not in changes.dropped]
+    tokens = budget.count(note)
+    if tokens - sum(map(budget.count, gone)) > spare:
+        return tuple(edits)
+    drop: tuple[Edit, ...] = (Drop(tuple(message.id for message in gone)),) if gone else ()
+    return (*edits, *drop, Insert(note, "", tokens))
+
+
+def _note(last: int) -> Message:
+    return user_message(f"[recall {RecallRange(1, last)} has what is not shown]", NOTE)
+
+
+def _readable(parts: tuple[Part, ...]) -> str:
+    message = Message("assistant", parts)
+    return "\n".join([text_of(message), *(call.arguments for call in calls_of(message))])

@@ -1,0 +1,69 @@
+"""What is told of single messages when they leave: open work, what was decided, what was run and how it ended."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from tidegate.core.text.facts import find_last_line, split_sentences
+from tidegate.core.digest.units import fold_line
+from tidegate.core.ledger.lines import LedgerLine
+from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, result_of, text_of
+from tidegate.core.tool_calls import COMMAND_KEYS, parse_call_arguments
+
+_DECIDED: Final = re.compile(
+    r"\b(decid|chose|conclu|root cause|turns out|instead of|the (fix|bug|problem|issue|reason) (is|was)|will use)"
+    r"|决定|原因|決定|原因は|결정|원인|решил|причина"
+)  # of sentences in small letters
+_EACH: Final = 6  # of a kind, in one transaction
+_DONE: Final = ("completed", "done", "cancelled")
+
+
+def statements_of(gone: Sequence[Message]) -> list[LedgerLine]:
+    """The newest first, but what is open before all else."""
+    results = {result.call_id: message for message in gone if (result := result_of(message)) is not None}
+    opened, decided, ran = list[LedgerLine](), list[LedgerLine](), dict[str, LedgerLine]()
+    planned = False
+    for message in reversed(gone):
+        for call in calls_of(message):
+            answer = results.get(call.id)
+            if answer is not None and answer.kind == INTERRUPTED:
+                text = f"{fold_line(call.name, 40)} {fold_line(call.arguments, 120)} has no known result"
+                opened.append(LedgerLine("open", answer.id, text))
+            arguments = parse_call_arguments(call)
+            todos = list(_todos(arguments))
+            if todos and not planned:  # the newest list of things to do holds, earlier ones do not
+                planned = True
+                opened += [LedgerLine("open", message.id, fold_line(todo, 120)) for todo in todos[:_EACH]]
+            if answer is not None and len(ran) < _EACH:
+                _run(call, arguments, answer, ran)
+        if message.role == "assistant" and len(decided) < _EACH:
+            decided += _decisions(message)[: _EACH - len(decided)]
+    return [*opened, *decided, *ran.values()]
+
+
+def _run(call: Call, arguments: Any, answer: Message, ran: dict[str, LedgerLine]) -> None:
+    """A command is told once, with its last outcome."""
+    command = next((v for k in COMMAND_KEYS if isinstance(v := _get(arguments, k), str)), "")
+    if command and command not in ran:
+        ended = find_last_line(text_of(answer))
+        outcome = f" -> {fold_line(ended, 80)}" if ended and not ended.startswith("[") else ""
+        ran[command] = LedgerLine("ran", answer.id, f"{fold_line(command, 100)}{outcome}")
+
+
+def _get(arguments: Any, key: str) -> Any:
+    return arguments.get(key) if isinstance(arguments, dict) else None
+
+
+def _decisions(message: Message) -> list[LedgerLine]:
+    found = [s for s in split_sentences(text_of(message), 4_000) if 20 <= len(s) <= 300 and _DECIDED.search(s.lower())]
+    return [LedgerLine("decided", message.id, fold_line(sentence, 200)) for sentence in found[-2:]]
+
+
+def _todos(arguments: Any) -> Iterator[str]:
+    """Open items of a to-do list, as several agents keep one with a tool."""
+    items = _get(arguments, "todos") or _get(arguments, "plan")
+    for item in items[:40] if isinstance(items, list) else ():
+        if isinstance(item, dict) and item.get("status") not in _DONE:
+            text = item.get("content") or item.get("step") or item.get("title")
+            if isinstance(text, str) and text:
+                yield text

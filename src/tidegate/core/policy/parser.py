@@ -1,0 +1,295 @@
+"""A policy file, from text to a `Policy`.
+
+Whatever is wrong comes out as one BadPolicy naming file, line, key and the nearest right name. A file that parses is
+ready to run: every stage, setting, trigger and expression in it has been looked up and computed.
+"""
+
+import inspect
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple, get_type_hints
+
+from tidegate.core.config.values import (
+    TYPE_NAMES,
+    Number,
+    SourcePosition,
+    Scalar,
+    check_scalar,
+    evaluate_number,
+    check_setting_names,
+    convert_value,
+    evaluate_string,
+    describe_type,
+    suggest_name,
+    quote_value,
+)
+from tidegate.core.policy.policy import METRICS, MOMENTS, COMPARISONS, Policy, Rule, Stage, Trigger
+from tidegate.core.config.yaml_tree import YamlNode, read_yaml
+
+POLICY_KEYS = (
+    "name about settings aliases reserve meter window unknown_window unknown_limit recoveries retention moments".split()
+)
+RULE_KEYS = "stage id if when cooldown floor".split()
+_FLAG_METRICS = frozenset({"unlimited"})
+"""Metrics that are true or false, and may be asked for so."""
+
+_Settings = dict[str, Scalar]
+
+
+def parse_policy(
+    text: str,
+    *,
+    source: str,
+    stages: Mapping[str, Stage],
+    settings: Mapping[str, object] | None = None,
+    ignore_unknown: bool = False,
+) -> Policy:
+    """Read a policy. `settings` go over the file's own; `ignore_unknown` lets a program's whole config be handed in."""
+    top = read_yaml(text, source).fields("a policy", POLICY_KEYS)
+    declared = _declared(top)
+    known = _override_settings(declared, settings or {}, source=source, ignore_unknown=ignore_unknown)
+    taken: dict[str, SourcePosition] = {}
+    moments: dict[str, tuple[Rule, ...]] = {}
+    if "moments" in top:
+        for moment, node in top["moments"].fields("moments", MOMENTS, "moment").items():
+            rules = [_rule(rule, moment, known, stages, taken) for rule in node.items(f"moment {moment}")]
+            moments[moment] = tuple(rule for rule in rules if rule is not None)
+    stem = source.replace("\\", "/").rpartition("/")[2].removesuffix(".yaml")
+    return Policy(
+        name=top["name"].text("name") if "name" in top else stem,
+        about=top["about"].text("about").strip() if "about" in top else "",
+        settings=known,
+        moments=moments,
+        reserve=int(_number(top.get("reserve"), "reserve", known)),
+        meter=_meter(top["meter"]) if "meter" in top else "",
+        window=_tokens(top.get("window"), "window", known),
+        unknown_window=_tokens(top.get("unknown_window"), "unknown_window", known),
+        unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
+        retention=_tokens(top.get("retention"), "retention", known) or 0,
+        recoveries=int(_number(top["recoveries"], "recoveries", known)) if "recoveries" in top else 2,
+    )
+
+
+class _DeclaredSettings(NamedTuple):
+    """A policy's own settings, and the other names they answer to."""
+
+    settings: _Settings
+    aliases: dict[str, str]
+
+
+def _declared(top: Mapping[str, YamlNode]) -> _DeclaredSettings:
+    settings: _Settings = {}
+    aliases: dict[str, str] = {}
+    for key, node in (top["settings"].mapping("settings") if "settings" in top else {}).items():
+        if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", key):
+            raise node.key.fault(f"setting {quote_value(key)} has a bad name.", "Use letters, digits and underscores.")
+        if isinstance(node.value, list | dict):
+            remedy = "Give a number, text, true, false or null."
+            raise node.place.fault(f"setting {quote_value(key)} is {node}.", remedy)
+        settings[key] = node.value
+    for key, node in (top["aliases"].mapping("aliases") if "aliases" in top else {}).items():
+        if (name := node.text(f"alias {quote_value(key)}")) not in settings:
+            raise node.place.fault(
+                f"alias {quote_value(key)} names no setting: {quote_value(name)}.", suggest_name(name, settings)
+            )
+        if key in settings or not re.fullmatch("[A-Za-z_][A-Za-z0-9_.-]*", key):
+            what = "is a setting itself" if key in settings else "has a bad name"
+            raise node.key.fault(f"alias {quote_value(key)} {what}.", "Give it another name.")
+        aliases[key] = name
+    return _DeclaredSettings(settings, aliases)
+
+
+def _override_settings(
+    declared: _DeclaredSettings, given: Mapping[str, object], *, source: str, ignore_unknown: bool = False
+) -> _Settings:
+    """The settings with `given` over them, each of the type it was declared with. A number may be null."""
+    place = SourcePosition(source, 0)
+    settings, seen = dict(declared.settings), dict[str, str]()
+    if not isinstance(given, Mapping):
+        raise place.fault(f"the settings handed in are {quote_value(given)}.", "Give a mapping of names and values.")
+    for name, value in given.items():
+        real = declared.aliases.get(name, name)
+        if real not in settings:
+            if ignore_unknown:
+                continue
+            raise place.fault(
+                f"unknown setting {quote_value(name)}.", suggest_name(str(name), [*settings, *declared.aliases])
+            )
+        if real in seen:
+            raise place.fault(f'"{seen[real]}" and "{name}" are the same setting.', "Give it once.")
+        seen[real] = name
+        default = declared.settings[real]
+        hint: Any = Scalar if default is None else type(default)
+        hint = hint | None if hint in (int, float) else hint
+        settings[real] = check_scalar(convert_value(value, hint, f"setting {quote_value(name)}", place), place)
+    return settings
+
+
+def _rule(
+    node: YamlNode, moment: str, settings: _Settings, stages: Mapping[str, Stage], taken: dict[str, SourcePosition]
+) -> Rule | None:
+    """One rule, or None if its `if` leaves it out today. What can be checked without values is checked either way."""
+    given = node.mapping(f"a rule of {moment}")
+    if "stage" not in given:
+        raise node.place.fault(
+            f"a rule of {moment} names no stage.", f'Add the key "stage". {suggest_name("", stages)}'
+        )
+    stage = given["stage"].text("stage")
+    if stage not in stages:
+        raise given["stage"].place.fault(f"unknown stage {quote_value(stage)}.", suggest_name(stage, stages))
+    parameters = _parameters(stages[stage])
+    node.fields(f"stage {stage}", [*RULE_KEYS, *parameters])
+    for name, parameter in parameters.items():
+        if parameter.required and name not in given:
+            raise node.place.fault(f'stage {stage} needs "{name}".', f"Give it {describe_type(parameter.hint)}.")
+    _check_names(node, settings)
+    when = _conditions(given["when"]) if "when" in given else []
+    applies = "if" not in given or _applies(given["if"], settings)
+    if not applies and "id" in given:  # two rules of which only one applies may share an id
+        return None
+    name = _rule_name(given.get("id"), f"{moment}/{stage}", node.place, taken)
+    if not applies:
+        return None
+    cooldown = given["cooldown"].fields("cooldown", ("turns", "seconds")) if "cooldown" in given else {}
+    return Rule(
+        name=name,
+        stage=stage,
+        run=stages[stage],
+        settings={
+            key: convert_value(
+                _value(given[key], settings), parameter.hint, f'"{key}" in stage {stage}', given[key].place
+            )
+            for key, parameter in parameters.items()
+            if key in given
+        },
+        when=tuple(tuple(test.trigger(settings) for test in tests) for tests in when),
+        cooldown_turns=int(_number(cooldown.get("turns"), "turns in cooldown", settings)),
+        cooldown_seconds=float(_number(cooldown.get("seconds"), "seconds in cooldown", settings, whole=False)),
+        floor=int(_number(given.get("floor"), "floor", settings)),
+    )
+
+
+def _rule_name(node: YamlNode | None, default: str, place: SourcePosition, taken: dict[str, SourcePosition]) -> str:
+    """The name a rule is remembered by in a log: a rule left out today keeps its number."""
+    if node is None:
+        name, repeat = default, 1
+        while name in taken:
+            repeat += 1
+            name = f"{default}-{repeat}"
+    else:
+        name, place = node.text("id"), node.place
+        if name in taken:
+            raise place.fault(f"id {quote_value(name)} is taken by line {taken[name].line}.", "Give each rule its own.")
+    taken[name] = place
+    return name
+
+
+class _StageParameter(NamedTuple):
+    hint: Any
+    required: bool
+
+
+@cache
+def _parameters(stage: Stage) -> dict[str, _StageParameter]:
+    """What may be set on a stage: its keyword-only parameters. The function's own signature is the only declaration."""
+    hints = get_type_hints(stage, include_extras=True)
+    return {
+        name: _StageParameter(hints.get(name, Any), parameter.default is inspect.Parameter.empty)
+        for name, parameter in inspect.signature(stage).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def _check_names(node: YamlNode, settings: _Settings) -> None:
+    if isinstance(node.value, str):
+        check_setting_names(node.value, settings, node.place)
+    elif isinstance(node.value, list | dict):
+        for inner in node.value if isinstance(node.value, list) else node.value.values():
+            _check_names(inner, settings)
+
+
+def _applies(node: YamlNode, settings: _Settings) -> bool:
+    """All settings have the wanted value, or one of a list of them. True is not 1, but 1.0 is."""
+    for key, wanted in node.fields("if", settings, "setting").items():
+        value = settings[key]
+        choices = [
+            _value(choice, settings) for choice in (wanted.value if isinstance(wanted.value, list) else [wanted])
+        ]
+        if not all(isinstance(choice, Scalar) for choice in choices):
+            raise wanted.place.fault(f"{quote_value(key)} in if is {wanted}.", "Give a value, or a list of values.")
+        if not any(choice == value and isinstance(choice, bool) == isinstance(value, bool) for choice in choices):
+            return False
+    return True
+
+
+class _TriggerTest(NamedTuple):
+    """A trigger whose number is still as written."""
+
+    metric: str
+    op: str
+    number: YamlNode
+
+    def trigger(self, settings: _Settings) -> Trigger:
+        value = self.number.value
+        if isinstance(value, str):
+            value = evaluate_number(value, settings, self.number.place)
+        if not isinstance(value, Number):
+            raise self.number.place.fault(f"{self.metric} is compared with {self.number}.", "Give a number.")
+        return Trigger(self.metric, self.op, float(value))
+
+
+def _conditions(node: YamlNode) -> list[list[_TriggerTest]]:
+    """`when`: a mapping of which all must hold, or a list of such mappings of which one must."""
+    choices = node.value if isinstance(node.value, list) else [node]
+    return [[_test(k, n) for k, n in choice.fields("when", METRICS, "metric").items()] for choice in choices]
+
+
+def _test(metric: str, node: YamlNode) -> _TriggerTest:
+    if isinstance(node.value, bool) and metric in _FLAG_METRICS:
+        return _TriggerTest(metric, "==", node._replace(value=int(node.value)))
+    if isinstance(node.value, bool) or not isinstance(node.value, Number | str):
+        raise node.place.fault(f"{metric} is compared with {node}.", 'Give a number, or text such as "> 20".')
+    if not isinstance(node.value, str):
+        return _TriggerTest(metric, ">", node)
+    found = re.match(r"\s*([^\s\w$.()+-]*)\s*", node.value)
+    op, rest = (found[1], node.value[found.end() :]) if found else ("", node.value)
+    if op and op not in COMPARISONS:
+        raise node.place.fault(f"unknown comparison {quote_value(op)} for {metric}.", f"Use {', '.join(COMPARISONS)}.")
+    return _TriggerTest(metric, op or ">", node._replace(value=rest))
+
+
+def _number(node: YamlNode | None, what: str, settings: _Settings, *, whole: bool = True) -> Number:
+    """A number that counts something, so not below 0. A key that is not there is 0."""
+    if node is None:
+        return 0
+    value = evaluate_number(node.value, settings, node.place) if isinstance(node.value, str) else node.value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int if whole else Number) or value < 0:
+        shown = str(node) if value == node.value else f"{node}, which is {quote_value(value)}"
+        raise node.place.fault(f"{what} is {shown}.", f"Give {TYPE_NAMES[int if whole else float]}, 0 or more.")
+    return value
+
+
+def _tokens(node: YamlNode | None, what: str, settings: _Settings) -> int | None:
+    """A number of tokens; nothing, or a setting that is null, is none."""
+    if node is None or _value(node, settings) is None:
+        return None
+    return int(_number(node, what, settings))
+
+
+def _value(node: YamlNode, settings: _Settings) -> Any:
+    if isinstance(node.value, list):
+        return [_value(item, settings) for item in node.value]
+    if isinstance(node.value, dict):
+        return {key: _value(item, settings) for key, item in node.value.items()}
+    return evaluate_string(node.value, settings, node.place) if isinstance(node.value, str) else node.value
+
+
+def _meter(node: YamlNode) -> str:
+    meter = node.text("meter").replace(" ", "")
+    found = re.fullmatch(r"chars/([0-9]{1,6}(?:\.[0-9]{1,6})?)", meter)
+    if found is None or not float(found[1]):
+        raise node.place.fault(f"meter is {node}.", 'Write "chars/4": so many characters to a token.')
+    return meter

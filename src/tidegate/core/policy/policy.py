@@ -1,0 +1,209 @@
+"""A policy: for each moment an ordered list of rules. A rule is a stage with its settings, trigger and cooldown.
+
+Policies are data. A preset is a shipped file; no stage knows a preset's name. The file form is read by
+`policy_file`; here is what it becomes, and how a trigger is judged.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from tidegate.core.budget import Budget, measure_request, measure_by_meter
+from tidegate.core.outcome import Outcome
+from tidegate.core.sweep.cost_model import DEFAULT_FIDELITY, SweepMarket, SessionPace, sweep_urgency
+from tidegate.core.view import View
+
+Moment = Literal["tool_result", "turn_start", "before_call", "turn_end", "overflow", "manual", "restore"]
+MOMENTS: tuple[Moment, ...] = (
+    "tool_result",
+    "turn_start",
+    "before_call",
+    "turn_end",
+    "overflow",
+    "manual",
+    "restore",
+)
+
+Stage = Callable[..., Outcome]
+
+
+class Trigger(NamedTuple):
+    """`metric op value`, for instance pressure > 0.75."""
+
+    metric: str
+    op: str
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.op} {self.value:,.10g}"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One line of a policy. `when` is a choice of conditions, each a list of triggers that must all hold.
+
+    `floor`: an edit that frees fewer tokens than this is not made. Cooldowns count user turns and seconds since the
+    rule last acted.
+    """
+
+    name: str
+    stage: str
+    run: Stage
+    settings: Mapping[str, Any]
+    when: tuple[tuple[Trigger, ...], ...] = ()
+    cooldown_turns: int = 0
+    cooldown_seconds: float = 0.0
+    floor: int = 0
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """`meter` names the estimator its document uses for triggers ('' = the engine's own count).
+
+    `window` is the one the policy sets, before what is known of the model; `unknown_window` and `unknown_limit` are
+    what holds where nothing is known. `recoveries`: how often in a
+    turn a request that the provider refused for its length is shrunk and sent again. `retention`: days after its last
+    use that a kept session is removed, 0 for never.
+    """
+
+    name: str
+    moments: Mapping[str, tuple[Rule, ...]]
+    settings: Mapping[str, Any] = {}
+    reserve: int = 0
+    meter: str = ""
+    window: int | None = None
+    unknown_window: int | None = None
+    unknown_limit: int | None = None
+    recoveries: int = 2
+    retention: int = 0
+    about: str = ""
+
+
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+}
+
+
+class TriggerContext(NamedTuple):
+    """What a trigger may ask about. `tokens` is the size that triggers go by, measured once."""
+
+    view: View
+    budget: Budget
+    policy: Policy
+    tokens: int
+    compacted: int = 0
+    recovery: int = 0
+
+
+def measure_for_triggers(policy: Policy, view: View, budget: Budget) -> int:
+    """The size that a policy's triggers go by."""
+    return measure_by_meter(view, budget) if policy.meter else measure_request(view, budget)
+
+
+def measure_fill(o: TriggerContext) -> int:
+    """How much of the room is taken, by our own count or by what the provider reported, whichever is more."""
+    return max(o.view.tokens, int(o.tokens / max(1, o.budget.capacity) * o.budget.room))
+
+
+def sweep_market_of(o: TriggerContext) -> SweepMarket:
+    """What a sweep would go by now."""
+    fidelity = o.policy.settings.get("fidelity", DEFAULT_FIDELITY)
+    worth = float(fidelity) if isinstance(fidelity, int | float) else DEFAULT_FIDELITY
+    return SweepMarket(SessionPace.of(o.view.said_tokens, o.view.calls), o.budget.prices, worth)
+
+
+def count_unsweepable(view: View) -> int:
+    """What a sweep cannot take: what the user said, and the ledger."""
+    return sum(item.tokens for item in view.items if item.message.role == "user")
+
+
+def measure_sweep_urgency(view: View, tokens: int, room: int, market: SweepMarket) -> float:
+    """What cannot leave is summed up only where it matters: while a token pays, the window alone decides."""
+    return sweep_urgency(tokens, room, market, 0 if market.pays(tokens) else count_unsweepable(view))
+
+
+METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
+    "tokens": lambda o: o.tokens,
+    "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
+    "pressure": lambda o: o.tokens / max(1, o.budget.capacity),
+    "window_share": lambda o: o.tokens / (o.budget.window or math.inf),
+    "history_share": lambda o: o.view.tokens / max(1, o.budget.room),
+    "turns": lambda o: o.view.turns,
+    "messages": lambda o: o.view.messages,
+    "tool_results": lambda o: o.view.tool_results,
+    "tool_calls": lambda o: o.view.tool_calls,
+    "recovery": lambda o: o.recovery,
+    "compacted": lambda o: o.compacted,
+    "due": lambda o: measure_sweep_urgency(o.view, measure_fill(o), o.budget.room, sweep_market_of(o)),
+    "unlimited": lambda o: o.budget.window is None and o.budget.cap is None,
+}
+
+
+def effective_threshold(trigger: Trigger, budget: Budget) -> float:
+    """A budget in tokens that is larger than what the window leaves is what the window leaves."""
+    if trigger.metric == "tokens":
+        return min(trigger.value, budget.capacity)
+    if trigger.metric == "history":
+        return min(trigger.value, budget.room)
+    if trigger.metric == "window_share" and budget.window:
+        return min(trigger.value, budget.capacity / budget.window)
+    return trigger.value
+
+
+class TriggerReading(NamedTuple):
+    """Conditions and what their metrics were. It is put into words only when someone asks: it is made at every call.
+
+    `market` is what the metric `due` went by.
+    """
+
+    conditions: tuple[tuple[Trigger, ...], ...]
+    values: tuple[float, ...]
+    market: SweepMarket | None = None
+
+    def __str__(self) -> str:
+        values = iter(self.values)
+        said = " or ".join(
+            " and ".join(f"{trigger} (is {next(values):,.6g})" for trigger in condition)
+            for condition in self.conditions
+        )
+        return f"{said}; {self.market}" if self.market is not None else said
+
+
+class Verdict(NamedTuple):
+    fires: bool
+    why: str | TriggerReading
+
+
+def judge_rule(rule: Rule, occasion: TriggerContext, now: float) -> Verdict:
+    """Does this rule act now, and why (not)?"""
+    why: str | TriggerReading = "always"
+    if rule.when:
+        values: list[float] = []
+        for condition in rule.when:
+            readings = [METRICS[trigger.metric](occasion) for trigger in condition]
+            pairs = zip(condition, readings, strict=True)
+            if all(
+                COMPARISONS[trigger.op](value, effective_threshold(trigger, occasion.budget))
+                for trigger, value in pairs
+            ):
+                why = TriggerReading((condition,), tuple(readings))
+                break
+            values += readings
+        else:
+            priced = any(trigger.metric == "due" for condition in rule.when for trigger in condition)
+            return Verdict(
+                False, TriggerReading(rule.when, tuple(values), sweep_market_of(occasion) if priced else None)
+            )
+    last = occasion.view.fired.get(rule.name)
+    if last is not None:
+        turns = occasion.view.turn_count - last.turn
+        if rule.cooldown_turns and turns <= rule.cooldown_turns:
+            return Verdict(False, f"cooling down: {turns} of {rule.cooldown_turns} turns passed")
+        if rule.cooldown_seconds and 0 <= now - last.time < rule.cooldown_seconds:  # a clock may have been set back
+            return Verdict(False, f"cooling down: {now - last.time:.0f} of {rule.cooldown_seconds:.0f} seconds passed")
+    return Verdict(True, why)

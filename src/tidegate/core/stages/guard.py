@@ -1,0 +1,183 @@
+"""The guard: under every policy, the rung that needs no model and always fits.
+
+It loses, in this order and only as far as needed: old tool output, old call arguments and thinking, whole old groups,
+then the middle of the newest group. The newest request is touched only if it would not fit even alone. Where it acts
+it frees a fifth more than it has to while old things last, because each act makes the provider read the prompt again.
+"""
+
+from tidegate.core.budget import Budget
+from tidegate.core.text.clip import clip_tokens
+from tidegate.core.messages import (
+    NOTE,
+    REMINDER,
+    SUMMARY,
+    Call,
+    Image,
+    Part,
+    Result,
+    Text,
+    Thinking,
+    calls_of,
+    common_mark,
+    mark_text,
+    result_of,
+)
+from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.ledger.recall_pointers import is_recall_note, count_recall_note, add_recall_note
+from tidegate.core.text.json_shrink import shrink_json
+from tidegate.core.stages.view_draft import ViewDraft
+from tidegate.core.turns import Group, split_groups
+from tidegate.core.view import Item, View
+
+_TARGET_SHARE = 0.8
+_MAX_ARGUMENT_CHARS = 200
+_MIN_RESULT_TOKENS = 24
+_IMAGE_PLACEHOLDER = "[image left out]"
+
+
+def shrink_to(view: View, budget: Budget, *, share: float) -> Outcome:
+    """The guard's means as a stage: bring the history to a share of the room, but leave the newest request alone."""
+    return guard_history(view, budget, target=int(budget.room * share), whole_request=True)
+
+
+def guard_history(view: View, budget: Budget, *, target: int, whole_request: bool = False) -> Outcome:
+    """Bring the history to at most `target` tokens, whatever it holds."""
+    if view.tokens <= target or not view.items:
+        return NO_OUTCOME
+    draft = ViewDraft(view, budget)
+    units = split_groups(view)
+    newest = view.newest_request
+    last = units[-1]
+    old = [unit for unit in units if unit is not last and newest not in unit.ids]
+    aim = int(target * _TARGET_SHARE)
+    if not whole_request:
+        _clip_request(draft, view, target, budget)
+    _clear(draft, old, aim)
+    _shrink(draft, old, aim)
+    _drop(draft, old, aim)
+    if draft.tokens > target and newest not in last.ids:
+        squeeze_group(draft, last, target - count_recall_note(budget), budget)
+    if draft.tokens > target:
+        _drop_rest(draft, units, newest, target)
+    why = f"{view.tokens:,} tokens of history, {target:,} fit"
+    edits = add_recall_note(view, draft.edits(), budget, target - draft.tokens)
+    return Outcome(edits, why=why) if draft.touched else NO_OUTCOME
+
+
+def make_cleared_stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:
+    """What remains of a cleared result: what it was, how large, and how to have it back."""
+    result = result_of(item.message)
+    if result is None:
+        return item.message.parts
+    name = names.get(result.call_id, "a tool")
+    text = f"[cleared: result of {name[:40]}, {item.tokens:,} tokens; recall {item.message.id}]"
+    return (Result(result.call_id, (Text(text),), result.error),)
+
+
+def tool_names_in_group(group: Group) -> dict[str, str]:
+    return {call.id: call.name for item in group.items for call in calls_of(item.message)}
+
+
+def _clear(draft: ViewDraft, old: list[Group], aim: int) -> None:
+    for group in old:
+        names = tool_names_in_group(group)
+        for item in group.results:
+            if draft.tokens <= aim:
+                return
+            draft.replace(item, make_cleared_stub(item, names))
+
+
+def _shrink(draft: ViewDraft, old: list[Group], aim: int) -> None:
+    for group in old:
+        for item in group.items:
+            if draft.tokens <= aim:
+                return
+            if item.message.role == "assistant":
+                draft.replace(item, _strip_bulk(item.message.parts))
+
+
+def _strip_bulk(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """An assistant message without thinking and with short, still valid, arguments."""
+    return tuple(
+        Call(part.id, part.name, shrink_json(part.arguments, _MAX_ARGUMENT_CHARS)) if isinstance(part, Call) else part
+        for part in parts
+        if not isinstance(part, Thinking)
+    )
+
+
+def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
+    """Whole groups, oldest first. What the engine itself said stands for what left before, and stays."""
+    if draft.tokens <= aim:
+        return
+    for unit in old:
+        if draft.tokens <= aim:
+            break
+        if unit.items[0].message.kind not in (SUMMARY, NOTE, REMINDER):
+            draft.drop(unit)
+
+
+def squeeze_group(draft: ViewDraft, last: Group, target: int, budget: Budget) -> None:
+    """Fit the newest group into what the rest leaves, each result with an equal share."""
+    for item in last.items:
+        if item.message.role == "assistant":
+            draft.replace(item, _strip_bulk(item.message.parts))
+    room = target - (draft.tokens - draft.group_cost(last))
+    for item in last.items:
+        if item.message.role != "tool":
+            room -= draft.cost(item.message.id)
+    results = sorted(last.results, key=lambda item: draft.cost(item.message.id))
+    for place, item in enumerate(results):
+        share = room // (len(results) - place)
+        if draft.cost(item.message.id) > share >= _MIN_RESULT_TOKENS:
+            draft.replace(item, _clipped(item.message.parts, share, budget, item.message.id))
+        room -= draft.cost(item.message.id)
+    caller = last.items[0]
+    if results and draft.tokens > target:
+        draft.replace(caller, tuple(part for part in draft.parts(caller) if not isinstance(part, Text)))
+    if not results and last.items[0].message.role == "assistant":
+        room = target - (draft.tokens - draft.group_cost(last))
+        if room >= _MIN_RESULT_TOKENS:
+            item = last.items[0]
+            draft.replace(item, _clipped(draft.parts(item), room, budget, item.message.id))
+
+
+def _clipped(parts: tuple[Part, ...], tokens: int, budget: Budget, ident: str) -> tuple[Part, ...]:
+    """All text of these parts in at most about `tokens`, images as a word. The overhead of a message is kept free."""
+    texts = [text for part in parts for text in _texts(part)]
+    notice = f"\n[... {{chars}} characters left out; recall {ident} ...]\n"
+    whole = clip_tokens("\n".join(texts), max(1, tokens - 10), budget.counter, notice=notice).text
+    for part in parts:
+        if isinstance(part, Result):
+            return (Result(part.call_id, (Text(whole),), part.error),)
+    return (mark_text(whole, common_mark(parts)), *(part for part in parts if isinstance(part, Call)))
+
+
+def _texts(part: Part) -> list[str]:
+    if isinstance(part, Text):
+        return [part.text]
+    if isinstance(part, Image):
+        return [_IMAGE_PLACEHOLDER]
+    if isinstance(part, Result):
+        return [text for inner in part.parts for text in _texts(inner)]
+    return []
+
+
+def _drop_rest(draft: ViewDraft, units: list[Group], newest: str, target: int) -> None:
+    """Whatever it is, the way back last."""
+    for unit in sorted(units, key=lambda unit: is_recall_note(unit.items[0].message)):
+        if draft.tokens <= target:
+            return
+        if newest not in unit.ids:
+            draft.drop(unit)
+
+
+def _clip_request(draft: ViewDraft, view: View, target: int, budget: Budget) -> None:
+    """If the newest words of the user do not fit even by themselves, show their beginning and end.
+
+    Half of the room is theirs then, so that the work on them can be seen too. The log has them whole.
+    """
+    for item in view.items:
+        if item.message.id == view.newest_request and item.tokens > target:
+            draft.replace(
+                item, _clipped(item.message.parts, max(target // 2, _MIN_RESULT_TOKENS), budget, item.message.id)
+            )

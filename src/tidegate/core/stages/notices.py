@@ -1,0 +1,112 @@
+"""The reminder after a compaction: what was done so far, and which tools there are. It replaces the one before it."""
+
+from collections import Counter as Tally
+from collections.abc import Sequence
+from tidegate.core.budget import Budget
+from tidegate.core.text.clip import clip_tokens
+from tidegate.core.edits import Drop, Edit, Insert
+from tidegate.core.messages import REMINDER, Tool, calls_of, text_of, user_message
+from tidegate.core.turns import Group
+from tidegate.core.view import View
+from tidegate.core.budget import Budget
+from tidegate.core.edits import Insert
+from tidegate.core.ledger.lines import parse_ledger
+from tidegate.core.messages import NOTE, is_user_request, text_of, user_message
+from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.tool_calls import find_file_names, file_name_of
+from tidegate.core.view import View
+
+
+_REMINDER_HEADING = "[Context reminder: earlier messages were compacted]"
+_DONE, _TOOLS = "Done so far:", "Tools:"
+_MAX_LISTED_TOOLS = 12
+
+
+def make_reminder_edits(view: View, budget: Budget, gone: Sequence[Group], allowance: int) -> list[Edit]:
+    """Drop the old reminder, add a new one of at most `allowance` tokens. Nothing without an allowance."""
+    if not allowance:
+        return []
+    old = [item.message for item in view.items if item.message.kind == REMINDER]
+    going = {ident for group in gone for ident in group.ids}
+    earlier = [line for message in old for line in text_of(message).splitlines() if line.startswith("- ")]
+    lines = [*(_done(gone)), *earlier]
+    left = max(2, allowance - 24)
+    done = clip_tokens("\n".join(lines), left // 2, budget.counter, mode="head").text
+    tools = _tools(view.tools, left - budget.counter.text(done), budget)
+    text = "\n".join(filter(None, (_REMINDER_HEADING, _DONE if done else "", done, tools)))
+    edits: list[Edit] = []
+    stale = tuple(message.id for message in old if message.id not in going)
+    if stale:
+        edits.append(Drop(stale))
+    after = gone[-1].last if gone else ""
+    edits.append(Insert(user_message(text, REMINDER), after))
+    return edits
+
+
+def _done(gone: Sequence[Group]) -> list[str]:
+    """What the calls that leave accomplished: by tool, how often and on what."""
+    counts: Tally[str] = Tally()
+    last: dict[str, str] = {}
+    for group in gone:
+        for item in group.items:
+            for call in calls_of(item.message):
+                counts[call.name] += 1
+                last[call.name] = call.arguments[:80]
+    return [f"- {name} x{count}, last {last[name]}" for name, count in counts.most_common(20)]
+
+
+def _tools(tools: tuple[Tool, ...], room: int, budget: Budget) -> str:
+    """Few tools are listed, all of them, each with as much of its description as fits; of many only the families."""
+    if not tools:
+        return ""
+    if len(tools) > _MAX_LISTED_TOOLS:
+        return clip_tokens(_families(tools), room, budget.counter, mode="head").text
+    text = ""
+    for chars in (100, 60, 30, 0):
+        text = "\n".join([_TOOLS, *(_line(tool, chars) for tool in tools)])
+        if budget.counter.text(text) <= room:
+            return text
+    return clip_tokens(text, room, budget.counter, mode="head").text
+
+
+def _line(tool: Tool, chars: int) -> str:
+    about = " ".join(tool.description.split())[:chars]
+    return f"* {tool.name}: {about}" if about else f"* {tool.name}"
+
+
+def _families(tools: tuple[Tool, ...]) -> str:
+    families = Tally(_family(tool.name) for tool in tools)
+    finders = [tool.name for tool in tools if any(word in tool.name for word in ("tool", "discover", "capabilit"))]
+    how = f" Find one with {finders[0]}." if finders else " Each can be called by its name."
+    return f"{_TOOLS} {len(tools)} in " + ", ".join(f"{name} ({count})" for name, count in families.items()) + "." + how
+
+
+def _family(name: str) -> str:
+    for mark in (".", "__", "-", "_"):
+        if mark in name:
+            return name.split(mark, maxsplit=1)[0]
+    return name
+
+
+# A hint when the user names something that left: one line at the end, where it moves nothing that is cached.
+
+HINT_PREFIX = "[Left the view, and can be had back: "
+
+
+def hint(view: View, budget: Budget, *, most: int = 3) -> Outcome:
+    """Say how to recall the files that the new request names, if their contents left: at most so many of them."""
+    asked = next((item.message for item in reversed(view.fresh()) if is_user_request(item.message)), None)
+    if asked is None or not view.held or view.items[-1].message.id != asked.id:
+        return NO_OUTCOME
+    names = find_file_names(text_of(asked))
+    whole = {item.message.id for item in view.items if not item.edited}
+    lines = parse_ledger("\n".join(text_of(item.message) for item in view.held)) if names else []
+    found = {
+        file_name_of(line.text): f"{line.text} ({line.what}): recall {line.ident}"
+        for line in lines
+        if line.ident and line.listed and line.ident not in whole and file_name_of(line.text) in names
+    }
+    if not found:
+        return NO_OUTCOME
+    text = HINT_PREFIX + "; ".join(list(found.values())[:most]) + "]"
+    return Outcome((Insert(user_message(text, NOTE), asked.id),), why=f"{len(found)} files named that left", grows=True)

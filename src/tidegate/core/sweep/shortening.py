@@ -1,0 +1,132 @@
+"""A message with only some of its lines: what is left is the original's own words, and says where the rest is."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from tidegate.core.text.clip import clip_chars
+from tidegate.core.sweep.key_lines import GAP_MARK, KeyLine
+from tidegate.core.messages import (
+    Call,
+    Message,
+    Part,
+    Result,
+    Text,
+    Thinking,
+    common_mark,
+    mark_text,
+    result_of,
+    text_of,
+)
+from tidegate.core.text.json_shrink import dump_json, shrink_json
+from tidegate.core.tool_calls import (
+    MAX_ARGUMENT_DEPTH,
+    MAX_ARGUMENT_ENTRIES,
+    parse_call_arguments,
+    is_content_argument,
+)
+
+_ARGUMENTS: Final = 400  # the rest of the arguments, in characters
+_SAID: Final = 160
+_HEAD: Final = 40
+_TOLD: Final = re.compile(r"\[\d+ of ([\d,]+) lines; recall ")
+
+
+class LineSlot(msgspec.Struct, frozen=True, gc=False):
+    """Where chosen lines stand: in the result of a message, or in the n-th long text of one of its calls."""
+
+    ident: str
+    call: str = ""
+    place: int = -1
+
+
+def clip_message(message: Message, chars: int) -> tuple[Part, ...]:
+    """The beginning of a message word for word, and where the rest is."""
+    text, mark = text_of(message), common_mark(message.parts)
+    if len(text) <= chars:
+        return (mark_text(text, mark),)
+    head = clip_chars(text, chars, mode="head", notice="").text
+    return (mark_text(f"{head}\n[{len(text):,} characters; recall {message.id} has all of it]", mark),)
+
+
+def shorten_result(message: Message, lines: Sequence[KeyLine], name: str, tokens: int) -> tuple[Part, ...]:
+    """A result with these lines only, or the stub that says what it was."""
+    result = result_of(message)
+    if result is None:
+        return message.parts
+    text = text_of(message)
+    if lines:
+        before = _TOLD.match(text)
+        of = before[1] if before else f"{text.count(chr(10)) + 1:,}"
+        told = f"[{len(lines)} of {of} lines; recall {message.id} has all of it]"
+        return (Result(result.call_id, (Text(f"{told}\n{_join_key_lines(lines)}"),), result.error),)
+    told = f"[cleared: result of {name[:40]}, {tokens:,} tokens; recall {message.id}]"
+    return (Result(result.call_id, (Text(told),), result.error),)
+
+
+def _join_key_lines(lines: Sequence[KeyLine]) -> str:
+    """The lines in their order, a sign where some are missing."""
+    texts: list[str] = []
+    last = -1
+    for line in sorted(lines, key=lambda line: line.place):
+        if last >= 0 and line.place > last + 1:
+            texts.append(GAP_MARK)
+        texts.append(line.text)
+        last = line.place
+    return "\n".join(texts)
+
+
+def shorten_caller(message: Message, chosen: Mapping[LineSlot, Sequence[KeyLine]]) -> tuple[Part, ...]:
+    """An assistant message without thinking, its text clipped, its arguments short and still valid."""
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Thinking):
+            continue
+        if isinstance(part, Call):
+            part = Call(part.id, part.name, _lean_arguments(part, message.id, chosen))
+        elif isinstance(part, Text):
+            part = Text(clip_chars(part.text, _SAID, notice=f" …[recall {message.id}]… ").text)
+        parts.append(part)
+    return tuple(parts)
+
+
+def _lean_arguments(call: Call, ident: str, chosen: Mapping[LineSlot, Sequence[KeyLine]]) -> str:
+    arguments = parse_call_arguments(call)
+    if not isinstance(arguments, dict):
+        return shrink_json(call.arguments, _ARGUMENTS)
+    walk = _Walk(ident, call.id, chosen)
+    text = dump_json(walk.short(arguments))
+    if len(text) >= len(call.arguments):
+        return call.arguments
+    limit = _ARGUMENTS + 2 * walk.kept
+    return text if len(text) <= limit else shrink_json(text, limit)
+
+
+class _Walk:
+    """Goes through arguments in the order in which `targets` counted their long texts, and puts the lines there."""
+
+    def __init__(self, ident: str, call: str, chosen: Mapping[LineSlot, Sequence[KeyLine]]) -> None:
+        self._ident, self._call, self._chosen = ident, call, chosen
+        self._place = -1
+        self.kept = 0
+
+    def short(self, value: Any, depth: int = 0) -> Any:
+        if depth > MAX_ARGUMENT_DEPTH:
+            return value
+        if isinstance(value, str):
+            return self._text(value) if is_content_argument(value) else value
+        if isinstance(value, dict):
+            return {key: self.short(inner, depth + 1) for key, inner in islice(value.items(), MAX_ARGUMENT_ENTRIES)}
+        if isinstance(value, list):
+            return [self.short(inner, depth + 1) for inner in value[:MAX_ARGUMENT_ENTRIES]]
+        return value
+
+    def _text(self, value: str) -> str:
+        self._place += 1
+        text = _join_key_lines(self._chosen.get(LineSlot(self._ident, self._call, self._place), ()))
+        self.kept += len(text)
+        note = f"…[{len(value):,} chars; recall {self._ident}]"
+        return f"{text}\n{note}" if text else value[:_HEAD].partition("\n")[0] + note

@@ -1,0 +1,234 @@
+"""Cutting texts: the only place where content is sliced.
+
+A cut made elsewhere sooner or later splits a surrogate pair and makes a session that no provider accepts, or trusts
+characters for tokens and overflows the request it was to save. Here the limit is kept for every text: the notice is
+part of the result and is counted; where it would take more than half of the limit it is left out.
+
+Cuts avoid the inside of what a reader sees as one character (accents, emoji joined or coloured, flags), looking at
+the few characters around the cut only.
+"""
+
+import unicodedata
+from typing import Literal
+
+import msgspec
+
+from tidegate.core.text.json_shrink import JsonCut, cut_json_array, shrink_json
+from tidegate.core.tokens.counting import TokenCounter
+
+__all__ = [
+    "CLIP_NOTICE",
+    "ClippedText",
+    "JsonCut",
+    "ClipMode",
+    "clip_bytes",
+    "clip_chars",
+    "clip_lines",
+    "clip_tokens",
+    "cut_json_array",
+    "shrink_json",
+]
+
+ClipMode = Literal["head", "head_tail"]
+
+CLIP_NOTICE = "\n[... {chars} characters, {lines} lines left out ...]\n"
+
+_STEPS = 32  # longest run of joined code points we are ready to step over
+_FLAGS = 1_000  # flags are pairs counted from the first of a run
+_ZWJ = "\u200d"
+# No vocabulary has a token of more characters: a longer text is over the limit without being counted.
+_TOKEN_CHARS = 256
+_TRIES = 12
+
+
+class ClippedText(msgspec.Struct, frozen=True):
+    text: str
+    cut: bool = False
+    chars_left_out: int = 0
+    lines_left_out: int = 0
+
+
+def _joined(text: str, at: int) -> bool:
+    """Would a cut before `at` split what belongs together?"""
+    here, before = text[at], text[at - 1]
+    if here < "\u0300":
+        return here == "\n" and before == "\r"
+    if _ZWJ in (here, before) or unicodedata.category(here) in ("Mn", "Me", "Mc"):
+        return True
+    if "\udc00" <= here <= "\udfff":
+        return "\ud800" <= before <= "\udbff"
+    if "\u1160" <= here <= "\u11ff" or "\U0001f3fb" <= here <= "\U0001f3ff" or "\U000e0020" <= here <= "\U000e007f":
+        return True  # jamo, skin colours, tags
+    return _flag(here) and _flags_before(text, at) % 2 == 1
+
+
+def _flag(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _flags_before(text: str, at: int) -> int:
+    count = 0
+    while count < at and count < _FLAGS and _flag(text[at - count - 1]):
+        count += 1
+    return count
+
+
+def _before(text: str, at: int) -> int:
+    """The nearest good cut at or before `at`. If there is none near, half of something is better than nothing."""
+    for place in range(at, max(at - _STEPS, 0), -1):
+        if place >= len(text) or not _joined(text, place):
+            return place
+    return at - _splits_pair(text, at)
+
+
+def _after(text: str, at: int) -> int:
+    for place in range(max(at, 1), min(at + _STEPS, len(text))):
+        if not _joined(text, place):
+            return place
+    return at + _splits_pair(text, at)
+
+
+def _splits_pair(text: str, at: int) -> bool:
+    return "\ud800" <= text[at - 1 : at] <= "\udbff" and "\udc00" <= text[at : at + 1] <= "\udfff"
+
+
+def _assemble(text: str, head: int, tail: int, notice: str) -> ClippedText:
+    """The first `head` and the last `tail` characters around the notice. Cuts move so that the result only shrinks."""
+    first = _before(text, head) if head else 0
+    last = _after(text, len(text) - tail) if tail else len(text)
+    last = max(last, first)
+    gap = last - first
+    if not gap:
+        return ClippedText(text)
+    lines = text.count("\n", first, last)
+    filled = notice.replace("{chars}", f"{gap:,}").replace("{lines}", f"{lines:,}")
+    return ClippedText(text[:first] + filled + text[last:], cut=True, chars_left_out=gap, lines_left_out=lines)
+
+
+def _longest(notice: str, text: str) -> str:
+    """The notice with numbers at least as long as those it will get."""
+    size = f"{len(text):,}"
+    return notice.replace("{chars}", size).replace("{lines}", size)
+
+
+def _halves(keep: int, mode: ClipMode) -> tuple[int, int]:
+    return (keep, 0) if mode == "head" else (keep - keep // 2, keep // 2)
+
+
+def clip_chars(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE) -> ClippedText:
+    """At most `limit` characters. `{chars}` and `{lines}` in the notice become what was left out."""
+    if len(text) <= limit:
+        return ClippedText(text)
+    taken = len(_longest(notice, text))
+    if taken * 2 > limit:
+        notice, taken, mode = "", 0, "head"
+    return _assemble(text, *_halves(max(limit - taken, 0), mode), notice)
+
+
+def clip_bytes(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE) -> ClippedText:
+    """At most `limit` bytes of UTF-8; a character is in whole or not at all. A lone surrogate counts three."""
+    if len(text) * 4 <= limit:
+        return ClippedText(text)
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) <= limit:
+        return ClippedText(text)
+    taken = len(_longest(notice, text).encode("utf-8", "surrogatepass"))
+    if taken * 2 > limit:
+        notice, taken, mode = "", 0, "head"
+    head, tail = _halves(max(limit - taken, 0), mode)
+    while head and raw[head] & 0xC0 == 0x80:
+        head -= 1
+    start = len(raw) - tail
+    while start < len(raw) and raw[start] & 0xC0 == 0x80:
+        start += 1
+    first = len(raw[:head].decode("utf-8", "surrogatepass"))
+    last = len(raw[start:].decode("utf-8", "surrogatepass"))
+    return _assemble(text, first, last, notice)
+
+
+def clip_lines(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE) -> ClippedText:
+    """At most `limit` lines; from four on the notice is one of them."""
+    total = text.count("\n") + (0 if text.endswith("\n") or not text else 1)
+    if total <= limit:
+        return ClippedText(text)
+    marked = bool(notice) and limit >= 4
+    head, tail = _halves(max(limit - marked, 0), mode)
+    first = _line_end(text, head)
+    last = _line_start(text, tail)
+    filled = notice.replace("{chars}", f"{last - first:,}").replace("{lines}", f"{total - head - tail:,}").strip("\n")
+    middle = filled.replace("\n", " ") + "\n" if marked else ""
+    return ClippedText(
+        text[:first] + middle + text[last:],
+        cut=True,
+        chars_left_out=last - first,
+        lines_left_out=total - head - tail,
+    )
+
+
+def _line_end(text: str, lines: int) -> int:
+    at = 0
+    for _ in range(lines):
+        at = text.find("\n", at) + 1
+    return at
+
+
+def _line_start(text: str, lines: int) -> int:
+    at = len(text) - 1 if text.endswith("\n") else len(text)
+    for _ in range(lines):
+        at = text.rfind("\n", 0, at)
+    return at + 1 if lines else len(text)
+
+
+def clip_tokens(
+    text: str, limit: int, counter: TokenCounter, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE
+) -> ClippedText:
+    """At most `limit` tokens as `counter` counts the result itself, whatever the script.
+
+    How many characters fit is guessed from the density found so far and then counted; a guess that fits is only ever
+    replaced by a longer one that fits.
+    """
+    if limit <= 0:
+        return _assemble(text, 0, 0, "")
+    most = limit * _TOKEN_CHARS
+    if len(text) <= most:
+        total = counter.text(text)
+        if total <= limit:
+            return ClippedText(text)
+        guess = len(text) * limit // total
+    else:
+        guess = limit * 3
+    taken = counter.text(_longest(notice, text))
+    if taken * 2 > limit:
+        notice, taken, mode = "", 0, "head"
+    return _search(text, guess * (limit - taken) // limit, limit, counter, mode, notice)
+
+
+def _search(text: str, guess: int, limit: int, counter: TokenCounter, mode: ClipMode, notice: str) -> ClippedText:
+    best = ClippedText("", cut=True, chars_left_out=len(text), lines_left_out=text.count("\n"))
+    low, high = 0, min(len(text) - 1, limit * _TOKEN_CHARS)  # low fits, above high nothing was found to fit
+    for attempt in range(_TRIES):
+        keep = min(max(guess, low + 1), high)
+        if keep <= low:
+            break
+        clipped = _assemble(text, *_halves(keep, mode), notice)
+        count = counter.text(clipped.text)
+        if count <= limit:
+            best, low = clipped, keep
+            if limit - count <= limit // 50:
+                break
+        else:
+            high = keep - 1
+        # Follow the density while it leads somewhere, then halve: some texts have no density to speak of.
+        guess = keep * limit * 99 // max(count * 100, 1) if attempt < _TRIES // 2 else (low + high + 1) // 2
+        if low and max(guess, low) - low <= low // 100:
+            break
+    return best if low else _crumb(text, limit, counter) or best
+
+
+def _crumb(text: str, limit: int, counter: TokenCounter) -> ClippedText | None:
+    """A few characters of a text so dense that no larger piece was found to fit."""
+    for keep in (16, 8, 4, 2, 1):
+        clipped = _assemble(text, keep, 0, "")
+        if keep < len(text) and clipped.text and counter.text(clipped.text) <= limit:
+            return clipped
+    return None

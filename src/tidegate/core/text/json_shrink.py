@@ -1,0 +1,185 @@
+"""Making JSON smaller without breaking it.
+
+Call arguments may only be shortened if they stay what a provider accepts: one JSON object. Strings carry nearly all
+of the weight, so they go first; names of keys say what was done and go last.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+_LEAST = 24  # a clipped string keeps at least this much, marker included, while there is another way
+_WRAPPED = "clipped"
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class JsonCut(msgspec.Struct, frozen=True):
+    """A valid JSON array of the first `shown` of `total` items, in the words of the original."""
+
+    text: str
+    shown: int
+    total: int
+
+
+class _Caps(NamedTuple):
+    keys: int
+    string: int
+    items: int
+    depth: int
+
+
+def shrink_json(arguments: str, max_chars: int) -> str:
+    """An object in at most `max_chars` (at least 2) characters. Text that is no object is put into one."""
+    limit = max(max_chars, 2)
+    value = _object(arguments)
+    if value is not None and len(arguments) <= limit and _strict(arguments):
+        return arguments
+    if value is None:
+        value = {_WRAPPED: arguments} if arguments.strip() else {}
+    for caps in _ladder(limit):
+        if len(dump_json(_shrunk(value, caps))) <= limit:
+            return _widest(value, caps, limit)
+    return _keys_only(value, limit)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _strict(text: str) -> bool:
+    """NaN and the infinities are read by Python but are no JSON."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(word)
+
+    try:
+        json.loads(text, parse_constant=refuse)
+    except ValueError:
+        return False
+    return True
+
+
+def dump_json(value: Any) -> str:
+    """As JSON, short, and without the halves of characters that no provider takes."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _ladder(limit: int) -> list[_Caps]:
+    """From the least loss to the greatest; the first rung that fits is then widened."""
+    items = [limit, 16, 8, 4, 2, 1]
+    lists = [_Caps(limit, _LEAST, count, 24) for count in items]
+    return lists + [_Caps(limit, _LEAST, 1, depth) for depth in (4, 3, 2, 1)]
+
+
+def _widest(value: dict[str, Any], caps: _Caps, limit: int) -> str:
+    """The longest strings that still fit: halving, since a longer cap never makes a shorter text."""
+    low, high = caps.string, limit
+    best = dump_json(_shrunk(value, caps))
+    while low < high:
+        middle = (low + high + 1) // 2
+        text = dump_json(_shrunk(value, caps._replace(string=middle)))
+        if len(text) <= limit:
+            low, best = middle, text
+        else:
+            high = middle - 1
+    return best
+
+
+def _shrunk(value: Any, caps: _Caps) -> Any:
+    if isinstance(value, str):
+        return _short(value, caps.string)
+    if isinstance(value, list):
+        if caps.depth <= 0 and value:
+            return f"…[{len(value)} items]"
+        inner = caps._replace(depth=caps.depth - 1)
+        kept = [_shrunk(item, inner) for item in value[: caps.items]]
+        return kept if len(value) <= caps.items else [*kept, f"…[{len(value) - caps.items} more]"]
+    if isinstance(value, dict):
+        if caps.depth <= 0 and value:
+            return f"…[{len(value)} keys]"
+        inner = caps._replace(depth=caps.depth - 1)
+        # A key takes at least four characters: no more than the limit of them is ever looked at.
+        return {key: _shrunk(item, inner) for key, item in islice(value.items(), caps.keys)}
+    return value
+
+
+def _short(text: str, cap: int) -> str:
+    if len(text) <= cap:
+        return text
+    marker = f"…[{len(text)} chars]"
+    keep = max(cap - len(marker), 0)
+    while keep and "\ud800" <= text[keep - 1] <= "\udbff":
+        keep -= 1
+    return text[:keep] + marker
+
+
+def _keys_only(value: dict[str, Any], limit: int) -> str:
+    """As many keys as fit; what room they leave goes to their values, in the order they were written."""
+    kept: dict[str, Any] = {}
+    room = limit - 2
+    for key in islice(value, limit):
+        size = len(dump_json({key: "…"})) - 2 + bool(kept)
+        if size <= room:
+            kept[key] = "…"
+            room -= size
+    for key in kept:
+        short = _shrunk(value[key], _Caps(limit, _LEAST, 0, 0))
+        more = len(dump_json(short)) - 3
+        if more <= room:
+            kept[key] = short
+            room -= more
+    return dump_json(kept)
+
+
+def cut_json_array(text: str, fits: Callable[[str], bool]) -> JsonCut | None:
+    """The first items of an array that `fits` accepts, or None: no array, or not even one item fits."""
+    ends = _item_ends(text)
+    if not ends:
+        return None
+    if fits(text):
+        return JsonCut(text, len(ends), len(ends))
+    low, high = 0, len(ends) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(text[: ends[middle - 1]] + "]"):
+            low = middle
+        else:
+            high = middle - 1
+    return JsonCut(text[: ends[low - 1]] + "]", low, len(ends)) if low else None
+
+
+def _item_ends(text: str) -> list[int]:
+    """Where each item of an array ends in the text; empty if it is not one well-formed array."""
+    decoder = json.JSONDecoder()
+    at = _skip(text, 0)
+    if text[at : at + 1] != "[":
+        return []
+    ends: list[int] = []
+    at = _skip(text, at + 1)
+    try:
+        while True:
+            at = decoder.raw_decode(text, at)[1]
+            ends.append(at)
+            at = _skip(text, at)
+            if text[at] != ",":
+                break
+            at = _skip(text, at + 1)
+    except (ValueError, IndexError, RecursionError):
+        return []
+    return ends if text[at] == "]" and not text[at + 1 :].strip() else []
+
+
+def _skip(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at

@@ -1,0 +1,183 @@
+"""Rules in the words of the user: what must hold from now on, told apart from what is asked once.
+
+The sentences come back word for word, so that whoever keeps them keeps what was said. Only text that the user may have
+typed is read (`core/text/rule_text.py`): the same words in a file or in tool output are data. A rule that is missed can be
+pinned by hand; a sentence taken for a rule by mistake costs a line. So the patterns lean towards taking, but not what a
+narrator says ("it always fails"), a question, or words in quotation marks.
+
+Every expression is a choice of words with bounded gaps: none can backtrack badly.
+"""
+
+import re
+from itertools import pairwise
+from typing import Final
+
+from tidegate.core.messages import Message, is_user_request
+from tidegate.core.text.rule_text import LIST_ITEM, rule_text
+
+MAX_RULE_CHARS: Final = 400
+"""The longest sentence that is a rule. A longer one is a text, which recall gives back whole."""
+MAX_RULES_PER_MESSAGE: Final = 40
+"""The most rules taken from one message."""
+
+_WORD: Final = r"\b"
+_ENGLISH: Final = (
+    r"^(?:please,? |also,? |and |but |so |ok,? |note: |important: |rule(?: \d+)?: )*"
+    r"(?:never|always|do not|don['’]?t|only|avoid|prefer|use|keep|make sure|ensure|be sure|remember|stick to|stop"
+    r"|refrain|whenever|no (?:more )?\w+ (?:in|on|to|for|without|unless|after|before)|by default|treat)\b",
+    r"(?:[,;:–—-] |\b(?:and|but|please|to|you|we|must|should|shall|will|can|may|are|be) )(?:never|always) ",
+    r"(?:[,;:–—-] |\b(?:and|but|please|you|must|so) )(?:do not|don['’]t) "
+    r"(?!know|think|see|understand|have|believe|mind)",
+    r"\b(?<!there )must(?:n['’]?t)?\b(?! have )(?! be a )",
+    r"\b(?:shall not|may (?:not|never|only)|(?:you|we) (?:have|need) to"
+    r"|should(?:n['’]?t| (?:not|never|always|only|be)))\b",
+    r"\b(?:is|are|be) (?:strictly |absolutely )?"
+    r"(?:forbidden|prohibited|mandatory|required|off[- ]limits|not (?:allowed|permitted|acceptable|an option))\b",
+    r"\b(?:from (?:now|here|this point) on(?:wards?)?|going forward|as a rule|without exception|no matter what"
+    r"|under no circumstances|at all times|in no case|until I (?:say|tell))\b",
+    r"\bI(?:['’]d| would)? (?:prefer|insist|rather|always want|never want|don['’]t want|do not want)\b",
+    r"(?:^|[,;:] |\bplease )(?:remember|note|keep in mind|bear in mind|don['’]?t forget)\b",
+    r"\b(?:only (?:ever|use|touch|change|edit|write|answer|reply|run|commit|push|deploy|read)"
+    r"|use only|no longer use)\b",
+)
+_GERMAN: Final = (
+    r"\b(?:niemals|immer(?! (?:noch|wieder))|stets|ausschließlich|keinesfalls|auf keinen fall|unter keinen umständen"
+    r"|ab (?:jetzt|sofort|nun)|künftig|in zukunft|grundsätzlich|zwingend|verboten|vermeide|bevorzuge|nur noch"
+    r"|(?<!ich )(?:musst?|müssen|müsst)|d(?:arf|arfst|ürfen|ürft) (?:\w+ ){0,4}(?:nicht|nie|niemals|nur|kein\w*)"
+    r"|soll(?:st|en|t)? (?:\w+ ){0,4}(?:nicht|immer|nie|nur)|denke? daran|merke? dir|vergiss nicht|achte darauf)\b",
+    r"^(?:bitte )?(?:verwende|nutze|benutze|nimm|ändere?|lösche?|schreibe?|committe|pushe|lass|mache?|fasse?|rühre?"
+    r"|starte|installiere|füge?|frage?|antworte|behalte|halte)\b.{0,200}\b(?:nicht|nie|kein\w*|nur|auf|an)\b",
+    r"^bitte (?:nicht|nie|kein\w*|nur)\b",
+)
+_FRENCH: Final = (
+    r"\b(?:toujours(?! pas)|jamais|uniquement|exclusivement|désormais|dorénavant|à partir de maintenant|il (?:ne )?faut"
+    r"|(?:tu|vous|on|il|elle|code|tests?) (?:ne )?(?:dois|doit|devez|doivent)|interdit\w*|obligatoires?|en aucun cas"
+    r"|sous aucun prétexte|préfère[sz]?|préférez|évite[sz]?|rappelle-toi|rappelez-vous|souviens-toi|souvenez-vous"
+    r"|n['’]oublie[sz]? pas|assure-toi|assurez-vous)\b",
+    r"^(?:s['’]il (?:te|vous) pla[iî]t,? )?(?:ne |n['’])\w+ (?:\w+ ){0,2}(?:pas|jamais|plus|que)\b|^ne pas\b",
+    r"^(?:utilise|utilisez|emploie|employez) (?:\w+ ){0,6}(?:seulement|que)\b",
+)
+_SPANISH: Final = (
+    r"\b(?:nunca|jamás|siempre|únicamente|solamente|exclusivamente|de ahora en adelante|a partir de ahora|deb(?:e|es|en"
+    r"|erás?|erán)|tien(?:e|es|en) que|hay que|prohibid[oa]s?|obligatori[oa]s?|en ningún caso"
+    r"|bajo ninguna circunstancia|prefiero|prefiere|evita|recuerda|no olvides|asegúrate"
+    r"|(?:usa|utiliza) (?:solo|sólo)|(?:solo|sólo) (?:usa|utiliza))\b",
+    r"^(?:por favor,? )?no (?!tienes|puedes|sabes|quieres|eres|estas|estás|vas)(?:\w+[ea]s|use|utilice|toque|modifique"
+    r"|borre|cambie|escriba)\b",
+)
+_PORTUGUESE: Final = (
+    r"\b(?:nunca|jamais|sempre|somente|apenas|exclusivamente|de agora em diante|a partir de agora"
+    r"|dev(?:e|em|es|erá|erão)|tem que|é preciso|proibid[oa]s?|obrigatóri[oa]s?|em hipótese alguma|de jeito nenhum"
+    r"|prefiro|prefira|evite|lembre-se|lembra-te|não se esqueça|não esqueça|certifique-se|use só)\b",
+    r"^(?:por favor,? )?não (?:use|uses|mexa|apague|altere|mude|faça|toque|escreva|modifique|crie|remova|execute|rode"
+    r"|envie|delete|responda|adicione|instale|edite)\b",
+)
+_ITALIAN: Final = (
+    r"\b(?:mai|sempre|soltanto|solamente|esclusivamente|unicamente|d['’]ora in (?:poi|avanti)|da (?:ora|adesso) in poi"
+    r"|dev(?:i|e|ono)|bisogna|occorre|vietat[oaie]|proibit[oaie]|obbligatori[oa]|in nessun caso|per nessun motivo"
+    r"|preferisco|preferisci|evita(?:re)?|ricorda(?:ti)?|non dimenticare|assicurati|usa solo)\b",
+    r"^(?:per favore,? )?non \w+(?:are|ere|ire|arlo|erlo|irlo|arla|arli)\b",
+)
+_OTHERS: Final = (
+    r"\b(?:altijd|nooit|moet(?:en)?|voortaan|zawsze|nigdy|musi(?:sz)?|nie wolno|her zaman|asla|mutlaka|luôn|phải"
+    r"|всегда|никогда|нельзя|обязательно|долж[а-я]{1,6}|запрещ[а-я]{1,6}|впредь|отныне)\b",
+)
+_UNCASED: Final = (r"반드시|절대|항상|하지\s?마|금지|해야|앞으로|يجب|دائم|أبدا|ممنوع|لا تستخدم",)
+_CHINESE: Final = (
+    r"必须|必須|不要|不准|不许|不許|不允许|不可以|禁止|严禁|嚴禁|务必|務必|一定要|总是|總是|始终|始終|永远|永遠|绝不|絕不|绝对不"
+    r"|不得|(?<![我还還])不能|切勿|请勿|請勿|只能|只用|只使用|只允许|(?:从|從)现在(?:开始|起)|從現在(?:開始|起)|今后|今後"
+    r"|以后(?:都|请|要|不)|记住|記住|记得|記得|优先|優先|避免|别再?[用改动删]",
+)
+_JAPANESE: Final = (
+    r"必ず|絶対|決して|しないで|わないで|さないで|かないで|らないで|するな|(?:する|しない|すること|ない)こと[。！]?$"
+    r"|てはいけ|てはなら|なければなら|常に|これからは|今後は?|(?:だけ|のみ)を?(?:使|用い)|優先|覚えて|忘れない"
+    r"|ようにして|べき",
+)
+_CASED: Final = (*_ENGLISH, *_GERMAN, *_FRENCH, *_SPANISH, *_PORTUGUESE, *_ITALIAN, *_OTHERS)
+# Sorted by where they can begin, and in small letters as the sentences are then: most sentences are no rules, and are
+# passed over several times faster so.
+_AT_START: Final = re.compile("|".join(each for each in _CASED if each.startswith("^")).lower())
+_AT_WORD: Final = re.compile(rf"\b(?:{'|'.join(each[2:] for each in _CASED if each.startswith(_WORD))})".lower())
+_AT_STOP: Final = re.compile("|".join(each for each in _CASED if not each.startswith(("^", _WORD))).lower())
+_WITHOUT_WORDS: Final = re.compile("|".join((*_UNCASED, *_CHINESE, *_JAPANESE)))
+# Somebody tells what happens, and lays nothing down.
+_TOLD: Final = re.compile(
+    r"^(?:and |but |so |because |since )?(?:I|it|he|she|they|this|that|there|nothing|nobody)\b(?:['’]\w+)? "
+    r"(?:\w+ ){0,3}(?:always|never|must (?:have|be)|don['’]t|do not)\b(?! (?:want|use|touch|push|commit|change|accept))"
+    r"|^(?:I|we) (?:must|have to|need to|had to|should)\b|^don['’]?t (?:worry|bother)\b|^never ?mind\b"
+    r"|^(?:ich|es|er|sie|das) \w+ (?:immer|nie|niemals)\b|^(?:je|ça|il|elle) n",
+    re.IGNORECASE,
+)
+_POLITE: Final = re.compile(
+    r"^(?:can|could|would|will) you (?:please )?(?:always|never|only|not|make sure|stop|avoid|from now on)\b",
+    re.IGNORECASE,
+)
+_HEADING: Final = re.compile(
+    r"^[#*\s]*(?:[\w'’-]+ ){0,4}(?:rules?|constraints?|requirements?|guidelines?|conventions?|preferences"
+    r"|regeln|vorgaben|règles|contraintes|consignes|reglas|normas|restricciones|regras|restrições|regole|vincoli|правила)"
+    r"(?: [\w'’-]+){0,5}[:：*\s]*$|^[#*\s]*.{0,12}(?:规则|规范|要求|约束|規則|ルール|制約|규칙)[:：*\s]*$",
+    re.IGNORECASE,
+)
+_QUOTED: Final = re.compile(r'"[^"]*"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|「[^」]*」|『[^』]*』')
+_BREAK: Final = re.compile(r"(?:[.!?]+[\"'”’)\]]*(?=\s))|[。！？]+[」』”]*")
+_SHORT: Final = frozenset(
+    "e.g i.e etc vs cf approx no nr z.b bzw usw ca d.h p.ex ex p.ej dr mr mrs sr sra st inc resp incl min max".split()
+)
+_SENTENCE_FEW: Final = 4
+
+
+def rules_of(message: Message) -> list[str]:
+    """The rules in a message of the user, each once, in their order, word for word."""
+    return find_rules(rule_text(message)) if is_user_request(message) else []
+
+
+def find_rules(text: str) -> list[str]:
+    """The sentences of a text that lay down a rule, whoever wrote them."""
+    found: dict[str, None] = {}
+    listed = False
+    for line in text.split("\n"):
+        item = LIST_ITEM.match(line)
+        said = line[item.end() :].strip() if item else line.strip()
+        if listed and item and _SENTENCE_FEW <= len(said) <= MAX_RULE_CHARS:
+            found.setdefault(said)
+            continue
+        listed = (listed and not said) or (not item and len(said) <= 80 and _HEADING.match(said) is not None)
+        plain = _QUOTED.sub(lambda quotation: "_" * len(quotation[0]), said)
+        for start, end in _sentences(plain):
+            if _is_rule(plain[start:end]):
+                found.setdefault(said[start:end])
+    return list(found)[:MAX_RULES_PER_MESSAGE]
+
+
+def _is_rule(sentence: str) -> bool:
+    if not _SENTENCE_FEW <= len(sentence) <= MAX_RULE_CHARS:
+        return False
+    if sentence.rstrip("\"'”’)").endswith(("?", "？")):
+        return _POLITE.match(sentence) is not None
+    return _lays_down(sentence) and _TOLD.match(sentence) is None
+
+
+def _lays_down(sentence: str) -> bool:
+    low = sentence.lower()
+    if _AT_START.match(low) or _AT_WORD.search(low) or _AT_STOP.search(low):
+        return True
+    return not sentence.isascii() and _WITHOUT_WORDS.search(sentence) is not None
+
+
+def _sentences(line: str) -> list[tuple[int, int]]:
+    """Where the sentences of a line begin and end. A full stop behind an abbreviation ends nothing."""
+    ends: list[int] = []
+    start = 0
+    for end in _BREAK.finditer(line):
+        if line[end.start()] == "." and line[start : end.start()].rpartition(" ")[2].lower().lstrip("(") in _SHORT:
+            continue
+        start = end.end()
+        ends.append(start)
+    places = [_trimmed(line, start, end) for start, end in pairwise([0, *ends, len(line)])]
+    return [(start, end) for start, end in places if start < end]
+
+
+def _trimmed(line: str, start: int, end: int) -> tuple[int, int]:
+    """The same place without blanks at its ends."""
+    text = line[start:end]
+    return start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())

@@ -1,0 +1,101 @@
+"""Token counts of an imported log, made again: those in the file decide what fits a window, and anybody wrote them."""
+
+import msgspec
+
+from tidegate.core.edits import Edit, Insert, Replace
+from tidegate.core.errors import BadInput, BadPolicy
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
+from tidegate.core.tokens.image_size import read_image_size
+from tidegate.core.view import resolve_visibility
+from tidegate.core.messages import Image, Message, Part, Result, Role, Tool
+from tidegate.core.tokens.counting import TokenCounter, TokenEstimator, count_message, count_system, count_tools
+from tidegate.models.token_counters import create_counter
+from tidegate.session.request import parse_model_note
+from tidegate.wire.registry import resolve_dialect
+
+_LONGEST_NAME = 200
+"""Characters of a model's name that is looked up."""
+
+
+class EventRecounter:
+    """Takes the events of a log in order and gives each with counts of our own, by the model that the log names.
+
+    `model_note` is the first note of a model in the log: a session writes its system prompt before it.
+    """
+
+    def __init__(self, model_note: str) -> None:
+        self._counter: TokenCounter
+        self._labelled: set[str] = set()
+        self._turn_to(model_note)
+
+    def _turn_to(self, model_note: str) -> None:
+        noted = parse_model_note(model_note)
+        known = len(noted.model) <= _LONGEST_NAME
+        self._counter = create_counter(noted.model) if known else TokenEstimator()
+        try:
+            self._thinking = resolve_dialect(noted.wire, noted.model if known else "").sends_thinking
+        except (BadInput, BadPolicy):
+            self._thinking = False
+
+    def event(self, event: Event) -> Event:
+        what = event.what
+        if isinstance(what, MessageAdded):
+            message = _measured(what.message)
+            if message.role == "system":
+                self._labelled.add(message.id)
+            seen = resolve_visibility(message)
+            return _with(event, MessageAdded(message, 0 if seen is None else self._count(seen)))
+        if isinstance(what, ViewEdited):
+            return _with(event, msgspec.structs.replace(what, edits=tuple(map(self._edit, what.edits))))
+        if isinstance(what, NoteAdded) and what.topic in ("system", "tools", "model"):
+            return _with(event, self._note(what))
+        return event
+
+    def _edit(self, edit: Edit) -> Edit:
+        if isinstance(edit, Replace):
+            parts = _measured(Message("user", edit.parts)).parts
+            role: Role = "system" if edit.id in self._labelled else "user"
+            return msgspec.structs.replace(edit, parts=parts, tokens=self._count(Message(role, parts)))
+        if isinstance(edit, Insert):
+            message = _measured(edit.message)
+            return msgspec.structs.replace(edit, message=message, tokens=self._count(message))
+        return edit
+
+    def _note(self, noted: NoteAdded) -> NoteAdded:
+        if noted.topic == "model":
+            self._turn_to(noted.text)
+            return noted
+        if noted.topic == "system":
+            return msgspec.structs.replace(noted, tokens=count_system(noted.text, self._counter))
+        try:
+            tools = msgspec.json.decode(noted.text, type=tuple[Tool, ...])
+        except msgspec.DecodeError:  # the fold refuses it
+            return noted
+        return msgspec.structs.replace(noted, tokens=count_tools(tools, self._counter))
+
+    def _count(self, message: Message) -> int:
+        return count_message(message, self._counter, thinking=self._thinking)
+
+
+def _with(event: Event, what: MessageAdded | ViewEdited | NoteAdded) -> Event:
+    return event if what == event.what else msgspec.structs.replace(event, what=what)
+
+
+def _measured(message: Message) -> Message:
+    """With the true size of each picture, which decides what it costs; 0 by 0 for one that is not in the message."""
+    parts = tuple(map(_measured_part, message.parts))
+    return message if parts == message.parts else msgspec.structs.replace(message, parts=parts)
+
+
+def _measured_part(part: Part) -> Part:
+    if isinstance(part, Result):
+        inner = tuple(_measured_image(each) if isinstance(each, Image) else each for each in part.parts)
+        return part if inner == part.parts else msgspec.structs.replace(part, parts=inner)
+    return _measured_image(part) if isinstance(part, Image) else part
+
+
+def _measured_image(image: Image) -> Image:
+    size = read_image_size(image.data)
+    return (
+        image if size == (image.width, image.height) else msgspec.structs.replace(image, width=size[0], height=size[1])
+    )

@@ -1,0 +1,342 @@
+"""A session as one file to carry away, and back.
+
+Both ways it is a stream: a session need not fit into memory, only its largest message. Large records are taken out of
+their blobs; trace, snapshot and index stay behind, for they can be made again.
+
+Secrets are masked on the way out. On the way in nothing is believed that decides what fits: tokens are counted again,
+impossible values are refused with the number of their record, and one more record (`foreign`) makes the session forget
+what usage reports, cooldowns and caches said elsewhere. Rules and pins in a file that is not trusted do not hold: see
+`datafolder/archive/distrust.py`. All else is the exported log, byte for byte.
+"""
+
+import gzip
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import msgspec
+
+from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.events import Event, NoteAdded, encode_event
+from tidegate.core.event_check import is_possible_count
+from tidegate.core.view import View
+from tidegate.disk.folder import safe_join
+from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_folder
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.archive.distrust import without_rules
+from tidegate.datafolder.masking import EventMasker
+from tidegate.datafolder.archive.format import (
+    ARCHIVE_FORMAT,
+    ARCHIVE_VERSION,
+    ArchiveFile,
+    ArchiveHeader,
+    ArchiveItem,
+    ArchiveLimits,
+    ArchiveWriter,
+    bad_archive,
+    read_archive,
+)
+from tidegate.datafolder.archive.recount import EventRecounter
+from tidegate.datafolder.retention import (
+    FORGOTTEN_REASON,
+    BEING_REMOVED,
+    set_retention,
+    remove_session,
+    finish_removal,
+)
+from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
+from tidegate.session.request import parse_model_note
+from tidegate.store.session_log import MAX_INLINE_BYTES, make_blob_reference
+from tidegate.store.memory import check_session_name, session_not_found
+
+_DEFAULT_LIMITS = ArchiveLimits()
+_BATCH_EVENTS, _BATCH_BYTES = 512, 4 * 1024 * 1024
+"""Events of an import that are kept by one append: at most so many, and about so large."""
+
+
+class ExportResult(msgspec.Struct, frozen=True):
+    """`masked` is how many secrets were replaced by a mark."""
+
+    name: str
+    events: int
+    files: int
+    masked: int
+
+
+# --- out --------------------------------------------------------------------------------------------------------------
+
+
+def export_session(data: DataFolder, name: str, path: str | os.PathLike[str]) -> ExportResult:
+    """Write a session into a file, 0600, in one step: on any failure there is no file, or the old one."""
+    target = _check_target(data, Path(path))
+    if not data.store.head(name):
+        raise session_not_found(name)
+    let_go = data.hold(name)
+    try:
+        with _open_replacement(target) as file:
+            return _write_archive(data, name, file)
+    finally:
+        let_go()
+
+
+def _check_target(data: DataFolder, target: Path) -> Path:
+    """Somewhere outside the data, where nothing but an older export stands."""
+    real = Path(os.path.realpath(target))
+    if real.is_relative_to(os.path.realpath(data.folder)):
+        raise BadInput(f"{target} is inside the data folder.", "Export to another folder.")
+    if not real.parent.is_dir():
+        raise BadInput(f"There is no folder {target.parent}.", "Make it, or give another path.")
+    if real.exists() and not (real.is_file() and _is_gzip(real)):
+        raise BadInput(f"{target} is there and is not an export.", "Give another path; it was not touched.")
+    return real
+
+
+def _is_gzip(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"\x1f\x8b"
+    except OSError:
+        return False
+
+
+def _write_archive(data: DataFolder, name: str, file: IO[bytes]) -> ExportResult:
+    log, masking = data.log(name), EventMasker(data.mask.fresh())
+    created = next((info.created for info in data.store.sessions() if info.name == name), 0.0)
+    files = 0
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+        writer = ArchiveWriter(packed)
+        writer.put(ArchiveHeader(ARCHIVE_FORMAT, ARCHIVE_VERSION, masking.text(name), log.head, created))
+        for event in log.read():
+            writer.put(masking.event(event))
+        source = data.files(name)
+        for inner in source.names():
+            text = source.read(inner)
+            if text is not None:
+                writer.put(ArchiveFile(inner, masking.text(text)))
+                files += 1
+        writer.end(log.head, files, masking.count)
+    return ExportResult(name, log.head, files, masking.count)
+
+
+@contextmanager
+def _open_replacement(target: Path) -> Iterator[IO[bytes]]:
+    fresh = target.with_name(f".{target.name[:80]}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")
+    try:
+        opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as failure:
+        raise make_write_error(target.name, failure) from failure
+    try:
+        with os.fdopen(opened, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, target)
+        sync_folder(target.parent)
+    except OSError as failure:
+        raise make_write_error(target.name, failure) from failure
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+# --- in ---------------------------------------------------------------------------------------------------------------
+
+
+def import_session(
+    data: DataFolder,
+    path: str | os.PathLike[str],
+    name: str = "",
+    *,
+    limits: ArchiveLimits = _DEFAULT_LIMITS,
+    trust: bool = False,
+) -> str:
+    """Take a session in, under its own name or another, and give the name. All of it is checked before any is kept.
+
+    The file may come from a stranger: unless the caller says to `trust` it, no rule or pin in it holds here.
+    """
+    with _open_archive(Path(path)) as file:
+        found = _examine_archive(data, file, name, limits)
+        name = found.name
+        finish_removal(data, name)  # an older session of this name may be half removed: the new one must not go with it
+        with data.alone(name):
+            if data.store.head(name):
+                raise BadInput(f"There is a session {name!r} already.", "Give the import another name.")
+            _store_session(data, name, _arriving(data, found, read_archive(file, limits)), trust)
+    return name
+
+
+class _Examined(NamedTuple):
+    """`name` is the one to keep it under, `exported` its own."""
+
+    name: str
+    exported: str
+    head: int
+    model_note: str
+
+
+def _arriving(data: DataFolder, found: _Examined, arrived: Iterable[ArchiveItem]) -> Iterator[ArchiveItem]:
+    """The same, counted again, and at the end the record that says where it all comes from."""
+    recounting = EventRecounter(found.model_note)
+    for item in arrived:
+        yield recounting.event(item) if isinstance(item, Event) else item
+    yield Event(found.head + 1, data.clock(), NoteAdded("foreign", found.exported))
+
+
+@contextmanager
+def _open_archive(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as failure:
+        raise BadInput(f"{path} cannot be opened: {failure.strerror}.", "Give the path of an export.") from failure
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise BadInput(f"{path} is not a file.", "Give the path of an export.")
+    with os.fdopen(opened, "rb") as file:
+        yield file
+
+
+def _examine_archive(data: DataFolder, file: IO[bytes], name: str, limits: ArchiveLimits) -> _Examined:
+    """Twice through the file: what is undone must be known before the log can be folded in one go."""
+    undone: set[int] = set()
+    names: set[str] = set()
+    exported = model_note = ""
+    head = 0
+    for item in read_archive(file, limits):
+        if isinstance(item, ArchiveHeader):
+            exported, head = item.name, item.head
+            name = name or data.mask(item.name)
+            check_session_name(name)
+            data.check_new(name)
+        elif isinstance(item, ArchiveFile):
+            _check_file(data, name, item, names)
+        elif isinstance(item, Event):
+            _check_event(item)
+            if isinstance(item.what, NoteAdded) and item.what.topic in ("undo", "redo"):
+                _apply_undo(item.seq, item.what, undone)
+            elif isinstance(item.what, NoteAdded) and item.what.topic == "model":
+                model_note = model_note or item.what.text
+    view = View(skip=frozenset(undone))
+    for item in read_archive(file, limits):
+        if isinstance(item, Event):
+            _fold(view, item)
+    return _Examined(name, exported, head, model_note)
+
+
+def _check_file(data: DataFolder, name: str, item: ArchiveFile, names: set[str]) -> None:
+    files = data.files(name)
+    safe_join(files.root, item.file)
+    size = len(item.text.encode("utf-8", "replace"))
+    if size > files.max_file:
+        raise bad_archive(f"the file {item.file} has {size:,} bytes, more than {files.max_file:,}")
+    if item.file in names:
+        raise bad_archive(f"the file {item.file} is there twice")
+    names.add(item.file)
+
+
+def _check_event(event: Event) -> None:
+    what = event.what
+    if isinstance(what, NoteAdded) and (wrong := _wrong_in_note(what)):
+        raise bad_archive(f"record {event.seq}: {wrong}")
+    try:
+        encode_event(event)
+    except (UnicodeEncodeError, OverflowError) as failure:
+        raise bad_archive(f"record {event.seq} cannot be kept ({failure})") from failure
+
+
+def _wrong_in_note(noted: NoteAdded) -> str:
+    """Numbers that a note carries in its text."""
+    if noted.topic == "model":
+        asked = parse_model_note(noted.text)
+        if not (is_possible_count(asked.window) and is_possible_count(asked.max_tokens)):
+            return f"a window of {asked.window} tokens and an output of {asked.max_tokens} cannot be"
+    paid = parse_side_cost(noted) if noted.topic == SPENT_TOPIC else None
+    if paid is not None and not all(map(is_possible_count, paid.usage)):
+        return "what it says was spent is not a number of tokens"
+    return ""
+
+
+def _apply_undo(seq: int, what: NoteAdded, undone: set[int]) -> None:
+    number = what.edit
+    if not 0 < number < seq:
+        raise bad_archive(f"record {seq} undoes what is not there")
+    if what.topic == "undo":
+        undone.add(number)
+    else:
+        undone.discard(number)
+
+
+def _fold(view: View, event: Event) -> None:
+    what = event.what
+    if isinstance(what, NoteAdded) and what.topic in ("undo", "redo", "forgotten"):
+        return  # the fold is made as if these had been known from the start
+    try:
+        view.fold(event)
+    except Exception as failure:  # whatever it is, this log cannot be opened
+        raise bad_archive(
+            f"record {event.seq} does not follow from those before it ({type(failure).__name__})"
+        ) from failure
+
+
+def _store_session(data: DataFolder, name: str, found: Iterable[ArchiveItem], trust: bool) -> None:
+    """Into a log of another name first, which is marked to be removed should we die; a fork then makes all of it be.
+
+    The files are written before that: without the log nobody sees them.
+    """
+    staging = f"{name[:400]} (import {secrets.token_hex(8)})"
+    let_go = data.hold(staging)
+    files: list[str] = []
+    try:
+        set_retention(data, staging, BEING_REMOVED)
+        head = 0
+        for batch in _batches(found, data, name, files):
+            events = batch if trust else map(without_rules, batch)
+            head = data.store.append(staging, head, [_make_record(data, staging, event) for event in events])
+        if data.blobs is not None:
+            data.blobs.claim(name, data.blobs.claims(staging))
+        data.store.fork(staging, head, name)
+    except BaseException:
+        _remove_partial_import(data, name, files)
+        raise
+    finally:
+        let_go()
+        # The mark is there: what is not done here is done by whoever opens the folder next. Only what is forgotten is
+        # removed for certain then; any other removal would be called off, for the log is still whole.
+        with suppress(TidegateError):
+            remove_session(data, staging, FORGOTTEN_REASON)
+
+
+def _make_record(data: DataFolder, session: str, event: Event) -> bytes:
+    record = encode_event(event)
+    if data.blobs is None or len(record) <= MAX_INLINE_BYTES:
+        return record
+    return make_blob_reference(data.blobs.put(session, record), len(record))
+
+
+def _batches(found: Iterable[ArchiveItem], data: DataFolder, name: str, files: list[str]) -> Iterator[list[Event]]:
+    """The events by handfuls; the files are written where they come."""
+    batch: list[Event] = []
+    size = 0
+    for item in found:
+        if isinstance(item, Event):
+            batch.append(item)
+            size += len(encode_event(item))
+            if len(batch) >= _BATCH_EVENTS or size >= _BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+        elif isinstance(item, ArchiveFile):
+            text = item.text
+            files.append(item.file)
+            data.files(name).update(item.file, lambda _, text=text: text)  # type: ignore[misc] # bound now
+    if batch:
+        yield batch
+
+
+def _remove_partial_import(data: DataFolder, name: str, files: list[str]) -> None:
+    with suppress(TidegateError):
+        for file in files:
+            data.files(name).remove(file)
+        if data.blobs is not None:
+            data.blobs.release(name)

@@ -1,0 +1,232 @@
+"""A database file that is damaged in its bones is made anew from all that can be read of it.
+
+The doctor mends records in place. It cannot where SQLite itself no longer finds its way: a file that was cut off, a
+page of a tree that is wrong. Then the file is copied to `damaged/`, every record that proves whole goes into a new one,
+notes that say what is lost into the gaps, and the new one takes its place.
+
+After a crash at any step the folder has the old file or the new one. Nobody else may have the folder open.
+"""
+
+import fcntl
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate.core.errors import BadInput
+from tidegate.disk.folder import session_file_key
+from tidegate.disk.atomic_files import make_folder, make_write_error, sync_folder
+from tidegate.datafolder.doctor.session_log import RecordFault, encode_lost_record
+from tidegate.datafolder.doctor.finding import Finding
+from tidegate.datafolder.retention import StepCallback, ignore_step
+from tidegate.store.errors import DamagedData
+from tidegate.store.sqlite import SqliteStore
+from tidegate.store.sqlite.connection import FILE
+from tidegate.store.sqlite.inspection import sessions_of_rows, structure
+from tidegate.store.store import SessionInfo, Store
+
+_BATCH_RECORDS = 64
+_WORK_PREFIX = ".rescue-"
+_SHARED_BYTES = (0x40000002, 510)
+"""Where in the file a connection of SQLite that uses a WAL holds a shared lock for as long as it is open."""
+_MAGIC = b"SQLite format 3\0"
+_RESTORE_REMEDY = "Put back a copy of the data folder if you have one."
+
+
+def needs_rescue(folder: str | os.PathLike[str]) -> bool:
+    """Whether the file is damaged in a way that cannot be mended in place."""
+    path = Path(folder) / FILE
+    return path.is_file() and bool(structure(path))
+
+
+def rescue_database(
+    folder: str | os.PathLike[str], *, clock: Callable[[], float] = time.time, step: StepCallback = ignore_step
+) -> list[Finding]:
+    """Make the database of this folder anew. This process must have closed it; BadInput while another has it open."""
+    path = Path(folder) / FILE
+    make_folder(path.parent / "damaged")
+    try:
+        with (
+            _locked_database(path),
+            tempfile.TemporaryDirectory(prefix=_WORK_PREFIX, dir=path.parent / "damaged") as work,
+        ):
+            return _rebuild_database(path, Path(work), clock(), step)
+    except OSError as failure:
+        raise make_write_error("The new database", failure) from failure
+
+
+def _rebuild_database(path: Path, work: Path, now: float, step: StepCallback) -> list[Finding]:
+    old, new, whole = work / "old", work / "new", work / "whole"
+    _copy_whole(path, old / FILE)
+    shutil.copyfile(old / FILE, whole)
+    whole.chmod(0o600)
+    _repair_structure(old / FILE)
+    step("copied")
+    try:
+        findings = _save_sessions(old, new, now)
+    except (DamagedData, sqlite3.DatabaseError) as damage:
+        why = str(damage.args[0]).replace(str(old / FILE), FILE)
+        return [
+            Finding("", f"Nothing of the database can be read: {why}", "broken", f"It is as it was. {_RESTORE_REMEDY}")
+        ]
+    step("saved")
+    kept = _replace_database(path, whole, new / FILE, step)
+    for session in {finding.session for finding in findings}:
+        (path.parent / "views" / session_file_key(session)).unlink(
+            missing_ok=True
+        )  # it shows what the log no longer has
+    return [Finding("", "The database was damaged in its structure, and is made anew.", "mended", kept), *findings]
+
+
+@contextmanager
+def _locked_database(path: Path) -> Iterator[None]:
+    """Whoever waits for this lock has opened a file that is the old one by then: it is emptied, and they are told."""
+    with path.open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_BYTES[1], _SHARED_BYTES[0])
+        except OSError:
+            raise BadInput(f"{path.name} is open in another process.", "End it first.") from None
+        try:
+            yield
+        finally:
+            if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                file.truncate(0)
+
+
+def _copy_whole(path: Path, target: Path) -> None:
+    """The file in one piece, as long as its header says it should be."""
+    target.parent.mkdir(mode=0o700)
+    _duplicate(path, target)
+    with target.open("r+b") as file:
+        header = file.read(32)
+        page = int.from_bytes(header[16:18], "big")
+        size = int.from_bytes(header[28:32], "big") * (65_536 if page == 1 else page)
+        if os.fstat(file.fileno()).st_size < size <= 1 << 44:
+            file.truncate(size)
+        file.seek(0)
+        file.write(_MAGIC)  # with one wrong byte here all the rest is refused
+    with closing(sqlite3.connect(target)) as db:
+        _try_statement(db, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _repair_structure(path: Path) -> None:
+    """What SQLite can put in order by itself, and an entry for rows that have none: it is made from them when read."""
+    with closing(sqlite3.connect(path)) as db:
+        _try_statement(db, "REINDEX")
+        for session in sessions_of_rows(db):
+            _try_statement(
+                db,
+                f"INSERT INTO sessions SELECT {session}, 'recovered-{session}', 0, 0, '', 0, 0, 0, -1"
+                f" WHERE {session} NOT IN (SELECT id FROM sessions NOT INDEXED)",
+            )
+        db.commit()
+
+
+def _try_statement(db: sqlite3.Connection, statement: str) -> None:
+    """It may help; where it does not, what can be read can be read without."""
+    try:
+        db.execute(statement).close()
+    except sqlite3.DatabaseError:
+        db.rollback()
+
+
+# --- record by record -------------------------------------------------------------------------------------------------
+
+
+def _save_sessions(old: Path, new: Path, now: float) -> list[Finding]:
+    findings: list[Finding] = []
+    source = SqliteStore(old)
+    try:
+        target = SqliteStore(new)
+        try:
+            for info in source.sessions():
+                findings += _save_session(source, target, info, now)
+        finally:
+            target.close()
+    finally:
+        source.close()
+    return findings
+
+
+def _save_session(source: Store, target: Store, info: SessionInfo, now: float) -> list[Finding]:
+    findings: list[Finding] = []
+    waiting: list[bytes] = []
+    head = 0
+    try:
+        for piece in _read_pieces(source, info.name):
+            waiting += piece.records
+            if piece.fault is not None:
+                first, last = piece.fault.first, piece.fault.last
+                waiting += [encode_lost_record(seq, now, piece.fault) for seq in range(first, last + 1)]
+                findings.append(Finding(info.name, f"Records {first} to {last} are lost: {piece.fault.why}", "lost"))
+            if len(waiting) >= _BATCH_RECORDS:
+                head, waiting = target.append(info.name, head, waiting), []
+        if waiting:
+            target.append(info.name, head, waiting)
+    except (DamagedData, BadInput) as damage:
+        findings.append(Finding(info.name, f"Behind record {head} nothing was read: {damage}", "lost", _RESTORE_REMEDY))
+    return findings
+
+
+class _Piece(NamedTuple):
+    records: list[bytes]
+    fault: RecordFault | None = None
+
+
+def _read_pieces(source: Store, session: str) -> Iterator[_Piece]:
+    """All records in order, with the gaps where they are."""
+    head, start = source.head(session), 1
+    while start <= head:
+        try:
+            for record in source.read(session, start):
+                start += 1
+                yield _Piece([record])
+            return
+        except DamagedData as damage:
+            known = damage.first == start <= damage.last
+            last = min(damage.last, head) if known else head
+            yield _Piece([], RecordFault(start, last, str(damage.args[0])))
+            start = last + 1
+
+
+def _replace_database(path: Path, whole: Path, new: Path, step: StepCallback) -> str:
+    """The damaged file is kept as it is. Then first the same with all that stands beside it in one file, so that this
+    can go (until it has gone it may be read into it again, which changes nothing); then the new one."""
+    folder = path.parent / "damaged"
+    number = 1
+    while (kept := folder / f"{FILE}.{number}").exists():
+        number += 1
+    made = [whole, new, *_duplicate(path, kept)]
+    for each in made:
+        with each.open("rb") as file:
+            os.fsync(file.fileno())
+    sync_folder(folder)
+    step("kept aside")
+    os.replace(whole, path)
+    sync_folder(path.parent)  # before what is in it now may go from beside it
+    step("in one piece")
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    sync_folder(path.parent)
+    step("alone")
+    os.replace(new, path)
+    sync_folder(path.parent)
+    step("in place")
+    return f"The old one is damaged/{kept.name}."
+
+
+def _duplicate(path: Path, target: Path) -> list[Path]:
+    """A copy of the file and of what was not yet written back into it."""
+    made: list[Path] = []
+    for ending in ("", "-wal"):
+        source = path.with_name(path.name + ending)
+        if source.is_file():
+            made.append(target.with_name(target.name + ending))
+            shutil.copyfile(source, made[-1])
+            made[-1].chmod(0o600)
+    return made

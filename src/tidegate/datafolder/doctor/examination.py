@@ -1,0 +1,348 @@
+"""Look through a data folder: every record, every pair, every file; mend what can be mended, and say what cannot.
+
+    for finding in examine(data, repair=True):
+        print(finding)
+
+Without `repair` nothing is changed. With it, what can be made again is made again, what belongs to nobody is set aside,
+and records that are damaged are replaced by a note that says so: the session then opens with all its other messages,
+and what was left of the damaged ones is in `damaged/`. A session that is in use is looked at and not touched.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Set
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.events import NoteAdded, encode_event
+from tidegate.core.snapshot import freeze_view
+from tidegate.core.tokens.counting import TokenEstimator, make_policy_meter
+from tidegate.core.view import View, fold_log
+from tidegate.disk.folder import session_file_key
+from tidegate.disk.atomic_files import write_atomically
+from tidegate.datafolder.doctor import folder_files as files
+from tidegate.datafolder.doctor import orphans as strays
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.doctor.session_log import (
+    LOST_TOPIC,
+    RecordFault,
+    LogSurvey,
+    impossible_values,
+    check_log,
+    encode_lost_record,
+    find_request_faults,
+    survey_log,
+)
+from tidegate.datafolder.doctor.finding import Finding, Severity
+from tidegate.datafolder.trace.writer import Trace, read_trace
+from tidegate.datafolder.trace.lines import decode_trace_line
+from tidegate.store.errors import DamagedData, SessionNotFound
+from tidegate.store.session_log import KeptLog, store_if_large
+from tidegate.store.sqlite import SqliteStore
+from tidegate.store.sqlite.inspection import raw_rows, structure
+from tidegate.store.store import SessionInfo
+
+__all__ = ["Finding", "Severity", "examine_folder"]
+
+ProgressCallback = Callable[[str, int, int], None]
+"""Is told what comes next, how many were done, and how many there are."""
+
+_RESCUE_REMEDY = "It is made anew by --repair (`rescue`) when nobody has it open."
+_RESTORE_REMEDY = "Put back a copy of the data folder if you have one; with --repair the session opens without them."
+
+
+def _ignore_progress(what: str, done: int, of: int) -> None: ...
+
+
+def examine_folder(
+    data: DataFolder, *, repair: bool = False, progress: ProgressCallback = _ignore_progress
+) -> Iterator[Finding]:
+    yield from _report_hindrance(files.check_unfinished_removals(data, repair))
+    sure, needed = True, set[str]()
+    if isinstance(data.store, SqliteStore):
+        faults = structure(data.store.path)
+        if faults:
+            sure = False
+            yield Finding(
+                "", f"The database file is damaged in its structure: {faults[0][:200]}.", "broken", _RESCUE_REMEDY
+            )
+    try:
+        infos = data.store.sessions()
+    except TidegateError as damage:
+        yield Finding("", damage.args[0], "broken", damage.remedy)
+        sure, infos = False, []
+    for done, info in enumerate(infos):
+        progress(info.name, done, len(infos))
+        looked = _examine_session(data, info, repair)
+        sure = sure and looked.found
+        needed |= looked.shas
+        yield from looked.findings
+    progress("files", len(infos), len(infos))
+    steps = [
+        files.check_search_index(data, repair),
+        files.check_notes(data),
+        files.check_leftover_files(data, repair),
+        files.check_permissions(data, repair),
+    ]
+    if sure:
+        steps[:0] = [strays.check_orphaned_files(data, repair), strays.check_unclaimed_blobs(data, needed, repair)]
+    else:
+        yield Finding("", "Which sessions there are is not sure: no file of any was touched.", "fine")
+    for step in steps:
+        yield from _report_hindrance(step)
+
+
+def _report_hindrance(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """What stands in the way of one look does not stand in the way of the next."""
+    try:
+        yield from findings
+    except (OSError, TidegateError) as hindrance:
+        yield Finding("", f"Some files could not be looked at: {hindrance}", "broken")
+
+
+class _SessionReport(NamedTuple):
+    """`found`: it is there under its name. `shas` are the blobs its log needs."""
+
+    findings: list[Finding]
+    shas: Set[str] = frozenset()
+    found: bool = True
+
+
+def _examine_session(data: DataFolder, info: SessionInfo, repair: bool) -> _SessionReport:
+    """All of one session, with a lock that fits: nobody else while it is mended, no removal while it is read."""
+    name = info.name
+    used = repair and data.in_use(name)
+    try:
+        if repair and not used:
+            with data.alone(name):
+                return _SessionExamination(data, info, repair=True).looked()
+        let_go = data.hold(name)
+        try:
+            looked = _SessionExamination(data, info, repair=False).looked()
+        finally:
+            let_go()
+        if used:
+            looked.findings.append(Finding(name, "It is in use: looked at, not mended.", "fine"))
+        return looked
+    except SessionNotFound:
+        return _SessionReport([])  # removed meanwhile
+    except (OSError, TidegateError) as hindrance:
+        return _SessionReport([Finding(name, str(hindrance), "broken")], found=False)
+
+
+class _SessionExamination:
+    """One session, from its records to what was derived from them. Each step stands on the one before."""
+
+    def __init__(self, data: DataFolder, info: SessionInfo, *, repair: bool) -> None:
+        self._data = data
+        self._name, self._key = info.name, session_file_key(info.name)
+        self._repair = repair
+        self._head = info.head
+        self._findings: list[Finding] = []
+
+    def looked(self) -> _SessionReport:
+        data = self._data
+        found = survey_log(data.store, data.blobs, self._name)
+        if not found.head:
+            self._say(f"Its {self._head} records are not to be found under its name.", "broken", _RESTORE_REMEDY)
+            return _SessionReport(self._findings, found=False)
+        if found.faults:
+            found = self._records(found)
+        self._claims(found)
+        if not found.faults:
+            log = data.log(self._name)
+            self._values(log)
+            self._meaning(log)
+            self._snapshot(log)
+            self._trace(log)
+        return _SessionReport(self._findings, found.shas)
+
+    def _say(self, what: str, severity: Severity, remedy: str = "") -> None:
+        self._findings.append(Finding(self._name, what, severity, remedy))
+
+    def _mended(self, what: str, remedy: str = "With --repair it is put in order.") -> None:
+        self._say(what, "mended" if self._repair else "broken", "" if self._repair else remedy)
+
+    # --- records --------------------------------------------------------------------------------------------------
+
+    def _records(self, found: LogSurvey) -> LogSurvey:
+        for fault in found.faults:
+            if not (self._repair and fault.mendable):
+                self._say(
+                    _describe_fault(fault), "broken", _RESTORE_REMEDY if fault.mendable else "It is left as it is."
+                )
+        mendable = [fault for fault in found.faults if fault.mendable]
+        if not (self._repair and mendable):
+            return found
+        try:
+            places = [self._keep(fault) for fault in mendable]
+            self._replace(mendable)
+        except TidegateError as hindrance:
+            for fault in mendable:
+                self._say(_describe_fault(fault), "broken", f"They could not be replaced: {hindrance}")
+            return found
+        for fault, place in zip(mendable, places, strict=True):
+            self._say(f"{_describe_fault(fault)} They are lost; the others are there.", "lost", place)
+        return survey_log(self._data.store, self._data.blobs, self._name)
+
+    def _keep(self, fault: RecordFault) -> str:
+        """What is left of damaged records, whatever it is worth."""
+        rows = [fault.raw] if fault.raw else []
+        if not rows and isinstance(self._data.store, SqliteStore):
+            rows = raw_rows(self._data.store.path, self._name, fault.first, fault.last)
+        if fault.sha:
+            strays.copy_blob_to_damaged(self._data, fault.sha)
+        names = []
+        for number, row in enumerate(rows):
+            place = files.free_damaged_path(self._data, f"records-{self._key}-{fault.first}-{fault.last}.{number}")
+            write_atomically(place, row)
+            names.append(f"{files.DAMAGED_FOLDER}/{place.name}")
+        return f"What was left of them is in {', '.join(names[:3])}." if names else "Nothing of them was left."
+
+    def _replace(self, faults: list[RecordFault]) -> None:
+        """The trace may know when they were written: it then still tells of this log."""
+        rewrite = getattr(self._data.store, "rewrite", None)
+        if rewrite is None:
+            raise BadInput("This store cannot replace records.", "Export what is whole, and import it elsewhere.")
+        times = {line.seq: line.time for line in read_trace(self._data.trace(self._name))}
+        now = self._data.clock()
+        self._data.snapshots.remove(self._key)
+        rewrite(
+            self._name,
+            {
+                seq: encode_lost_record(seq, times.get(seq, now), fault)
+                for fault in faults
+                for seq in range(fault.first, fault.last + 1)
+            },
+        )
+
+    def _claims(self, found: LogSurvey) -> None:
+        """What it refers to is claimed. Where all is known, nothing else is: a crash may have left claims over."""
+        blobs = self._data.blobs
+        if blobs is None:
+            return
+        try:
+            claimed = blobs.claims(self._name)
+        except DamagedData as damage:
+            if self._repair and not found.faults:
+                blobs.claim(self._name, found.shas)
+            self._mended(damage.args[0])
+            return
+        absent = found.shas - claimed
+        if absent:
+            if self._repair:
+                blobs.claim(self._name, found.shas | claimed)
+            self._mended(f"{len(absent)} large records were not claimed, and could have been removed.")
+        elif claimed > found.shas and self._repair and not found.faults:
+            blobs.claim(self._name, found.shas)
+
+    def _values(self, log: KeptLog) -> None:
+        """Times and numbers that cannot be. They harm nobody, for they are not believed, but they are shown."""
+        found = impossible_values(log)
+        if not found:
+            return
+        first = next(iter(found))
+        which = f"{len(found):,} records hold values that cannot be; record {first}: {found[first].why}."
+        rewrite = getattr(self._data.store, "rewrite", None)
+        if not (self._repair and rewrite is not None):
+            self._say(which, "broken", "With --repair they are corrected: counted again, at the time before.")
+            return
+        self._data.snapshots.remove(self._key)
+        blobs = self._data.blobs
+        rewrite(
+            self._name,
+            {seq: store_if_large(encode_event(wrong.right), self._name, blobs) for seq, wrong in found.items()},
+        )
+        if os.path.lexists(self._data.trace(self._name)):
+            trace = Trace(self._data.trace(self._name), self._name, self._data.mask)
+            trace.remake(log)
+            trace.close()
+        self._say(which, "mended")
+
+    # --- what they mean -------------------------------------------------------------------------------------------
+
+    def _meaning(self, log: KeptLog) -> None:
+        judged = check_log(log)
+        if judged.view is None:
+            self._say(f"Event {judged.failed} does not follow from those before it.", "broken", _FORK_REMEDY)
+            return
+        gone = sum(isinstance(event.what, NoteAdded) and event.what.topic == LOST_TOPIC for event in log.read())
+        state = f"{gone:,} of them lost earlier, the others whole" if gone else "all whole"
+        self._say(f"{log.head:,} records, {state}.", "fine")
+        if judged.unlawful:
+            which = ", ".join(map(str, judged.unlawful[:5]))
+            self._say(
+                f"{len(judged.unlawful)} edits (events {which}) were not lawful for the view of their time.",
+                "fine",
+                "The view is mended before each request.",
+            )
+        for fault in islice(find_request_faults(judged.view), 3):
+            self._say(f"Its next request would be refused: {fault}", "broken", _FORK_REMEDY)
+
+    def _snapshot(self, log: KeptLog) -> None:
+        path = self._data.folder / "views" / self._key
+        if not os.path.lexists(path) or (files.is_regular_file(path) and self._fits(log)):
+            return
+        if self._repair:
+            if files.is_regular_file(path):
+                self._data.snapshots.remove(self._key)
+            else:
+                files.move_to_damaged(self._data, path, "snapshot")
+        self._mended("Its snapshot does not fit its log.", "It is not believed, and is removed with --repair.")
+
+    def _fits(self, log: KeptLog) -> bool:
+        kept = self._data.snapshots._read(self._key)
+        if kept is None:
+            return False
+        view = self._data.snapshots.load(self._key, log, kept.meter)
+        if view is None:
+            return False
+        meter = make_policy_meter(kept.meter) if kept.meter else None
+        folded = fold_log(lambda: islice(log.read(), view.head), meter)
+        return freeze_view(view) == freeze_view(folded) or _uncounted(view) == _uncounted(folded)
+
+    def _trace(self, log: KeptLog) -> None:
+        path = self._data.trace(self._name)
+        if not os.path.lexists(path):
+            return
+        told = _find_traced_seq(path)
+        if told == log.head:
+            return
+        if self._repair:
+            if not files.is_regular_file(path):
+                files.move_to_damaged(self._data, path, "trace")
+            trace = Trace(path, self._name, self._data.mask)
+            trace.follow(log) if 0 <= told < log.head else trace.remake(log)
+            trace.close()
+        self._mended("Its trace does not tell all of its log, or is damaged.")
+
+
+def _uncounted(view: View) -> bytes:
+    """A view without what depends on the counter: a session counts again what another model had counted."""
+    view.recount(TokenEstimator(), thinking=False, since=0)
+    view.usage = None
+    view.later = view.later_metered = 0
+    return freeze_view(view)
+
+
+def _find_traced_seq(path: Path) -> int:
+    """The seq up to which a trace tells everything, in order; -1 if it is damaged."""
+    last = 0
+    if not files.is_regular_file(path):
+        return -1
+    with path.open("rb") as file:
+        for data in file:
+            line = decode_trace_line(data) if data.endswith(b"\n") else None
+            if line is None or line.seq not in (last, last + 1):
+                return -1
+            last = line.seq
+    return last
+
+
+_FORK_REMEDY = "Fork it before that, or forget what is in the way."
+
+
+def _describe_fault(fault: RecordFault) -> str:
+    many = f"Records {fault.first} to {fault.last} are" if fault.last > fault.first else f"Record {fault.first} is"
+    return f"{many} not what was written: {fault.why}"

@@ -1,0 +1,207 @@
+"""What the doctor looks at beside the logs: files nobody needs, files in the wrong hands, files that lie.
+
+What can be made again is removed when it is wrong. Everything else that must go is set aside in `damaged/`: it may be
+all that is left of something.
+"""
+
+import os
+import shutil
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from tidegate.core.errors import BadInput, TidegateError
+from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_folder, make_write_error, sync_folder
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.doctor.finding import Finding
+from tidegate.datafolder.retention import BEING_REMOVED, RetentionMark, finish_removal
+from tidegate.memory.index import is_index_damaged, delete_index_files
+
+DAMAGED_FOLDER = "damaged"
+_OWN_FOLDERS = ("blobs", "memory", "sessions", "traces", "views", "locks", "retention", DAMAGED_FOLDER)
+_OWN_FILES = ("tidegate.db", "search.db", "removed.jsonl")
+_ABANDONED_SECONDS = 3600.0
+"""Seconds after which nobody is still writing a file that was begun."""
+
+
+def free_damaged_path(data: DataFolder, name: str) -> Path:
+    """A place in `damaged/` that is still free."""
+    folder = data.folder / DAMAGED_FOLDER
+    make_folder(folder)
+    number = 1
+    while (place := folder / (f"{name}.{number}" if number > 1 else name)).exists() or place.is_symlink():
+        number += 1
+    return place
+
+
+def move_to_damaged(data: DataFolder, path: Path, what: str) -> str:
+    """Move a file or folder away, and say where it is now."""
+    place = free_damaged_path(data, f"{what}-{path.name}")
+    try:
+        os.rename(path, place)
+        sync_folder(path.parent)
+        sync_folder(place.parent)
+    except OSError as failure:
+        raise make_write_error(path.name, failure) from failure
+    return f"{DAMAGED_FOLDER}/{place.name}"
+
+
+def is_regular_file(path: Path) -> bool:
+    """A file itself: no folder, no link, no pipe."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+# --- what was begun and not finished ----------------------------------------------------------------------------------
+
+
+def check_unfinished_removals(data: DataFolder, repair: bool) -> Iterator[Finding]:
+    """Removals that a crash cut short."""
+    for file in data.retention.names():
+        if not file.endswith(".json"):
+            continue
+        try:
+            found = msgspec.json.decode(data.retention.read(file) or "", type=RetentionMark)
+        except (BadInput, msgspec.DecodeError):
+            yield _unreadable_mark(data, file, repair)
+            continue
+        if found.days != BEING_REMOVED:
+            continue
+        what = "Its removal was cut short."
+        if not repair:
+            yield Finding(found.session, what, "broken", "It is finished with --repair, or by itself.")
+            continue
+        try:
+            finish_removal(data, found.session)
+        except TidegateError as hindrance:
+            yield Finding(found.session, what, "broken", str(hindrance))
+        else:
+            gone = not data.store.head(found.session)
+            yield Finding(found.session, what, "mended", "It is removed." if gone else "It is whole, and stays.")
+
+
+def _unreadable_mark(data: DataFolder, file: str, repair: bool) -> Finding:
+    what = f"The mark retention/{file} cannot be read: its session is kept for ever."
+    if not repair:
+        return Finding("", what, "broken", "With --repair it is set aside; the next opening writes it anew.")
+    return Finding("", what, "mended", f"It is now {move_to_damaged(data, data.retention.root / file, 'mark')}.")
+
+
+def check_leftover_files(data: DataFolder, repair: bool) -> Iterator[Finding]:
+    """Files that were being written when a process died."""
+    begun = [path for path in _own_files(data) if _is_temporary(path)] + list(
+        (data.folder / DAMAGED_FOLDER).glob(".rescue-*")
+    )
+    old = [path for path in begun if time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS]
+    if not old:
+        return
+    for path in old if repair else []:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    what = f"{len(old)} files were left half written by a crash."
+    yield Finding("", what, "mended" if repair else "broken", "" if repair else "They are removed with --repair.")
+
+
+def _is_temporary(path: Path) -> bool:
+    name = path.name
+    snapshot = path.parent.name == "views" and name.startswith(".") and name.endswith(".new")
+    return snapshot or name.endswith(TEMPORARY_SUFFIX) or name.startswith("tidegate.db.new-")
+
+
+def _own_files(data: DataFolder) -> Iterator[Path]:
+    """Every file of ours that is not a link. Whatever else lies in the data folder is someone else's."""
+    for entry in sorted(data.folder.iterdir()):
+        if entry.is_symlink():
+            continue
+        if entry.is_dir() and entry.name in _OWN_FOLDERS:
+            for place, folders, names in os.walk(entry):
+                folders.sort()
+                yield from (path for name in sorted(names) if not (path := Path(place, name)).is_symlink())
+        elif entry.is_file() and (entry.name.startswith(_OWN_FILES) or _is_temporary(entry)):
+            yield entry
+
+
+# --- who may read it --------------------------------------------------------------------------------------------------
+
+
+def check_permissions(data: DataFolder, repair: bool) -> Iterator[Finding]:
+    files = list(_own_files(data))
+    folders = {parent for path in files for parent in path.parents if parent.is_relative_to(data.folder)}
+    folders |= {path for name in _OWN_FOLDERS if (path := data.folder / name).is_dir() and not path.is_symlink()}
+    open_ones = [path for path in [*files, *sorted(folders - {data.folder})] if _mode(path) & 0o077]
+    failed = 0
+    for path in open_ones if repair else []:
+        try:
+            path.chmod(0o700 if path.is_dir() else 0o600)
+        except OSError:
+            failed += 1
+    if open_ones:
+        what = f"{len(open_ones)} files or folders could be read by others."
+        mended = repair and not failed
+        remedy = "" if mended else f"{failed} belong to someone else." if failed else "With --repair they cannot."
+        yield Finding("", what, "mended" if mended else "broken", remedy)
+
+
+def _mode(path: Path) -> int:
+    try:
+        return stat.S_IMODE(path.lstat().st_mode)
+    except FileNotFoundError:
+        return 0
+
+
+# --- index and notes --------------------------------------------------------------------------------------------------
+
+
+def check_search_index(data: DataFolder, repair: bool) -> Iterator[Finding]:
+    path = data.folder / "search.db"
+    if not os.path.lexists(path):
+        return
+    try:
+        if not is_regular_file(path):
+            raise sqlite3.DatabaseError("it is not a file")
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", timeout=10, uri=True)) as db:
+            faults = [str(row[0]) for row in db.execute("PRAGMA integrity_check(3)")]
+            db.execute("SELECT text FROM stamp").fetchall()
+    except sqlite3.Error as failure:
+        if is_regular_file(path) and not is_index_damaged(failure):
+            yield Finding(
+                "", f"The search index could not be looked at: {failure}.", "fine", "It is made from the logs."
+            )
+            return
+        faults = [str(failure)]
+    if faults == ["ok"]:
+        return
+    if repair:
+        data.close_search()
+        if is_regular_file(path):
+            delete_index_files(path)
+        else:
+            move_to_damaged(data, path, "index")
+    what = f"The search index is damaged ({faults[0][:100]})."
+    yield Finding("", what, "mended" if repair else "broken", "It is made anew by the next search.")
+
+
+def check_notes(data: DataFolder) -> Iterator[Finding]:
+    """They are people's own: nothing is changed in them."""
+    try:
+        names = data.notes.names()
+    except BadInput as bad:
+        yield Finding("", f"The notes cannot be read: {bad.args[0]}", "broken", bad.remedy)
+        return
+    for name in names:
+        try:
+            text = data.notes.read(name)
+        except BadInput as bad:
+            yield Finding("", f"The note {name} cannot be read: {bad.args[0]}", "broken", bad.remedy)
+            continue
+        if "\ufffd" in text or "\0" in text:
+            yield Finding("", f"The note {name} has bytes in it that are no text.", "fine", "The rest of it is read.")

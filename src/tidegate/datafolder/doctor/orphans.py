@@ -1,0 +1,129 @@
+"""What belongs to no session: files, traces, snapshots and claims of one that is no more, blobs that nobody needs.
+
+A session leaves by a removal, which takes all of that along or is finished later. Where something is left without one,
+the log itself may have been lost; so nothing of it is thrown away but what could be made from the log.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tidegate.core.errors import NotKept, TidegateError
+from tidegate.disk.folder import session_file_key
+from tidegate.disk.atomic_files import make_folder, hold_lock
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.doctor.folder_files import DAMAGED_FOLDER, is_regular_file, move_to_damaged
+from tidegate.datafolder.doctor.finding import Finding
+from tidegate.datafolder.trace.lines import decode_trace_line
+from tidegate.store.blob_claims import BlobClaims
+
+
+def check_orphaned_files(data: DataFolder, repair: bool) -> Iterator[Finding]:
+    """Files of sessions that are no more. Only asked where the list of sessions is sure."""
+    root, known = data.folder, _session_keys(data)
+    found: list[tuple[str, str, Path]] = []
+    for path in _entries(root / "sessions"):
+        found += [("files", path.name, path)] if _is_folder(path) else []
+    for path in _entries(root / "traces"):
+        ours = path.suffix == ".jsonl" and decode_trace_line(_read_start(path).partition(b"\n")[0]) is not None
+        found += [("trace", path.stem, path)] if ours else []
+    for path in _entries(root / "views"):
+        found += [("snapshot", path.name, path)] if _read_start(path).startswith(b"tidegate view") else []
+    # Whatever it is that lies among the claims: while one of them cannot be read, no blob is ever collected.
+    found += [("claims", path.name, path) for path in _entries(root / "blobs" / "claims")]
+    for what, key, path in found:
+        if key not in known:
+            yield from _handle_orphan(data, path, key, what, repair)
+
+
+def _session_keys(data: DataFolder) -> set[str]:
+    return {session_file_key(info.name) for info in data.store.sessions()}
+
+
+def _handle_orphan(data: DataFolder, path: Path, key: str, what: str, repair: bool) -> Iterator[Finding]:
+    """The list is read anew under the session's lock: one that is just being made has its files before its log."""
+    said = f"There is something of a session that is no more: {what} ({path.name})."
+    with suppress(NotKept), hold_lock(data.folder / "locks" / key, patience=0.0):
+        if key in _session_keys(data):
+            return
+        if not repair:
+            yield Finding("", said, "broken", "With --repair it is set aside.")
+            return
+        try:
+            yield Finding("", said, "mended", _remove_or_move(data, path, key, what))
+        except (OSError, TidegateError) as hindrance:
+            yield Finding("", said, "broken", str(hindrance))
+
+
+def _remove_or_move(data: DataFolder, path: Path, key: str, what: str) -> str:
+    if what == "snapshot":
+        path.unlink()
+        return "It is removed."
+    if what == "claims":
+        _save_blobs(data, key)
+    return f"It is now {move_to_damaged(data, path, what)}; remove that if you do not miss it."
+
+
+def _save_blobs(data: DataFolder, key: str) -> None:
+    """What only this session claimed would be collected. Its log is gone, but not by a removal: keep it aside."""
+    claims = BlobClaims(data.folder / "blobs" / "claims")
+    others = _claimed_blobs(claims, *(other for other in claims.sessions() if other != key))
+    for sha in _claimed_blobs(claims, key) - others:
+        copy_blob_to_damaged(data, sha)
+
+
+def _claimed_blobs(claims: BlobClaims, *keys: str) -> set[str]:
+    return {sha for key in keys if is_regular_file(claims.folder / key) for sha in claims.read(key).sizes}
+
+
+def copy_blob_to_damaged(data: DataFolder, sha: str) -> None:
+    path = data.folder / "blobs" / sha[:2] / sha
+    place = data.folder / DAMAGED_FOLDER / f"blob-{sha}"
+    if is_regular_file(path) and not place.exists():
+        make_folder(place.parent)
+        os.link(path, place)
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What stands there, but for locks and what is being written."""
+    if not folder.is_dir() or folder.is_symlink():
+        return []
+    return [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _read_start(path: Path, size: int = 65_536) -> bytes:
+    """The first bytes of a file; none of what is no file, or not for us to read."""
+    if not is_regular_file(path):
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+def check_unclaimed_blobs(data: DataFolder, needed: set[str], repair: bool) -> Iterator[Finding]:
+    """Blobs that no session claims or is known to need. They go only where every claim can be read."""
+    if data.blobs is None or not data.blobs.folder.is_dir():
+        return
+    claims = BlobClaims(data.blobs.folder / "claims")
+    needed = needed | _claimed_blobs(claims, *claims.sessions())
+    shelves = [path for path in _entries(data.blobs.folder) if len(path.name) == 2 and _is_folder(path)]
+    idle = [path for shelf in shelves for path in _entries(shelf) if len(path.name) == 64 and path.name not in needed]
+    if not idle:
+        return
+    what = f"{len(idle)} large records are needed by no session."
+    if not repair:
+        yield Finding("", what, "broken", "They are removed with --repair.")
+        return
+    try:
+        done = data.blobs.collect()
+    except TidegateError as hindrance:
+        yield Finding("", what, "broken", str(hindrance))
+    else:
+        yield Finding("", what, "mended", f"{done.count} files with {done.size:,} bytes were removed.")

@@ -1,0 +1,270 @@
+"""One log, looked through record by record: what cannot be read, and what does not follow from what stands before."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.edit_check import check_edits
+from tidegate.core.edits import Insert, Replace
+from tidegate.core.errors import BadEdit, BadInput, BadPolicy
+from tidegate.core.events import (
+    ViewEdited,
+    Event,
+    NoteAdded,
+    MessageAdded,
+    UsageReported,
+    EventPayload,
+    decode_event,
+    encode_event,
+)
+from tidegate.core.event_check import find_impossible_value, is_possible_count, is_possible_time
+from tidegate.core.view import resolve_visibility
+from tidegate.core.messages import Message, Text
+from tidegate.core.repair import repair_view
+from tidegate.core.tokens.counting import TokenEstimator, count_message, fits_its_length
+from tidegate.core.view import RefoldNeeded, View, fold_log
+from tidegate.datafolder.archive.recount import EventRecounter
+from tidegate.session.request import parse_model_note
+from tidegate.store.blobs import Blobs
+from tidegate.store.errors import DamagedData
+from tidegate.store.session_log import parse_blob_reference
+from tidegate.store.log import Log
+from tidegate.store.store import Store
+from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.registry import resolve_dialect
+
+LOST_TOPIC = "lost"
+FAR = 4
+"""So many times fewer tokens than we count cannot be right, by whichever counter."""
+_MAX_REFOLDS = 100
+"""So many undos are followed exactly; each has the log folded again from the start."""
+
+
+class RecordFault(NamedTuple):
+    """Records that are not what they should be. `raw` is the record, where there is a whole one.
+
+    One that is not `mendable` may be right for another version, or its extent is not known: it stays as it is.
+    """
+
+    first: int
+    last: int
+    why: str
+    raw: bytes = b""
+    sha: str = ""
+    mendable: bool = True
+
+
+class LogSurvey(NamedTuple):
+    """`shas` are the blobs that the records refer to, as far as these can be read."""
+
+    head: int
+    faults: list[RecordFault]
+    shas: set[str]
+
+
+def survey_log(store: Store, blobs: Blobs | None, session: str) -> LogSurvey:
+    """Read every record. It goes on behind each damage, and always ends."""
+    found = LogSurvey(store.head(session), [], set())
+    start = 1
+    while start <= found.head:
+        try:
+            for seq, record in enumerate(islice(store.read(session, start), found.head - start + 1), start):
+                start = seq + 1
+                fault = _check_record(seq, record, blobs, found.shas)
+                if fault is not None:
+                    found.faults.append(fault)
+        except DamagedData as damage:
+            known = damage.first >= start and damage.last >= damage.first
+            last = min(damage.last, found.head) if known else found.head
+            found.faults.append(RecordFault(damage.first if known else start, last, damage.args[0], mendable=known))
+            start = last + 1
+        else:
+            if start <= found.head:
+                found.faults.append(RecordFault(start, found.head, "The log ends before them.", mendable=False))
+            break
+    return found
+
+
+def _check_record(seq: int, record: bytes, blobs: Blobs | None, shas: set[str]) -> RecordFault | None:
+    sha = parse_blob_reference(record) or ""
+    content = record
+    if sha:
+        shas.add(sha)
+        if blobs is None:
+            return RecordFault(seq, seq, f"It is in the blob {sha}, and this store has no blobs.", mendable=False)
+        try:
+            content = blobs.get(sha)
+        except DamagedData as damage:
+            return RecordFault(seq, seq, damage.args[0], record, sha)
+    try:
+        event = decode_event(content)
+    except (msgspec.DecodeError, UnicodeError) as fault:
+        if _looks_like_event(seq, content):
+            return RecordFault(seq, seq, f"It is an event that this version does not know: {fault}.", mendable=False)
+        return RecordFault(seq, seq, f"It is not an event: {fault}.", content)
+    return None if event.seq == seq else RecordFault(seq, seq, f"It calls itself event {event.seq}.", content)
+
+
+def _looks_like_event(seq: int, content: bytes) -> bool:
+    """What a newer tidegate may have written is right, whatever we make of it."""
+    try:
+        value = msgspec.msgpack.decode(content)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    match value:
+        case [int() as its_seq, float(), [str(), *_], *_]:
+            return its_seq == seq
+        case _:
+            return False
+
+
+def encode_lost_record(seq: int, time: float, fault: RecordFault) -> bytes:
+    """What stands in the place of a record that cannot be had any more."""
+    return encode_event(Event(seq, time, NoteAdded(LOST_TOPIC, f"records {fault.first} to {fault.last} were damaged")))
+
+
+# --- what cannot be ---------------------------------------------------------------------------------------------------
+
+
+class Wrong(NamedTuple):
+    """A record with a value that cannot be: why, and the same event with possible ones."""
+
+    why: str
+    right: Event
+
+
+def impossible_values(log: Log) -> dict[int, Wrong]:
+    """By number. A count of tokens is wrong only if it is far below what the message holds: counters differ."""
+    found: dict[int, Wrong] = {}
+    model_note, time = "", 0.0
+    for event in log.read():
+        what = event.what
+        if isinstance(what, NoteAdded) and what.topic == "model":
+            model_note = what.text
+        why = find_impossible_value(event) or _miscounted(what)
+        time = event.time if is_possible_time(event.time) else time
+        if why:
+            found[event.seq] = Wrong(why, _corrected(EventRecounter(model_note).event(event), time))
+    return found
+
+
+def _miscounted(what: EventPayload) -> str:
+    for tokens, message in _counted_in(what):
+        if not is_possible_count(tokens):
+            return f"a message is counted as {tokens} tokens"
+        if not fits_its_length(tokens, message):
+            again = count_message(message, TokenEstimator())
+            if FAR * tokens < again:
+                return f"a message of about {again:,} tokens is counted as {tokens:,}"
+    return ""
+
+
+def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
+    """The counts of an event, each with what it is the count of."""
+    if isinstance(what, MessageAdded):
+        seen = resolve_visibility(what.message)
+        if seen is not None:
+            yield what.tokens, seen
+    elif isinstance(what, ViewEdited):
+        for edit in what.edits:
+            if isinstance(edit, Replace):
+                yield edit.tokens, Message("user", edit.parts)
+            elif isinstance(edit, Insert):
+                yield edit.tokens, edit.message
+    elif isinstance(what, NoteAdded) and what.topic in ("system", "tools"):
+        yield what.tokens, Message("user", (Text(what.text),))
+
+
+def _corrected(event: Event, time: float) -> Event:
+    """With a time before it, and without what a provider cannot have reported."""
+    what = event.what
+    if not is_possible_time(event.time):
+        event = msgspec.structs.replace(event, time=time)
+    if isinstance(what, MessageAdded):
+        what = msgspec.structs.replace(what, message=msgspec.structs.replace(what.message, id=f"m{event.seq}"))
+        event = msgspec.structs.replace(event, what=what)
+    if not find_impossible_value(event):
+        return event
+    if isinstance(what, UsageReported):
+        head = what.head if 0 <= what.head < event.seq else 0
+        return msgspec.structs.replace(event, what=UsageReported(what.model, head, 0, 0))
+    if isinstance(what, ViewEdited):
+        event = msgspec.structs.replace(event, what=msgspec.structs.replace(what, before=0, after=0))
+        if not find_impossible_value(event):
+            return event
+    return msgspec.structs.replace(event, what=NoteAdded(LOST_TOPIC, "its numbers cannot be"))
+
+
+# --- what follows from what -------------------------------------------------------------------------------------------
+
+
+class LogCheck(NamedTuple):
+    """The view at the end, and the events whose edits were not lawful for the view as it was then.
+
+    `failed` is the event that cannot be folded: then there is no view, and the session cannot be opened.
+    """
+
+    view: View | None
+    unlawful: list[int]
+    failed: int = 0
+
+
+def check_log(log: Log) -> LogCheck:
+    view = View()
+    unlawful: list[int] = []
+    refolds = 0
+    event: Event | None = None
+    try:
+        for event in log.read():
+            if isinstance(event.what, ViewEdited) and refolds <= _MAX_REFOLDS and not _is_lawful(view, event.what):
+                unlawful.append(event.seq)
+            try:
+                view.fold(event)
+            except RefoldNeeded:
+                refolds += 1
+                if refolds <= _MAX_REFOLDS:
+                    view = _fold_up_to(log, event.seq)
+        return LogCheck(view if refolds <= _MAX_REFOLDS else fold_log(log.read), unlawful)
+    except DamagedData:
+        raise
+    except Exception:  # noqa: BLE001 - whatever it is: this log does not open, and the others are still to be looked at
+        return LogCheck(None, unlawful, event.seq if event else 0)
+
+
+def _fold_up_to(log: Log, seq: int) -> View:
+    return fold_log(lambda: islice(log.read(), seq))
+
+
+def _is_lawful(view: View, edited: ViewEdited) -> bool:
+    try:
+        check_edits(view, edited.edits, may_touch_newest=edited.stage == "guard")
+    except BadEdit:
+        return False
+    return True
+
+
+def find_request_faults(view: View) -> Iterator[str]:
+    """What the provider would refuse in the next request, once what is open or orphaned in it was mended."""
+    outcome = repair_view(view)
+    if outcome.edits:
+        placed = tuple(
+            msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{view.head + 1}.{place}"))
+            if isinstance(edit, Insert)
+            else edit
+            for place, edit in enumerate(outcome.edits)
+        )
+        check_edits(view, placed)
+        view.fold(Event(view.head + 1, 0.0, ViewEdited("repair", "tool_result", "", outcome.why, 0, 0, placed)))
+    if view.orphans or view.unanswered:
+        yield f"{len(view.orphans)} results have no call and {len(view.unanswered)} messages wait for results."
+    asked = parse_model_note(view.model_note)
+    try:
+        dialect = resolve_dialect(asked.wire, asked.model)
+    except (BadInput, BadPolicy):
+        dialect = resolve_dialect("", "")
+    rendering = RequestRenderer(dialect, model=asked.model)
+    rendering.update(view)
+    for fault in rendering.faults():
+        yield f"{fault.rule}: {fault.text}"

@@ -1,0 +1,53 @@
+"""What a policy asks to be saved before the view forgets it, on disk. The `carry` of a session in a data folder.
+
+A Spill becomes a plain file in the session's folder, under the name by which the view speaks of it: the agent's read
+tool opens it there. A Flush becomes an entry of the day's note. Secrets are masked in both. Whatever cannot be written
+raises, and the plan then leaves the view as it is. All of it may be repeated: after a crash nobody knows whether the
+last attempt was the one that came through.
+"""
+
+from tidegate.core.errors import BadInput
+from tidegate.core.outcome import Effect, Flush, Spill
+from tidegate.core.text.secrets import SecretMask
+from tidegate.disk.folder import Folder
+from tidegate.memory.notes import NoteEffects
+from tidegate.memory.notes import Notes
+
+_MAX_FILES_BYTES = 2 << 30
+"""Bytes that the files of one session may take in all. What one file may take is the folder's to say."""
+
+
+class DataFolderEffects:
+    def __init__(
+        self, folder: Folder, notes: Notes, session: str, mask: SecretMask, *, max_session: int = _MAX_FILES_BYTES
+    ) -> None:
+        self.folder = folder
+        self.mask = mask
+        self.max_session = max_session
+        self._size: int | None = None
+        self._remember = NoteEffects(notes, session)
+
+    def __call__(self, effect: Effect) -> None:
+        if isinstance(effect, Flush):
+            self._remember(effect)
+        else:
+            self._spill(effect)
+
+    def _spill(self, effect: Spill) -> None:
+        """The sum of sizes is kept, and taken anew only before a refusal: others may have written, or removed."""
+        if not effect.path:
+            raise BadInput("A file needs a name.", "The policy's `folder` or `save` gives it.")
+        text = self.mask(effect.text)
+        size = len(text.encode("utf-8", "surrogateescape"))
+        more = size if effect.append else size - self.folder.size(effect.path)
+        if self._size is None or self._size + more > self.max_session:
+            self._size = self.folder.size()
+        if self._size + more > self.max_session:
+            raise BadInput(
+                f"The files of this session take {self._size:,} bytes; with {more:,} more they would be over"
+                f" {self.max_session:,}. {effect.path} was not written.",
+                "Remove files from its folder that are not needed, or raise max_session.",
+            )
+        written = self.folder.append(effect.path, text) if effect.append else self.folder.write(effect.path, text)
+        if written:
+            self._size += more

@@ -1,0 +1,259 @@
+"""The only way content leaves a log: a session, messages of it, or words that should never have been said there.
+
+What is taken out of a log leaves a tombstone in its place, and an event that says which records were changed. It also
+goes from whatever was made of the log: blobs, files, trace, notes, snapshot, index. Nobody may have the session open.
+
+Each step can be done again: if a run is cut short, the log is valid and opens, and the same call finishes the rest.
+What is needed to find the rest goes last: words are known to the caller, but what a message said only its log knows.
+
+A fork is a session of its own: what was said before it is to be forgotten there, too.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import msgspec
+
+from tidegate.core.edits import Insert
+from tidegate.core.errors import BadInput
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, encode_event
+from tidegate.core.text.terminal_text import clean_line
+from tidegate.disk.atomic_files import make_write_error
+from tidegate.datafolder.forget.files import (
+    list_damaged_pieces,
+    rewrite_files,
+    map_changed_hashes,
+    sync_file,
+    remove_note_titles,
+    remove_messages_from_file,
+    remove_phrase_from_note,
+    list_session_notes,
+)
+from tidegate.datafolder.retention import (
+    FORGOTTEN_REASON,
+    BEING_REMOVED,
+    StepCallback,
+    get_retention_days,
+    open_existing_search,
+    ignore_step,
+    remove_session,
+    remove_snapshot,
+)
+from tidegate.datafolder.forget.tombstones import (
+    MIN_FORGOTTEN_CHARS,
+    TOMBSTONE,
+    PhraseRemover,
+    blank_event,
+    find_derived_messages,
+)
+from tidegate.datafolder.trace.writer import Trace
+from tidegate.session.recall import recall_message
+from tidegate.store.session_log import KeptLog, parse_blob_reference, store_if_large
+from tidegate.store.memory import session_not_found
+from tidegate.store.store import RewritableStore
+from tidegate.wire.parsing import repair_unicode
+
+if TYPE_CHECKING:
+    from tidegate.datafolder.data_folder import DataFolder
+
+
+class ForgetReport(msgspec.Struct, frozen=True):
+    """What was changed where; never what it said. `retold` and `memory` may still tell of it, in other words.
+
+    `ids` are messages, `records` counts events of the log (edits and notes, too), `retold` are the ids of summaries,
+    `memory` the notes that this session wrote. `aside` are damaged pieces that the doctor put away: nobody can look
+    into those, so who wants to be sure removes them.
+    """
+
+    session: str
+    ids: tuple[str, ...] = ()
+    records: int = 0
+    files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    blobs: int = 0
+    retold: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()
+    aside: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"{clean_line(self.session)}: {self.records} records, {len(self.files)} files, {len(self.notes)} notes,"
+            f" {self.blobs} large records"
+        ]
+        for what, found in (
+            ("forgotten", self.ids),
+            ("files changed or removed", self.files),
+            ("notes changed", self.notes),
+            ("summaries that may still tell of it", self.retold),
+            ("notes of this session that may still tell of it", self.memory),
+            ("damaged pieces that could not be looked into", self.aside),
+        ):
+            lines += [f"  {what}: {', '.join(map(clean_line, found))}"] if found else []
+        return "\n".join(lines)
+
+
+class _LogChanges(NamedTuple):
+    """What a look through the log brings: the records to put in, the messages among them, and what tells of them.
+
+    `marked` are tombstones of earlier that no event tells of: the run that made them was cut short.
+    """
+
+    changes: dict[int, Event]
+    ids: tuple[str, ...]
+    retold: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+
+
+def forget_session(data: "DataFolder", name: str, *, step: StepCallback = ignore_step) -> ForgetReport:
+    """Remove a session with all that belongs to it. Notes outlive sessions: those it wrote are named, and stay."""
+    if not (data.store.head(name) or get_retention_days(data, name) == BEING_REMOVED or data.files(name).root.exists()):
+        raise session_not_found(name)
+    removed = remove_session(data, name, FORGOTTEN_REASON, step=step)
+    return ForgetReport(
+        name,
+        records=removed.records,
+        memory=list_session_notes(data.notes, name),
+        aside=list_damaged_pieces(data.folder),
+    )
+
+
+def forget_message(data: "DataFolder", name: str, *idents: str, step: StepCallback = ignore_step) -> ForgetReport:
+    """Blank messages by their ids (m12, e30.1): what they said, what edits show of them, what files hold of them."""
+    ids = frozenset(idents)
+    if not ids:
+        raise BadInput("There is nothing to forget.", "Give the id of a message, as m12.")
+    with _locked_log(data, name, step) as log:
+        messages = [recall_message(log, ident) for ident in sorted(ids)]
+        files = rewrite_files(
+            data.files(name), lambda file, text: remove_messages_from_file(file, text, messages, data.mask)
+        )
+        step("files cleaned")
+        notes = rewrite_files(data.notes.files, lambda _, text: remove_note_titles(text, name, messages, data.mask))
+        step("notes cleaned")
+        found = _find_changes(log, lambda event: blank_event(event, ids), about=set(ids))
+        blobs = _rewrite_log(data, name, found, step)
+        _rebuild_derived(data, name, step)
+        memory = list_session_notes(data.notes, name)
+        return ForgetReport(
+            name,
+            found.ids,
+            len(found.changes),
+            files,
+            notes,
+            blobs,
+            found.retold,
+            memory,
+            list_damaged_pieces(data.folder),
+        )
+
+
+def forget_words(data: "DataFolder", name: str, text: str, *, step: StepCallback = ignore_step) -> ForgetReport:
+    """Take words out wherever they stand in this session, and out of all notes. They are looked for as they are."""
+    text = repair_unicode(text).strip()
+    if len(text) < MIN_FORGOTTEN_CHARS:
+        raise BadInput(f"{len(text)} characters are in too many words.", f"Give at least {MIN_FORGOTTEN_CHARS}.")
+    if PhraseRemover(text).within(TOMBSTONE):
+        raise BadInput("The words are part of the mark that would take their place.", "Give more of them.")
+    with _locked_log(data, name, step) as log:
+        words = PhraseRemover(text, map_changed_hashes(data.files(name), PhraseRemover(text)))
+        found = _find_changes(log, words.event)
+        blobs = _rewrite_log(data, name, found, step)
+        files = rewrite_files(data.files(name), lambda file, held: words.text(held), words.text)
+        step("files cleaned")
+        notes = rewrite_files(data.notes.files, lambda _, held: remove_phrase_from_note(held, words))
+        step("notes cleaned")
+        _rebuild_derived(data, name, step)
+        return ForgetReport(
+            name, found.ids, len(found.changes), files, notes, blobs, aside=list_damaged_pieces(data.folder)
+        )
+
+
+@contextmanager
+def _locked_log(data: "DataFolder", name: str, step: StepCallback) -> Iterator[KeptLog]:
+    """The log, with nobody else at it, and without the snapshot: that holds what is to go, and would be believed."""
+    if not hasattr(data.store, "rewrite"):
+        raise BadInput("This store cannot change what it has.", "Forget the whole session, or use another store.")
+    with data.alone(name):
+        log = data.log(name)
+        if not log.head:
+            raise session_not_found(name)
+        try:
+            remove_snapshot(data, name)
+        except OSError as failure:
+            raise make_write_error("The removal of the snapshot", failure) from failure
+        step("snapshot removed")
+        yield log
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def _find_changes(log: KeptLog, change: Callable[[Event], Event], about: set[str] | None = None) -> _LogChanges:
+    changes: dict[int, Event] = {}
+    ids, told, marked, noted = list[str](), list[str](), list[str](), set[str]()
+    about = set(about or ())
+    for event in log.read():
+        told += (again := find_derived_messages(event, about))
+        about.update(again)
+        if isinstance(event.what, NoteAdded) and event.what.topic == "forgotten":
+            noted.update(event.what.text.split())
+        new = change(event)
+        if new is not event:
+            changes[event.seq] = new
+            ids += _changed_ids(event, new)
+        elif TOMBSTONE.encode() in encode_event(event):
+            marked.append(_event_name(event))
+    unsaid = () if changes else tuple(place for place in marked if place not in noted)
+    return _LogChanges(changes, tuple(ids), tuple(each for each in told if each not in ids), unsaid)
+
+
+def _event_name(event: Event) -> str:
+    kind = "m" if isinstance(event.what, MessageAdded) else "e" if isinstance(event.what, ViewEdited) else "n"
+    return f"{kind}{event.seq}"
+
+
+def _changed_ids(old: Event, new: Event) -> Iterator[str]:
+    """The messages among what was changed: one that was said, or those that an edit put in."""
+    if isinstance(new.what, MessageAdded):
+        yield new.what.message.id
+    elif isinstance(new.what, ViewEdited) and isinstance(old.what, ViewEdited):
+        for was, edit in zip(old.what.edits, new.what.edits, strict=True):
+            if isinstance(edit, Insert) and edit != was:
+                yield edit.message.id
+
+
+def _rewrite_log(data: "DataFolder", name: str, found: _LogChanges, step: StepCallback) -> int:
+    """All records in one act; then the event that says so; then the blobs that no record refers to any more."""
+    records = {seq: store_if_large(encode_event(event), name, data.blobs) for seq, event in found.changes.items()}
+    # Also without any: a run before this one may have died before the disk was cleared of what it replaced.
+    cast(RewritableStore, data.store).rewrite(name, records)
+    step("log rewritten")
+    places = [_event_name(event) for event in found.changes.values()] or found.marked
+    if places:
+        log = data.log(name)
+        log.append(Event(log.head + 1, data.clock(), NoteAdded("forgotten", " ".join(places))))
+        step("forgetting noted")
+    if data.blobs is None:
+        return 0
+    data.blobs.claim(name, {sha for record in data.store.read(name) if (sha := parse_blob_reference(record))})
+    step("blobs claimed")
+    collected = data.blobs.collect()
+    step("blobs collected")
+    return collected.count
+
+
+def _rebuild_derived(data: "DataFolder", name: str, step: StepCallback) -> None:
+    """What is made of log and notes is made again."""
+    if data.trace(name).exists():
+        trace = Trace(data.trace(name), name, data.mask)
+        try:
+            trace.remake(data.log(name))
+            sync_file(data.trace(name))
+        finally:
+            trace.close()
+        step("trace made again")
+    if (search := open_existing_search(data)) is not None:
+        search.refresh()
+        search.forget(name)
+        step("index cleaned")

@@ -1,0 +1,321 @@
+"""Events with something taken out of them: pure, and the same event where there is nothing to take.
+
+What stays is what the log needs to be valid: seq, time, role, kind, ids, calls and the results that answer them. Counts
+stay upper bounds of what is sent.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import quote
+
+import msgspec
+
+from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
+from tidegate.core.tokens.estimate import TokenEstimator
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, EventPayload
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, count_message
+from tidegate.core.view import resolve_visibility
+
+TOMBSTONE = "[forgotten]"
+MIN_FORGOTTEN_CHARS = 4
+_MAX_JSON_DEPTH = 200
+_MIN_CUT_CHARS = 8
+"""A part of the words as long as this, where a text was cut, is taken for them."""
+_EXTRA_TOKENS = 8  # tokens: a mark for a short word, and the words beside it that are now divided otherwise
+_KEPT_TOPICS = frozenset("undo redo clear turn model tried forgotten unsigned".split())
+_JSON_SHORT = {'"': '"', "/": "/", "\b": "b"}
+_ESCAPED_BLANK = r"(?:[nrtf]|u(?i:00(?:0[9a-d]|1[c-f]|20|85|a0)|1680|20[0-5][0-9af]|3000))"
+_QUOTED_BLANK = r"%(?i:20|0[9a-d]|1[c-f]|c2%(?:85|a0)|e1%9a%80|e2%8[01]%[89a][0-9a-f]|e3%80%80)"
+_BLANKS = rf"(?:[\s+]|\\{{1,15}}{_ESCAPED_BLANK}|{_QUOTED_BLANK})+"
+
+
+class _ByteCounter:
+    """No vocabulary makes more tokens of a text than it has bytes."""
+
+    name = "bytes"
+
+    def text(self, text: str) -> int:
+        return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _count_upper_bound(message: Message) -> int:
+    return count_message(message, _ByteCounter(), thinking=True)
+
+
+# --- a message --------------------------------------------------------------------------------------------------------
+
+
+def blank_event(event: Event, ids: frozenset[str]) -> Event:
+    """The event without what these messages said, and without what edits show of them."""
+    what = event.what
+    if isinstance(what, MessageAdded) and what.message.id in ids:
+        message = _blank_message(what.message)
+        if message == what.message:
+            return event
+        return _replace_payload(
+            event, MessageAdded(message, 0 if resolve_visibility(message) is None else _count_upper_bound(message))
+        )
+    if isinstance(what, ViewEdited):
+        return _replace_payload(
+            event, msgspec.structs.replace(what, edits=tuple(_blank_edit(edit, ids) for edit in what.edits))
+        )
+    return event
+
+
+def _replace_payload(event: Event, what: EventPayload) -> Event:
+    return event if what == event.what else msgspec.structs.replace(event, what=what)
+
+
+def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
+    if isinstance(edit, Replace) and edit.id in ids:
+        message = _blank_message(Message("user", edit.parts))
+        return (
+            edit
+            if message.parts == edit.parts
+            else Replace(edit.id, message.parts, _count_upper_bound(message), edit.kind)
+        )
+    if isinstance(edit, Insert) and edit.message.id in ids:
+        message = _blank_message(edit.message)
+        return edit if message == edit.message else Insert(message, edit.after, _count_upper_bound(message))
+    if isinstance(edit, RemoveRule) and edit.id in ids:
+        return RemoveRule(TOMBSTONE, edit.id)
+    return edit
+
+
+def _blank_message(message: Message) -> Message:
+    """Calls and results stay as a frame; of all that was said and shown, one mark."""
+    kept: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Call):
+            kept.append(Call(part.id, part.name))
+        elif isinstance(part, Result):
+            kept.append(Result(part.call_id, (Text(TOMBSTONE),), part.error))
+        elif isinstance(part, Text | Image) and Text(TOMBSTONE) not in kept:
+            kept.append(Text(TOMBSTONE))
+    return msgspec.structs.replace(message, parts=tuple(kept or [Text(TOMBSTONE)]))
+
+
+def find_derived_messages(event: Event, about: set[str]) -> list[str]:
+    """Messages that this edit put in the place of some of these: they may tell of them, and so on from them."""
+    if not isinstance(event.what, ViewEdited):
+        return []
+    gone = {ident for edit in event.what.edits for ident in _removed_ids(edit)}
+    if not gone & about:
+        return []
+    return [edit.message.id for edit in event.what.edits if isinstance(edit, Insert)]
+
+
+def _removed_ids(edit: Edit) -> tuple[str, ...]:
+    if isinstance(edit, Drop):
+        return edit.ids
+    return (edit.id,) if isinstance(edit, Replace) else ()
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+class PhraseRemover:
+    """Words to be taken out, as they are and as JSON (also JSON in JSON) and URLs write them.
+
+    `sums` are hashes of files that will change with them: what a notice says of a file stays true.
+    """
+
+    def __init__(self, words: str, sums: Mapping[str, str] | None = None) -> None:
+        self._words = words
+        self._sums = dict(sums or {})
+        self._pattern = re.compile(_pattern(words))
+        self._calls: dict[str, str] = {}
+        self._about: set[str] = set()
+
+    def within(self, text: str) -> bool:
+        return self._pattern.search(text) is not None
+
+    def text(self, text: str) -> str:
+        new = self._pattern.sub(TOMBSTONE, text)
+        for old, sum_now in self._sums.items():
+            new = new.replace(old, sum_now)
+        return new
+
+    def derived(self, text: str) -> str:
+        """A text made of one that held the words may have been cut in the midst of them."""
+        text = self.text(text)
+        if len(self._words) <= _MIN_CUT_CHARS:
+            return text
+        text = _remove_cut_phrase(text, self._words)
+        return _remove_cut_phrase(text[::-1], self._words[::-1], TOMBSTONE[::-1])[::-1]
+
+    def json(self, text: str, instead: str) -> str:
+        """The same for JSON, which stays JSON; `instead` where the words are more than its strings."""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return self.text(text)
+        new = self._walk(value, 0)
+        if new != value:
+            text = json.dumps(new, ensure_ascii=False, separators=(",", ":"))
+        return instead if self.within(text) else text
+
+    def _walk(self, value: object, depth: int) -> object:
+        if isinstance(value, str):
+            return self.text(value)
+        if depth > _MAX_JSON_DEPTH:
+            return TOMBSTONE if self.within(json.dumps(value)) else value
+        if isinstance(value, dict):
+            return {self.text(key): self._walk(inner, depth + 1) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._walk(inner, depth + 1) for inner in value]
+        if isinstance(value, int | float) and not isinstance(value, bool) and self.within(json.dumps(value)):
+            return 0
+        return value
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def event(self, event: Event) -> Event:
+        """Events are to be handed in in their order: what an edit shows of a message depends on what that said."""
+        what = event.what
+        if isinstance(what, MessageAdded):
+            message = self._message(what.message, event.seq)
+            if message == what.message:
+                return event
+            self._about.add(message.id)
+            return _replace_payload(
+                event,
+                MessageAdded(
+                    message, 0 if resolve_visibility(message) is None else _bound_message_tokens(message, what.tokens)
+                ),
+            )
+        if isinstance(what, ViewEdited):
+            self._about.update(find_derived_messages(event, self._about))
+            edits = tuple(self._edit(edit, event.seq) for edit in what.edits)
+            return _replace_payload(event, msgspec.structs.replace(what, edits=edits, why=self.text(what.why)))
+        return _replace_payload(event, self._noted(what)) if isinstance(what, NoteAdded) else event
+
+    def _edit(self, edit: Edit, seq: int) -> Edit:
+        if isinstance(edit, Replace):
+            parts = self._parts(edit.parts, seq, torn=edit.id in self._about)
+            message = Message("user", parts)
+            return (
+                edit
+                if parts == edit.parts
+                else Replace(edit.id, parts, _bound_message_tokens(message, edit.tokens), edit.kind)
+            )
+        if isinstance(edit, Insert):
+            message = self._message(edit.message, seq)
+            return (
+                edit
+                if message == edit.message
+                else Insert(message, edit.after, _bound_message_tokens(message, edit.tokens))
+            )
+        return RemoveRule(self.text(edit.text), edit.id) if isinstance(edit, RemoveRule) else edit
+
+    def _message(self, message: Message, seq: int) -> Message:
+        parts = self._parts(message.parts, seq, torn=message.id in self._about)
+        if parts == message.parts:
+            return message
+        return msgspec.structs.replace(message, parts=parts or (Text(TOMBSTONE),))
+
+    def _parts(self, parts: tuple[Part, ...], seq: int, *, torn: bool) -> tuple[Part, ...]:
+        return tuple(new for part in parts if (new := self._part(part, seq, torn)) is not None)
+
+    def _part(self, part: Part, seq: int, torn: bool) -> Part | None:
+        if isinstance(part, Text | Image):
+            return self._shown(part, torn)
+        if isinstance(part, Thinking):
+            # Its provider signed it as it is: it goes whole.
+            return None if self.within(part.block) else msgspec.structs.replace(part, text=self.text(part.text))
+        if isinstance(part, Result):
+            inner = tuple(self._shown(each, torn) for each in part.parts)
+            return Result(self._call_id(part.call_id, seq), inner, part.error)
+        named = (self._call_id(part.id, seq), self.text(part.name), self.json(part.arguments, "{}"))
+        changed = named != (part.id, part.name, part.arguments) or self.within(part.opaque)
+        return Call(*named) if changed else part
+
+    def _shown(self, part: Text | Image, torn: bool) -> Text | Image:
+        if isinstance(part, Image):
+            return msgspec.structs.replace(part, url=self.text(part.url))
+        text = self.derived(part.text) if torn else self.text(part.text)
+        same = text == part.text and not self.within(part.opaque)
+        return part if same else msgspec.structs.replace(part, text=text, opaque="")
+
+    def _call_id(self, ident: str, seq: int) -> str:
+        """A call and its result still find each other, by another name."""
+        if ident not in self._calls and self.within(ident):
+            self._calls[ident] = f"forgotten-{seq}-{len(self._calls)}"
+        return self._calls.get(ident, ident)
+
+    def _noted(self, noted: NoteAdded) -> NoteAdded:
+        if noted.topic in _KEPT_TOPICS:
+            return noted
+        text = self._tools(noted.text) if noted.topic == "tools" else self.text(noted.text)
+        if noted.topic not in ("system", "tools"):
+            return NoteAdded(self.text(noted.topic), text, noted.tokens)
+        return noted if text == noted.text else NoteAdded(noted.topic, text, _bound_text_tokens(text, noted.tokens))
+
+    def _tools(self, text: str) -> str:
+        tools = msgspec.json.decode(text, type=tuple[Tool, ...])
+        new = tuple(
+            Tool(self.text(tool.name), self.text(tool.description), self.json(tool.parameters, Tool("").parameters))
+            for tool in tools
+        )
+        encoded = text if new == tools else msgspec.json.encode(new).decode()
+        return "[]" if self.within(encoded) else encoded
+
+
+def _bound_message_tokens(message: Message, old: int) -> int:
+    marks = sum(text.count(TOMBSTONE) for text in _strings(message.parts))
+    return min(
+        max(old + _EXTRA_TOKENS * marks, count_message(message, TokenEstimator(), thinking=True)),
+        _count_upper_bound(message),
+    )
+
+
+def _bound_text_tokens(text: str, old: int) -> int:
+    grown = old + _EXTRA_TOKENS * text.count(TOMBSTONE)
+    return min(max(grown, MESSAGE_OVERHEAD + TokenEstimator().text(text)), MESSAGE_OVERHEAD + _ByteCounter().text(text))
+
+
+def _strings(parts: tuple[Part, ...]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, Result):
+            yield from _strings(part.parts)
+        elif isinstance(part, Text | Thinking):
+            yield part.text
+        elif isinstance(part, Call):
+            yield part.name
+            yield part.arguments
+
+
+def _pattern(words: str) -> str:
+    """Blanks in a row, and backslashes in a row, are one thing; every other character is one by itself."""
+    return "".join(_spelling_pattern(found[0]) for found in re.finditer(r"\s+|\\+|.", words, re.DOTALL))
+
+
+def _spelling_pattern(run: str) -> str:
+    """How the same may be written. Bounded, so that a text of backslashes only takes no longer than another."""
+    char, length = run[0], len(run)
+    if char.isspace():
+        return _BLANKS
+    if char == "\\":
+        return rf"(?:\\{{{length},{16 * length}}}|(?:%5[Cc]){{{length}}})"
+    if char.isascii() and (char.isalnum() or char in "_-.~"):
+        return re.escape(char)
+    ways = [re.escape(char), f"(?i:{re.escape(quote(char, safe=''))})"]
+    if char in _JSON_SHORT:
+        ways.append(rf"\\{{1,15}}{_JSON_SHORT[char]}")
+    units = char.encode("utf-16-be")
+    ways.append("".join(rf"\\{{1,15}}u(?i:{units[at : at + 2].hex()})" for at in range(0, len(units), 2)))
+    return f"(?:{'|'.join(ways)})"
+
+
+def _remove_cut_phrase(text: str, words: str, mark: str = TOMBSTONE) -> str:
+    """The text without beginnings of the words, each as far as it goes."""
+    start, done, pieces = words[:_MIN_CUT_CHARS], 0, list[str]()
+    while (at := text.find(start, done)) >= 0:
+        end = _MIN_CUT_CHARS
+        while end < len(words) and text[at + end : at + end + 1] == words[end]:
+            end += 1
+        pieces += [text[done:at], mark]
+        done = at + end
+    return "".join([*pieces, text[done:]])

@@ -1,0 +1,139 @@
+"""Events without the secrets in them, for what leaves the data folder. The log itself keeps what was said.
+
+A signed block of reasoning is kept as it is, or, if it holds a secret, becomes plain reasoning without its signature:
+with one byte changed the provider would refuse it, and with it the whole conversation. Ids and names are left alone:
+they tie results to their calls.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from tidegate.core.edits import Drop, Edit, RemoveRule, Replace
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, EventPayload
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+
+_MASK = "[masked]"
+_EXTRA_TOKENS = 8
+"""Tokens that a mark may cost more than what it stands for. A count must stay an upper bound of what is sent."""
+
+_JSON_TOPICS = ("tools", "model")
+
+
+class EventMasker:
+    """`count` is how many secrets were masked so far."""
+
+    def __init__(self, mask: Callable[[str], str]) -> None:
+        self._mask = mask
+        self.count = 0
+
+    def event(self, event: Event) -> Event:
+        what = self._what(event.what)
+        return event if what is event.what else msgspec.structs.replace(event, what=what)
+
+    def text(self, text: str) -> str:
+        masked = self._mask(text)
+        if masked != text:
+            self.count += max(1, masked.count(_MASK) - text.count(_MASK))
+        return masked
+
+    def json(self, text: str) -> str:
+        """JSON stays JSON: where masking the text as such would spoil it, each string in it is masked."""
+        masked = self._mask(text)
+        if masked == text:
+            return text
+        value = _parsed(text)
+        if value is not None and _parsed(masked) is None:
+            return msgspec.json.encode(self._value(value.value)).decode()
+        self.count += max(1, masked.count(_MASK) - text.count(_MASK))
+        return masked
+
+    def _value(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self._value(inner) for inner in value]
+        if isinstance(value, dict):
+            return {self.text(key): self._value(inner) for key, inner in value.items()}
+        return value
+
+    def _what(self, what: EventPayload) -> EventPayload:
+        before = self.count
+        if isinstance(what, MessageAdded):
+            message = self._message(what.message)
+            changed: EventPayload = MessageAdded(message, self._tokens(what.tokens, before))
+        elif isinstance(what, ViewEdited):
+            edits = tuple(self._edit(edit) for edit in what.edits)
+            changed = msgspec.structs.replace(what, why=self.text(what.why), edits=edits)
+        elif isinstance(what, UsageReported):
+            return what
+        else:
+            text = self.json(what.text) if what.topic in _JSON_TOPICS else self.text(what.text)
+            changed = NoteAdded(what.topic, text, self._tokens(what.tokens, before))
+        return changed if self.count > before else what
+
+    def _tokens(self, tokens: int, before: int) -> int:
+        return tokens + _EXTRA_TOKENS * (self.count - before) if tokens else 0
+
+    def _edit(self, edit: Edit) -> Edit:
+        before = self.count
+        if isinstance(edit, Drop):
+            return edit
+        if isinstance(edit, RemoveRule):
+            return RemoveRule(self.text(edit.text), edit.id)
+        if isinstance(edit, Replace):
+            parts = tuple(self._part(part) for part in edit.parts)
+            return msgspec.structs.replace(edit, parts=parts, tokens=self._tokens(edit.tokens, before))
+        message = self._message(edit.message)
+        return msgspec.structs.replace(edit, message=message, tokens=self._tokens(edit.tokens, before))
+
+    def _message(self, message: Message) -> Message:
+        return msgspec.structs.replace(message, parts=tuple(self._part(part) for part in message.parts))
+
+    def _part(self, part: Part) -> Part:
+        if isinstance(part, Result):
+            return Result(part.call_id, tuple(self._shown(inner) for inner in part.parts), part.error)
+        if isinstance(part, Call):
+            return Call(part.id, part.name, self.json(part.arguments), part.opaque)
+        if isinstance(part, Thinking):
+            return self._thinking(part)
+        return self._shown(part)
+
+    def _thinking(self, part: Thinking) -> Thinking:
+        if not part.block:
+            return Thinking(self.text(part.text))
+        if self._mask(part.block) == part.block:
+            return part
+        found = _parsed(part.block)
+        text = "\n".join(_reasoning(found.value)) if found is not None else ""
+        self.count += not text
+        return Thinking(self.text(text) if text else _MASK)
+
+    def _shown(self, part: Text | Image) -> Text | Image:
+        if isinstance(part, Text):
+            return msgspec.structs.replace(part, text=self.text(part.text))
+        return msgspec.structs.replace(part, url=self.text(part.url)) if part.url else part
+
+
+class _Parsed(msgspec.Struct, frozen=True):
+    value: object
+
+
+def _reasoning(value: object) -> Iterator[str]:
+    """What a provider's block of reasoning says that can be read."""
+    if isinstance(value, list):
+        for inner in value:
+            yield from _reasoning(inner)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key in ("thinking", "text") and isinstance(inner, str):
+                yield inner
+            else:
+                yield from _reasoning(inner)
+
+
+def _parsed(text: str) -> _Parsed | None:
+    try:
+        return _Parsed(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError):
+        return None

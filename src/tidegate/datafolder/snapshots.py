@@ -1,0 +1,206 @@
+"""Snapshots of views, one file for each session: a session opens in the time its view takes, however long its log is.
+
+A snapshot is derived: it is written without fsync, and whatever is wrong with it, the view is folded from the log
+instead. It is believed only if it is whole (by length and CRC-32), of this version and session, counted by the same
+meter, and the log still holds the very event it ends with (by SHA-256). It holds no secrets: see `snapshot_gaps`.
+"""
+
+import hashlib
+import os
+import stat
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from glob import escape
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from isal import isal_zlib
+
+from tidegate.core.errors import BadInput, NotKept, TidegateError
+from tidegate.core.events import Event, NoteAdded, encode_event
+from tidegate.core.snapshot import freeze_view, thaw_view
+from tidegate.core.tokens.counting import make_policy_meter
+from tidegate.core.view import REFOLD_TOPICS, View
+from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
+from tidegate.datafolder.snapshot_gaps import Gap, Searched, fill, without
+from tidegate.session.conversation import LiveConversation
+from tidegate.store.errors import DamagedData
+from tidegate.store.log import Log
+
+SNAPSHOT_INTERVAL = 64
+"""Events between two saves: so many are folded at most when a process that was killed opens its session again."""
+_BYTES_PER_EVENT = 64 * 1024
+"""Bytes of a snapshot for each event between two saves: a very large view is saved less often."""
+_MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
+_MAGIC = b"tidegate view 3\n"
+_SEAL = struct.Struct(">QI")
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class _SnapshotRecord(msgspec.Struct, frozen=True, array_like=True):
+    """`event` is the SHA-256 of the event that the view ends with. `suspect`: see `Searched`."""
+
+    key: str
+    meter: str
+    seq: int
+    event: bytes
+    suspect: bool
+    gaps: list[Gap]
+    view: memoryview
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_SnapshotRecord)
+
+
+class Snapshots:
+    """`key` is the file name of a session; `meter` the name of the policy's own estimator, which is in the view.
+
+    What `mask` changes is a secret.
+    """
+
+    def __init__(self, folder: Path, mask: Callable[[str], str] = str) -> None:
+        self._folder = folder
+        self._mask = mask
+        self._there: dict[str, int] = {}
+        self._searched: dict[str, Searched] = {}
+
+    def searched(self, key: str, *, suspect: bool = True) -> Searched:
+        """What is known of the secrets in this session; `suspect` is for one of which nothing is known."""
+        return self._searched.setdefault(key, Searched(self._mask, suspect=suspect))
+
+    def save(self, key: str, view: View, event: Event, meter: str) -> int:
+        """Keep this view, which ends with this event. Gives its bytes; 0 if the disk refused, which harms nobody."""
+        if event.seq != view.head:
+            raise BadInput(f"The view ends with event {view.head}, not {event.seq}.", "Give the event it ends with.")
+        searched = self.searched(key)
+        gaps = searched.gaps(view)
+        frozen = memoryview(freeze_view(view, **without(view, gaps)))
+        body = _encoder.encode(
+            _SnapshotRecord(key, meter, view.head, _hash(encode_event(event)), searched.suspect, gaps, frozen)
+        )
+        try:
+            write_atomically(self._folder / key, _MAGIC + _seal(body) + body, durable=False)
+        except NotKept:
+            return 0
+        self._there[key] = view.head
+        return len(body)
+
+    def load(self, key: str, log: Log, meter: str) -> View | None:
+        """The view of this log as it was saved, or None if it must be folded. What came later is not in it."""
+        self._there.pop(key, None)
+        self._searched.pop(key, None)
+        kept = self._read(key)
+        if kept is None or (kept.key, kept.meter) != (key, meter) or not _log_has_event(log, kept):
+            return None
+        try:
+            view = thaw_view(kept.view, make_policy_meter(meter) if meter else None)
+        except BadInput:
+            return None
+        if view.head != kept.seq or not fill(view, kept.gaps, partial(_event, log)):
+            return None
+        self._there[key] = view.head
+        self.searched(key, suspect=kept.suspect)
+        return view
+
+    def remove(self, key: str) -> None:
+        """Where a log is removed or rewritten, what was taken from it goes, too, with what a save left that was killed.
+
+        Nobody may have the session open meanwhile.
+        """
+        self._there.pop(key, None)
+        self._searched.pop(key, None)
+        try:
+            for path in (self._folder / key, *self._folder.glob(f".{escape(key[:80])}.*{TEMPORARY_SUFFIX}")):
+                path.unlink(missing_ok=True)
+        except OSError as failure:
+            cause = f"The snapshot {key} was not removed: {failure.strerror}."
+            raise NotKept(cause, "Look at the rights of its folder.") from failure
+
+    def reaches(self, key: str) -> int:
+        """The seq up to which the view of this session was last saved or loaded here; 0 if it was not."""
+        return self._there.get(key, 0)
+
+    def _read(self, key: str) -> _SnapshotRecord | None:
+        try:
+            file = os.open(f"{self._folder}/{key}", _READ)
+        except OSError:
+            return None
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_SNAPSHOT_BYTES:
+                return None
+            data = os.read(file, status.st_size)  # who writes it puts a new file in its place; one cut short is void
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+        start = len(_MAGIC) + _SEAL.size
+        body = memoryview(data)[start:]
+        if data[: len(_MAGIC)] != _MAGIC or _seal(body) != data[len(_MAGIC) : start]:
+            return None
+        try:
+            return _decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+
+def _seal(body: bytes | memoryview) -> bytes:
+    return _SEAL.pack(len(body), isal_zlib.crc32(body))
+
+
+def _hash(data: bytes | memoryview) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _log_has_event(log: Log, kept: _SnapshotRecord) -> bool:
+    event = _event(log, kept.seq)
+    return event is not None and _hash(encode_event(event)) == kept.event
+
+
+def _event(log: Log, seq: int) -> Event | None:
+    if not 1 <= seq <= log.head:
+        return None
+    try:
+        return next(islice(log.read(seq), 1), None)
+    except DamagedData:
+        return None
+
+
+def make_snapshot_watcher(
+    session: LiveConversation, snapshots: Snapshots, key: str, meter: str
+) -> Callable[[Event], None]:
+    """What `session.watch` is to call so that the session opens fast next time. It also saves when the session closes.
+
+    After an undo it saves at once: an older snapshot would have the whole log folded again.
+    """
+    gap, saved = SNAPSHOT_INTERVAL, snapshots.reaches(key)
+    searched = snapshots.searched(key, suspect=session.view.said_at > 0)
+    if saved:
+        for event in islice(session.log.read(saved + 1), session.view.head - saved):
+            searched.search(event)
+
+    def save(event: Event | None) -> None:
+        nonlocal gap, saved
+        if event is not None and saved != event.seq == session.view.head:
+            saved = event.seq  # also if the disk refuses: then it is asked again later, not at every event
+            gap = max(SNAPSHOT_INTERVAL, snapshots.save(key, session.view, event, meter) // _BYTES_PER_EVENT)
+
+    def keep(event: Event) -> None:
+        searched.search(event)
+        moved = isinstance(event.what, NoteAdded) and event.what.topic in REFOLD_TOPICS
+        if moved or event.seq - saved >= gap:
+            save(event)
+
+    def last() -> None:
+        with suppress(TidegateError):  # the store may be closed already, or damaged there
+            if saved != session.view.head:
+                save(next(islice(session.log.read(session.view.head), 1), None))
+
+    session.on_close.append(last)
+    if session.view.head - saved >= SNAPSHOT_INTERVAL:
+        last()
+    return keep

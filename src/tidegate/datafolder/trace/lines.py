@@ -1,0 +1,233 @@
+"""The lines of a trace: how an event reads in it, and how it is read by people and scorers.
+
+A line tells what an event did and how large it was. The words themselves are in the log, under the same seq.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from tidegate.core.text.clip import clip_chars
+from tidegate.core.edits import EditIndex
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported
+from tidegate.core.messages import calls_of, result_of, texts_of
+
+_MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
+"""At most so many characters of a text, of a name, and so many ids in a line."""
+_MASKED_CHARS, _MARGIN = 20_000, 4_000
+_CUT = " [...]"
+
+_ERROR_TOPICS = frozenset({"error", "summary_failed", "overflow"})
+_EVENT_NAMES = {
+    "clear": "context_clear",
+    "undo": "context_undo",
+    "redo": "context_redo",
+    "compaction_start": "compaction_start",
+    "compaction_end": "compaction_end",
+    "forgotten": "forgotten",
+    "model": "model",
+}
+
+TextMask = Callable[[str], str]
+
+
+class TraceLine(msgspec.Struct, omit_defaults=True):
+    """The first four stand in every line, the others where the event has them. Nought is written, absent is not.
+
+    `id` is the message's name in the log, `call` the id that ties a tool_result to its tool_call. `more`: the event
+    has further lines, so one that ends with it was cut off.
+    """
+
+    time: float
+    seq: int
+    event: str
+    session: str
+    role: str | None = None
+    kind: str | None = None
+    id: str | None = None
+    call: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    error: bool | None = None
+    tokens: int | None = None
+    chars: int | None = None
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    counted: int | None = None
+    head: int | None = None
+    stage: str | None = None
+    rule: str | None = None
+    moment: str | None = None
+    why: str | None = None
+    before: int | None = None
+    after: int | None = None
+    dropped: int | None = None
+    replaced: int | None = None
+    inserted: int | None = None
+    ids: list[str] | None = None
+    topic: str | None = None
+    text: str | None = None
+    more: bool = False
+
+
+# --- from an event to its lines ---------------------------------------------------------------------------------------
+
+
+def mask_nothing(text: str) -> str:
+    return text
+
+
+def make_trace_lines(event: Event, session: str = "", mask: TextMask = mask_nothing) -> list[TraceLine]:
+    """At least one line for any event, each of bounded length, with no text of a message in it."""
+
+    shown = (
+        session
+        if len(session) <= _MAX_TEXT_CHARS
+        else clip_chars(session, _MAX_TEXT_CHARS, mode="head", notice="").text
+    )
+
+    def line(name: str) -> TraceLine:
+        return TraceLine(event.time, event.seq, name, shown)
+
+    what = event.what
+    if isinstance(what, MessageAdded):
+        lines = _said(what, line, mask)
+    elif isinstance(what, ViewEdited):
+        lines = [_edited(what, line("context_compaction"), mask)]
+    elif isinstance(what, UsageReported):
+        lines = [_used(what, line("model_usage"))]
+    else:
+        lines = [_noted(what, line, mask)]
+    for each in lines[:-1]:
+        each.more = True
+    return lines
+
+
+def _said(what: MessageAdded, line: Callable[[str], TraceLine], mask: TextMask) -> list[TraceLine]:
+    message, lines = what.message, []
+    for call in calls_of(message):
+        called = line("tool_call")
+        called.id, called.call, called.name = _clip_name(message.id), _clip_name(call.id), _clip_name(mask(call.name))
+        called.arguments, called.chars = _mask_and_clip(call.arguments, mask), len(call.arguments)
+        lines.append(called)
+    if lines:
+        return lines
+    result = result_of(message)
+    said = line("message" if result is None else "tool_result")
+    said.id, said.tokens, said.kind = _clip_name(message.id), what.tokens, _clip_name(message.kind) or None
+    said.chars = sum(map(len, texts_of(message)))
+    if result is None:
+        said.role = message.role
+    else:
+        said.call, said.error = _clip_name(result.call_id), result.error
+    return [said]
+
+
+def _edited(what: ViewEdited, line: TraceLine, mask: TextMask) -> TraceLine:
+    changes = EditIndex(what.edits)
+    touched = [*changes.dropped, *changes.replaced, *(insert.message.id for insert in changes.inserts)]
+    line.stage, line.rule, line.moment, line.why = (
+        what.stage,
+        _clip_name(what.rule),
+        what.moment,
+        _mask_and_clip(what.why, mask),
+    )
+    line.before, line.after = what.before, what.after
+    line.dropped, line.replaced, line.inserted = len(changes.dropped), len(changes.replaced), len(changes.inserts)
+    line.ids = [_clip_name(ident) for ident in sorted(touched, key=_log_order)[:_MAX_IDS]]
+    return line
+
+
+def _log_order(ident: str) -> tuple[int, str]:
+    """In the order of the log: `m9` before `m10`."""
+    number = ident[1:].partition(".")[0]
+    return (int(number) if number.isdecimal() else 0, ident)
+
+
+def _used(what: UsageReported, line: TraceLine) -> TraceLine:
+    line.model, line.head, line.counted = _clip_name(what.model), what.head, what.counted
+    line.input_tokens, line.output_tokens = what.input_tokens, what.output_tokens
+    line.cache_read, line.cache_write = what.cache_read, what.cache_write
+    return line
+
+
+def _noted(what: NoteAdded, line: Callable[[str], TraceLine], mask: TextMask) -> TraceLine:
+    own = _EVENT_NAMES.get(what.topic)
+    noted = line(own or ("error" if what.topic in _ERROR_TOPICS else "note"))
+    noted.topic = None if own else _clip_name(mask(what.topic))
+    noted.text = _mask_and_clip(what.text, mask) if what.text else None
+    noted.chars, noted.tokens = len(what.text) or None, what.tokens or None
+    return noted
+
+
+def _clip_name(text: str) -> str:
+    return text if len(text) <= _MAX_NAME_CHARS else clip_chars(text, _MAX_NAME_CHARS, mode="head", notice="").text
+
+
+def _mask_and_clip(text: str, mask: TextMask) -> str:
+    """Masked first and cut then: half a key is not known for one. Of a huge text only the beginning is looked at, and
+    the end of that, where a key may have been cut, is not shown."""
+    seen = clip_chars(text, _MASKED_CHARS, mode="head", notice="").text
+    masked = mask(seen)
+    if len(seen) < len(text):
+        masked = clip_chars(masked, max(0, len(masked) - _MARGIN), mode="head", notice="").text
+    elif len(masked) <= _MAX_TEXT_CHARS:
+        return masked
+    return clip_chars(masked, _MAX_TEXT_CHARS, mode="head", notice="").text + _CUT
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------------------
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(TraceLine)
+
+
+def encode_trace_line(line: TraceLine) -> bytes:
+    return _encoder.encode(line) + b"\n"
+
+
+def decode_trace_line(data: bytes) -> TraceLine | None:
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def read_trace(path: Path | str, start: int = 0) -> Iterator[TraceLine]:
+    """The lines from seq `start` on. What was cut off or damaged is left out: it shows as a gap in the seqs."""
+    if not os.path.exists(path):
+        return
+    with open(path, "rb") as file:
+        for data in file:
+            line = decode_trace_line(data) if data.endswith(b"\n") else None
+            if line is not None and line.seq >= start:
+                yield line
+
+
+class ModelUsage(msgspec.Struct):
+    """What the calls of one model took. `input_tokens` is all that was read, cached or not."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+
+def sum_usage_by_model(lines: Iterable[TraceLine]) -> dict[str, ModelUsage]:
+    """The tokens of a workflow by model, added up over the lines of any number of sessions."""
+    found: dict[str, ModelUsage] = {}
+    for line in lines:
+        if line.event == "model_usage":
+            spent = found.setdefault(line.model or "", ModelUsage())
+            spent.calls += 1
+            spent.input_tokens += line.input_tokens or 0
+            spent.output_tokens += line.output_tokens or 0
+            spent.cache_read += line.cache_read or 0
+            spent.cache_write += line.cache_write or 0
+    return found

@@ -1,0 +1,251 @@
+"""The trace of a session: what happened in it, one JSON object a line, for people and scorers.
+
+It is derived from the log and only ever written: no view is made from it, so nothing in it can reach a model. Every
+event of the log gives at least one line with its seq; a gap shows, and is filled from the log at the next chance. So a
+line is not fsynced, and a trace that cannot be written never stands in the way of its session.
+"""
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate.core.errors import NotKept, TidegateError
+from tidegate.core.events import Event
+from tidegate.disk.atomic_files import make_folder, make_write_error
+from tidegate.datafolder.trace.lines import (
+    TextMask,
+    ModelUsage,
+    TraceLine,
+    mask_nothing,
+    make_trace_lines,
+    decode_trace_line,
+    read_trace,
+    sum_usage_by_model,
+    encode_trace_line,
+)
+from tidegate.store.log import Log
+
+__all__ = ["ModelUsage", "Trace", "TraceLine", "make_trace_lines", "read_trace", "sum_usage_by_model"]
+
+_BLOCK, _BATCH = 8_192, 1 << 20
+_MAX_CALL_NAMES = 1_000
+
+
+class _Tail(NamedTuple):
+    """The last whole event of a file: up to where the file is good, and from where on it was read for that."""
+
+    seq: int = 0
+    time: float = 0.0
+    end: int = 0
+    start: int = 0
+
+
+class Trace:
+    """The file of one session: JSON lines, 0600. Used as the session's watcher.
+
+    Several processes may have the session open: under a lock on the file, whoever comes first writes an event, and
+    nobody writes it again. What cannot be written is kept in `failure`, in words; empty when all is well.
+    """
+
+    def __init__(
+        self, path: Path | str, session: str = "", mask: TextMask = mask_nothing, *, patience: float = 2.0
+    ) -> None:
+        """`patience`: how many seconds a session waits for another process that is writing."""
+        self.path = path if isinstance(path, Path) else Path(path)
+        self.failure = ""
+        self._session = session.encode("utf-8", "replace").decode()  # a name may be what JSON cannot hold
+        self._mask, self._patience = mask, patience
+        self._log: Log | None = None
+        self._file: int | None = None
+        self._size = -1
+        self._tail = _Tail()
+        self._names: dict[str, str] = {}
+        self._unread = _Tail()  # what is before it may tell of names that we do not know
+
+    def follow(self, log: Log) -> None:
+        """Write what the trace lacks of this log. A trace of another log that had this name is begun anew."""
+        self._log = log
+        with self._spared(), self._turn() as file:
+            if not self._tells_of(file, log):
+                self._empty(file)
+            self._write(file, log.read(self._tail.seq + 1))
+
+    def __call__(self, event: Event) -> None:
+        with self._spared(), self._turn() as file:
+            if event.seq == 1 and self._tail.seq and _first_time(file) != event.time:
+                self._empty(file)
+            if event.seq == self._tail.seq + 1 or self._log is None:
+                self._write(file, [event] if event.seq > self._tail.seq else [])
+            elif event.seq > self._tail.seq:
+                self._write(file, self._log.read(self._tail.seq + 1))
+
+    def remake(self, log: Log) -> None:
+        """Write all of it again: the log was changed in place, because something in it had to be forgotten.
+
+        Other than the rest of the trace this must not fail unseen: NotKept if it does.
+        """
+        self._log = log
+        with self._spared(), self._turn() as file:
+            self._empty(file)
+            self._write(file, log.read())
+            os.fsync(file)  # what was forgotten must not come back after a power cut
+        if self.failure:
+            raise NotKept(f"The trace was not made again: {self.failure}", "Remove the file and open the session.")
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+        self._file, self._size = None, -1
+
+    @contextmanager
+    def _spared(self) -> Iterator[None]:
+        """The log has what the trace lacks: a session goes on without it."""
+        try:
+            yield
+        except OSError as failure:
+            self.failure = str(make_write_error(self.path.name, failure))
+        except TidegateError as failure:
+            self.failure = str(failure)
+        else:
+            self.failure = ""
+
+    @contextmanager
+    def _turn(self) -> Iterator[int]:
+        """The file, locked, and known to its end."""
+        while True:
+            file = self._open()
+            self._lock(file)
+            status = os.fstat(file)
+            if status.st_nlink:
+                break
+            self.close()  # it was removed meanwhile, and the lock is on nothing
+        try:
+            if status.st_size != self._size:
+                self._look(file, status.st_size)
+            yield file
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+    def _open(self) -> int:
+        if self._file is None:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            try:
+                self._file = os.open(self.path, flags, 0o600)
+            except FileNotFoundError:
+                make_folder(self.path.parent)
+                self._file = os.open(self.path, flags, 0o600)
+        return self._file
+
+    def _lock(self, file: int) -> None:
+        """Wait for others, but not for one that hangs, and not again and again."""
+        until = time.monotonic() + (0.0 if self.failure else self._patience)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise NotKept(f"{self.path.name} is held by another process.", "It is filled up later.") from None
+                time.sleep(0.002)
+            else:
+                return
+
+    def _look(self, file: int, size: int) -> None:
+        """Others wrote, or this is the first look: find the last whole event, and cut off what comes behind it."""
+        self._size = -1
+        self._tail = _last_event(file, size)
+        self._unread = self._tail
+        if self._names:  # what others wrote is newer
+            self._names |= _read_call_names(file, self._unread)
+            self._unread = _Tail()
+        if self._tail.end < size:
+            os.ftruncate(file, self._tail.end)
+        self._size = self._tail.end
+
+    def _tells_of(self, file: int, log: Log) -> bool:
+        """Whether an event that both have is the same one. Where others wrote on, the log may be behind the trace."""
+        if not self._tail.seq:
+            return True
+        known = self._tail.seq <= log.head
+        event = next(log.read(self._tail.seq if known else 1), None)
+        return event is None or event.time == (self._tail.time if known else _first_time(file))
+
+    def _empty(self, file: int) -> None:
+        self._size = -1
+        os.ftruncate(file, 0)
+        self._size, self._tail, self._unread = 0, _Tail(), _Tail()
+        self._names.clear()
+
+    def _write(self, file: int, events: Iterable[Event]) -> None:
+        waiting, last = bytearray(), None
+        for last in events:
+            waiting += self._encoded(last)
+            if len(waiting) >= _BATCH:
+                self._put(file, waiting, last)
+                waiting = bytearray()
+        if last is not None and waiting:
+            self._put(file, waiting, last)
+
+    def _put(self, file: int, data: bytearray, last: Event) -> None:
+        """All of it or nothing: a full disk may take the first half of a line."""
+        size, self._size = self._size, -1
+        if os.write(file, data) != len(data):
+            os.ftruncate(file, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._size = size + len(data)
+        self._tail = _Tail(last.seq, last.time, self._size)
+
+    def _encoded(self, event: Event) -> bytes:
+        lines = make_trace_lines(event, self._session, self._mask)
+        for line in lines:
+            if line.call is None:
+                continue
+            if line.name is None:
+                line.name = self._names.get(line.call) or self._read_names().get(line.call)
+            else:
+                self._names[line.call] = line.name
+        while len(self._names) > _MAX_CALL_NAMES:
+            del self._names[next(iter(self._names))]
+        return b"".join(encode_trace_line(line) for line in lines)
+
+    def _read_names(self) -> dict[str, str]:
+        """Of calls that were written before we came. Most sessions are opened without one that waits for its result."""
+        if self._unread.end and self._file is not None:
+            self._names = _read_call_names(self._file, self._unread) | self._names
+            self._unread = _Tail()
+        return self._names
+
+
+def _read_call_names(file: int, tail: _Tail) -> dict[str, str]:
+    """The tools of the newest calls."""
+    data = os.pread(file, tail.end - tail.start, tail.start)
+    lines = [decode_trace_line(line) for line in data.split(b"\n")]
+    return {line.call: line.name for line in lines if line and line.event == "tool_call" and line.call and line.name}
+
+
+def _last_event(file: int, size: int) -> _Tail:
+    """From the end of the file, in as large a piece as it takes: the time for this does not grow with the file."""
+    block = _BLOCK
+    while True:
+        start = max(0, size - block)
+        data = os.pread(file, size - start, start)
+        first = data.find(b"\n") + 1 if start else 0
+        end = data.rfind(b"\n") + 1
+        while end > first:
+            begin = data.rfind(b"\n", 0, end - 1) + 1
+            line = decode_trace_line(data[begin:end])
+            if line is not None and not line.more:
+                return _Tail(line.seq, line.time, start + end, start)
+            end = begin
+        if not start:
+            return _Tail()
+        block *= 8
+
+
+def _first_time(file: int) -> float | None:
+    line = decode_trace_line(os.pread(file, 8 * _BLOCK, 0).partition(b"\n")[0])
+    return None if line is None else line.time

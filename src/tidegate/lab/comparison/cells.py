@@ -1,0 +1,176 @@
+"""One recording under one contender in one window, from the file to its figures: what a worker does."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from tidegate.core.errors import TidegateError
+from tidegate.core.text.secrets import SecretMask
+from tidegate.lab.scoring.contender_request import ContenderRequest
+from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.comparison.result_cache import (
+    SCORING_MODULE,
+    RECOVERY_MODULE,
+    ResultCache,
+    hash_module_code,
+    hash_values,
+)
+from tidegate.lab.comparison.contenders import Contender, load_contender_policy
+from tidegate.lab.scoring.session_figures import SessionFigures
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
+from tidegate.lab.importers.recording import Recording
+from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
+from tidegate.lab.peer_process import close_peer_process, get_peer_process
+from tidegate.lab.scoring.signals import SessionSignals, extract_signals
+from tidegate.lab.comparison.session_sources import (
+    SessionSource,
+    create_recording_mask,
+    load_recording,
+    create_unit_counter,
+)
+from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.worker_pool import StopCheck
+from tidegate.models.pricing import TokenRates
+
+_VALIDATED_DIALECTS = (MAIN_DIALECT, "anthropic")
+"""The dialects that every request of ours is rendered and validated in."""
+
+
+class ComparisonTerms(msgspec.Struct, frozen=True):
+    """What all cells of a run share. `common` is where the list of common names stands, `cache` a folder."""
+
+    count: str
+    common: str
+    rates: tuple[TokenRates, ...]
+    cache: str
+
+
+class ComparisonCell(msgspec.Struct, frozen=True):
+    source: SessionSource
+    contender: Contender
+    window: int
+    terms: ComparisonTerms
+
+    @property
+    def key(self) -> str:
+        """What decides the figures, and nothing else: neither where a file stands nor what it is called."""
+        terms = self.terms
+        code = (
+            hash_module_code(SCORING_MODULE, but=RECOVERY_MODULE)
+            if self.contender.peer
+            else hash_module_code(SCORING_MODULE)
+        )
+        return hash_values(
+            "cell", self.source.key, self.contender.stamp, self.window, terms.count, terms.common, terms.rates, code,
+        )  # fmt: skip
+
+
+class CellResult(msgspec.Struct, frozen=True):
+    """A cell's figures; with an error there are none."""
+
+    cell: ComparisonCell
+    figures: SessionFigures | None
+    error: str = ""
+
+
+def store_common_names(names: frozenset[str], cache: Path) -> str:
+    """The list is the same for all cells, so it is handed to the workers by its hash."""
+    listed = sorted(names)
+    key = hash_values("common", listed)
+    ResultCache(cache).put(key, listed)
+    return key
+
+
+@lru_cache(maxsize=2)
+def _load_common_names(key: str, cache: str) -> frozenset[str]:
+    return frozenset(ResultCache(Path(cache)).get(key, list[str]) or ())
+
+
+@lru_cache(maxsize=4)
+def _load_signals(content: str, path: str, place: int, count: str, cache: str) -> SessionSignals:
+    """They are the same for every policy, so they are found once a recording."""
+    kept = ResultCache(Path(cache))
+    key = hash_values("signals", content, count, hash_module_code(SCORING_MODULE, but=RECOVERY_MODULE))
+    signals = kept.get(key, SessionSignals)
+    if signals is None:
+        signals = extract_signals(load_recording(path, place).messages, create_unit_counter(count))
+        if not _contain_secrets(
+            signals, _load_mask(path, place)
+        ):  # they cannot be masked: they are looked for as they are
+            kept.put(key, signals)
+    return signals
+
+
+@lru_cache(maxsize=4)
+def _load_mask(path: str, place: int) -> SecretMask:
+    return create_recording_mask(load_recording(path, place))
+
+
+def _contain_secrets(signals: SessionSignals, mask: SecretMask) -> bool:
+    """Also where two pieces of a text have one secret between them."""
+    texts = msgspec.json.encode(signals).decode(), "".join(signals.pieces)
+    return any(mask(text) != text for text in texts)
+
+
+def measure_cell(cell: ComparisonCell, stopped: StopCheck) -> CellResult:
+    """The figures of a cell, from the cache if they are there. What fails as a whole is said, and not kept."""
+    kept = ResultCache(Path(cell.terms.cache))
+    known = kept.get(cell.key, SessionFigures)
+    if known is None:
+        try:
+            known = _mask_losses(_score_cell(cell, stopped), cell.source)
+        except TidegateError as error:
+            close_peer_process()
+            return CellResult(cell, None, str(error.args[0]))
+        except Exception as error:  # noqa: BLE001 - one cell is never in the way of a thousand others
+            close_peer_process()
+            return CellResult(cell, None, f"{type(error).__name__}: {error}"[:300])
+        kept.put(cell.key, known)
+        # As every later run reads them: a whole number comes back as the float it was declared to be.
+        known = kept.get(cell.key, SessionFigures) or known
+    return CellResult(cell, known)
+
+
+def _mask_losses(figures: SessionFigures, source: SessionSource) -> SessionFigures:
+    """Figures without the secrets in what was lost: it is only shown."""
+    if figures.lost:
+        mask = _load_mask(source.path, source.place)
+        figures.lost = [msgspec.structs.replace(each, what=mask(each.what)) for each in figures.lost]
+    return figures
+
+
+def _score_cell(cell: ComparisonCell, stopped: StopCheck) -> SessionFigures:
+    source, terms = cell.source, cell.terms
+    recording = load_recording(source.path, source.place)
+    times = [time or None for time in recording.times]
+    task = ScoringTask(
+        _load_signals(source.key, source.path, source.place, terms.count, terms.cache),
+        recording.messages,
+        create_unit_counter(terms.count),
+        cell.window,
+        _load_common_names(terms.common, terms.cache),
+    )
+    gauge = RequestScorer(task, InputBill(terms.rates, times))
+    elsewhere = _run_contender(cell, recording, gauge.add, stopped)
+    figures = gauge.figures()
+    figures.invalid_elsewhere = elsewhere
+    figures.unmanaged = compute_unmanaged_cost(task, InputBill(terms.rates, times))
+    return figures
+
+
+def _run_contender(
+    cell: ComparisonCell, recording: Recording, sink: Callable[[ContenderRequest], None], stopped: StopCheck
+) -> int:
+    """Hand each request to the sink; returns how many requests another dialect than the main one would refuse."""
+    contender = cell.contender
+    if contender.peer:
+        get_peer_process(contender.peer).play(recording.messages, cell.window, sink, stopped)
+        return 0
+    policy = load_contender_policy(contender)
+    typed = recording.typed or [None] * len(recording.messages)
+    lines = [RecordedLine(number, *each) for number, each in enumerate(zip(recording.messages, typed, strict=True), 1)]
+    setup = ReplaySetup(policy, cell.window, cell.terms.count, _VALIDATED_DIALECTS)
+    report = replay_session(cell.source.name, lines, setup, sink=sink, stopped=stopped)
+    return report.invalid.total()

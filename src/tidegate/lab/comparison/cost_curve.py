@@ -1,0 +1,182 @@
+"""A curve held against each other contender at that contender's cost.
+
+Whoever spends more keeps more, so a difference in what is kept says little while the costs differ. Here the curve's
+point that costs the most without costing more than the other is compared with it, session by session.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Final, NamedTuple
+from tidegate.lab.scoring.measures import MEASURES_BY_KEY
+from tidegate.lab.comparison.confidence_intervals import (
+    MIN_GROUPS,
+    MeanEstimate,
+    estimate_difference,
+    judge_difference,
+)
+import re
+from collections.abc import Sequence
+from typing import Final
+import msgspec
+from tidegate.core.errors import BadInput
+from tidegate.lab.comparison.contenders import Contender, make_policy_contender, load_contender_policy
+
+
+EQUAL_COST_KEYS: Final = ("far", "far_strict", "anchors", "anchors_strict")
+"""What is compared at equal cost, in the plain reading and the strict one."""
+COST_KEY: Final = "cost"
+
+_ValuesByContender = Mapping[str, Mapping[str, Mapping[str, float | None]]]
+"""By contender, measure and session."""
+
+
+class EqualCostDifference(NamedTuple):
+    """The point's value less the other's; `verdict` is the point's."""
+
+    measure: str
+    estimate: MeanEstimate
+    verdict: str
+
+
+class EqualCostComparison(NamedTuple):
+    """A contender and the point it was compared with; costs are means over the sessions both have.
+
+    `dearer`: even the cheapest point costs more, so the costs are not equal and the point has an advantage.
+    """
+
+    against: str
+    point: str
+    cost: float
+    their_cost: float
+    dearer: bool
+    differences: tuple[EqualCostDifference, ...]
+
+    def judged(self, word: str) -> list[str]:
+        """The measures whose verdict this is: better, worse, or nothing where the sessions do not tell."""
+        return [each.measure for each in self.differences if each.measure in EQUAL_COST_KEYS and each.verdict == word]
+
+    @property
+    def verdict(self) -> str:
+        """Better or worse only where all that is compared is; partly where some is and nothing the other way."""
+        better, worse = len(self.judged("better")), len(self.judged("worse"))
+        if better and worse:
+            return "trade"
+        if better:
+            return "better" if better == len(EQUAL_COST_KEYS) else "partly better"
+        if worse:
+            return "worse" if worse == len(EQUAL_COST_KEYS) else "partly worse"
+        return ""
+
+
+def find_dominated_points(values: _ValuesByContender, points: Sequence[str]) -> set[str]:
+    """Points that another one of the curve makes pointless: it costs no more and keeps no less of anything compared.
+
+    A setting may be turned so far that both get worse. Nobody would choose such a point, so it is passed over.
+    """
+    means = {point: [_mean(values[point][key]) for key in (COST_KEY, *EQUAL_COST_KEYS)] for point in points}
+    found = set()
+    for point, (cost, *kept) in means.items():
+        for other, (its_cost, *its_kept) in means.items():
+            no_worse = its_cost <= cost and all(its >= own for its, own in zip(its_kept, kept, strict=True))
+            if no_worse and means[other] != means[point]:
+                found.add(point)
+    return found
+
+
+def _mean(values: Mapping[str, float | None]) -> float:
+    there = [value for value in values.values() if value is not None]
+    return fsum(there) / len(there) if there else 0.0
+
+
+class _PointCosts(NamedTuple):
+    point: str
+    cost: float
+    their_cost: float
+
+
+def compare_at_equal_cost(
+    values: _ValuesByContender,
+    points: Sequence[str],
+    against: str,
+    groups: Mapping[str, str],
+    *,
+    least: int = MIN_GROUPS,
+) -> EqualCostComparison | None:
+    """None if the contender and the curve have no session in common."""
+    costs = [each for point in points if (each := _compute_mean_costs(values, point, against))]
+    if not costs:
+        return None
+    within = [each for each in costs if each.cost <= each.their_cost]
+    chosen = max(within, key=lambda each: each.cost) if within else min(costs, key=lambda each: each.cost)
+    differences = []
+    for measure in (*EQUAL_COST_KEYS, COST_KEY):
+        found = estimate_difference(values[chosen.point][measure], values[against][measure], groups, least=least)
+        differences.append(
+            EqualCostDifference(measure, found, judge_difference(found, MEASURES_BY_KEY[measure].better))
+        )
+    return EqualCostComparison(against, chosen.point, chosen.cost, chosen.their_cost, not within, tuple(differences))
+
+
+def _compute_mean_costs(values: _ValuesByContender, point: str, against: str) -> _PointCosts | None:
+    """Mean costs over the sessions both have, so that a session one of them failed in weighs for neither."""
+    mine, theirs = values[point][COST_KEY], values[against][COST_KEY]
+    both = [
+        (cost, other)
+        for session, cost in mine.items()
+        if cost is not None and (other := theirs.get(session)) is not None
+    ]
+    if not both:
+        return None
+    return _PointCosts(point, fsum(cost for cost, _ in both) / len(both), fsum(other for _, other in both) / len(both))
+
+
+# A policy at several values of one setting: the curve of what it keeps over what it costs.
+#
+# Its points are contenders like others. A point at the value the policy has anyway is the policy itself, and is not
+# measured twice.
+
+_CURVE_PATTERN: Final = re.compile(r"(?:(.+):)?(\w+)=(.*)", re.DOTALL).fullmatch
+_CURVE_REMEDY: Final = "Write [POLICY:]SETTING=VALUE,VALUE,..., for instance fidelity=0.5,1,2."
+
+
+class CurvePoint(msgspec.Struct, frozen=True):
+    """`key` names the contender that was measured for it."""
+
+    value: str
+    key: str
+
+
+class SettingCurve(msgspec.Struct, frozen=True):
+    """Points in the order they were asked for. `contenders` are those that are in the run for the curve's sake only."""
+
+    policy: str
+    setting: str
+    points: tuple[CurvePoint, ...]
+    contenders: tuple[Contender, ...]
+
+
+def parse_curve(text: str, others: Sequence[Contender]) -> SettingCurve:
+    """The curve of a policy, or of the default one. What is among the other contenders already is not added again."""
+    match = _CURVE_PATTERN(text)
+    if match is None:
+        raise BadInput(f"{text!r} is not a curve.", _CURVE_REMEDY)
+    name, setting = match[1] or "default", match[2]
+    values = [value.strip() for value in match[3].split(",")]
+    if not all(values) or len(set(values)) < len(values):
+        raise BadInput(f"{text!r}: a value is empty or stands there twice.", _CURVE_REMEDY)
+    policy = make_policy_contender(name)
+    points, own = [], []
+    for value in values:
+        found = _make_point_contender(policy, setting, value)
+        there = next((each for each in others if each.stamp == found.stamp), None)
+        points.append(CurvePoint(value, (there or found).key))
+        own += [] if there else [found]
+    return SettingCurve(policy.key, setting, tuple(points), tuple(own))
+
+
+def _make_point_contender(policy: Contender, setting: str, value: str) -> Contender:
+    key = f"{policy.key} {setting}={value}"
+    found = make_policy_contender(policy.policy, ((setting, value),), key=key)
+    if load_contender_policy(found).settings[setting] == load_contender_policy(policy).settings[setting]:
+        return make_policy_contender(policy.policy, key=key)
+    return found

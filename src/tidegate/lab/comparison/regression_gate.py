@@ -1,0 +1,126 @@
+"""Has a policy got worse than it was? For a build that should fail when it has.
+
+What was stored are the values of each session, so the comparison is paired: the same sessions then and now. A policy is
+worse in a measure if the whole interval of the difference is on the wrong side and its mean is more than a hair's
+breadth off. With too few sessions for an interval the mean alone decides, by a wider margin. More requests over the
+window, invalid or not made are worse, however few: these are defects, not noise.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.lab.comparison.report.findings import FINDINGS_FORM
+from tidegate.lab.scoring.measures import MEASURES_BY_KEY
+from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS, estimate_difference, judge_difference
+
+_GATED_KEYS: Final = ("far", "far_strict", "anchors", "anchors_strict", "user", "newest", "cost", "billed_ratio")
+_DEFECT_KEYS: Final = ("over", "failed", "invalid")
+_MIN_DIFFERENCE: Final = 0.002
+"""A fifth of a percentage point, or 0.002 of the cost: smaller steps are not worth a broken build."""
+_MIN_MEAN_DIFFERENCE: Final = 0.02
+"""The same where there is no interval."""
+
+_Json = dict[str, Any]
+
+
+class Regression(NamedTuple):
+    """One thing that got worse: said in one line, with the figures."""
+
+    window: int
+    policy: str
+    measure: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"window {self.window:,}, {self.policy}: {MEASURES_BY_KEY[self.measure].name}: {self.why}"
+
+
+class GateResult(NamedTuple):
+    """`compared` counts pairs of a policy and a window that both have; sessions that changed are in `unmatched`."""
+
+    worse: list[Regression]
+    compared: int
+    unmatched: int
+
+
+def read_stored_findings(path: Path) -> _Json:
+    """What `--save` wrote."""
+    remedy = "Give a file that `tidegate lab --save FILE` or `--json FILE` wrote."
+    try:
+        stored = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}).", remedy) from None
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{path}: broken JSON ({error}).", remedy) from None
+    if not isinstance(stored, dict) or stored.get("form") != FINDINGS_FORM:
+        raise BadInput(f"{path}: not a result of the lab.", remedy)
+    return stored
+
+
+def has_comparable_results(stored: _Json, windows: Sequence[int], policies: Sequence[str]) -> bool:
+    """Is there anything to compare? Asked before the work, not after it."""
+    return any(
+        window["window"] in windows and not _values_by_policy(window).keys().isdisjoint(policies)
+        for window in stored["windows"]
+    )
+
+
+def check_regressions(stored: _Json, found: _Json) -> GateResult:
+    """Hold what was found now against what was stored."""
+    then = {window["window"]: _values_by_policy(window) for window in stored["windows"]}
+    projects = {each["key"]: each["project"] for each in found["sessions"]}
+    worse: list[Regression] = []
+    compared, unmatched = 0, 0
+    for window in found["windows"]:
+        for policy, now in _values_by_policy(window).items():
+            before = then.get(window["window"], {}).get(policy)
+            if before is None:
+                continue
+            compared += 1
+            unmatched += len(now.keys() ^ before.keys())
+            shared = now.keys() & before.keys()
+            groups = {session: projects[session] for session in shared}
+            worse += _find_regressions(window["window"], policy, {s: now[s] for s in shared}, before, groups)
+    return GateResult(worse, compared, unmatched)
+
+
+def _values_by_policy(window: _Json) -> dict[str, dict[str, _Json]]:
+    found: dict[str, dict[str, _Json]] = {}
+    for row in window["rows"]:
+        if not row["error"]:
+            found.setdefault(row["policy"], {})[row["session"]] = row["values"]
+    return found
+
+
+def _find_regressions(
+    window: int, policy: str, now: dict[str, _Json], before: dict[str, _Json], groups: dict[str, str]
+) -> list[Regression]:
+    found = []
+    for measure in _DEFECT_KEYS:
+        was = sum(before[session].get(measure) or 0 for session in now)
+        has = sum(values.get(measure) or 0 for values in now.values())
+        if has > was:
+            found.append(Regression(window, policy, measure, f"{has:.0f}, was {was:.0f}"))
+    if len(set(groups.values())) < MIN_GROUPS:
+        groups = {session: session for session in groups}
+    for measure in _GATED_KEYS:
+        mine = {session: values.get(measure) for session, values in now.items()}
+        theirs = {session: before[session].get(measure) for session in now}
+        difference = estimate_difference(mine, theirs, groups)
+        if difference.mean is None:
+            continue
+        better = MEASURES_BY_KEY[measure].better
+        wrong_way = -difference.mean if better == "more" else difference.mean
+        if difference.low is None or difference.high is None:
+            if wrong_way > _MIN_MEAN_DIFFERENCE:
+                found.append(Regression(window, policy, measure, f"{difference.mean:+.4f} on {difference.n} sessions"))
+        elif wrong_way > _MIN_DIFFERENCE and judge_difference(difference, better) == "worse":
+            bounds = f"[{difference.low:+.4f} {difference.high:+.4f}]"
+            found.append(
+                Regression(window, policy, measure, f"{difference.mean:+.4f} {bounds} on {difference.n} sessions")
+            )
+    return found

@@ -1,0 +1,202 @@
+"""The recordings a comparison is made over: where each stands, how long it is, which names it uses."""
+
+import hashlib
+import os
+from collections.abc import Generator, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.core.text.secrets import SecretMask, keys_of
+from tidegate.lab.comparison.result_cache import IMPORTERS_MODULE, ResultCache, hash_module_code, hash_values
+from tidegate.lab.importers import ImportedFile as Read
+from tidegate.lab.importers import read_recordings_by_file
+from tidegate.lab.importers.recording import Recording
+from tidegate.lab.scoring.signals import list_argument_names
+from tidegate.lab.scoring.request_size import UnitCounter
+from tidegate.lab.worker_pool import StopCheck, run_in_processes
+from tidegate.models.token_counters import create_counter
+from tidegate.wire.parsing import require_object, repair_json_unicode, encode_json_text
+
+COMMON_NAME_PROJECTS: Final = 4
+"""A name that the calls of so many projects use says nothing of memory: README.md, package.json, console.log."""
+
+
+class SessionSource(msgspec.Struct, frozen=True):
+    """One recording: the `place`-th of the file `path`. `key` is the hash of what it holds."""
+
+    path: str
+    place: int
+    key: str
+    name: str
+    project: str
+    agent: str
+    tokens: float
+    calls: int
+    timed: bool
+    mended: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+class SkippedSession(msgspec.Struct, frozen=True):
+    """What was left out, and why."""
+
+    name: str
+    why: str
+    remedy: str = ""
+
+
+class SourceScan(msgspec.Struct):
+    sources: list[SessionSource] = []
+    skipped: list[SkippedSession] = []
+
+
+class _ScanTask(msgspec.Struct, frozen=True):
+    path: str
+    cache: str
+    count: str
+
+
+def scan_sources(paths: Sequence[Path], cache: Path, count: str, jobs: int) -> Generator[SourceScan, None, None]:
+    """What is in each file, as it comes."""
+    tasks = [_ScanTask(str(path), str(cache), count) for path in sorted(paths, key=_file_size, reverse=True)]
+    yield from run_in_processes(_run_scan_task, tasks, jobs)
+
+
+def merge_scans(found: Iterable[SourceScan]) -> SourceScan:
+    """All of them in order. A session that stands in two files counts once, and two of one name are told apart."""
+    sources: dict[str, SessionSource] = {}
+    skipped: list[SkippedSession] = []
+    named: dict[str, int] = {}
+    files = list(found)
+    for source in sorted((one for each in files for one in each.sources), key=lambda one: (one.path, one.place)):
+        if source.key in sources:
+            skipped.append(SkippedSession(source.name, f"the same session as {sources[source.key].name}"))
+            continue
+        named[source.name] = named.get(source.name, 0) + 1
+        again = named[source.name]
+        name = f"{source.name}~{again}" if again > 1 else source.name
+        sources[source.key] = msgspec.structs.replace(source, name=name)
+    skipped += sorted((one for each in files for one in each.skipped), key=lambda one: (one.name, one.why))
+    return SourceScan(list(sources.values()), skipped)
+
+
+def _file_size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _run_scan_task(task: _ScanTask, stopped: StopCheck) -> SourceScan:
+    if stopped():
+        raise KeyboardInterrupt
+    try:
+        return _scan_file(Path(task.path), ResultCache(Path(task.cache)), task.count)
+    except BadInput as bad:
+        return SourceScan(skipped=[SkippedSession(task.path, str(bad.args[0]), bad.remedy)])
+
+
+def _scan_file(path: Path, cache: ResultCache, count: str) -> SourceScan:
+    try:
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}).", "Check the file and its permissions.") from None
+    key = hash_values(
+        "sources",
+        content,
+        str(path),
+        count,
+        hash_module_code(IMPORTERS_MODULE),
+        hash_module_code("tidegate.lab.scoring.signals"),
+    )
+    known = cache.get(key, SourceScan) if content else None
+    if known is None:
+        read = read_clean_file(path)
+        known = SourceScan(
+            [_describe_recording(path, place, each, count) for place, each in enumerate(read.recordings)],
+            [SkippedSession(str(path), str(fault.args[0]), fault.remedy) for fault in read.left_out],
+        )
+        cache.put(key, known)
+    return known
+
+
+def create_recording_mask(recording: Recording) -> SecretMask:
+    """A mask that has seen the whole recording: a name taken from it may be a secret that shows by its context only."""
+    mask = SecretMask(keys_of(os.environ))
+    mask(encode_json_text(recording.messages))
+    return mask
+
+
+def _without_secrets(names: Sequence[str], recording: Recording) -> tuple[str, ...]:
+    mask, text = create_recording_mask(recording), "\n".join(names)
+    return tuple(names) if mask(text) == text else tuple(name for name in names if mask(name) == name)
+
+
+def _describe_recording(path: Path, place: int, recording: Recording, count: str) -> SessionSource:
+    ruler = create_unit_counter(count)
+    units = sum(ruler.units(message) for message in recording.messages)
+    return SessionSource(
+        path=str(path),
+        place=place,
+        key=_hash_recording(recording),
+        name=recording.name,
+        project=get_project(recording),
+        agent=recording.meta.agent,
+        tokens=units / ruler.per,
+        calls=sum(message["role"] == "assistant" for message in recording.messages),
+        timed=any(recording.times),
+        mended=tuple(recording.mended),
+        names=_without_secrets(list_argument_names(recording.messages), recording),
+    )
+
+
+def _hash_recording(recording: Recording) -> str:
+    return hashlib.sha256(msgspec.json.encode([recording.messages, recording.times, recording.typed])).hexdigest()
+
+
+def get_project(recording: Recording) -> str:
+    """Sessions of one project resemble each other: intervals are taken over projects."""
+    return recording.meta.project or recording.name
+
+
+def read_clean_recordings(path: Path) -> list[Recording]:
+    return read_clean_file(path).recordings
+
+
+def read_clean_file(path: Path) -> Read:
+    """Half a surrogate pair, which no provider could be sent, is mended here."""
+    found = next(read_recordings_by_file([path]))
+    if found.fault is not None:
+        raise found.fault
+    for recording in found.recordings:
+        try:
+            msgspec.json.encode(recording.messages)
+        except UnicodeEncodeError:
+            recording.messages = [
+                require_object(repair_json_unicode(message), "A message") for message in recording.messages
+            ]
+    return found
+
+
+@lru_cache(maxsize=8)
+def load_recording(path: str, place: int) -> Recording:
+    """Cells of one recording come one after the other: the file is read once."""
+    return read_clean_recordings(Path(path))[place]
+
+
+@lru_cache(maxsize=4)
+def create_unit_counter(count: str) -> UnitCounter:
+    return UnitCounter(create_counter("", count))
+
+
+def find_common_names(sources: Iterable[SessionSource], projects: int = COMMON_NAME_PROJECTS) -> frozenset[str]:
+    """Names in the calls of at least so many projects."""
+    using: dict[str, set[str]] = {}
+    for source in sources:
+        for name in source.names:
+            using.setdefault(name, set()).add(source.project)
+    return frozenset(name for name, some in using.items() if len(some) >= projects)

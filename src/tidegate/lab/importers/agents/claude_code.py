@@ -1,0 +1,189 @@
+"""Claude Code: one line per content block, under `~/.claude/projects`.
+
+The blocks of one answer share `message.id`, and results can stand between them. Subagents (`isSidechain`) are sessions
+of their own. When Claude Code compacts, the file goes on: its summary is kept aside, the messages before stay.
+A prompt that was taken back and said anew stays in the file with all that followed; only the newest is the session.
+"""
+
+from collections.abc import Iterator
+
+from tidegate.lab.importers.json_fields import (
+    object_or_empty,
+    list_or_empty,
+    string_or_empty,
+    list_objects,
+    collect_part_types,
+    first_text,
+    parse_recorded_time,
+)
+from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.source_file import SourceFile
+from tidegate.lab.importers.conversation_builder import (
+    RecordedCall,
+    ChatContent,
+    ConversationBuilder,
+    make_data_url,
+    make_content,
+)
+
+FORMAT = "claude-code"
+_MESSAGE_TYPES = ("user", "assistant")
+_METADATA_TYPES = tuple(
+    "summary file-history-snapshot permission-mode queue-operation last-prompt ai-title mode".split()
+)
+
+
+def recognizes(head: SourceFile) -> bool:
+    for value in head.dicts():
+        kind = value.get("type")
+        if (
+            kind in _MESSAGE_TYPES
+            and isinstance(value.get("message"), dict)
+            and ("uuid" in value or "sessionId" in value)
+        ):
+            return True
+        if kind == "system" and "sessionId" in value and "uuid" in value:
+            return True
+        if kind in _METADATA_TYPES and ({"sessionId", "leafUuid", "snapshot"} & value.keys()):
+            return True
+    return False
+
+
+def read(source: SourceFile) -> Iterator[Recording]:
+    lines = [value for _, value in source.values() if isinstance(value, dict)]
+    spoken = [line for line in lines if line.get("type") in _MESSAGE_TYPES]
+    subagent = bool(spoken) and all(line.get("isSidechain") is True for line in spoken)
+    session = _SessionReader(subagent, _find_abandoned_lines(lines))
+    for line in lines:
+        session.line(line)
+    first = next((line for line in lines if "sessionId" in line), {})
+    name = source.stem if subagent else string_or_empty(first.get("sessionId")) or source.stem
+    meta = RecordingOrigin(FORMAT, "Claude Code", session.model, name, session.folder, str(source.path))
+    found = session.talk.recording(source, name, meta)
+    if found:
+        yield found
+
+
+class _SessionReader:
+    def __init__(self, subagent: bool, abandoned: set[str]) -> None:
+        self.talk = ConversationBuilder()
+        self.model = self.folder = ""
+        self._subagent = subagent
+        self._abandoned = abandoned
+        self._answers: dict[str, JsonRecord] = {}
+
+    def line(self, line: JsonRecord) -> None:
+        kind = line.get("type")
+        if kind == "system" and line.get("subtype") == "compact_boundary":
+            self.talk.compacted()
+        elif kind == "attachment":
+            self.talk.leave("attachment lines")
+        if kind not in _MESSAGE_TYPES:
+            return
+        message = object_or_empty(line.get("message"))
+        self.folder = self.folder or string_or_empty(line.get("cwd"))
+        if line.get("isSidechain") is True and not self._subagent:
+            self.talk.leave("lines of subagents")
+        elif string_or_empty(line.get("uuid")) in self._abandoned:
+            self.talk.leave("lines of an abandoned branch")
+        elif line.get("isCompactSummary") is True:
+            self._summary(message)
+        elif kind == "user":
+            self._user(message, parse_recorded_time(line.get("timestamp")), typed=_is_typed(line))
+        elif message.get("model") == "<synthetic>" or line.get("isApiErrorMessage") is True:
+            self.talk.leave("messages of the program itself")
+        else:
+            self._assistant(message, parse_recorded_time(line.get("timestamp")))
+
+    def _summary(self, message: JsonRecord) -> None:
+        self.talk.compacted("\n".join(_read_texts(message.get("content"))))
+
+    def _user(self, message: JsonRecord, time: float, *, typed: bool) -> None:
+        content = message.get("content")
+        for block in list_objects(content):
+            if block.get("type") == "tool_result":
+                self.talk.result(string_or_empty(block.get("tool_use_id")), _read_content(block.get("content")), time)
+        self.talk.say("user", _read_content(content), time, typed=typed)
+
+    def _assistant(self, message: JsonRecord, time: float) -> None:
+        self.model = self.model or string_or_empty(message.get("model"))
+        key = first_text(message, "id")
+        answer = self._answers.get(key) if key else None
+        if answer is None:
+            answer = self.talk.answer(time=time)
+            self._answers[key] = answer
+        content = message.get("content")
+        if isinstance(content, str):
+            self.talk.more(answer, content)
+        for block in list_objects(content):
+            kind = block.get("type")
+            if kind == "text":
+                self.talk.more(answer, string_or_empty(block.get("text")))
+            elif kind == "thinking":
+                self.talk.more(answer, thinking=string_or_empty(block.get("thinking")))
+            elif kind == "tool_use":
+                call = RecordedCall(
+                    string_or_empty(block.get("id")), string_or_empty(block.get("name")), block.get("input")
+                )
+                self.talk.more(answer, calls=[call])
+            elif kind != "redacted_thinking":
+                self.talk.leave("calls the provider served itself")
+
+
+def _read_texts(content: object) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    texts = []
+    for block in list_objects(content):
+        if block.get("type") == "text":
+            texts.append(string_or_empty(block.get("text")))
+        elif block.get("type") == "tool_reference":
+            texts.append(f"[tool: {string_or_empty(block.get('tool_name'))}]")
+    return texts
+
+
+def _read_content(content: object) -> ChatContent:
+    """Texts and images of a content; its tool results are not among them."""
+    images = []
+    for block in list_objects(content):
+        if block.get("type") == "image":
+            data = object_or_empty(block.get("source"))
+            url = string_or_empty(data.get("url")) or make_data_url(
+                string_or_empty(data.get("media_type")), string_or_empty(data.get("data"))
+            )
+            images.append(url)
+    return make_content(_read_texts(content), images)
+
+
+def _find_abandoned_lines(lines: list[JsonRecord]) -> set[str]:
+    """What hangs on prompts that were said anew: of prompts behind the same line only the last counts."""
+    children: dict[str, list[str]] = {}
+    prompts: dict[str, list[str]] = {}
+    for line in lines:
+        parent, ident = string_or_empty(line.get("parentUuid")), string_or_empty(line.get("uuid"))
+        if parent and ident:
+            children.setdefault(parent, []).append(ident)
+            if _is_prompt(line):
+                prompts.setdefault(parent, []).append(ident)
+    gone: set[str] = set()
+    queue = [ident for said in prompts.values() for ident in said[:-1]]
+    while queue:
+        ident = queue.pop()
+        if ident not in gone:
+            gone.add(ident)
+            queue.extend(children.get(ident, []))
+    return gone
+
+
+def _is_prompt(line: JsonRecord) -> bool:
+    if line.get("type") != "user" or line.get("isMeta") is True or line.get("isSidechain") is True:
+        return False
+    content = object_or_empty(line.get("message")).get("content")
+    kinds = collect_part_types(content)
+    return isinstance(content, str) or (bool(list_or_empty(content)) and "tool_result" not in kinds)
+
+
+def _is_typed(line: JsonRecord) -> bool:
+    """A prompt that is not a command of the program, or what one printed: these stand between tags."""
+    texts = "\n".join(_read_texts(object_or_empty(line.get("message")).get("content")))
+    return _is_prompt(line) and not texts.lstrip().startswith("<")

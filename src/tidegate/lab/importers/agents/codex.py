@@ -1,0 +1,152 @@
+"""Codex rollouts: `response_item` lines are what the model sees; `event_msg` lines repeat it for the screen.
+
+Old rollouts have the items bare, without the wrapper. Reasoning and the summary of a compaction are encrypted; what is
+plain of them is kept.
+"""
+
+from collections.abc import Iterator
+
+from tidegate.lab.importers.json_fields import (
+    object_or_empty,
+    string_or_empty,
+    list_objects,
+    encode_recorded_json,
+    first_text,
+    parse_recorded_time,
+)
+from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.source_file import SourceFile
+from tidegate.lab.importers.conversation_builder import (
+    RecordedCall,
+    ChatContent,
+    ConversationBuilder,
+    list_content_parts,
+    make_content,
+)
+
+FORMAT = "codex"
+_LINE_TYPES = ("session_meta", "response_item", "turn_context", "compacted", "event_msg")
+_ITEM_TYPES = ("message", "reasoning", "function_call", "function_call_output")
+
+
+def recognizes(head: SourceFile) -> bool:
+    values = head.dicts()
+    if any(value.get("type") in _LINE_TYPES and isinstance(value.get("payload"), dict) for value in values):
+        return True
+    old = bool(values) and {"id", "timestamp", "instructions"} <= values[0].keys()
+    return old and all("record_type" in value or value.get("type") in _ITEM_TYPES for value in values[1:])
+
+
+def read(source: SourceFile) -> Iterator[Recording]:
+    rollout = _RolloutReader()
+    for _, value in source.values():
+        if isinstance(value, dict):
+            rollout.line(value)
+    rollout.mark_typed()
+    name = rollout.session or source.stem
+    meta = RecordingOrigin(FORMAT, "Codex CLI", rollout.model, name, rollout.folder, str(source.path))
+    found = rollout.talk.recording(source, name, meta)
+    if found:
+        yield found
+
+
+class _RolloutReader:
+    def __init__(self) -> None:
+        self.talk = ConversationBuilder()
+        self.session = self.model = self.folder = ""
+        self._answer: JsonRecord | None = None
+        self._thought = ""
+        self._typed = set[str]()
+
+    def line(self, line: JsonRecord) -> None:
+        kind, payload = line.get("type"), line.get("payload")
+        time = parse_recorded_time(line.get("timestamp"))
+        if not isinstance(payload, dict):
+            if "instructions" in line and not self.session:
+                self._meta(line, time)
+            elif kind in _ITEM_TYPES:
+                self._item(line, time)
+        elif kind == "session_meta" and not self.session:
+            self._meta(payload, time)
+        elif kind == "turn_context":
+            self.model = self.model or string_or_empty(payload.get("model"))
+        elif kind == "compacted":
+            self.talk.compacted(string_or_empty(payload.get("message")))
+        elif kind == "response_item":
+            self._item(payload, time)
+        elif kind == "event_msg" and payload.get("type") == "user_message":
+            self._typed.add(string_or_empty(payload.get("message")).strip())
+
+    def mark_typed(self) -> None:
+        """Mark what the user typed: the model's view also holds instructions, the events repeat only the prompts."""
+        for place, message in enumerate(self.talk.messages):
+            if self._typed and message["role"] == "user":
+                text = "\n".join(string_or_empty(part.get("text")) for part in list_content_parts(message["content"]))
+                self.talk.mark(place, text.strip() in self._typed)
+
+    def _meta(self, payload: JsonRecord, time: float) -> None:
+        self.session = string_or_empty(payload.get("id"))
+        self.folder = string_or_empty(payload.get("cwd"))
+        base = payload.get("base_instructions")
+        self.talk.say(
+            "system", string_or_empty(object_or_empty(base).get("text")) or first_text(payload, "instructions"), time
+        )
+
+    def _item(self, item: JsonRecord, time: float) -> None:
+        kind = string_or_empty(item.get("type"))
+        if kind == "message":
+            self._message(item, time)
+        elif kind == "reasoning":
+            texts = [
+                string_or_empty(part.get("text"))
+                for key in ("summary", "content")
+                for part in list_objects(item.get(key))
+            ]
+            self._thought = "\n".join(filter(None, [self._thought, *texts]))
+        elif kind.endswith("_call_output") or (kind.endswith("_output") and "call_id" in item):
+            self._answer = None
+            self.talk.result(string_or_empty(item.get("call_id")), _read_output(item.get("output")), time)
+        elif kind.endswith("_call"):
+            self._call(kind, item, time)
+
+    def _message(self, item: JsonRecord, time: float) -> None:
+        role, content = item.get("role"), _read_content(item.get("content"))
+        if role == "assistant":
+            if self._answer is not None and not self._answer.get("tool_calls"):
+                self.talk.more(self._answer, content, thinking=self._thought)
+            else:
+                self._answer = self.talk.answer(content, thinking=self._thought, time=time)
+            self._thought = ""
+        else:
+            self._answer = None
+            self.talk.say("user" if role == "user" else "system", content, time)
+
+    def _call(self, kind: str, item: JsonRecord, time: float) -> None:
+        ident = first_text(item, "call_id")
+        if not ident:
+            self.talk.leave("calls the provider served itself")
+            return
+        if kind == "custom_tool_call":
+            arguments: object = {"input": item.get("input")}
+        else:
+            arguments = item.get("arguments", item.get("action"))
+        call = RecordedCall(ident, first_text(item, "name") or kind.removesuffix("_call"), arguments)
+        if self._answer is None:
+            self._answer = self.talk.answer(time=time)
+        self.talk.more(self._answer, calls=[call], thinking=self._thought)
+        self._thought = ""
+
+
+def _read_content(value: object) -> ChatContent:
+    if isinstance(value, str):
+        return value
+    texts = [string_or_empty(part.get("text")) for part in list_objects(value) if part.get("type") != "input_image"]
+    return make_content(texts, [first_text(part, "image_url") for part in list_objects(value) if part.get("image_url")])
+
+
+def _read_output(value: object) -> ChatContent:
+    """A text, parts, or an object with the text inside."""
+    if isinstance(value, dict):
+        inner = value.get("content", value.get("output"))
+        return _read_content(inner) if isinstance(inner, str | list) else encode_recorded_json(value)
+    return _read_content(value)

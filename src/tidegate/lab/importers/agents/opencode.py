@@ -1,0 +1,126 @@
+"""OpenCode, as `opencode export` writes a session: one JSON with messages, each with its parts.
+
+A message can hold several steps of the model, each begun by a `step-start`; a result stands inside its call.
+"""
+
+from collections.abc import Iterator
+
+from tidegate.lab.importers.json_fields import (
+    object_or_empty,
+    string_or_empty,
+    list_objects,
+    first_text,
+    parse_recorded_time,
+)
+from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.source_file import RecordingLocation, SourceFile
+from tidegate.lab.importers.conversation_builder import RecordedCall, ChatContent, ConversationBuilder, make_content
+
+FORMAT = "opencode"
+
+
+def recognizes(head: SourceFile) -> bool:
+    return any(_is_session(value) for value in head.dicts())
+
+
+def _is_session(value: JsonRecord) -> bool:
+    messages = value.get("messages")
+    if not isinstance(value.get("info"), dict) or not isinstance(messages, list):
+        return False
+    known = all(isinstance(each, dict) and "info" in each and "parts" in each for each in messages[:8])
+    return known and (bool(messages) or string_or_empty(object_or_empty(value["info"]).get("id")).startswith("ses_"))
+
+
+def read(source: SourceFile) -> Iterator[Recording]:
+    for _, value in source.values():
+        if isinstance(value, dict) and _is_session(value):
+            info = object_or_empty(value["info"])
+            messages = [
+                (object_or_empty(each.get("info")), list_objects(each.get("parts")))
+                for each in list_objects(value["messages"])
+            ]
+            found = build_opencode_recording(source, info, messages)
+            if found:
+                yield found
+
+
+def build_opencode_recording(
+    source: SourceFile | RecordingLocation, info: JsonRecord, messages: list[tuple[JsonRecord, list[JsonRecord]]]
+) -> Recording | None:
+    """A session of its info and its messages, each with its parts: however they were kept."""
+    talk = ConversationBuilder()
+    model = ""
+    for about, parts in messages:
+        time = parse_recorded_time(object_or_empty(about.get("time")).get("created"))
+        if about.get("role") == "user":
+            _add_user_message(talk, parts, time)
+        elif about.get("role") == "assistant":
+            model = model or first_text(about, "modelID")
+            if about.get("summary") is True:
+                talk.compacted("\n".join(_read_texts(parts)))
+            else:
+                _add_answers(talk, parts, time)
+    name = first_text(info, "id") or source.stem
+    folder = first_text(info, "directory")
+    model = model or first_text(object_or_empty(info.get("model")), "id", "modelID")
+    return talk.recording(source, name, RecordingOrigin(FORMAT, "OpenCode", model, name, folder, str(source.path)))
+
+
+def _read_texts(parts: list[JsonRecord]) -> list[str]:
+    return [
+        string_or_empty(part.get("text")) for part in parts if part.get("type") == "text" and not part.get("ignored")
+    ]
+
+
+def _add_user_message(talk: ConversationBuilder, parts: list[JsonRecord], time: float) -> None:
+    images = []
+    for part in parts:
+        if part.get("type") == "file":
+            if string_or_empty(part.get("mime")).startswith("image/"):
+                images.append(string_or_empty(part.get("url")))
+            else:
+                talk.leave("attached files")
+    texts = [part for part in parts if part.get("type") == "text" and not part.get("ignored")]
+    typed = not any(part.get("synthetic") for part in texts)  # the program adds what a mentioned file holds
+    talk.say("user", make_content(_read_texts(parts), images), time, typed=typed)
+
+
+def _add_answers(talk: ConversationBuilder, parts: list[JsonRecord], time: float) -> None:
+    """What is said behind a call of the same step is an answer of its own: results must follow their calls."""
+    answer: JsonRecord | None = None
+    results: list[tuple[str, ChatContent, float]] = []
+    for part in parts:
+        kind = part.get("type")
+        if kind == "step-start" or (kind in ("text", "reasoning") and answer and answer.get("tool_calls")):
+            answer = None
+        if kind == "step-start":
+            _flush_results(talk, results)
+        elif kind in ("text", "reasoning", "tool"):
+            if answer is None:
+                answer = talk.answer(time=parse_recorded_time(object_or_empty(part.get("time")).get("start")) or time)
+            _add_part(talk, answer, part, results)
+    _flush_results(talk, results)
+
+
+def _add_part(
+    talk: ConversationBuilder, answer: JsonRecord, part: JsonRecord, results: list[tuple[str, ChatContent, float]]
+) -> None:
+    if part.get("type") == "text":
+        talk.more(answer, string_or_empty(part.get("text")))
+    elif part.get("type") == "reasoning":
+        talk.more(answer, thinking=string_or_empty(part.get("text")))
+    else:
+        state = object_or_empty(part.get("state"))
+        ident = first_text(part, "callID", "id")
+        talk.more(answer, calls=[RecordedCall(ident, string_or_empty(part.get("tool")), state.get("input") or {})])
+        if state.get("status") in ("completed", "error"):
+            content = state.get("output") if state.get("status") == "completed" else state.get("error")
+            results.append(
+                (ident, string_or_empty(content), parse_recorded_time(object_or_empty(state.get("time")).get("end")))
+            )
+
+
+def _flush_results(talk: ConversationBuilder, results: list[tuple[str, ChatContent, float]]) -> None:
+    for ident, content, time in results:
+        talk.result(ident, content, time)
+    results.clear()

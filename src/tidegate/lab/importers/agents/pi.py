@@ -1,0 +1,122 @@
+"""Pi: lines that form a tree by `parentId`. The session is the path from the last line up to the root."""
+
+from collections.abc import Iterator
+
+from tidegate.lab.importers.json_fields import (
+    object_or_empty,
+    string_or_empty,
+    list_objects,
+    first_text,
+    parse_recorded_time,
+)
+from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.source_file import SourceFile
+from tidegate.lab.importers.conversation_builder import (
+    RecordedCall,
+    ChatContent,
+    ConversationBuilder,
+    make_data_url,
+    make_content,
+)
+
+FORMAT = "pi"
+_ENTRY_TYPES = ("message", "model_change", "thinking_level_change", "compaction", "branch_summary", "custom_message")
+
+
+def recognizes(head: SourceFile) -> bool:
+    values = head.dicts()
+    if not values:
+        return False
+    first = values[0]
+    begins = first.get("type") == "session" and "id" in first and "cwd" in first
+    return begins or all(value.get("type") in _ENTRY_TYPES and "parentId" in value for value in values)
+
+
+def read(source: SourceFile) -> Iterator[Recording]:
+    lines = [value for _, value in source.values() if isinstance(value, dict)]
+    header = next((line for line in lines if line.get("type") == "session"), {})
+    path = _current_branch(lines)
+    session = _SessionReader()
+    dropped = sum("parentId" in line for line in lines) - sum("parentId" in line for line in path)
+    if dropped > 0:
+        session.talk.leave("lines of other branches", dropped)
+    for line in path:
+        session.line(line)
+    name = first_text(header, "id") or source.stem
+    meta = RecordingOrigin(FORMAT, "Pi", session.model, name, first_text(header, "cwd"), str(source.path))
+    found = session.talk.recording(source, name, meta)
+    if found:
+        yield found
+
+
+def _current_branch(lines: list[JsonRecord]) -> list[JsonRecord]:
+    """From the root to the last line. Sessions of the first version have no ids: all their lines count."""
+    known = {
+        string_or_empty(line.get("id")): line for line in lines if line.get("type") != "session" and line.get("id")
+    }
+    if not known:
+        return lines
+    at = next(
+        string_or_empty(line["id"]) for line in reversed(lines) if line.get("type") != "session" and line.get("id")
+    )
+    path: dict[str, JsonRecord] = {}
+    while at in known and at not in path:
+        path[at] = known[at]
+        at = string_or_empty(known[at].get("parentId"))
+    return list(reversed(path.values()))
+
+
+class _SessionReader:
+    def __init__(self) -> None:
+        self.talk = ConversationBuilder()
+        self.model = ""
+
+    def line(self, line: JsonRecord) -> None:
+        kind, time = line.get("type"), parse_recorded_time(line.get("timestamp"))
+        if kind == "message":
+            self._message(object_or_empty(line.get("message")), time)
+        elif kind == "custom_message":
+            self.talk.say("user", _read_content(line.get("content")), time, typed=False)
+        elif kind == "compaction":
+            self.talk.compacted(first_text(line, "summary"))
+        elif kind == "branch_summary":
+            self.talk.leave("summaries of other branches")
+
+    def _message(self, message: JsonRecord, time: float) -> None:
+        role, content = message.get("role"), message.get("content")
+        if role in ("user", "custom", "hookMessage"):
+            self.talk.say("user", _read_content(content), time, typed=role == "user")
+        elif role == "toolResult":
+            self.talk.result(string_or_empty(message.get("toolCallId")), _read_content(content), time)
+        elif role == "bashExecution":
+            self._shell(message, time)
+        elif role == "assistant":
+            self.model = self.model or string_or_empty(message.get("model"))
+            blocks = list_objects(content)
+            calls = [
+                RecordedCall(string_or_empty(each.get("id")), string_or_empty(each.get("name")), each.get("arguments"))
+                for each in blocks
+                if each.get("type") == "toolCall"
+            ]
+            thoughts = [first_text(each, "thinking") for each in blocks if each.get("type") == "thinking"]
+            self.talk.answer(_read_content(content), calls, "\n".join(filter(None, thoughts)), time)
+
+    def _shell(self, message: JsonRecord, time: float) -> None:
+        """A command the user ran; the model is told of it unless the user said not to."""
+        if message.get("excludeFromContext") is True:
+            self.talk.leave("commands kept from the model")
+        else:
+            command, output = string_or_empty(message.get("command")), string_or_empty(message.get("output"))
+            self.talk.say("user", f"Ran `{command}`\n```\n{output}\n```", time, typed=False)
+
+
+def _read_content(value: object) -> ChatContent:
+    if isinstance(value, str):
+        return value
+    blocks = list_objects(value)
+    images = [
+        make_data_url(string_or_empty(each.get("mimeType")), string_or_empty(each.get("data")))
+        for each in blocks
+        if each.get("type") == "image"
+    ]
+    return make_content([string_or_empty(each.get("text")) for each in blocks if each.get("type") == "text"], images)

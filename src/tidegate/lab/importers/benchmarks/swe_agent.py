@@ -1,0 +1,99 @@
+"""SWE-agent trajectories (`.traj`): `history` is what the model saw.
+
+Where the model writes its action as text, the action becomes a call of `shell` and what the user says next its result.
+The last action ends the run and is never answered: its words stay. A demonstration at the head is not the session.
+"""
+
+from collections.abc import Iterator
+
+from tidegate.lab.importers.json_fields import (
+    object_or_empty,
+    list_or_empty,
+    string_or_empty,
+    list_objects,
+    first_text,
+)
+from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.source_file import SourceFile
+from tidegate.lab.importers.conversation_builder import RecordedCall, ChatContent, ConversationBuilder
+
+FORMAT = "swe-agent"
+
+
+def recognizes(head: SourceFile) -> bool:
+    return any(_is_trajectory(value) for value in head.dicts())
+
+
+def _is_trajectory(value: JsonRecord) -> bool:
+    steps = list_objects(value.get("trajectory"))
+    return (
+        isinstance(value.get("history"), list)
+        and isinstance(value.get("trajectory"), list)
+        and (not steps or "action" in steps[0])
+    )
+
+
+def read(source: SourceFile) -> Iterator[Recording]:
+    for _, value in source.values():
+        if isinstance(value, dict) and _is_trajectory(value):
+            talk = _build_conversation(list_objects(value["history"]))
+            model = first_text(object_or_empty(object_or_empty(value.get("replay_config")).get("agent")), "model")
+            name = first_text(value, "instance_id") or source.stem
+            meta = RecordingOrigin(FORMAT, "SWE-agent", model, name, first_text(value, "environment"), str(source.path))
+            found = talk.recording(source, name, meta)
+            if found:
+                yield found
+
+
+def _build_conversation(history: list[JsonRecord]) -> ConversationBuilder:
+    talk = ConversationBuilder()
+    said = []
+    for message in history:
+        if message.get("is_demo") is True:
+            talk.leave("messages of a demonstration")
+        else:
+            said.append(message)
+    waiting = False
+    for at, message in enumerate(said):
+        role, content = message.get("role"), _read_text(message.get("content"))
+        after = said[at + 1] if at + 1 < len(said) else {}
+        if role == "assistant":
+            waiting = _add_answer(talk, message, content, after)
+        elif role == "tool":
+            talk.result(string_or_empty(next(iter(list_or_empty(message.get("tool_call_ids"))), "")), content)
+        elif role == "user" and waiting:
+            talk.result("", content)
+            waiting = False
+        else:
+            talk.say("user" if role == "user" else "system", content)
+    return talk
+
+
+def _add_answer(talk: ConversationBuilder, message: JsonRecord, content: ChatContent, after: JsonRecord) -> bool:
+    """Whether what the user says next is the result of a text action."""
+    made = [
+        RecordedCall(
+            string_or_empty(each.get("id")),
+            first_text(object_or_empty(each.get("function")), "name"),
+            object_or_empty(each.get("function")).get("arguments"),
+        )
+        for each in list_objects(message.get("tool_calls"))
+    ]
+    if made:
+        talk.answer(content, made)
+        return False
+    action = string_or_empty(message.get("action"))
+    words = string_or_empty(message.get("thought")) or content
+    if action and after.get("role") == "user":
+        talk.answer(words, [RecordedCall("", "shell", {"command": action})])
+        return True
+    if action:
+        talk.leave("actions that end the run")
+    talk.answer(words)
+    return False
+
+
+def _read_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return "\n".join(first_text(part, "text") for part in list_objects(value))

@@ -1,0 +1,172 @@
+"""A conversation being written down by an importer, and its end as a `Recording`.
+
+An importer says what it finds, in the order of the file; what does not fit together is mended at the end, in one
+place for all formats. What an importer leaves out it says, by count.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tidegate.core.text.rule_text import UNMARKED_CHARS
+from tidegate.core.text.terminal_text import clean_line
+from tidegate.lab.importers.json_fields import encode_recorded_json
+from tidegate.lab.importers.call_repair import repair_messages
+from tidegate.lab.importers.recording import RecordedCompaction, JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.source_file import RecordingLocation, SourceFile
+from tidegate.wire.parsing import repair_unicode
+
+ChatContent = str | list[JsonRecord]
+
+
+class RecordedCall(NamedTuple):
+    """`arguments` is the text the model wrote, or the JSON value it was read into."""
+
+    id: str
+    name: str
+    arguments: object
+
+
+class ConversationBuilder:
+    def __init__(self) -> None:
+        self.messages: list[JsonRecord] = []
+        self.times: list[float] = []
+        self.typed: list[bool | None] = []
+        self.tools: list[JsonRecord] = []
+        self.left: Counter[str] = Counter()
+        self._compactions: list[RecordedCompaction] = []
+        self._made: set[str] = set()
+        self._early: list[str] = []
+
+    def say(self, role: str, content: ChatContent, time: float = 0.0, *, typed: bool | None = None) -> None:
+        """The system or the user says something; nothing said is nothing. `typed`: see `mark`."""
+        if content:
+            self._add({"role": role, "content": _repair_content(content)}, time)
+            self.mark(-1, typed)
+
+    def mark(self, place: int, typed: bool | None) -> None:
+        """Say whether a person typed the message at this place. A long text is not marked as typed: no format tells
+        what of it was pasted."""
+        texts = (part.get("text") for part in list_content_parts(self.messages[place]["content"]))
+        size = sum(len(text) for text in texts if isinstance(text, str))
+        self.typed[place] = None if typed and size > UNMARKED_CHARS else typed
+
+    def answer(
+        self, text: ChatContent = "", calls: Sequence[RecordedCall] = (), thinking: str = "", time: float = 0.0
+    ) -> JsonRecord:
+        """The model answers. More can be added to the message given back, with `more`."""
+        message = self._add({"role": "assistant", "content": None}, time)
+        self.more(message, text, calls, thinking)
+        return message
+
+    def more(
+        self, message: JsonRecord, text: ChatContent = "", calls: Sequence[RecordedCall] = (), thinking: str = ""
+    ) -> None:
+        """Another block of the same answer."""
+        if text:
+            message["content"] = _join_contents(message["content"], _repair_content(text))
+        if thinking.strip():
+            message["reasoning_content"] = _join_contents(
+                message.get("reasoning_content"), repair_unicode(thinking.strip())
+            )
+        made = [
+            {
+                "id": repair_unicode(call.id),
+                "type": "function",
+                "function": {
+                    "name": repair_unicode(call.name) or "unknown",
+                    "arguments": _encode_arguments(call.arguments),
+                },
+            }
+            for call in calls
+        ]
+        if made:
+            known = message.setdefault("tool_calls", [])
+            assert isinstance(known, list)
+            known.extend(made)
+            self._made.update(repair_unicode(call.id) for call in calls)
+
+    def result(self, call: str, content: ChatContent, time: float = 0.0) -> None:
+        """A result; without the id of its call it goes to the next call that waits for one."""
+        self._add({"role": "tool", "tool_call_id": repair_unicode(call), "content": _repair_content(content)}, time)
+        if call and repair_unicode(call) not in self._made:
+            self._early.append(repair_unicode(call))
+
+    def compacted(self, summary: str = "") -> None:
+        """Here the agent cut its own context: the messages before stay, its summary stands aside."""
+        self._compactions.append(RecordedCompaction(len(self.messages), repair_unicode(summary)))
+
+    def leave(self, what: str, count: int = 1) -> None:
+        """Say that something of the file has no place among the messages."""
+        self.left[what] += count
+
+    def _add(self, message: JsonRecord, time: float) -> JsonRecord:
+        self.messages.append(message)
+        self.times.append(time)
+        self.typed.append(None)
+        return message
+
+    def recording(self, source: SourceFile | RecordingLocation, name: str, meta: RecordingOrigin) -> Recording | None:
+        """The end of it; None if nothing was said."""
+        done = repair_messages(self.messages)
+        if not done.messages:
+            return None
+        left = [f"{count} {what} left out" for what, count in self.left.items()]
+        early = sum(ident in self._made for ident in self._early)
+        moved = [f"{early} results stood before their call: moved behind it"] if early else []
+        times = [self.times[at] for at in done.origin]
+        typed = [self.typed[at] if self.messages[at]["role"] == "user" else None for at in done.origin]
+        places = sorted(done.origin)
+        return Recording(
+            name=clean_line(name) or clean_line(source.stem) or "recording",
+            messages=done.messages,
+            meta=meta,
+            mended=([source.damage] if source.damage else []) + moved + done.said + left,
+            times=times if any(times) else [],
+            typed=typed if any(mark is not None for mark in typed) else [],
+            tools=self.tools,
+            compactions=[RecordedCompaction(bisect_left(places, cut.at), cut.summary) for cut in self._compactions],
+        )
+
+
+def _repair_content(content: ChatContent) -> ChatContent:
+    if isinstance(content, str):
+        return repair_unicode(content)
+    return [
+        {key: repair_unicode(value) if isinstance(value, str) else value for key, value in part.items()}
+        for part in content
+    ]
+
+
+def _join_contents(before: object, more: ChatContent) -> ChatContent:
+    """Texts by a line end; with images on either side, as parts."""
+    if not before:
+        return more
+    if isinstance(before, str) and isinstance(more, str):
+        return f"{before}\n{more}"
+    return list_content_parts(before) + list_content_parts(more)
+
+
+def list_content_parts(content: object) -> list[JsonRecord]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(content) if isinstance(content, list) else []
+
+
+def make_content(texts: Iterable[str], images: Iterable[str]) -> ChatContent:
+    """A text, or parts if there are images, each given by its URL."""
+    text = "\n".join(texts)
+    shown: list[JsonRecord] = [{"type": "image_url", "image_url": {"url": url}} for url in images]
+    return list_content_parts(text) + shown if shown else text
+
+
+def make_data_url(media: str, data: str) -> str:
+    return f"data:{media or 'image/png'};base64,{data}"
+
+
+def _encode_arguments(value: object) -> str:
+    """As the model wrote them, even if broken: a recording says what was."""
+    if isinstance(value, str):
+        return repair_unicode(value)
+    return "{}" if value is None else encode_recorded_json(value)

@@ -1,0 +1,88 @@
+"""Where the agents on this machine keep the sessions of this user. Looking only; nothing there is ever changed.
+
+Each agent has a folder of its own in the home, and most a variable that names another.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tidegate.core.errors import BadInput
+
+_SUBAGENT_PREFIX = "agent-"
+"""How Claude Code names the files of subagents, which are no sessions of the user."""
+
+
+def find_local_sessions(agent: str, environment: Mapping[str, str] | None = None) -> list[Path]:
+    """The session files of an agent, the newest last. BadInput if the agent is unknown or has none here."""
+    told = os.environ if environment is None else environment
+    if agent not in _LOCATIONS_BY_AGENT:
+        raise BadInput(f"The agent '{agent[:40]}' is unknown.", f"Use one of {', '.join(_LOCATIONS_BY_AGENT)}.")
+    folders = _LOCATIONS_BY_AGENT[agent](told)
+    found = {path.resolve(): path for folder, pattern in folders for path in _match_files(folder, pattern)}
+    if not found:
+        looked = ", ".join(dict.fromkeys(str(folder) for folder, _ in folders))
+        raise BadInput(f"No sessions of {agent} in {looked}.", "If they lie elsewhere, name that folder instead.")
+    return sorted(found.values(), key=lambda path: (path.stat().st_mtime, path))
+
+
+def _match_files(folder: Path, pattern: str) -> list[Path]:
+    try:
+        return [path for path in folder.glob(pattern) if path.is_file() and not path.name.startswith(_SUBAGENT_PREFIX)]
+    except OSError:
+        return []
+
+
+_Locations = list[tuple[Path, str]]
+
+
+def _home_folder(told: Mapping[str, str]) -> Path:
+    return Path(told.get("HOME") or Path.home())
+
+
+def _claude_code_locations(told: Mapping[str, str]) -> _Locations:
+    named = told.get("CLAUDE_CONFIG_DIR")
+    homes = [Path(named)] if named else [_home_folder(told) / ".claude", _config_folder(told) / "claude"]
+    return [(home / "projects", "*/*.jsonl") for home in homes]
+
+
+def _codex_locations(told: Mapping[str, str]) -> _Locations:
+    home = Path(told.get("CODEX_HOME") or _home_folder(told) / ".codex")
+    return [(home / "sessions", "**/rollout-*.jsonl"), (home / "archived_sessions", "**/rollout-*.jsonl")]
+
+
+def _opencode_locations(told: Mapping[str, str]) -> _Locations:
+    home = Path(told.get("XDG_DATA_HOME") or _home_folder(told) / ".local" / "share") / "opencode"
+    named = told.get("OPENCODE_DB", "")
+    database = home / named if named and named != ":memory:" else home / "opencode.db"
+    return [(database.parent, database.name), (home / "storage" / "session", "*/ses_*.json")]
+
+
+def _copilot_locations(told: Mapping[str, str]) -> _Locations:
+    home = Path(told.get("COPILOT_HOME") or _home_folder(told) / ".copilot")
+    return [(home / "session-state", "*/events.jsonl"), (home / "session-state", "*.jsonl")]
+
+
+def _gemini_locations(told: Mapping[str, str]) -> _Locations:
+    home = Path(told.get("GEMINI_CLI_HOME") or _home_folder(told)) / ".gemini" / "tmp"
+    return [(home, "*/chats/session-*.json"), (home, "*/chats/session-*.jsonl")]
+
+
+def _pi_locations(told: Mapping[str, str]) -> _Locations:
+    home = Path(told.get("PI_CODING_AGENT_DIR") or _home_folder(told) / ".pi" / "agent")
+    return [(home / "sessions", "**/*.jsonl")]
+
+
+def _config_folder(told: Mapping[str, str]) -> Path:
+    return Path(told.get("XDG_CONFIG_HOME") or _home_folder(told) / ".config")
+
+
+_LOCATIONS_BY_AGENT: Mapping[str, Callable[[Mapping[str, str]], _Locations]] = {
+    "claude-code": _claude_code_locations,
+    "codex": _codex_locations,
+    "opencode": _opencode_locations,
+    "copilot": _copilot_locations,
+    "gemini": _gemini_locations,
+    "pi": _pi_locations,
+}
+LOCAL_AGENTS = tuple(_LOCATIONS_BY_AGENT)

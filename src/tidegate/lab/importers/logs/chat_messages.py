@@ -1,0 +1,188 @@
+"""Messages as they are sent: OpenAI chat form, one a line behind an optional `meta` line, or a list of them.
+
+Messages of other providers in the same place are read by their own dialect.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tidegate.core.errors import BadInput
+from tidegate.core.messages import Image, Message, Result, Text, Thinking, Tool, calls_of, common_mark
+from tidegate.lab.importers.json_fields import (
+    object_or_empty,
+    list_or_empty,
+    string_or_empty,
+    list_objects,
+    collect_part_types,
+    first_text,
+    parse_recorded_time,
+)
+from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.source_file import SourceFile
+from tidegate.lab.importers.conversation_builder import (
+    RecordedCall,
+    ChatContent,
+    ConversationBuilder,
+    make_data_url,
+    make_content,
+)
+from tidegate.wire.registry import parse_any_message
+from tidegate.wire.parsing import decode_object
+
+FORMAT = "chat"
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_CHAT_PART_TYPES = ("", "text", "image_url", "input_text", "output_text", "refusal")
+
+
+def recognizes(head: SourceFile) -> bool:
+    values = [value for _, value in head.head if not _is_meta(value)]
+    if len(values) == 1 and isinstance(values[0], list):
+        values = values[0]
+    return bool(values) and all(_is_chat_message(value) for value in values[:64])
+
+
+def _is_meta(value: object) -> bool:
+    return isinstance(value, dict) and "meta" in value and "role" not in value
+
+
+def _is_chat_message(value: object) -> bool:
+    return isinstance(value, dict) and value.get("role") in _ROLES and ("content" in value or "tool_calls" in value)
+
+
+def read(source: SourceFile) -> Iterator[Recording]:
+    """A meta line begins a session; most files hold one."""
+    sessions = [_ChatSession({}, ConversationBuilder())]
+    for number, value in source.values():
+        if _is_meta(value):
+            sessions.append(_ChatSession(object_or_empty(object_or_empty(value)["meta"]), ConversationBuilder()))
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            if not _is_chat_message(each):
+                raise source.bad(number, "not a message", 'A message has a "role" and a "content".')
+            _add_chat_message(source, number, object_or_empty(each), sessions[-1].talk)
+    told = [session for session in sessions if session.talk.messages]
+    for session in told:
+        ident = first_text(session.meta, "id")
+        recording = _build_recording(source, ident if len(told) > 1 and ident else source.stem, session)
+        if recording:
+            yield recording
+
+
+class _ChatSession(NamedTuple):
+    meta: JsonRecord
+    talk: ConversationBuilder
+
+
+def _build_recording(source: SourceFile, name: str, session: _ChatSession) -> Recording | None:
+    meta = session.meta
+    about = RecordingOrigin(
+        FORMAT,
+        first_text(meta, "agent"),
+        first_text(meta, "model"),
+        first_text(meta, "id") or name,
+        first_text(meta, "repo", "source"),
+        str(source.path),
+    )
+    return session.talk.recording(source, name, about)
+
+
+def build_chat_conversation(source: SourceFile, number: int, messages: Iterable[JsonRecord]) -> ConversationBuilder:
+    """Messages of a conversation that stands at this line of the file."""
+    talk = ConversationBuilder()
+    for message in messages:
+        _add_chat_message(source, number, message, talk)
+    return talk
+
+
+def _add_chat_message(source: SourceFile, number: int, message: JsonRecord, talk: ConversationBuilder) -> None:
+    role, content = message.get("role"), message.get("content")
+    time = parse_recorded_time(message.get("timestamp", message.get("time")))
+    kinds = collect_part_types(content)
+    if not kinds <= set(_CHAT_PART_TYPES):
+        _add_foreign_message(source, number, message, talk, time)
+    elif role == "assistant":
+        talk.answer(
+            _read_content(content), _read_calls(message), first_text(message, "reasoning_content", "reasoning"), time
+        )
+    elif role in ("tool", "function"):
+        talk.result(first_text(message, "tool_call_id"), _read_content(content), time)
+    else:
+        talk.say("user" if role == "user" else "system", _read_content(content), time)
+
+
+def _read_calls(message: JsonRecord) -> list[RecordedCall]:
+    calls = []
+    for each in list_objects(message.get("tool_calls")):
+        function = object_or_empty(each.get("function")) or object_or_empty(each.get("custom")) or each
+        arguments = function.get("arguments", function.get("input"))
+        calls.append(RecordedCall(first_text(each, "id"), first_text(function, "name"), arguments))
+    old = object_or_empty(message.get("function_call"))
+    if old and not calls:
+        calls.append(RecordedCall("", first_text(old, "name"), old.get("arguments")))
+    return calls
+
+
+def _read_content(value: object) -> ChatContent:
+    if isinstance(value, str):
+        return value
+    texts, images = [], []
+    for part in list_or_empty(value):
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        image = object_or_empty(part).get("image_url")
+        if image:
+            images.append(first_text(image, "url") if isinstance(image, dict) else string_or_empty(image))
+        else:
+            texts.append(first_text(object_or_empty(part), "text", "refusal"))
+    return make_content(texts, images)
+
+
+# --- by way of our own form ---------------------------------------------------------------------------------------
+
+
+def _add_foreign_message(
+    source: SourceFile, number: int, message: JsonRecord, talk: ConversationBuilder, time: float
+) -> None:
+    try:
+        parsed = parse_any_message(message)
+    except BadInput as fault:
+        raise source.bad(number, str(fault.args[0]).rstrip("."), fault.remedy) from None
+    for each in parsed:
+        add_core_message(talk, each, time)
+
+
+def add_core_message(talk: ConversationBuilder, message: Message, time: float = 0.0) -> None:
+    """A message of ours, in chat form."""
+    if message.role == "assistant":
+        thoughts = [part.text for part in message.parts if isinstance(part, Thinking) and part.text]
+        calls = [RecordedCall(call.id, call.name, call.arguments) for call in calls_of(message)]
+        talk.answer(_render_parts(message.parts), calls, "\n".join(thoughts), time)
+        return
+    for part in message.parts:
+        if isinstance(part, Result):
+            talk.result(part.call_id, _render_parts(part.parts), time)
+    if message.role != "tool":
+        role, typed = ("user", common_mark(message.parts)) if message.role == "user" else ("system", None)
+        talk.say(role, _render_parts(message.parts), time, typed=typed)
+
+
+def _render_parts(parts: Iterable[object]) -> ChatContent:
+    found = list(parts)
+    images = [part.url or make_data_url(part.media, part.data) for part in found if isinstance(part, Image)]
+    return make_content([part.text for part in found if isinstance(part, Text)], images)
+
+
+def render_chat_tools(tools: Iterable[Tool]) -> list[JsonRecord]:
+    """Tools of ours, in chat form."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": decode_object(tool.parameters),
+            },
+        }
+        for tool in tools
+    ]

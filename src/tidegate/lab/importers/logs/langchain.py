@@ -1,0 +1,159 @@
+"""LangChain and LangGraph: messages as `messages_to_dict`, `dumpd` or `model_dump` write them; states.
+
+A LangGraph state, or its history, is taken by its longest list of messages: each later state holds the earlier ones.
+"""
+
+from collections.abc import Iterator
+
+from tidegate.lab.importers.json_fields import (
+    object_or_empty,
+    list_or_empty,
+    string_or_empty,
+    list_objects,
+    encode_recorded_json,
+    first_text,
+)
+from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.source_file import SourceFile
+from tidegate.lab.importers.conversation_builder import (
+    RecordedCall,
+    ChatContent,
+    ConversationBuilder,
+    make_data_url,
+    make_content,
+)
+
+FORMAT = "langchain"
+_ROLE_BY_TYPE = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+    "HumanMessage": "user",
+    "AIMessage": "assistant",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+    "FunctionMessage": "tool",
+}
+_STATE_KEYS = ("messages", "values", "channel_values", "checkpoint", "state", "kwargs")
+
+
+class _UnwrappedMessage:
+    """A message whatever its wrapping: its role and its fields."""
+
+    def __init__(self, value: JsonRecord) -> None:
+        kind = string_or_empty(value.get("type")).removesuffix("Chunk").removesuffix("Message") or ""
+        self.fields = value
+        if value.get("lc") and isinstance(value.get("kwargs"), dict):
+            self.fields = object_or_empty(value["kwargs"])
+            kind = string_or_empty((list_or_empty(value.get("id")) or [""])[-1]).removesuffix("Chunk")
+        elif isinstance(value.get("data"), dict):
+            self.fields = object_or_empty(value["data"])
+        self.role = _ROLE_BY_TYPE.get(
+            kind, _ROLE_BY_TYPE.get(kind.lower(), _ROLE_BY_TYPE.get(string_or_empty(value.get("type")), ""))
+        )
+
+
+def _is_message(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    message = _UnwrappedMessage(value)
+    wrapped = message.fields is not value
+    plain = "content" in value and "role" not in value and ("additional_kwargs" in value or "type" in value)
+    return bool(message.role) and "content" in message.fields and (wrapped or plain)
+
+
+def _find_messages(value: object, depth: int = 0) -> list[JsonRecord]:
+    """The longest list of messages inside a dump."""
+    if depth > 6:
+        return []
+    if isinstance(value, dict):
+        if _is_message(value):
+            return [value]
+        return max((_find_messages(value.get(key), depth + 1) for key in _STATE_KEYS), key=len)
+    found = list_or_empty(value)
+    if found and all(_is_message(each) for each in found):
+        return list_objects(found)
+    return max((_find_messages(each, depth + 1) for each in found), key=len, default=[])
+
+
+def recognizes(head: SourceFile) -> bool:
+    return any(_find_messages(value) for _, value in head.head)
+
+
+def read(source: SourceFile) -> Iterator[Recording]:
+    """One message a line is one session; else each line is the state of a session, the longest counts."""
+    longest: list[JsonRecord] = []
+    said: list[JsonRecord] = []
+    for _, value in source.values():
+        found = _find_messages(value)
+        if isinstance(value, dict) and found == [value]:
+            said.append(value)
+        elif len(found) >= len(longest):
+            longest = found
+    talk = ConversationBuilder()
+    model = ""
+    for message in map(_UnwrappedMessage, said if len(said) > len(longest) else longest):
+        model = model or first_text(object_or_empty(message.fields.get("response_metadata")), "model_name", "model")
+        _add_message(talk, message)
+    found_one = talk.recording(
+        source, source.stem, RecordingOrigin(FORMAT, "LangChain", model, source.stem, "", str(source.path))
+    )
+    if found_one:
+        yield found_one
+
+
+def _add_message(talk: ConversationBuilder, message: _UnwrappedMessage) -> None:
+    fields = message.fields
+    content = _read_content(fields.get("content"))
+    if message.role == "tool":
+        talk.result(first_text(fields, "tool_call_id"), content)
+    elif message.role == "assistant":
+        thoughts = [first_text(part, "thinking", "reasoning") for part in list_objects(fields.get("content"))]
+        thoughts.append(first_text(object_or_empty(fields.get("additional_kwargs")), "reasoning_content"))
+        talk.answer(content, _read_calls(fields), "\n".join(filter(None, thoughts)))
+    else:
+        talk.say(message.role, content)
+
+
+def _read_calls(fields: JsonRecord) -> list[RecordedCall]:
+    for found in (list_objects(fields.get("tool_calls")) + list_objects(fields.get("invalid_tool_calls")),):
+        if found:
+            return [RecordedCall(first_text(each, "id"), first_text(each, "name"), each.get("args")) for each in found]
+    more = object_or_empty(fields.get("additional_kwargs"))
+    blocks = [part for part in list_objects(fields.get("content")) if part.get("type") == "tool_use"]
+    calls = [RecordedCall(first_text(each, "id"), first_text(each, "name"), each.get("input")) for each in blocks]
+    for each in list_objects(more.get("tool_calls")) if not calls else []:
+        function = object_or_empty(each.get("function"))
+        calls.append(RecordedCall(first_text(each, "id"), first_text(function, "name"), function.get("arguments")))
+    old = object_or_empty(more.get("function_call"))
+    if old and not calls:
+        calls.append(RecordedCall("", first_text(old, "name"), old.get("arguments")))
+    return calls
+
+
+def _read_content(value: object) -> ChatContent:
+    if isinstance(value, str):
+        return value
+    texts, images = [], []
+    for part in list_or_empty(value):
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        block = object_or_empty(part)
+        kind = block.get("type")
+        if kind == "image_url":
+            image = block.get("image_url")
+            images.append(first_text(image, "url") if isinstance(image, dict) else string_or_empty(image))
+        elif kind == "image":
+            inner = object_or_empty(block.get("source")) or block
+            url = first_text(inner, "url") or make_data_url(
+                first_text(inner, "media_type", "mime_type"), first_text(inner, "data", "base64")
+            )
+            images.append(url)
+        elif "text" in block:
+            texts.append(string_or_empty(block["text"]))
+        elif kind == "json":
+            texts.append(encode_recorded_json(block.get("json")))
+    return make_content(texts, images)

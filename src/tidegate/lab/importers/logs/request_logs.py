@@ -1,0 +1,185 @@
+"""Logs of requests to a model, of OpenAI (chat and responses), Anthropic and Gemini, with the answers if there.
+
+Each line is the body of a request, or an object that holds one: a proxy's log, a batch file, a completion log of
+litellm. Requests that each begin with all of the one before are one session; the last of them is all of it.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from tidegate.core.errors import BadInput
+from tidegate.lab.importers.json_fields import (
+    object_or_empty,
+    list_or_empty,
+    string_or_empty,
+    list_objects,
+    encode_recorded_json,
+    collect_part_types,
+    first_text,
+    parse_recorded_time,
+)
+from tidegate.lab.importers.logs.chat_messages import add_core_message, render_chat_tools
+from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.source_file import SourceFile
+from tidegate.lab.importers.conversation_builder import ConversationBuilder
+from tidegate.wire.registry import DIALECTS, parse_any_message
+
+FORMAT = "requests"
+_REQUEST_KEYS = ("request", "body", "request_body", "requestBody", "input", "kwargs", "params")
+_RESPONSE_KEYS = ("response", "response_body", "responseBody", "output", "raw_response")
+_TIME_KEYS = ("timestamp", "time", "created_at", "startTime", "start_time", "ts")
+
+
+class _LoggedRequest(NamedTuple):
+    line: int
+    body: JsonRecord
+    response: JsonRecord
+    time: float
+
+
+class _RequestTime(NamedTuple):
+    """When an answer was asked for, by how many answers the request held already."""
+
+    answers: int
+    time: float
+
+
+class _RequestChain(NamedTuple):
+    """A session so far: its last request, and of those before only when they were made."""
+
+    last: _LoggedRequest
+    asked: tuple[_RequestTime, ...]
+
+
+def recognizes(head: SourceFile) -> bool:
+    return any(_find_body(each) for _, value in head.head for each in _list_entries(value)[:4])
+
+
+def _list_entries(value: object) -> list[JsonRecord]:
+    return list_objects(value) if isinstance(value, list) else list_objects([value])
+
+
+def _find_body(value: JsonRecord) -> JsonRecord:
+    """The body of a request, wherever in this object it is."""
+    places = [value, *(object_or_empty(value.get(key)) for key in _REQUEST_KEYS)]
+    places.extend(object_or_empty(place.get("body")) for place in places[1:])
+    return next((place for place in places if _guess_dialect(place)), {})
+
+
+def _guess_dialect(body: JsonRecord) -> str:
+    messages = body.get("messages")
+    if isinstance(messages, list) and all(isinstance(each, dict) and "role" in each for each in messages):
+        kinds = {kind for each in list_objects(messages) for kind in collect_part_types(each.get("content"))}
+        blocks = kinds & {"tool_use", "tool_result", "thinking", "image"}
+        return "anthropic" if "system" in body or blocks or "anthropic_version" in body else "openai_chat"
+    if isinstance(body.get("contents"), list):
+        return "gemini"
+    responses = isinstance(body.get("input"), str | list) and "model" in body
+    return "openai_responses" if responses and _are_items(body.get("input")) else ""
+
+
+def _are_items(value: object) -> bool:
+    return isinstance(value, str) or all("role" in each or "type" in each for each in list_objects(value))
+
+
+def read(source: SourceFile) -> Iterator[Recording]:
+    chains: list[_RequestChain] = []
+    ends: dict[str, int] = {}
+    for number, value in source.values():
+        for each in _list_entries(value):
+            body = _find_body(each)
+            if body:
+                logged = _LoggedRequest(
+                    number,
+                    body,
+                    _find_response(each),
+                    parse_recorded_time(next(filter(None, map(each.get, _TIME_KEYS)), 0)),
+                )
+                _extend_chain(chains, ends, logged)
+    for count, chain in enumerate(chains):
+        name = source.stem if len(chains) == 1 else f"{source.stem}-{count + 1}"
+        model = first_text(chain.last.body, "model")
+        talk = _build_conversation(source, chain.last)
+        _set_times(talk, chain.asked)
+        found = talk.recording(source, name, RecordingOrigin(FORMAT, "", model, name, "", str(source.path)))
+        if found:
+            yield found
+
+
+def _find_response(value: JsonRecord) -> JsonRecord:
+    places = [object_or_empty(value.get(key)) for key in _RESPONSE_KEYS]
+    places.extend(object_or_empty(place.get("body")) for place in list(places))
+    return next((place for place in places if {"choices", "content", "output", "candidates"} & place.keys()), {})
+
+
+def _extend_chain(chains: list[_RequestChain], ends: dict[str, int], logged: _LoggedRequest) -> None:
+    """To the session whose last request this one goes on from, by a sum over its messages; else it begins one."""
+    key = DIALECTS[_guess_dialect(logged.body)].key
+    told = logged.body.get(key)
+    messages: Sequence[object] = told if isinstance(told, list) else [told]
+    total = sha256(encode_recorded_json(logged.body.get("system")).encode())
+    at = -1
+    sums = []
+    for message in messages:
+        total.update(encode_recorded_json(_normalize_message(message)).encode())
+        sums.append(total.hexdigest())
+        at = ends.get(sums[-1], at)
+    if at < 0:
+        at = len(chains)
+        chains.append(_RequestChain(logged, ()))
+    answers = sum(object_or_empty(message).get("role") in ("assistant", "model") for message in messages)
+    chains[at] = _RequestChain(logged, (*chains[at].asked, _RequestTime(answers, logged.time)))
+    if sums:
+        ends[sums[-1]] = at
+
+
+def _normalize_message(message: object) -> object:
+    """Without the marks for the provider's cache, which move from request to request."""
+    if not isinstance(message, dict):
+        return message
+    parts = [
+        {key: inner for key, inner in part.items() if key != "cache_control"} if isinstance(part, dict) else part
+        for part in list_or_empty(message.get("content"))
+    ]
+    only = object_or_empty(parts[0]) if len(parts) == 1 else {}
+    if only.keys() == {"type", "text"} and only["type"] == "text":
+        return {**message, "content": only["text"]}
+    return {**message, "content": parts} if parts else message
+
+
+def _set_times(talk: ConversationBuilder, asked: tuple[_RequestTime, ...]) -> None:
+    times = {each.answers: each.time for each in asked}
+    answers = [at for at, message in enumerate(talk.messages) if message["role"] == "assistant"]
+    for count, at in enumerate(answers):
+        talk.times[at] = times.get(count, 0.0)
+
+
+def _build_conversation(source: SourceFile, logged: _LoggedRequest) -> ConversationBuilder:
+    talk = ConversationBuilder()
+    dialect = DIALECTS[_guess_dialect(logged.body)]
+    try:
+        parsed = dialect.parse_body(logged.body)
+        answer = [message for value in _find_answers(logged.response) for message in parse_any_message(value)]
+    except BadInput as fault:
+        raise source.bad(logged.line, str(fault.args[0]).rstrip("."), fault.remedy) from None
+    talk.say("system", parsed.system)
+    for message in [*parsed.messages, *answer]:
+        add_core_message(talk, message)
+    talk.tools = render_chat_tools(parsed.tools)
+    return talk
+
+
+def _find_answers(response: JsonRecord) -> list[JsonRecord]:
+    """The message in a response of any provider; more than one only where the response is a list of items."""
+    choices = list_objects(response.get("choices"))
+    if choices:
+        return list_objects([choices[0].get("message")])
+    candidates = list_objects(response.get("candidates"))
+    if candidates:
+        return list_objects([candidates[0].get("content")])
+    if isinstance(response.get("output"), list):
+        return list_objects(response["output"])
+    if string_or_empty(response.get("role")) == "assistant" and "content" in response:
+        return [{"role": "assistant", "content": response["content"]}]
+    return []

@@ -1,0 +1,96 @@
+"""Our own sessions: a file that `tidegate export` wrote, or the sessions of a data folder.
+
+What was said is the recording; what policies did to it is not. So a session can be tried under another policy.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.events import Event, NoteAdded, MessageAdded
+from tidegate.core.event_check import is_possible_time
+from tidegate.core.messages import TOOL_RESULT, Tool
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.archive.format import ARCHIVE_FORMAT as EXPORT
+from tidegate.datafolder.archive.format import ArchiveHeader, ArchiveLimits, read_archive
+from tidegate.lab.importers.json_fields import object_or_empty
+from tidegate.lab.importers.logs.chat_messages import add_core_message, render_chat_tools
+from tidegate.lab.importers.recording import RecordingOrigin, Recording
+from tidegate.lab.importers.source_file import RecordingLocation, SourceFile
+from tidegate.lab.importers.conversation_builder import ConversationBuilder
+from tidegate.session.request import parse_model_note
+
+FORMAT = "tidegate"
+TIDEGATE_DATABASE = "tidegate.db"
+_CONVERSATION_KINDS = ("", TOOL_RESULT)
+
+
+def recognizes(head: SourceFile) -> bool:
+    return bool(head.head) and object_or_empty(head.head[0].value).get("format") == EXPORT
+
+
+def read(source: SourceFile) -> Iterator[Recording]:
+    """Proved to the last line before anything of it is believed."""
+    name = source.stem
+    events: list[Event] = []
+    limits = ArchiveLimits(source.limits.value, source.limits.total)
+    try:
+        with source.path.open("rb") as file:
+            for item in read_archive(file, limits):
+                if isinstance(item, ArchiveHeader):
+                    name = item.name
+                elif isinstance(item, Event):
+                    events.append(item)
+    except BadInput as fault:
+        raise source.bad(0, str(fault.args[0]).rstrip("."), fault.remedy) from None
+    found = _build_recording(source, name, events)
+    if found:
+        yield found
+
+
+def read_data_folder(folder: Path) -> Iterator[Recording | BadInput]:
+    """Every session of a data folder; of one that cannot be read, why."""
+    data = DataFolder(folder)
+    try:
+        for info in data.store.sessions():
+            try:
+                found = _build_recording(RecordingLocation(folder), info.name, data.log(info.name).read())
+            except TidegateError as fault:
+                yield BadInput(f"{folder}, session {info.name!r}: {fault.args[0]}", fault.remedy)
+            else:
+                if found:
+                    yield found
+    except sqlite3.Error as error:
+        raise BadInput(f"{folder}: cannot be read ({error}).", "Run `tidegate doctor` on it.") from None
+    finally:
+        data.close()
+
+
+def _build_recording(source: SourceFile | RecordingLocation, name: str, events: Iterable[Event]) -> Recording | None:
+    talk = ConversationBuilder()
+    model = system = ""
+    for event in events:
+        what, time = event.what, event.time if is_possible_time(event.time) else 0.0
+        if isinstance(what, MessageAdded):
+            if what.message.agent_visible and what.message.kind in _CONVERSATION_KINDS:
+                add_core_message(talk, what.message, time)
+            else:
+                talk.leave("notes of the engine")
+        elif isinstance(what, NoteAdded) and what.topic == "system" and what.text != system:
+            system = what.text
+            talk.say("system", system, time)
+        elif isinstance(what, NoteAdded) and what.topic == "tools":
+            talk.tools = render_chat_tools(_parse_tools(event.seq, what.text))
+        elif isinstance(what, NoteAdded) and what.topic == "model":
+            model = parse_model_note(what.text).model or model
+    return talk.recording(source, name, RecordingOrigin(FORMAT, "tidegate", model, name, "", str(source.path)))
+
+
+def _parse_tools(seq: int, text: str) -> tuple[Tool, ...]:
+    try:
+        return msgspec.json.decode(text, type=tuple[Tool, ...])
+    except msgspec.DecodeError as fault:
+        raise BadInput(f"Record {seq} does not describe tools: {fault}.", "Run `tidegate doctor` on it.") from fault

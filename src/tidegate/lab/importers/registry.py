@@ -1,0 +1,181 @@
+"""Reading recorded sessions of any known format: what a file holds decides, not what it is called."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from tidegate.core.errors import BadInput
+from tidegate.lab.importers.agents import (
+    claude_code,
+    codex,
+    copilot,
+    gemini_cli,
+    opencode,
+    opencode_storage,
+    pi,
+)
+from tidegate.lab.importers.logs import langchain, chat_messages, tidegate_sessions, request_logs, opentelemetry
+from tidegate.lab.importers.benchmarks import livemcpbench, mini_swe_agent, openhands, swe_agent, tau_bench
+from tidegate.lab.importers.recording import Recording
+from tidegate.lab.importers.source_file import DEFAULT_IMPORT_LIMITS, ImportLimits, SourceFile
+
+_RECORDING_SUFFIXES = tuple(
+    f"{name}{packed}" for name in (".jsonl", ".json", ".traj", ".tidegate") for packed in ("", ".gz")
+)
+_MAX_FOLDER_DEPTH = 5
+
+
+class RecordingFormat(Protocol):
+    FORMAT: str
+
+    def recognises(self, head: SourceFile) -> bool: ...
+    def read(self, source: SourceFile) -> Iterator[Recording]: ...
+
+
+RECORDING_FORMATS: tuple[RecordingFormat, ...] = (
+    tidegate_sessions,
+    claude_code,
+    codex,
+    copilot,
+    gemini_cli,
+    pi,
+    opencode,
+    opencode_storage,
+    swe_agent,
+    mini_swe_agent,
+    openhands,
+    livemcpbench,
+    tau_bench,
+    opentelemetry,
+    langchain,
+    request_logs,
+    chat_messages,
+)
+"""Asked in this order: those with marks of their own first, those that are plain messages last."""
+
+_KNOWN_FORMATS_REMEDY = (
+    "Known are sessions of Claude Code, Codex, OpenCode, Copilot CLI, Gemini CLI, Pi, OpenHands, SWE-agent,"
+    " mini-swe-agent, tau-bench, LiveMCPBench, LangChain and tidegate, OpenTelemetry spans, request logs, and chat"
+    " messages one a line."
+)
+
+
+class ImportedFile(NamedTuple):
+    """What came of one file: its sessions, or the fault that kept it from being read.
+
+    `left_out` tells of single sessions of a data folder that cannot be read; the others are here.
+    """
+
+    path: Path
+    recordings: list[Recording]
+    fault: BadInput | None = None
+    left_out: Sequence[BadInput] = ()
+
+
+def read_recordings(path: Path, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) -> list[Recording]:
+    """The sessions in a file, or in the files of a folder. BadInput if there is none.
+
+    Of a folder, a file that cannot be read is passed over; `read_each` tells of it.
+    """
+    if not path.is_dir():
+        return _read_path(path, limits).recordings
+    found = list(read_recordings_by_file([path], limits))
+    recordings = [recording for each in found for recording in each.recordings]
+    if not recordings:
+        raise next((each.fault for each in found if each.fault), _no_recording_error(path))
+    return recordings
+
+
+def read_recordings_by_file(
+    paths: Sequence[Path], limits: ImportLimits = DEFAULT_IMPORT_LIMITS
+) -> Iterator[ImportedFile]:
+    """File by file what these paths hold, with the fault of each that cannot be read."""
+    for path in find_recording_files(paths):
+        try:
+            yield _read_path(path, limits)
+        except BadInput as fault:
+            yield ImportedFile(path, [], fault)
+
+
+def find_recording_files(paths: Sequence[Path]) -> list[Path]:
+    """The files meant: those given, and of a folder those in it; if there are none, those in its folders.
+
+    A folder beside files is not searched: it often holds the same sessions in another form.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            inside = (
+                [path]
+                if (path / tidegate_sessions.TIDEGATE_DATABASE).is_file()
+                else _find_in_folder(path, _MAX_FOLDER_DEPTH)
+            )
+            if not inside:
+                raise _no_recording_error(path)
+            found.update(dict.fromkeys(inside))
+        else:
+            found[path] = None
+    return list(found)
+
+
+def _find_in_folder(folder: Path, deeper: int) -> list[Path]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        cause = f"{folder}: cannot be read ({error.strerror})."
+        raise BadInput(cause, "Check the folder and its permissions.") from None
+    files = [entry for entry in entries if entry.name.endswith(_RECORDING_SUFFIXES) and entry.is_file()]
+    if files or not deeper:
+        return files
+    return [file for entry in entries if entry.is_dir() for file in _find_in_folder(entry, deeper - 1)]
+
+
+def _no_recording_error(path: Path) -> BadInput:
+    return BadInput(
+        f"{path}: no recorded session in this folder.", f"Name one that holds {', '.join(_RECORDING_SUFFIXES[::2])}."
+    )
+
+
+def _read_path(path: Path, limits: ImportLimits) -> ImportedFile:
+    if path.is_dir():
+        return _read_data_folder(path, path)
+    source = SourceFile(path, limits)
+    if source.database and path.name == tidegate_sessions.TIDEGATE_DATABASE:
+        found = _read_data_folder(path, path.parent)
+    elif source.database:
+        found = ImportedFile(path, list(opencode_storage.read_opencode_database(path, limits)))
+    else:
+        found = ImportedFile(path, list(_detect_format(source).read(source)))
+    if not found.recordings:
+        raise source.bad(0, "holds no message", source.damage or _KNOWN_FORMATS_REMEDY)
+    return found._replace(recordings=_make_names_unique(found.recordings))
+
+
+def _read_data_folder(path: Path, folder: Path) -> ImportedFile:
+    """A data folder. One session that cannot be read does not keep the others from being read."""
+    recordings: list[Recording] = []
+    faults: list[BadInput] = []
+    for each in tidegate_sessions.read_data_folder(folder):
+        recordings.append(each) if isinstance(each, Recording) else faults.append(each)
+    if faults and not recordings:
+        raise faults[0]
+    return ImportedFile(path, _make_names_unique(recordings), left_out=faults)
+
+
+def _detect_format(source: SourceFile) -> RecordingFormat:
+    for known in RECORDING_FORMATS:
+        if known.recognises(source):
+            return known
+    raise source.bad(0, "not a known format", _KNOWN_FORMATS_REMEDY)
+
+
+def _make_names_unique(recordings: list[Recording]) -> list[Recording]:
+    """Names of the sessions of one file, told apart."""
+    used: set[str] = set()
+    for recording in recordings:
+        name, number = recording.name, 1
+        while recording.name in used:
+            number += 1
+            recording.name = f"{name}-{number}"
+        used.add(recording.name)
+    return recordings

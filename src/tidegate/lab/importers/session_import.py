@@ -1,0 +1,150 @@
+"""Recordings into a data folder, as sessions of our own.
+
+A session is built in memory and taken in by the way exports come: checked as a whole, kept whole or not at all. Its
+log says where it comes from and what was mended, and has the recorded times.
+"""
+
+import gzip
+import hashlib
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.events import NoteAdded
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.archive.transfer import import_session
+from tidegate.datafolder.archive.format import ARCHIVE_FORMAT, ARCHIVE_VERSION, ArchiveHeader, ArchiveWriter
+from tidegate.lab.importers.json_fields import string_or_empty, encode_recorded_json
+from tidegate.lab.importers.recording import JsonRecord, Recording
+from tidegate.session.session import Session
+from tidegate.store.log import MemoryLog
+
+_IMPORTED_TOPIC = "imported"
+_MAX_NAME_CHARS = 200
+_HEAD_EVENTS = 8
+"""Among so many events at the head of a log stands where it was imported from."""
+
+
+class ImportOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the log says of an import. `sha256` is over the messages: the same recording is not taken in twice."""
+
+    format: str
+    sha256: str
+    agent: str = ""
+    model: str = ""
+    session: str = ""
+    project: str = ""
+    path: str = ""
+    mended: tuple[str, ...] = ()
+
+
+class ImportedSession(NamedTuple):
+    """`known` says that it was there already, under this name."""
+
+    name: str
+    messages: int
+    known: bool
+
+
+class _RecordedClock:
+    """Recorded times, which never run backwards in a log; where there are none, the time before stands still."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def set(self, time: float) -> None:
+        self.now = max(self.now, time)
+
+
+def import_recording(data: DataFolder, recording: Recording, name: str = "", *, trust: bool = False) -> ImportedSession:
+    """Keep a recording as a session, under its own name or another. A name that is taken gets a number behind it.
+
+    `trust`: the user's words in it are the user's own, so that what was typed may lay down rules. Else none of it does.
+    """
+    sha = hashlib.sha256(encode_recorded_json(recording.messages).encode()).hexdigest()
+    place = _choose_name(lambda each: _check_name(data, each, sha), name or data.mask(recording.name)[:_MAX_NAME_CHARS])
+    if not place.known:
+        log = _build_log(recording, sha, data.clock, trust)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "session"
+            _write_archive(file, place.name, log)
+            import_session(data, file, place.name, trust=True)  # its texts are marked already
+    return ImportedSession(place.name, len(recording.messages), place.known)
+
+
+class _ChosenName(NamedTuple):
+    name: str
+    known: bool
+
+
+def _choose_name(state: Callable[[str], str], name: str) -> _ChosenName:
+    number = 1
+    tried = name
+    while (found := state(tried)) == "taken":
+        number += 1
+        tried = f"{name}-{number}"
+    return _ChosenName(tried, found == "same")
+
+
+def _check_name(data: DataFolder, name: str, sha: str) -> str:
+    """Whether a name is free, taken, or the same recording, taken in before."""
+    if not data.store.head(name):
+        return "free"
+    for event in data.log(name).read():
+        what = event.what
+        if isinstance(what, NoteAdded) and what.topic == _IMPORTED_TOPIC and f'"{sha}"' in what.text:
+            return "same"
+        if event.seq >= _HEAD_EVENTS:
+            break
+    return "taken"
+
+
+def _build_log(recording: Recording, sha: str, clock: Callable[[], float], trust: bool) -> MemoryLog:
+    messages, times = recording.messages, recording.times or [0.0] * len(recording.messages)
+    typed: Sequence[bool | None] = (
+        recording.typed if trust and recording.typed else [None if trust else False] * len(messages)
+    )
+    fixed = next((at for at, message in enumerate(messages) if message["role"] != "system"), len(messages))
+    system = "\n\n".join(string_or_empty(message["content"]) for message in messages[:fixed])
+    known = [time for time in times if time]
+    now = _RecordedClock(min(known) if known else clock())
+    log = MemoryLog()
+    meta = recording.meta
+    session = Session(meta.model, log=log, system=system, tools=_unique_tools(recording.tools), clock=now)
+    session.note_model()
+    origin = ImportOrigin(
+        meta.format, sha, meta.agent, meta.model, meta.session, meta.project, meta.path, tuple(recording.mended)
+    )
+    session.note(_IMPORTED_TOPIC, msgspec.json.encode(origin).decode())
+    for message, time, mark in zip(messages[fixed:], times[fixed:], typed[fixed:], strict=True):
+        now.set(time)
+        session.add(message, typed=mark)
+    session.close()
+    return log
+
+
+def _unique_tools(tools: list[JsonRecord]) -> list[JsonRecord]:
+    """Each name once: a log of requests may have been told of a tool twice."""
+    by_name: dict[str, JsonRecord] = {}
+    for tool in tools:
+        function = tool.get("function")
+        name = string_or_empty(function.get("name")) if isinstance(function, dict) else ""
+        if name:
+            by_name[name] = tool
+    return list(by_name.values())
+
+
+def _write_archive(path: Path, name: str, log: MemoryLog) -> None:
+    first = next(iter(log.read()))
+    with path.open("wb") as file, gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=file) as packed:
+        writer = ArchiveWriter(packed)
+        writer.put(ArchiveHeader(ARCHIVE_FORMAT, ARCHIVE_VERSION, name, log.head, first.time))
+        for event in log.read():
+            writer.put(event)
+        writer.end(log.head, 0, 0)

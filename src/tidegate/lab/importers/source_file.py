@@ -1,0 +1,265 @@
+"""One file of recorded sessions as JSON values, read within bounds.
+
+A file is JSON lines, or one JSON document, or several documents behind each other; plain or gzip. What it holds
+decides, not what it is called. A file that was cut short, or is still being written, is read up to where it ends;
+`damage` then says so. Anything else that is wrong is a `BadInput` with file, line and remedy.
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.lab.importers.recording import JsonRecord
+
+_MIB = 2**20
+_HEAD_VALUES, _HEAD_BYTES = 64, 32 * _MIB
+_GZIP, _SQLITE, _BOM = b"\x1f\x8b", b"SQLite format 3\0", b"\xef\xbb\xbf"
+_COPY_REMEDY = "Copy it again from its source, or give another file."
+_READ_ERRORS = (EOFError, zlib.error, OSError)
+
+
+class ImportLimits(msgspec.Struct, frozen=True):
+    """What one file may take, unpacked: bytes in all and in one JSON value, values in one and in all, and nesting.
+
+    `pieces` is what bounds the memory: text takes about its own size, but a million empty lists take far more. They
+    are counted by the signs between them, those inside texts too.
+    """
+
+    total: int = 1024 * _MIB
+    value: int = 256 * _MIB
+    pieces: int = 8_000_000
+    all_pieces: int = 32_000_000
+    depth: int = 200
+
+
+DEFAULT_IMPORT_LIMITS = ImportLimits()
+
+
+class _LineValue(NamedTuple):
+    line: int
+    value: object
+
+
+class RecordingLocation(NamedTuple):
+    """Where a session comes from if not from one file of JSON: a folder, a database."""
+
+    path: Path
+    damage: str = ""
+
+    @property
+    def stem(self) -> str:
+        return self.path.stem
+
+
+class SourceFile:
+    """`head` is how the file begins: enough values to tell what it is."""
+
+    def __init__(self, path: Path, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) -> None:
+        self.path = path
+        self.limits = limits
+        self.damage = ""
+        self.database = _starts_with(path, _SQLITE)
+        self.head: list[_LineValue] = []
+        self._whole = True
+        if not self.database:
+            self._read_head()
+
+    @property
+    def stem(self) -> str:
+        """The name of the file without its endings, to name sessions after that have no name of their own."""
+        name = self.path.name.removesuffix(".gz")
+        return name.rsplit(".", 1)[0] or name
+
+    def dicts(self) -> list[JsonRecord]:
+        """The objects at the head."""
+        return [value for _, value in self.head if isinstance(value, dict)]
+
+    def only(self) -> object:
+        """The value of a file that holds just one, else None."""
+        return self.head[0].value if self._whole and len(self.head) == 1 else None
+
+    def values(self) -> Iterator[_LineValue]:
+        yield from self.head if self._whole else self._values()
+
+    def bad(self, line: int, cause: str, remedy: str = _COPY_REMEDY) -> BadInput:
+        where = f"{self.path}, line {line}" if line else str(self.path)
+        return BadInput(f"{where}: {cause}.", remedy)
+
+    def _read_head(self) -> None:
+        for value in self._values():
+            if len(self.head) >= _HEAD_VALUES or (self.head and self._read > _HEAD_BYTES):
+                self._whole = False
+                return
+            self.head.append(value)
+        if not self.head:
+            raise self.bad(0, self.damage or "holds no JSON", "Give a file of recorded sessions.")
+
+    # --- values ---------------------------------------------------------------------------------------------------
+
+    def _values(self) -> Iterator[_LineValue]:
+        self.damage = ""
+        self._read = self._counted = 0
+        decoder = json.JSONDecoder(parse_constant=lambda _: None)
+        with _open_unpacked(self.path) as file:
+            for number, raw in self._lines(file):
+                try:
+                    found = list(self._decoded(decoder, number, raw))
+                except ValueError as error:
+                    if not self.head and number == self._first:
+                        yield from self._document(decoder, number, raw, file)
+                        return
+                    if raw.endswith(b"\n"):
+                        raise self._broken(number, error) from None
+                    self.damage = f"line {number} is cut short: read up to there"
+                    return
+                yield from found
+
+    def _document(
+        self, decoder: json.JSONDecoder, number: int, raw: bytes, file: BufferedIOBase
+    ) -> Iterator[_LineValue]:
+        """The file is not one value a line, so it must be values that go over many lines."""
+        try:
+            rest = file.read(self.limits.value - len(raw) + 1)
+        except _READ_ERRORS as error:
+            raise self.bad(number, f"cannot be read further ({_describe_error(error)})") from None
+        if len(raw) + len(rest) > self.limits.value:
+            raise self._large(number, "a JSON document", self.limits.value)
+        try:
+            found = list(self._decoded(decoder, number, raw + rest))
+        except ValueError as error:
+            line = number + (error.lineno - 1 if isinstance(error, json.JSONDecodeError) else 0)
+            raise self._broken(line, error) from None
+        yield from found
+
+    def _decoded(self, decoder: json.JSONDecoder, number: int, raw: bytes) -> Iterator[_LineValue]:
+        """The values on a line; there may be more than one."""
+        pieces = _count_pieces(raw)
+        self._counted += pieces
+        if pieces > self.limits.pieces:
+            raise self._large(number, "the number of values in a JSON value", self.limits.pieces)
+        if self._counted > self.limits.all_pieces:
+            raise self._large(number, "the number of values in the file", self.limits.all_pieces)
+        text = raw.decode("utf-8")
+        at = _skip_blanks(text, 0)
+        while at < len(text):
+            try:
+                value, at = decoder.raw_decode(text, at)
+            except RecursionError:
+                raise self.bad(number, "JSON nested too deeply", "Remove or correct this line.") from None
+            if pieces > self.limits.depth and _is_deeper_than(value, self.limits.depth):
+                cause = f"JSON nested more than {self.limits.depth} deep"
+                raise self.bad(number, cause, "Remove or correct this line.")
+            yield _LineValue(number, value)
+            at = _skip_blanks(text, at)
+
+    def _lines(self, file: BufferedIOBase) -> Iterator[tuple[int, bytes]]:
+        number = 0
+        self._first = 0
+        while True:
+            number += 1
+            try:
+                raw = file.readline(self.limits.value + 1)
+            except _READ_ERRORS as error:
+                self.damage = f"cut short or damaged at line {number} ({_describe_error(error)}): read up to there"
+                return
+            if not raw:
+                return
+            self._read += len(raw)
+            if len(raw) > self.limits.value:
+                raise self._large(number, "a line", self.limits.value)
+            if self._read > self.limits.total:
+                raise self._large(number, "the file, unpacked,", self.limits.total)
+            if b"\0" in raw:
+                raise self.bad(number, "binary data, not text", "Give a file of recorded sessions, saved as UTF-8.")
+            raw = raw.removeprefix(_BOM) if number == 1 else raw
+            if raw.strip():
+                self._first = self._first or number
+                yield number, raw
+
+    def _broken(self, line: int, error: ValueError) -> BadInput:
+        if isinstance(error, UnicodeDecodeError):
+            return self.bad(line, "not UTF-8 text", "Give a file of recorded sessions, saved as UTF-8.")
+        what = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)[:80]
+        return self.bad(
+            line, f"broken JSON ({what})", "Correct or remove this line; if the file was cut short, copy it."
+        )
+
+    def _large(self, line: int, what: str, most: int) -> BadInput:
+        return self.bad(line, f"{what} is larger than {most:,}", "If you trust it, split it into smaller files.")
+
+
+def load_bounded_json(text: str, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) -> object:
+    """The JSON value in a text that came from elsewhere than a file of its own, within the same bounds; else None."""
+    raw = text.encode("utf-8", "replace")
+    try:
+        value = json.loads(text, parse_constant=lambda _: None) if _count_pieces(raw) <= limits.pieces else None
+    except (ValueError, RecursionError):
+        return None
+    return None if _is_deeper_than(value, limits.depth) else value
+
+
+def _count_pieces(raw: bytes) -> int:
+    return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
+
+
+def _is_deeper_than(value: object, depth: int) -> bool:
+    """What reads a value may call itself for each level; it must not run out of stack."""
+    level: list[object] = [value]
+    for _ in range(depth):
+        level = [inner for outer in level for inner in _list_containers(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _list_containers(value: object) -> list[object]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [each for each in inner if isinstance(each, dict | list)]
+
+
+def _skip_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _starts_with(path: Path, mark: bytes) -> bool:
+    with _open_bytes(path) as file:
+        return file.read(len(mark)) == mark
+
+
+@contextmanager
+def _open_bytes(path: Path) -> Iterator[BufferedIOBase]:
+    try:
+        if not path.is_file():
+            raise BadInput(f"{path}: not a file.", "Give a file or a folder of recorded sessions.")
+        file = path.open("rb")
+    except OSError as error:
+        cause = f"{path}: cannot be read ({_describe_error(error)})."
+        raise BadInput(cause, "Check the path and its permissions.") from None
+    with file:
+        yield file
+
+
+@contextmanager
+def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
+    with _open_bytes(path) as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        if not packed:
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            yield unpacked
+
+
+def _describe_error(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

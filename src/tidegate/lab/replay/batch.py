@@ -1,0 +1,143 @@
+"""Many recordings under one policy: one process a core, requests written to files, one bad file never in the way of
+the others."""
+
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.core.config.values import SourcePosition, parse_plain_scalar
+from tidegate.core.policy.policy import Policy
+from tidegate.lab.replay import recording_file
+from tidegate.lab.scoring.contender_request import ContenderRequest
+from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
+from tidegate.lab.replay.replay_report import ReplayReport
+from tidegate.lab.worker_pool import StopCheck, never_stop, run_in_processes
+from tidegate.presets import load
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ReplayOrder(msgspec.Struct, frozen=True):
+    """What to do with each file. Plain values: it travels to other processes. `requests` is a folder, or empty."""
+
+    policy: str
+    window: int
+    count: str = "exact"
+    wires: tuple[str, ...] = (MAIN_DIALECT,)
+    settings: tuple[tuple[str, str], ...] = ()
+    requests: str = ""
+    explain: bool = False
+
+
+class UnreadRecording(msgspec.Struct, frozen=True):
+    """A file that was skipped, and why."""
+
+    path: str
+    cause: str
+    remedy: str
+
+
+class ReplayOutcome(msgspec.Struct, frozen=True):
+    """One of both is there."""
+
+    path: str
+    report: ReplayReport | None = None
+    unread: UnreadRecording | None = None
+
+
+def replay_file(path: Path, order: ReplayOrder, stopped: StopCheck = never_stop) -> ReplayOutcome:
+    policy = load_replay_policy(order.policy, order.settings)
+    setup = ReplaySetup(policy, order.window, order.count, order.wires, explain=order.explain)
+    try:
+        with _open_request_file(order.requests, path) as sink:
+            return ReplayOutcome(
+                str(path),
+                replay_session(
+                    recording_file.get_recording_name(path),
+                    recording_file.read_chat_recording(path),
+                    setup,
+                    sink=sink,
+                    stopped=stopped,
+                ),
+            )
+    except BadInput as bad:
+        cause = str(bad.args[0])
+        return ReplayOutcome(
+            str(path),
+            unread=UnreadRecording(str(path), cause if str(path) in cause else f"{path}, {cause}", bad.remedy),
+        )
+
+
+@lru_cache(maxsize=4)
+def load_replay_policy(name: str, settings: tuple[tuple[str, str], ...]) -> Policy:
+    """Read once for all the files of an order."""
+    return load_policy_with_settings(name, settings)
+
+
+def load_policy_with_settings(name: str, settings: tuple[tuple[str, str], ...]) -> Policy:
+    """Values are written as in a policy file: 3 is a number, off a word, null nothing."""
+    return load(name, {key: parse_plain_scalar(value, SourcePosition(f"setting {key}", 0)) for key, value in settings})
+
+
+@contextmanager
+def _open_request_file(folder: str, path: Path) -> Iterator[Callable[[ContenderRequest], None] | None]:
+    """Written line by line beside its place and moved there when complete: a file that is there is whole."""
+    if not folder:
+        yield None
+        return
+    part = _partial_path(folder, path)
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+
+            def write(asked: ContenderRequest) -> None:
+                line = (
+                    {"at": asked.at, "error": asked.error}
+                    if asked.error
+                    else {"at": asked.at, "messages": asked.messages}
+                )
+                file.write(_encode(line) + b"\n")
+
+            yield write
+        part.replace(Path(folder) / f"{recording_file.get_recording_name(path)}.jsonl")
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _partial_path(folder: str, path: Path) -> Path:
+    return Path(folder) / f".{recording_file.get_recording_name(path)}.jsonl.part"
+
+
+def replay_files(paths: Sequence[Path], order: ReplayOrder, jobs: int) -> Generator[ReplayOutcome, None, None]:
+    """Each file's outcome, as it comes. Closing the iterator early stops the processes.
+
+    One process takes them in their order; for several the longest come first, so that they end at about the same time.
+    """
+    ordered = paths if jobs <= 1 else sorted(paths, key=_file_size, reverse=True)
+    tasks = [_ReplayTask(path, order) for path in ordered]
+    try:
+        yield from run_in_processes(_run_task, tasks, jobs)
+    finally:
+        for path in paths if order.requests else ():
+            _partial_path(order.requests, path).unlink(missing_ok=True)
+
+
+class _ReplayTask(NamedTuple):
+    path: Path
+    order: ReplayOrder
+
+
+def _run_task(task: _ReplayTask, stopped: StopCheck) -> ReplayOutcome:
+    return replay_file(task.path, task.order, stopped)
+
+
+def _file_size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

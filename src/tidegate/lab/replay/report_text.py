@@ -1,0 +1,107 @@
+"""Reports for people and for programs: a plain table, or JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from tidegate.core.text.terminal_text import clean_line
+from tidegate.lab.replay.batch import ReplayOrder, UnreadRecording
+from tidegate.lab.replay.replay_report import ReplayReport, sum_reports
+
+_HEADINGS = ("session", "calls", "mean", "max", "over", "invalid", "refused", "prefix", "newest", "edits by stage")
+_LEFT_ALIGNED = (0, len(_HEADINGS) - 1)
+_MAX_NAME_CHARS = 44
+
+
+def render_replay_json(
+    order: ReplayOrder, reports: Sequence[ReplayReport], unread: Sequence[UnreadRecording], *, interrupted: bool
+) -> str:
+    value = {
+        "policy": order.policy,
+        "settings": dict(order.settings),
+        "window": order.window,
+        "count": order.count,
+        "wires": list(order.wires),
+        "total": _report_values(sum_reports(reports)),
+        "sessions": [{"name": report.name, **_report_values(report)} for report in reports],
+        "skipped": [{"path": each.path, "cause": each.cause, "remedy": each.remedy} for each in unread],
+        "interrupted": interrupted,
+    }
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _report_values(report: ReplayReport) -> dict[str, object]:
+    return {
+        "sessions": report.sessions,
+        "calls": report.calls,
+        "requests": report.requests,
+        "tokens": {"mean": round(report.mean, 1), "max": round(report.most, 1)},
+        "over": report.over,
+        "invalid": report.invalid.total(),
+        "invalid_by_wire": dict(report.invalid),
+        "rules": dict(report.rules),
+        "refused": report.refused,
+        "refusal": report.refusal or None,
+        "prefix": None if report.prefix is None else round(report.prefix, 4),
+        "newest": {"whole": report.newest_whole, "clipped": report.newest_clipped, "lost": report.newest_lost},
+        "tool_calls": report.tool_calls,
+        "rereads": report.rereads,
+        "edits": dict(report.edits),
+        "exceptions": dict(report.exceptions),
+    }
+
+
+def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport]) -> str:
+    """One line a session, the total, and below it whatever a figure in the table needs to be understood."""
+    whole = sum_reports(reports)
+    rows = [_HEADINGS, *map(_report_cells, reports), _report_cells(whole)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    lines = [_align_cells(row, widths) for row in rows]
+    lines.insert(1, "-" * min(160, len(lines[0])))
+    lines.insert(-1, lines[1])
+    about = (
+        f"policy {order.policy}, window {order.window:,}, tokens by {order.count}, valid for {', '.join(order.wires)}"
+    )
+    lines = [about, "", *lines, ""]
+    lines += [f"{whole.sessions} sessions, {whole.calls} calls, {whole.requests} requests"]
+    lines += [f"fetched again what had left and could be recalled: {whole.rereads:,} of {whole.tool_calls:,} calls"]
+    lines += _list_counts("edits by stage", whole.edits)
+    lines += _list_counts("broken rules", whole.rules)
+    lines += _list_counts("exceptions", whole.exceptions)
+    refused = [report for report in reports if report.refused]
+    if refused:
+        lines.append(f"refused: {whole.refused} calls of {len(refused)} sessions")
+        lines += [f"  {clean_line(report.name)}: {clean_line(report.refusal)}" for report in refused]
+    return "\n".join(lines)
+
+
+def _report_cells(report: ReplayReport) -> tuple[str, ...]:
+    prefix = "-" if report.prefix is None else f"{100 * report.prefix:.1f}%"
+    newest = [f"{report.newest_whole}"]
+    newest += [f"{report.newest_clipped} clipped"] if report.newest_clipped else []
+    newest += [f"{report.newest_lost} LOST"] if report.newest_lost else []
+    name = clean_line(report.name)
+    name = name if len(name) <= _MAX_NAME_CHARS else name[: _MAX_NAME_CHARS - 1] + "…"
+    edits = ", ".join(f"{stage} {count}" for stage, count in report.edits.most_common())
+    figures = (
+        f"{report.mean:,.0f}",
+        f"{report.most:,.0f}",
+        report.over,
+        report.invalid.total(),
+        report.refused,
+        prefix,
+    )
+    return (name, str(report.calls), *map(str, figures), " + ".join(newest), edits or "-")
+
+
+def _align_cells(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [
+        cell.ljust(width) if column in _LEFT_ALIGNED else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def _list_counts(what: str, tally: Mapping[str, int]) -> list[str]:
+    if not tally:
+        return []
+    return [f"{what}: " + ", ".join(f"{name} {count}" for name, count in sorted(tally.items(), key=lambda kv: -kv[1]))]

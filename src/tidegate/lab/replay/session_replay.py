@@ -1,0 +1,234 @@
+"""A recorded session, gone through again as if each assistant message had to be asked for.
+
+Before each recorded assistant message the policy prepares a request from everything that stood before it; then the
+recorded answer is added, its results follow, and so on to the end. Nothing is sent. What would have been sent is
+weighed and judged here, apart from the engine: does it fit, is it valid, does it hold the newest words of the user,
+how much of it is the beginning of the request before.
+
+Two things that a live session takes from outside are fixed, so that a replay gives the same figures anywhere:
+
+- time: the clock starts at 0 and 30 seconds pass before every assistant message;
+- summaries: the deterministic summariser writes them.
+
+Leading system messages are the fixed part, the system prompt; later ones are messages like any other.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from time import process_time
+from typing import Literal
+
+import msgspec
+
+from tidegate.core.digest.writer import write_digest
+from tidegate.core.errors import BadInput, BadRequest, TooSmall
+from tidegate.core.messages import Message, Text
+from tidegate.core.outcome import SummaryRequest
+from tidegate.core.policy.policy import Policy
+from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
+from tidegate.lab.scoring.request_size import RequestSizer
+from tidegate.lab.replay.replay_report import ReplayReport
+from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.session.reports.explanation import describe_edits
+from tidegate.session.recall import recall_text
+from tidegate.session.reports.recall_stats import count_recalls
+from tidegate.session.session import Session
+from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.rendering.request import RequestRenderer
+
+SECONDS_PER_CALL = 30.0
+_UNLIMITED_CHARS = 10**9
+"""Characters: what is recalled page by page is asked for in one piece."""
+MAIN_DIALECT = "openai_chat"
+"""The dialect that requests are weighed and written in, so that figures can be compared with other tools'."""
+
+_Json = dict[str, object]
+
+
+class ReplaySetup(msgspec.Struct, frozen=True):
+    """What a session is replayed under. `wires` are the dialects each request is validated in.
+
+    Requests are rendered and validated incrementally. With `afresh` every so many calls they are made and judged from
+    nothing as well, and must come out the same. With `explain` the report tells every edit with its arithmetic.
+    """
+
+    policy: Policy
+    window: int
+    count: str = "exact"
+    wires: tuple[str, ...] = (MAIN_DIALECT,)
+    afresh: int = 0
+    explain: bool = False
+
+
+def replay_session(
+    name: str,
+    lines: Iterable[RecordedLine],
+    setup: ReplaySetup,
+    *,
+    sink: Callable[[ContenderRequest], None] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> ReplayReport:
+    """Replay one recording. `sink` is handed each request; when `stopped` says so it ends with KeyboardInterrupt."""
+    stream = iter(lines)
+    system, first = _read_system_prompt(stream)
+    run = _ReplayRun(name, system, setup, sink)
+    for at, line in enumerate(chain(first, stream), len(system)):
+        if line.message.get("role") == "assistant":
+            if stopped():
+                raise KeyboardInterrupt
+            run.ask(at)
+        run.add(line)
+    return run.finish()
+
+
+def _read_system_prompt(stream: Iterator[RecordedLine]) -> tuple[list[str], list[RecordedLine]]:
+    """The texts of the leading system messages, and the message that ended them, if there is one."""
+    texts: list[str] = []
+    for line in stream:
+        if line.message.get("role") not in ("system", "developer"):
+            return texts, [line]
+        content = line.message.get("content")
+        if isinstance(content, list):
+            content = "\n\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+        texts.append(content if isinstance(content, str) else "")
+    return texts, []
+
+
+class _ReplayRun:
+    """The state of one replay."""
+
+    def __init__(
+        self, name: str, system: list[str], setup: ReplaySetup, sink: Callable[[ContenderRequest], None] | None
+    ) -> None:
+        self._report = ReplayReport(name)
+        self._setup = setup
+        self._sink = sink
+        self._time = 0.0
+        self._refusal = ""
+        self._newest: Message | None = None
+        self._session = Session(
+            policy=setup.policy,
+            window=setup.window,
+            wire=MAIN_DIALECT,
+            system="\n\n".join(text for text in system if text),
+            count=setup.count,
+            clock=lambda: self._time,
+        )
+        self._scale = RequestSizer(self._session.counter, setup.window)
+        self._spent: list[SummaryUsage] = []
+        self._others = [RequestRenderer(wire) for wire in setup.wires if wire != MAIN_DIALECT]
+
+    def add(self, line: RecordedLine) -> None:
+        if self._refusal:
+            return
+        try:
+            idents = self._session.add(line.message, typed=line.typed)
+        except BadInput as bad:
+            raise BadInput(f"line {line.number}: {bad.args[0]}", bad.remedy) from None
+        except Exception as error:  # noqa: BLE001 - as in `ask`
+            self._fail(error)
+            return
+        if line.message.get("role") == "user" and idents:
+            self._newest = self._session.recall(idents[-1])
+
+    def ask(self, at: int) -> None:
+        self._report.calls += 1
+        self._time += SECONDS_PER_CALL
+        asked = ContenderRequest(at, (), self._refusal)
+        if not self._refusal:
+            self._spent = []
+            begun = process_time()
+            try:
+                messages = self._session.prepare(self._summary).messages
+                cpu = process_time() - begun
+                asked = ContenderRequest(at, messages, "", cpu, tuple(self._spent), self._recall)
+                self._judge(messages)
+            except TooSmall as refusal:
+                self._refusal = self._report.refusal = str(refusal)
+                asked = ContenderRequest(at, (), self._refusal)
+            except Exception as error:  # noqa: BLE001 - the lab is here to count them, whatever they are
+                self._fail(error)
+                asked = ContenderRequest(at, (), str(error) or type(error).__name__)
+        self._report.refused += bool(self._refusal)
+        if self._sink is not None:
+            self._sink(asked)
+
+    def _summary(self, request: SummaryRequest) -> str:
+        """The deterministic summary, as the session would write it; here what a model's would cost is noted."""
+        counter = self._session.counter
+        text = write_digest(request.messages, max_tokens=request.max_tokens, counter=counter, previous=request.previous)
+        read = sum(self._session.budget().count(message) for message in request.messages)
+        read += counter.text(request.instructions) + counter.text(request.previous)
+        self._spent.append(SummaryUsage(read, counter.text(text)))
+        return text
+
+    def _recall(self, call: str) -> str:
+        recalled = recall_text(self._session.log, call, max_chars=_UNLIMITED_CHARS)
+        return recalled.text if recalled.ids else ""
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, BadRequest):
+            rendering = RequestRenderer(MAIN_DIALECT)
+            rendering.update(self._session.view)
+            self._report.count_invalid(MAIN_DIALECT, [fault.rule for fault in rendering.faults()])
+        else:
+            self._report.exceptions[f"{type(error).__name__}: {error}"[:300]] += 1
+
+    def _judge(self, messages: Sequence[_Json]) -> None:
+        report = self._report
+        report.weighed(self._scale.weigh(messages))
+        for rendering in self._others:
+            rendering.update(self._session.view)
+            faults = rendering.faults()
+            if faults:
+                report.count_invalid(rendering.dialect.name, [fault.rule for fault in faults])
+        if self._setup.afresh and report.calls % self._setup.afresh == 0:
+            self._judge_afresh(MAIN_DIALECT, messages, [])
+            for rendering in self._others:
+                self._judge_afresh(rendering.dialect.name, rendering.messages, rendering.faults())
+        if self._newest is not None:
+            self._judge_newest(messages, self._newest)
+
+    def _judge_afresh(self, wire: str, messages: Sequence[_Json], faults: Sequence[RequestFault]) -> None:
+        fresh = RequestRenderer(wire)
+        fresh.update(self._session.view)
+        if fresh.messages != messages or fresh.faults() != faults:
+            self._report.exceptions[f"a request in {wire} made afresh differs"] += 1
+
+    def _judge_newest(self, messages: Sequence[_Json], newest: Message) -> None:
+        report = self._report
+        kept = classify_newest_message(newest, messages)
+        if kept == "whole":
+            report.newest_whole += 1
+            return
+        budget = self._session.budget()
+        if kept == "begun" and budget.count(newest) > budget.room:
+            report.newest_clipped += 1
+        else:
+            report.newest_lost += 1
+
+    def finish(self) -> ReplayReport:
+        self._report.edits.update(self._session.edits)
+        seen = count_recalls(self._session.log)
+        self._report.tool_calls, self._report.rereads = seen.calls, seen.rereads
+        if self._setup.explain:
+            self._report.told = [*describe_edits(self._session), str(seen)]
+        return self._report
+
+
+def classify_newest_message(
+    newest: Message, messages: Sequence[Mapping[str, object]]
+) -> Literal["whole", "begun", "gone"]:
+    """Are these words of the user in the request: word for word, with their beginning at least, or not at all?"""
+    wanted = [part.text for part in newest.parts if isinstance(part, Text) and part.text.strip()]
+    shown = [_user_text_of(message) for message in messages if message.get("role") == "user"]
+    if all(any(text in said for said in reversed(shown)) for text in wanted):
+        return "whole"
+    return "begun" if any(wanted[0][:40] in said for said in shown) else "gone"
+
+
+def _user_text_of(message: Mapping[str, object]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\x00".join(part["text"] for part in content if isinstance(part.get("text"), str))
+    return content if isinstance(content, str) else ""

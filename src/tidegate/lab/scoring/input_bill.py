@@ -1,0 +1,77 @@
+"""What requests would have cost by a model's real prices.
+
+A provider's prompt cache gives back the beginning of a prompt that it read a short while ago. What is taken from it
+here is the longest run of whole leading messages that the request before had too: if it is long enough to be kept, and
+if that request is not older than the cache keeps things. Recordings without times: nothing expires.
+
+What the model answers costs the same under every policy and is left out; summaries that a policy asks for are not.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tidegate.models.pricing import TokenRates, compute_cost
+from tidegate.wire.usage import Usage
+
+
+class _CacheRules(msgspec.Struct, frozen=True):
+    """`least` tokens are worth keeping, in whole `steps`; what was not used for `seconds` is gone."""
+
+    least: int
+    step: int
+    seconds: float
+
+
+_EXPLICIT_CACHE: Final = _CacheRules(1_024, 1, 300.0)  # asked for by a mark, and writing it has its price
+_AUTOMATIC_CACHE: Final = _CacheRules(
+    1_024, 128, 300.0
+)  # the provider keeps what it likes, and only reading has a price
+
+
+def _choose_cache_rules(rates: Sequence[TokenRates]) -> _CacheRules | None:
+    """How the cache of a model with these prices works; None if it has none."""
+    if not rates or rates[0].cached is None:
+        return None
+    return _AUTOMATIC_CACHE if rates[0].written is None else _EXPLICIT_CACHE
+
+
+class InputBill:
+    """Add requests in their order. `times` are the seconds of each message of the recording, if it has any."""
+
+    def __init__(self, rates: Sequence[TokenRates], times: Sequence[float | None] = ()) -> None:
+        self._rates = rates
+        self._rules = _choose_cache_rules(rates)
+        self._times = times
+        self._before: int | None = None
+        self.dollars = 0.0
+        self.expired = 0
+        """Requests that found the cache empty because too much time had passed."""
+
+    def request(self, at: int, tokens: float, shared: float) -> None:
+        rules = self._rules
+        read = 0
+        if rules and shared >= rules.least:
+            read = int(shared) // rules.step * rules.step
+            if self._stale(at, rules.seconds):
+                read = 0
+                self.expired += 1
+        whole = max(round(tokens), read)
+        written = whole - read if rules is _EXPLICIT_CACHE and whole >= rules.least else 0
+        self._charge(Usage(whole, 0, read, written))
+        self._before = at
+
+    def summary(self, tokens_in: float, tokens_out: float) -> None:
+        """A summary is a call of its own; nothing of it is in a cache."""
+        self._charge(Usage(round(tokens_in), round(tokens_out), 0, 0))
+
+    def _charge(self, usage: Usage) -> None:
+        price = compute_cost(usage, self._rates)
+        self.dollars += price.total if price else 0.0
+
+    def _stale(self, at: int, seconds: float) -> bool:
+        if self._before is None or not self._times:
+            return False
+        then, now = self._times[self._before], self._times[at]
+        return then is not None and now is not None and now - then > seconds

@@ -1,0 +1,216 @@
+"""The measures: how each is defined and what it does not show. Reports, tables and docs take their words from here."""
+
+from typing import Final, Literal, NamedTuple
+
+MeasureUnit = Literal["share", "tokens", "usd", "count", "seconds", "ratio"]
+
+
+class Measure(NamedTuple):
+    """`better`: which direction is, if any. `paired`: differences between policies are reported for it."""
+
+    key: str
+    name: str
+    unit: MeasureUnit
+    better: Literal["more", "less", ""]
+    definition: str
+    not_shown: str
+    paired: bool = False
+
+
+_FAR_DEFINITION = "last seen more than half a window before, at requests whose whole history is longer than the window"
+MEASURES: Final = (
+    Measure(
+        "held",
+        "tokens held",
+        "tokens",
+        "",
+        "Mean tokens of the requests whose whole history is longer than the window.",
+        "Whether what is held is worth holding. Compare fidelity between policies that hold about as much.",
+        paired=True,
+    ),
+    Measure(
+        "far",
+        "far references kept",
+        "share",
+        "more",
+        "Of the names in call arguments (paths, ids, hashes, numbers, quoted names; first 400 characters of each"
+        f" argument) that stood earlier in a user message or tool result and were {_FAR_DEFINITION}: the share that stands in"
+        " the request.",
+        "Whether the agent would have found the name again, or needed more than the name. A list of old names scores"
+        " high here and low on edit anchors.",
+        paired=True,
+    ),
+    Measure(
+        "far_strict",
+        "far references, strict",
+        "share",
+        "more",
+        "The same, reading whole arguments and counting code symbols (snake_case, CamelCase) too.",
+        "More of these can be guessed or were just made up by the agent itself.",
+        paired=True,
+    ),
+    Measure(
+        "anchors",
+        "far edit anchors kept",
+        "share",
+        "more",
+        "Of the edit calls whose old text stood earlier word for word (its first line of 25 characters or more),"
+        f" {_FAR_DEFINITION}: the share whose line stands in the request.",
+        "An agent that reads the file again before it edits loses only that reading. Few sessions edit old text.",
+        paired=True,
+    ),
+    Measure(
+        "anchors_strict",
+        "far edit anchors, strict",
+        "share",
+        "more",
+        "The same for every line of 25 characters or more of the old text, not only the first.",
+        "Long edits weigh more than short ones.",
+        paired=True,
+    ),
+    Measure(
+        "references",
+        "all references kept",
+        "share",
+        "more",
+        "As far references, however near: at requests whose whole history is longer than the window.",
+        "Nine in ten are near, so every policy that keeps a tail scores high.",
+    ),
+    Measure(
+        "user",
+        "user words kept",
+        "share",
+        "more",
+        "Mean share of the user's earlier words that stand word for word in the request (the first 2,000 characters"
+        " of each user message, in pieces of 100; results and answers of the recording are not asked for them).",
+        "Whether a faithful paraphrase is there instead, and which words matter.",
+        paired=True,
+    ),
+    Measure(
+        "newest",
+        "newest user message whole",
+        "share",
+        "more",
+        "Share of those requests that hold the newest user message whole (its first 2,000 characters).",
+        "Anything about older messages.",
+    ),
+    Measure(
+        "recoverable",
+        "recoverable of what is missing",
+        "share",
+        "more",
+        "Of the references and anchors that are missing: the share for which the request prints a recall call (an id"
+        " or a range) and that call, made in this very session, returns the missing text.",
+        "Whether a model would make the call. Ways back that are not recall calls, such as files, are not followed;"
+        " peers are not measured.",
+    ),
+    Measure(
+        "over", "requests over the window", "count", "less",
+        "Requests larger than the window, a session.", "By how much.",
+    ),
+    Measure(
+        "failed", "requests not made", "count", "less",
+        "Calls for which the policy gave no request, a session. What they needed counts as lost.",
+        "Why; see the list of failures.",
+    ),
+    Measure(
+        "mended",
+        "requests mended",
+        "count",
+        "less",
+        "Requests of another tool that were over the window or unpaired and were cut from outside so that all are"
+        " compared at the same window, a session. Our own policies are not helped.",
+        "What the provider's refusal would have led to.",
+    ),
+    Measure(
+        "invalid",
+        "invalid requests",
+        "count",
+        "less",
+        "Requests that break a rule of the OpenAI chat dialect, judged on the rendered JSON, a session; for our own"
+        " policies the Anthropic rendering is judged, too. A rule the recording itself breaks there does not count.",
+        "Rules that providers do not document.",
+    ),
+    Measure(
+        "broken", "pairing broken", "count", "less",
+        "Requests that break the rules of pairing all providers share, in chat form and in turns, a session.",
+        "All else that a provider checks.",
+    ),
+    Measure(
+        "cached",
+        "served from cache",
+        "share",
+        "more",
+        "Share of the tokens sent that stand in the longest run of whole leading messages that the request before had"
+        " too (the first request of a session aside).",
+        "What a provider really keeps: it may forget earlier, and it may find a prefix of an older request.",
+        paired=True,
+    ),
+    Measure(
+        "rewritten",
+        "tokens re-written",
+        "tokens",
+        "less",
+        "Tokens a session sent again outside the shared beginning although nothing new was in them: what edits cost.",
+        "Whether the edits were worth it.",
+        paired=True,
+    ),
+    Measure(
+        "edits", "edited requests in 100", "count", "",
+        "Of 100 requests, how many do not begin with the whole request before.", "How much changed.",
+    ),
+    Measure(
+        "cost",
+        "cost, rule of thumb",
+        "ratio",
+        "less",
+        "Tokens shared with the request before at 0.1, all others at 1.25, summed over the session, over the same sum"
+        " for the whole history in every request.",
+        "Summaries, output, minimum sizes and expiry of caches. The whole history may not fit any model's window.",
+        paired=True,
+    ),
+    Measure(
+        "billed",
+        "billed",
+        "usd",
+        "less",
+        "Dollars a session for input and for summaries by the prices named above: read from cache, written to it,"
+        " plain; a prefix is cached from 1,024 tokens on and expires by recorded times.",
+        "The answers (the same for all), retries, batch discounts, a provider's mood.",
+        paired=True,
+    ),
+    Measure(
+        "billed_ratio",
+        "billed, against unmanaged",
+        "ratio",
+        "less",
+        "The same over what the whole history in every request would have cost.",
+        "As billed. Where the whole history does not fit the model, there is nothing to compare with.",
+        paired=True,
+    ),
+    Measure(
+        "sent", "tokens sent", "ratio", "less",
+        "Tokens of all requests over those of the whole history in every request: the cost without a cache.",
+        "What a cache makes of it.",
+    ),
+    Measure(
+        "summaries",
+        "summary calls",
+        "count",
+        "less",
+        "Calls to a model that the policy asks for, a session. Here the deterministic summariser answers them.",
+        "What a model would write; its summaries may keep more or less.",
+        paired=True,
+    ),
+    Measure(
+        "pause", "longest pause", "seconds", "less",
+        "The most CPU time that preparing one request took, on the machine and at the time it was measured.",
+        "The wait for a summary's model; another machine.",
+    ),
+    Measure("largest", "largest request", "tokens", "", "The largest request of the session.", "How often."),
+)  # fmt: skip
+MEASURES_BY_KEY: Final = {measure.key: measure for measure in MEASURES}
+FIDELITY_KEYS: Final = ("far", "anchors", "user")
+_COST_KEYS: Final = ("cost", "billed_ratio")
+JUDGED_KEYS: Final = (*FIDELITY_KEYS, *_COST_KEYS)
+"""A verdict on a pair of policies is made of these."""

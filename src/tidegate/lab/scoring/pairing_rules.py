@@ -1,0 +1,163 @@
+"""The rules that every provider shares about who speaks after whom and which result answers which call.
+
+They are fewer than what a dialect's validator asks (`wire/check_*.py`), and on purpose: other tools that score recorded
+sessions judge by these, and figures are to be comparable. A rule that the recording itself breaks at the same place is
+not held against a policy.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+_Json = dict[str, Any]
+
+_SYSTEM = ("system", "developer")
+_ROLES = (*_SYSTEM, "user", "assistant", "tool")
+
+
+def _is_empty_message(message: _Json) -> bool:
+    content = message.get("content")
+    if not content:
+        return True
+    if isinstance(content, str):
+        return not content.strip()
+    return all(part.get("type") == "text" and not (part.get("text") or "").strip() for part in content)
+
+
+def find_chat_faults(messages: Sequence[_Json]) -> set[str]:
+    """The broken rules of a request in OpenAI chat form."""
+    if not messages:
+        return {"no messages"}
+    broken: set[str] = set()
+    begun = False
+    asked: _Json | None = None  # the assistant message whose results are being read
+    answers: list[object] = []
+    for message in messages:
+        role = message.get("role")
+        if role == "tool":
+            if _is_empty_message(message):
+                broken.add("empty tool")
+            if asked is None:
+                broken.add("result without call")
+                _check_first_role(begun, role, broken)
+                begun = True
+            else:
+                answers.append(message.get("tool_call_id"))
+            continue
+        _check_results(asked, answers, broken)
+        asked, answers = None, []
+        begun = _check_message(message, begun, broken)
+        if role == "assistant" and message.get("tool_calls"):
+            asked = message
+    _check_results(asked, answers, broken)
+    if not begun:
+        broken.add("no message but system")
+    if messages[-1].get("role") not in ("user", "tool"):
+        broken.add("last not user or tool")
+    return broken
+
+
+def _check_first_role(begun: bool, role: object, broken: set[str]) -> None:
+    if not begun and role != "user":
+        broken.add("first not user")
+
+
+def _check_message(message: _Json, begun: bool, broken: set[str]) -> bool:
+    role = message.get("role")
+    if role not in _ROLES:
+        broken.add("role")
+    if role == "user" and _is_empty_message(message):
+        broken.add("empty user")
+    if role == "assistant" and not message.get("tool_calls") and _is_empty_message(message):
+        broken.add("empty assistant")
+    if role in _SYSTEM:
+        return begun
+    _check_first_role(begun, role, broken)
+    return True
+
+
+def _check_results(asked: _Json | None, answers: Sequence[object], broken: set[str]) -> None:
+    """The calls of one message against the results that followed it."""
+    if asked is None:
+        return
+    calls = asked["tool_calls"]
+    ids = [call.get("id") for call in calls]
+    if len(set(ids)) < len(ids):
+        broken.add("repeated id")
+    functions = [call["function"] for call in calls]
+    if any(not isinstance(each["arguments"], str) or not each["name"] for each in functions):
+        broken.add("call shape")
+    if not set(ids) <= set(answers):
+        broken.add("call without result")
+    if not set(answers) <= set(ids):
+        broken.add("result without call")
+    if len(set(answers)) < len(answers):
+        broken.add("repeated result")
+
+
+class _Turn:
+    """What one side said until the other spoke: results, uses, and how often text stood where."""
+
+    def __init__(self, mine: bool) -> None:
+        self.assistant = mine
+        self.kinds: list[str] = []
+        self.uses: list[object] = []
+        self.results: list[object] = []
+
+
+def find_turn_faults(messages: Sequence[_Json]) -> set[str]:
+    """The broken rules after system messages are lifted out and what one side said in a row is one turn."""
+    broken: set[str] = set()
+    turns: list[_Turn] = []
+    for message in messages:
+        role = message.get("role")
+        if role in _SYSTEM:
+            continue
+        mine = role not in ("user", "tool")
+        if not turns or turns[-1].assistant != mine:
+            turns.append(_Turn(mine))
+        _add_to_turn(message, turns[-1], broken)
+    if not turns:
+        return {"no messages"}
+    if turns[0].assistant:
+        broken.add("first not user")
+    if turns[-1].assistant:
+        broken.add("last not user")
+    for place, turn in enumerate(turns):
+        if turn.assistant:
+            _check_turn_uses(turn, turns[place + 1].results if place + 1 < len(turns) else [], broken)
+        elif turn.results:
+            _check_turn_results(turn, place, broken)
+    return broken
+
+
+def _add_to_turn(message: _Json, turn: _Turn, broken: set[str]) -> None:
+    if message.get("role") == "tool":
+        turn.kinds.append("result")
+        turn.results.append(message.get("tool_call_id"))
+        return
+    calls = message.get("tool_calls") or ()
+    if not _is_empty_message(message):
+        turn.kinds.append("text")
+    elif not calls:
+        broken.add(f"empty {'assistant' if turn.assistant else 'user'}")
+    for call in calls:
+        turn.kinds.append("use")
+        turn.uses.append(call.get("id"))
+
+
+def _check_turn_uses(turn: _Turn, results: Sequence[object], broken: set[str]) -> None:
+    if not set(turn.uses) <= set(results):
+        broken.add("use without result")
+    if not set(results) <= set(turn.uses):
+        broken.add("result without use")
+    if len(set(turn.uses)) < len(turn.uses) or len(set(results)) < len(results):
+        broken.add("repeated id")
+    if turn.uses and "text" in turn.kinds[turn.kinds.index("use") :]:
+        broken.add("text after use")
+
+
+def _check_turn_results(turn: _Turn, place: int, broken: set[str]) -> None:
+    if place == 0:
+        broken.add("result without use")
+    if "text" in turn.kinds and "result" in turn.kinds[turn.kinds.index("text") :]:
+        broken.add("result after text")

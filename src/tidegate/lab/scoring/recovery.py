@@ -1,0 +1,43 @@
+"""Is what a request lost only a call away? The request must print that call, and the call must give it back."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from tidegate.core.ledger.lines import LEDGER_HEADING
+from tidegate.lab.scoring.occurrences import contains_whole_name
+from tidegate.lab.scoring.signals import ANCHOR_KIND, Need
+
+_RECALL_IDS: Final = re.compile(r"\bm(\d+)(?:(?:\.\.| to )m(\d+))?\b|\be\d+\.\d+\b")
+_LIST_PREFIX: Final = "- "
+
+
+def find_recall_calls(text: str) -> tuple[str, ...]:
+    """The recall calls that a text of the engine prints: ids (m12), and ranges (m2..m40, also written m2 to m40).
+
+    A ledger tells of recall in its first line only, so what goes on as a list is read, too. The ids in that line are
+    examples, and lead nowhere.
+    """
+    if "recall" not in text and not text.startswith(_LIST_PREFIX):
+        return ()
+    found = (
+        f"m{call[1]}..m{call[2]}" if call[2] else call[0]
+        for call in _RECALL_IDS.finditer(text.replace(LEDGER_HEADING, ""))
+    )
+    return tuple(dict.fromkeys(found))
+
+
+class RecallRecovery:
+    """Makes each printed call once a session."""
+
+    def __init__(self) -> None:
+        self._recalled: dict[str, str] = {}
+
+    def gives(self, need: Need, calls: Iterable[str], recall: Callable[[str], str]) -> bool:
+        for call in calls:
+            if call not in self._recalled:
+                self._recalled[call] = recall(call)
+            text = self._recalled[call]
+            if need.text in text if need.kind == ANCHOR_KIND else contains_whole_name(text, need.text):
+                return True
+        return False

@@ -1,0 +1,101 @@
+"""How large a rendered request is, counted anew on what would be sent and apart from the engine's own sums.
+
+By `chars/4` it is what other tools count: the characters of content, call names and call arguments. Otherwise it is
+the counter's tokens of these texts, pictures by their pixels, and what the engine takes for the framing.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tidegate.core.tokens.counting import (
+    MESSAGE_OVERHEAD,
+    REQUEST_OVERHEAD,
+    CharsPerToken,
+    TokenCounter,
+    count_image,
+)
+from tidegate.wire.parsing import image_from_url
+
+_Json = Mapping[str, object]
+
+
+class RequestSize(NamedTuple):
+    """Of a request. `shared` is the part in leading messages that are those of the request before."""
+
+    tokens: float
+    shared: float
+    over: bool
+
+
+class UnitCounter:
+    """Weighs single messages in units: characters, `per` of them a token, or tokens. `once` is for the request."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self.by_characters = isinstance(counter, CharsPerToken)
+        self.per = counter.n if isinstance(counter, CharsPerToken) else 1
+        self.once = 0 if self.by_characters else REQUEST_OVERHEAD
+
+    def units(self, message: _Json) -> int:
+        """Of one message in OpenAI chat form."""
+        texts = list(_iterate_texts(message))
+        if self.by_characters:
+            return sum(map(len, texts))
+        count = self._counter.text
+        return (
+            MESSAGE_OVERHEAD
+            + sum(map(count, texts))
+            + sum(count_image(image_from_url(url)) for url in _iterate_image_urls(message))
+        )
+
+    def text(self, text: str) -> float:
+        """Tokens of a text."""
+        return len(text) / self.per if self.by_characters else self._counter.text(text)
+
+
+class RequestSizer:
+    """Weighs one request after the other; only messages the request before did not have are counted."""
+
+    def __init__(self, counter: TokenCounter, window: int) -> None:
+        self._ruler = UnitCounter(counter)
+        self._window = window
+        self._messages: list[_Json] = []
+        self._units: list[int] = []
+
+    def weigh(self, messages: Sequence[_Json]) -> RequestSize:
+        same = 0
+        for old, new in zip(self._messages, messages, strict=False):
+            if old is not new and old != new:
+                break
+            same += 1
+        units = self._units[:same]
+        known: dict[int, int] = {}
+        if same < len(self._messages):  # edited: what only moved is the same object still
+            known = {id(old): unit for old, unit in zip(self._messages, self._units, strict=True)}
+        units += [known[id(new)] if id(new) in known else self._ruler.units(new) for new in messages[same:]]
+        self._messages, self._units = list(messages), units
+        total = sum(units) + self._ruler.once
+        per = self._ruler.per
+        return RequestSize(total / per, sum(units[:same]) / per, total > per * self._window)
+
+
+def _iterate_texts(message: _Json) -> Iterable[str]:
+    content = message.get("content")
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        yield from (part["text"] for part in content if isinstance(part.get("text"), str))
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call["function"]
+        arguments = function["arguments"]
+        yield function["name"]
+        yield arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def _iterate_image_urls(message: _Json) -> Iterable[str]:
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
+        if part.get("type") == "image_url":
+            yield part["image_url"]["url"]

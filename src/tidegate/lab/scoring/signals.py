@@ -1,0 +1,238 @@
+"""What a recorded session itself says about which past it needed: once a recording, whatever the policy.
+
+Three signals, each checkable in a request without a model:
+
+- a *reference*: a name in the arguments of a call that stood earlier in a user message or a tool result;
+- an *edit anchor*: a line of the old text that an edit quotes word for word, and that stood earlier;
+- the words of the user, in pieces.
+
+How far back each was last seen goes with it. The strict reading takes all of an argument instead of its head, code
+symbols as well, and every line of the old text instead of the first.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tidegate.lab.scoring.identifiers import (
+    ARGUMENT_HEAD_CHARS,
+    PATH_SUFFIX_KIND,
+    SYMBOL_KIND,
+    Identifier,
+    find_identifiers,
+    flatten_arguments,
+    iterate_path_suffixes,
+)
+from tidegate.lab.scoring.occurrences import WordPageIndex, PageStream
+from tidegate.lab.scoring.request_size import UnitCounter
+
+ANCHOR_KIND: Final = "anchor"
+_MIN_ANCHOR_CHARS: Final = 25
+"""Characters: a shorter line stands in many places and proves nothing."""
+_PIECE_CHARS: Final = 100
+_MAX_USER_CHARS: Final = 2_000
+"""Characters of each user message that are looked for: a pasted file is not the user's words."""
+
+_OLD_TEXT_KEYS: Final = ("old_string", "old_str", "oldText", "oldString")
+_Json = dict[str, Any]
+
+
+class Need(msgspec.Struct, frozen=True, array_like=True):
+    """Something that assistant message `at` needed. `name` is as it was written, `text` what stood earlier.
+
+    It was last seen in message `seen`, `back` tokens before that message.
+    """
+
+    at: int
+    name: str
+    text: str
+    kind: str
+    back: float
+    seen: int
+
+
+class UserWords(msgspec.Struct, frozen=True, array_like=True):
+    """A user message as pieces: their numbers in `Signals.pieces`, and how long each is."""
+
+    at: int
+    pieces: list[int]
+    lengths: list[int]
+
+
+class SessionSignals(msgspec.Struct):
+    """`asks` are the places of the assistant messages; `history` the units before each message, and at the end."""
+
+    asks: list[int]
+    history: list[int]
+    references: list[Need]
+    strict_references: list[Need]
+    anchors: list[Need]
+    strict_anchors: list[Need]
+    pieces: list[str]
+    words: list[UserWords]
+
+
+def chat_text_of(message: _Json) -> str:
+    content = message.get("content")
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text", "") for part in content if isinstance(part, dict) and part.get("type") == "text")
+
+
+def iterate_chat_calls(message: _Json) -> Iterator[_Json]:
+    for call in message.get("tool_calls") or ():
+        yield call["function"]
+
+
+def searchable_text_of(message: _Json) -> str:
+    """Everything of a message that can be searched: content, names of calls, their arguments."""
+    calls = [f"{call['name']} {flatten_arguments(call['arguments'])}" for call in iterate_chat_calls(message)]
+    return "\n".join([chat_text_of(message), *calls])
+
+
+def extract_signals(messages: Sequence[_Json], ruler: UnitCounter) -> SessionSignals:
+    pages = [searchable_text_of(message) for message in messages]
+    shelf = WordPageIndex(pages)
+    searched = _SearchablePages.of(messages, pages, shelf, ruler)
+    history = [0]
+    for message in messages:
+        history.append(history[-1] + ruler.units(message))
+    pieces: dict[str, int] = {}
+    words = list(_split_user_messages(messages, pieces))
+    return SessionSignals(
+        asks=[at for at, message in enumerate(messages) if message["role"] == "assistant"],
+        history=history,
+        references=list(_find_references(messages, searched, ARGUMENT_HEAD_CHARS)),
+        strict_references=list(_find_references(messages, searched, None)),
+        anchors=list(_find_anchors(messages, shelf, ruler, first=True)),
+        strict_anchors=list(_find_anchors(messages, shelf, ruler, first=False)),
+        pieces=list(pieces),
+        words=words,
+    )
+
+
+def list_argument_names(messages: Sequence[_Json]) -> list[str]:
+    """Every name in the heads of the arguments of a session: what tells which names are common to many projects."""
+    found: dict[str, None] = {}
+    for message in messages:
+        for call in iterate_chat_calls(message):
+            found.update(dict.fromkeys(name for name, _ in _identifiers_of(call, ARGUMENT_HEAD_CHARS)))
+    return list(found)
+
+
+def _identifiers_of(call: _Json, head: int | None) -> list[Identifier]:
+    arguments = call["arguments"]
+    return find_identifiers(arguments if isinstance(arguments, str) else json.dumps(arguments), head)
+
+
+class _SearchablePages(NamedTuple):
+    everything: PageStream
+    told: PageStream
+    """User messages and tool results: what the agent did not write itself."""
+    distance: "_Distance"
+
+    @classmethod
+    def of(
+        cls, messages: Sequence[_Json], pages: list[str], shelf: WordPageIndex, ruler: UnitCounter
+    ) -> "_SearchablePages":
+        told = [at for at, message in enumerate(messages) if message["role"] in ("user", "tool")]
+        everything = PageStream(pages, shelf)
+        return cls(everything, PageStream(pages, shelf, told), _Distance(everything, messages, pages, ruler))
+
+
+class _Distance:
+    """How many tokens lie between a place and a message: by characters, or by the counted tokens of the messages."""
+
+    def __init__(self, stream: PageStream, messages: Sequence[_Json], pages: Sequence[str], ruler: UnitCounter) -> None:
+        self._stream = stream
+        self._per = ruler.per if ruler.by_characters else 0
+        self._lengths = [len(page) + 1 for page in pages]
+        self._tokens: list[int] = [0]
+        if not self._per:
+            for message in messages:
+                self._tokens.append(self._tokens[-1] + ruler.units(message))
+
+    def __call__(self, place: int, at: int) -> float:
+        if self._per:
+            return (self._stream.start(at) - place) // self._per
+        page = self._stream.page_at(max(place, 0))
+        into = (max(place, 0) - self._stream.start(page)) / self._lengths[page]
+        size = self._tokens[page + 1] - self._tokens[page]
+        return self._tokens[at] - self._tokens[page] - into * size
+
+
+def _find_references(messages: Sequence[_Json], searched: _SearchablePages, head: int | None) -> Iterator[Need]:
+    for at, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        named: dict[str, str] = {}
+        for call in iterate_chat_calls(message):
+            for name, kind in _identifiers_of(call, head):
+                named.setdefault(name, kind)
+        for name, kind in named.items():
+            if head is not None and kind == SYMBOL_KIND:
+                continue
+            found = _find_earlier_name(name, kind, at, searched.told)
+            if found is not None:
+                place = searched.everything.last(found.name, at)
+                seen = searched.everything.page_at(place)
+                yield Need(at, name, found.name, found.kind, searched.distance(place, at), seen)
+
+
+def _find_earlier_name(name: str, kind: str, at: int, told: PageStream) -> Identifier | None:
+    """The name, or for a path the longest end of it, that a user message or tool result held before."""
+    if told.last(name, at) >= 0:
+        return Identifier(name, kind)
+    for end in iterate_path_suffixes(name) if kind == "path" else ():
+        if end and told.last(end, at) >= 0:
+            return Identifier(end, PATH_SUFFIX_KIND)
+    return None
+
+
+def _find_anchors(
+    messages: Sequence[_Json], shelf: WordPageIndex, ruler: UnitCounter, *, first: bool
+) -> Iterator[Need]:
+    """Without the names of calls: an anchor is content."""
+    pages = [
+        "\n".join(
+            [
+                chat_text_of(message),
+                "\n".join(flatten_arguments(call["arguments"]) for call in iterate_chat_calls(message)),
+            ]
+        )
+        for message in messages
+    ]
+    stream = PageStream(pages, shelf)
+    distance = _Distance(stream, messages, pages, ruler)
+    for at, message in enumerate(messages):
+        for call in iterate_chat_calls(message):
+            for old in _read_old_texts(call):
+                lines = [line.strip() for line in old.splitlines() if len(line.strip()) >= _MIN_ANCHOR_CHARS]
+                for line in lines[:1] if first else dict.fromkeys(lines):
+                    place = stream.last(line, at, whole=False)
+                    if place >= 0:
+                        yield Need(at, line, line, ANCHOR_KIND, distance(place, at), stream.page_at(place))
+
+
+def _read_old_texts(call: _Json) -> list[str]:
+    try:
+        given = json.loads(call["arguments"])
+    except (ValueError, TypeError, RecursionError):
+        return []
+    if not isinstance(given, dict):
+        return []
+    if call["name"] == "apply_patch" and isinstance(given.get("input"), str):
+        return ["\n".join(line[1:] for line in given["input"].splitlines() if line[:1] in (" ", "-"))]
+    return [given[key] for key in _OLD_TEXT_KEYS if isinstance(given.get(key), str)]
+
+
+def _split_user_messages(messages: Sequence[_Json], pieces: dict[str, int]) -> Iterator[UserWords]:
+    for at, message in enumerate(messages):
+        text = chat_text_of(message)[:_MAX_USER_CHARS] if message["role"] == "user" else ""
+        if text.strip():
+            cut = [text[start : start + _PIECE_CHARS] for start in range(0, len(text), _PIECE_CHARS)]
+            yield UserWords(at, [pieces.setdefault(piece, len(pieces)) for piece in cut], [len(piece) for piece in cut])

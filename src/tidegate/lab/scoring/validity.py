@@ -1,0 +1,62 @@
+"""Would a provider take these requests? Judged from the messages alone, whoever made them.
+
+A rule that the recording itself breaks at the same place is not held against the policy.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from tidegate.lab.scoring.pairing_rules import find_chat_faults, find_turn_faults
+from tidegate.wire.openai_chat.validate import ChatValidator
+from tidegate.wire.validation.faults import ValidationProfile
+
+_Json = dict[str, Any]
+
+_OPENAI_PROFILE: Final = ValidationProfile(alternate=False, json_arguments=False, tool_text=False)
+"""What OpenAI itself refuses. Compatible servers refuse more; recordings made with OpenAI need not suit them."""
+
+
+class ValidityVerdict(NamedTuple):
+    """`rules` of the dialect that are broken; whether the shared rules of pairing are, in chat form and in turns."""
+
+    rules: frozenset[str]
+    chat: bool
+    turns: bool
+
+
+class RequestJudge:
+    """Reads one request after the other; what stood in the one before is not read again."""
+
+    def __init__(self, recorded: Sequence[_Json]) -> None:
+        self._recorded = recorded
+        self._check = ChatValidator({}, _OPENAI_PROFILE)
+        self._source = ChatValidator({}, _OPENAI_PROFILE)
+        self._source_read = 0
+
+    def judge(self, at: int, messages: Sequence[_Json], extends: int) -> ValidityVerdict:
+        """`extends`: how many messages of the request before this one begins with, if it has all of them; else 0."""
+        if not extends:
+            self._check = ChatValidator({}, _OPENAI_PROFILE)
+        for message in messages[extends:]:
+            self._check.feed(_sendable(message))
+        rules = frozenset(fault.rule for fault in self._check.finish())
+        if rules:
+            rules -= self._recorded_rules(at)
+        chat = find_chat_faults(messages)
+        if not chat:  # what is paired in chat form is paired in turns, too
+            return ValidityVerdict(rules, False, False)
+        own = self._recorded[:at]
+        return ValidityVerdict(
+            rules, bool(chat - find_chat_faults(own)), bool(find_turn_faults(messages) - find_turn_faults(own))
+        )
+
+    def _recorded_rules(self, at: int) -> set[str]:
+        for message in self._recorded[self._source_read : at]:
+            self._source.feed(_sendable(message))
+        self._source_read = max(self._source_read, at)
+        return {fault.rule for fault in self._source.finish()}
+
+
+def _sendable(message: _Json) -> _Json:
+    """Without the plain thinking that recordings carry and no provider takes."""
+    return {key: value for key, value in message.items() if key != "reasoning_content"}

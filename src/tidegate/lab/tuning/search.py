@@ -1,0 +1,217 @@
+"""Searching a policy's settings on one part of the sessions, and judging what was found on the other part.
+
+A setting that fits the sessions it was chosen on proves nothing. So projects are divided in two before the search, and
+the report is made on the part that the search never saw. Everything is seeded: the same search finds the same.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidegate.core.errors import BadInput, BadPolicy
+from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults, run_comparison, group_sessions
+from tidegate.lab.comparison.contenders import Contender, SettingOverrides, make_policy_contender
+from tidegate.lab.scoring.session_figures import SessionFigures
+from tidegate.lab.tuning.settings import TunableSetting
+from tidegate.lab.scoring.measures import MEASURES_BY_KEY, FIDELITY_KEYS
+from tidegate.lab.comparison.session_sources import SessionSource
+from tidegate.lab.comparison.confidence_intervals import (
+    MeanEstimate,
+    SessionSample,
+    estimate_mean,
+    estimate_difference,
+    judge_difference,
+)
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import Trial
+
+_PARALLEL_TRIALS: Final = 4
+"""Trials begun at once. Fixed, so that what is found does not depend on how many cores there are."""
+_COST_PENALTY: Final = 2.0
+"""What a cost above that of the beginning takes from the worth, for each time it is as dear again."""
+_BROKEN_PENALTY: Final = 1.0
+_REPORTED_KEYS: Final = (*FIDELITY_KEYS, "far_strict", "anchors_strict", "cost", "billed_ratio", "summaries")
+
+
+class SessionSplit(NamedTuple):
+    """`by` is what was divided: projects, or sessions where all are of one project."""
+
+    tuned_on: list[SessionSource]
+    reported_on: list[SessionSource]
+    by: str
+
+
+class MeasureChange(NamedTuple):
+    """One measure on the part that was kept aside: before, after, and the paired difference."""
+
+    measure: str
+    before: MeanEstimate
+    after: MeanEstimate
+    difference: MeanEstimate
+    verdict: str
+
+
+class TuningResult(NamedTuple):
+    """`settings` is empty if nothing better than the beginning was found."""
+
+    settings: SettingOverrides
+    worth: float
+    worth_before: float
+    trials: int
+    parts: SessionSplit
+    report: list[MeasureChange]
+
+
+def split_sessions(sources: Sequence[SessionSource], seed: int) -> SessionSplit:
+    """Two parts of about as many sessions, no project in both."""
+    by_project: dict[str, list[SessionSource]] = {}
+    for source in sources:
+        by_project.setdefault(source.project, []).append(source)
+    by = "projects"
+    if len(by_project) < 2:
+        by_project = {source.key: [source] for source in sources}
+        by = "sessions"
+    if len(by_project) < 2:
+        raise BadInput(
+            f"{len(sources)} session is long enough: there must be two to tune on one and report on the other.",
+            "Give more sessions, or a smaller window.",
+        )
+    names = sorted(by_project)
+    random.Random(seed).shuffle(names)
+    names.sort(key=lambda name: -len(by_project[name]))
+    parts: tuple[list[SessionSource], list[SessionSource]] = ([], [])
+    for name in names:
+        min(parts, key=len).extend(by_project[name])
+    return SessionSplit(parts[0], parts[1], by)
+
+
+def score_figures(figures: Mapping[str, SessionFigures], before: Mapping[str, SessionFigures]) -> float:
+    """What is kept, over sessions, less what it costs more than before; broken requests outweigh everything."""
+    kept, cost, cost_before = [], 0.0, 0.0
+    broken = 0.0
+    for session, each in figures.items():
+        values, then = each.values(), before[session].values()
+        some = [value for key in FIDELITY_KEYS if (value := values[key]) is not None]
+        kept += [sum(some) / len(some)] if some else []
+        cost += values["billed_ratio"] or 0.0
+        cost_before += then["billed_ratio"] or 0.0
+        broken += sum((values[key] or 0) > (then[key] or 0) for key in ("over", "failed", "invalid"))
+    dearer = max(0.0, cost / cost_before - 1) if cost_before else 0.0
+    return (sum(kept) / len(kept) if kept else 0.0) - _COST_PENALTY * dearer - _BROKEN_PENALTY * bool(broken)
+
+
+class SettingsSearch:
+    """`policy` is where to begin. `step` is told of each trial that is done, with the best worth so far."""
+
+    def __init__(
+        self, plan: ComparisonPlan, policy: str, knobs: Sequence[TunableSetting], seed: int, jobs: int
+    ) -> None:
+        (self._window,) = plan.windows
+        self._plan = plan
+        self._policy = policy
+        self._knobs = knobs
+        self._jobs = jobs
+        self._seed = seed
+        self._begin = make_policy_contender(policy)
+        self.parts = split_sessions(plan.long_enough(self._window), seed)
+
+    def run(
+        self, trials: int, values: Mapping[str, float], step: Callable[[int], None] = lambda _: None
+    ) -> TuningResult:
+        before = self._measured([self._begin], self.parts.tuned_on).of(self._window, self._begin.key)
+        worth_before = score_figures(before, before)
+        best: SettingOverrides = ()
+        most = worth_before
+        study = _create_study(self._seed)
+        study.enqueue_trial({knob.name: values[knob.name] for knob in self._knobs})
+        bounds = _make_distributions(self._knobs)
+        done = 0
+        while done < trials:
+            asked = [study.ask(bounds) for _ in range(min(_PARALLEL_TRIALS, trials - done))]
+            found = self._tried(asked, before)
+            for trial, (settings, value) in zip(asked, found, strict=True):
+                study.tell(trial, value)
+                if value > most + 1e-9:
+                    best, most = settings, value
+                done += 1
+                step(1)
+        return TuningResult(best, most, worth_before, done, self.parts, self._report(best) if best else [])
+
+    def _tried(self, asked: Sequence["Trial"], before: Mapping[str, SessionFigures]) -> list["_ScoredTrial"]:
+        """The worth of each; settings that are no policy are worth less than any that are."""
+        contenders: dict[str, Contender] = {}
+        tried: list[SettingOverrides] = []
+        for trial in asked:
+            settings = tuple((knob.name, knob.written(trial.params[knob.name])) for knob in self._knobs)
+            tried.append(settings)
+            try:
+                contenders[str(trial.number)] = make_policy_contender(
+                    self._policy, settings, key=f"trial {trial.number}"
+                )
+            except BadPolicy:
+                continue
+        results = self._measured(list(contenders.values()), self.parts.tuned_on)
+        found = []
+        for trial, settings in zip(asked, tried, strict=True):
+            contender = contenders.get(str(trial.number))
+            figures = results.of(self._window, contender.key) if contender else {}
+            whole = len(figures) == len(before)
+            found.append(_ScoredTrial(settings, score_figures(figures, before) if whole else -2 * _BROKEN_PENALTY))
+        return found
+
+    def _measured(self, contenders: Sequence[Contender], sources: Sequence[SessionSource]) -> ComparisonResults:
+        plan = ComparisonPlan(tuple(sources), tuple(contenders), (self._window,), self._plan.terms, self._plan.longer)
+        return run_comparison(plan, self._jobs)
+
+    def _report(self, settings: SettingOverrides) -> list[MeasureChange]:
+        """On the part that was kept aside, and on no other."""
+        after = make_policy_contender(self._policy, settings, key="tuned")
+        aside = self.parts.reported_on
+        results = self._measured([self._begin, after], aside)
+        groups = group_sessions(aside).by_session
+        lines = []
+        for measure in _REPORTED_KEYS:
+            old, new = (
+                {key: figures.values()[measure] for key, figures in results.of(self._window, who).items()}
+                for who in (self._begin.key, after.key)
+            )
+            before, now = (
+                estimate_mean([SessionSample(groups[key], value) for key, value in values.items()])
+                for values in (old, new)
+            )
+            difference = estimate_difference(new, old, groups)
+            lines.append(
+                MeasureChange(
+                    measure, before, now, difference, judge_difference(difference, MEASURES_BY_KEY[measure].better)
+                )
+            )
+        return lines
+
+
+class _ScoredTrial(NamedTuple):
+    settings: SettingOverrides
+    worth: float
+
+
+def _create_study(seed: int) -> "Study":
+    try:
+        import optuna  # noqa: PLC0415 - an extra: only who tunes needs it
+    except ImportError:
+        raise BadInput("The optimiser is not installed.", "Run: pip install 'tidegate[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+
+
+def _make_distributions(knobs: Sequence[TunableSetting]) -> dict[str, "BaseDistribution"]:
+    from optuna.distributions import FloatDistribution, IntDistribution  # noqa: PLC0415
+
+    found: dict[str, BaseDistribution] = {}
+    for knob in knobs:
+        if knob.whole:
+            found[knob.name] = IntDistribution(round(knob.low), round(knob.high), log=knob.log)
+        else:
+            found[knob.name] = FloatDistribution(knob.low, knob.high, log=knob.log)
+    return found

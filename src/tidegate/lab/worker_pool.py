@@ -1,0 +1,72 @@
+"""Work spread over processes, one a core, that ends cleanly when it is stopped in the middle."""
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
+from typing import TypeVar
+
+from tidegate.core.errors import TidegateError
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+StopCheck = Callable[[], bool]
+_Work = Callable[[_T, StopCheck], _R]
+"""A function of a module: it travels to other processes by its name."""
+
+_STOP_SECONDS = 5.0
+"""Seconds a worker has to notice that it is to stop."""
+
+
+def never_stop() -> bool:
+    return False
+
+
+def run_in_processes(work: _Work[_T, _R], tasks: Sequence[_T], jobs: int) -> Generator[_R, None, None]:
+    """Each task's outcome, as it comes. Closing the iterator early stops the processes.
+
+    Tasks are begun in their order: put the longest first, so that the last process ends soon after the others.
+    """
+    jobs = min(jobs, len(tasks))
+    if jobs <= 1:
+        yield from (work(task, never_stop) for task in tasks)
+        return
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    pool = ProcessPoolExecutor(jobs, context, _start_worker, (stop,))
+    try:
+        futures = [pool.submit(_run_task, work, task) for task in tasks]
+        for future in as_completed(futures):
+            yield future.result()
+    except BrokenProcessPool:
+        raise TidegateError("A worker process died, perhaps for lack of memory.", "Try again with --jobs 1.") from None
+    finally:
+        stop.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        _end_workers(multiprocessing.active_children())
+
+
+def _end_workers(workers: Sequence[BaseProcess]) -> None:
+    """Workers stop by themselves before their next call; one that hangs in a call is ended."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+        if worker.is_alive():
+            worker.terminate()
+
+
+_stop_events: list[Event] = []
+"""Of a worker process: set once when it starts, asked before each call."""
+
+
+def _start_worker(stop: Event) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and says stop
+    _stop_events.append(stop)
+
+
+def _run_task(work: _Work[_T, _R], task: _T) -> _R:
+    return work(task, _stop_events[0].is_set)

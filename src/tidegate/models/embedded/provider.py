@@ -1,0 +1,180 @@
+"""The embedded model: a real one, on this machine's processor, without a key, a server to set up or a compiler.
+
+    model = Embedded(window=4096)
+    session = Session(model.model, wire=model.wire, window=model.window, count=model.counter)
+
+It runs in a llama server inside this process, on a free port that only this machine reaches and behind a key that only
+this process knows: requests take the same way, and errors have the same texts, as with a server of one's own.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from tidegate.core.errors import BadInput
+from tidegate.core.tokens.counting import TokenCounter
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.embedded.gguf import GgufHeader, load_gguf_counter, read_gguf_header, read_special_tokens
+from tidegate.models.http.provider import HttpProvider
+from tidegate.models.http.control_tokens import ControlTokenEscaper
+from tidegate.models.token_counters import create_counter
+from tidegate.models.embedded.weights import SMOLLM2, find_weights
+from tidegate.wire.limits import ProviderLimits
+from tidegate.wire.streaming.reply import Delta, Reply
+
+_LIBRARY: Final = "xllamacpp"
+_MAX_MEMORY_BYTES: Final = 1 << 30
+"""Bytes for the conversation beside the weights, at most; on a small machine it is an eighth of what it has."""
+_WINDOW_STEP: Final = 256
+"""The server rounds its window up to a multiple of this."""
+_MAX_OUTPUT_TOKENS: Final = 1024
+# A slow processor may read a long prompt for many minutes before it says a word. To connect anew costs nothing here,
+# and a model that is used in one event loop after another leaves no connection behind in any.
+_LIMITS: Final = ProviderLimits(idle=3600.0, total=7200.0, kept=0)
+
+
+class EmbeddedProvider:
+    """`model` is the path of a GGUF file; empty: `$TIDEGATE_GGUF`, else the weights of the extra, in `folder` or
+    installed. What is wrong with them is said at once; they are loaded at the first request.
+
+    `window` is what will be loaded: what was asked for, never more than the model was made for; unasked, as much as
+    fits into `memory` bytes. `tools` says whether the model is shown any. An answer ends after `max_output` tokens: a
+    small model may not find an end by itself. With a `seed` the same request has the same answer.
+    """
+
+    wire: Final = "openai_chat"
+
+    def __init__(
+        self,
+        model: str | Path = "",
+        *,
+        window: int | None = None,
+        memory: int | None = None,
+        max_output: int | None = None,
+        threads: int = 1,
+        seed: int | None = None,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        if importlib.util.find_spec(_LIBRARY) is None:
+            raise BadInput(
+                f"The embedded model needs the package {_LIBRARY}, which is not installed.",
+                "Install it with `pip install 'tidegate[local]'`, then fetch the weights with `tidegate fetch`.",
+            )
+        self.path = find_weights(model, folder=folder, environment=os.environ if environment is None else environment)
+        header = read_gguf_header(self.path)
+        self.model = self.path.name.removesuffix(".gguf")
+        self.window = choose_embedded_window(header, window, _available_memory() if memory is None else memory)
+        self.tools = header.tools
+        self.max_output = max_output or min(_MAX_OUTPUT_TOKENS, max(1, self.window // 4))
+        self.threads = max(1, threads)
+        self.seed = seed
+        self._running = _EmbeddedServer()
+        # A server that is still writing when the interpreter goes away would use what is gone.
+        weakref.finalize(self, self._running.stop)
+
+    @cached_property
+    def counter(self) -> TokenCounter:
+        """The model's own vocabulary where it can be read: other counters are out by up to three times for it."""
+        return load_gguf_counter(self.path) or create_counter(self.model)
+
+    def __repr__(self) -> str:
+        return f"Embedded({self.model!r}, window={self.window})"
+
+    async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
+        provider = await asyncio.to_thread(self._running.start, self)
+        async with aclosing(provider.stream(request)) as answer:
+            async for each in answer:
+                yield each
+
+    async def close(self) -> None:
+        """Ends the server and frees its memory. The next request would load the model again."""
+        if self._running.provider is not None:
+            await self._running.provider.close()
+        await asyncio.to_thread(self._running.stop)
+
+
+def choose_embedded_window(header: GgufHeader, asked: int | None, memory: int) -> int:
+    """The smaller of what the model was made for and what was asked, or what the memory holds."""
+    if asked is not None:
+        if asked <= 0:
+            raise BadInput(f"The window is {asked} tokens.", "Give a positive number, or none.")
+        return min(asked, header.context)
+    held = max(1, memory // header.token_bytes // _WINDOW_STEP) * _WINDOW_STEP
+    return min(held, header.context)
+
+
+def _available_memory() -> int:
+    try:
+        return min(_MAX_MEMORY_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8)
+    except (ValueError, OSError, AttributeError):  # not every system tells
+        return _MAX_MEMORY_BYTES
+
+
+class _EmbeddedServer:
+    """The server while there is one. It must not know the Embedded it belongs to, or that would never be let go."""
+
+    def __init__(self) -> None:
+        self.provider: HttpProvider | None = None
+        self._server: Any = None
+        self._turn = threading.Lock()
+
+    def start(self, model: EmbeddedProvider) -> HttpProvider:
+        """Called in a thread: whoever is cancelled meanwhile leaves a server behind that the next one uses.
+
+        The library lets no other Python code run while it loads: half a second for the bundled weights.
+        """
+        with self._turn:
+            if self.provider is None:
+                key = secrets.token_urlsafe(24)
+                try:
+                    self._server = importlib.import_module(_LIBRARY).Server(_server_settings(model, key))
+                except (RuntimeError, ImportError, MemoryError) as failure:
+                    cause = f"{model.path} could not be loaded with a window of {model.window:,} tokens: {failure}"
+                    raise ProviderError(
+                        "model", f"{cause} It may be cut off, of an unknown kind, or too large."
+                    ) from failure
+                self.provider = HttpProvider(
+                    model.wire,
+                    model.model,
+                    base_url=f"{self._server.listening_address}/v1",
+                    key=key,
+                    limits=_LIMITS,
+                    marks=ControlTokenEscaper(read_special_tokens(model.path)),
+                )
+            return self.provider
+
+    def stop(self) -> None:
+        with self._turn:
+            self.provider = self._server = None  # it stops when nobody holds it
+
+
+def _server_settings(model: EmbeddedProvider, key: str) -> Any:
+    settings = importlib.import_module(_LIBRARY).CommonParams()
+    settings.model.path = str(model.path)
+    settings.model_alias = {model.model}
+    settings.hostnames, settings.port, settings.api_keys = ["127.0.0.1"], 0, [key]
+    settings.n_ctx, settings.n_parallel, settings.n_predict = model.window, 1, model.max_output
+    # More threads than idle cores wait for each other in busy loops: ten times slower than one.
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = model.threads
+    settings.n_gpu_layers, settings.fit_params, settings.offline = 0, False, True
+    settings.n_threads_http, settings.cache_ram_mib = 2, 0
+    settings.verbosity = -1  # not a word: the terminal is the app's
+    settings.ui = settings.endpoint_slots = False
+    # Also how long the server takes to notice that it should stop while it is writing.
+    settings.sse_ping_interval = 1
+    if model.seed is not None:
+        settings.sampling.seed = model.seed
+    if model.path.name == SMOLLM2.file:
+        # As its makers recommend, and a penalty: a model this small soon says the same again and again.
+        settings.sampling.temp, settings.sampling.top_p, settings.sampling.penalty_repeat = 0.2, 0.9, 1.1
+    return settings

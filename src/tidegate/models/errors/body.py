@@ -1,0 +1,182 @@
+"""What a provider's error body says, whatever its shape: an object, a list, a bare string, HTML, SSE lines or nothing.
+
+Only the fields in which servers speak are read. A body may quote the request back (`input`, `content`): what the user
+wrote about context windows must not be taken for the provider's words, nor be shown in an error.
+"""
+
+import html
+import math
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import msgspec
+
+_MAX_BYTES: Final = 262_144
+_MAX_CHARS: Final = 4_000
+"""Characters of all sentences, and of all codes, that are compared with the table."""
+_MAX_LINES: Final = 24
+_MAX_SENTENCES: Final = 8
+"""Sentences that are kept. Real answers have one to three; a hostile one must not cost a second of patterns."""
+_MAX_DEPTH: Final = 8
+_MAX_WAIT_SECONDS: Final = 7 * 86_400.0
+
+_SENTENCE_KEYS: Final = (
+    "message msg error_msg error_message errorMessage detail description error_description title status_msg Message"
+    " statusMessage raw_message text fault faultstring"
+).split()
+_NESTED_KEYS: Final = (
+    "error errors header message detail details metadata raw upstream_error innererror inner_error cause body"
+    " base_resp response incomplete_details promptFeedback violations last_error"
+).split()
+_CODE_KEYS: Final = (
+    "code type status reason error_type errorType __type error_code errCode status_code quotaId quotaMetric"
+    " blockReason exception"
+).split()
+_COUNT_KEYS: Final = ("n_ctx", "n_prompt_tokens")
+_WAIT_KEYS: Final = ("retryDelay", "retry_after", "resets_in_seconds")
+
+_TAGS: Final = re.compile(
+    r"<(?:script|style)\b.{0,20000}?</(?:script|style)>|<[^<>]{0,2000}>", re.IGNORECASE | re.DOTALL
+)
+_HTML: Final = re.compile(r"\s*<(?:!doctype|html|head|body|h1|center)\b", re.IGNORECASE)
+_DURATION_NUMBER: Final = r"(\d{1,7}(?:\.\d{1,9})?)\s?"
+_WAIT_SENTENCE: Final = re.compile(
+    r"(?:try again|retry|retrying|wait|available again|reset\w*) (?:in|after|for)\s+"
+    rf"(?:{_DURATION_NUMBER}h\w*\s?)?(?:{_DURATION_NUMBER}m(?:in\w*)?(?!s|illi)\s?)?"
+    rf"(?:{_DURATION_NUMBER}(ms|milliseconds?|s(?:ec\w*)?)\b)?",
+    re.IGNORECASE,
+)
+
+
+class ErrorBody(msgspec.Struct):
+    """`words` are sentences, `codes` what is meant for programs, `counts` numbers under a known name."""
+
+    words: list[str] = []
+    codes: list[str] = []
+    counts: dict[str, int] = {}
+    wait: float | None = None
+
+    @property
+    def lines(self) -> list[str]:
+        return [*self.words, *self.codes]
+
+
+def parse_error_body(body: object) -> ErrorBody:
+    """Bytes and text are decoded first; a decoded object is taken as it is."""
+    said = ErrorBody()
+    if isinstance(body, bytes | bytearray | memoryview):
+        body = bytes(body[:_MAX_BYTES]).decode("utf-8", "replace")
+    if isinstance(body, str):
+        _read_text(body[:_MAX_BYTES], said, _MAX_DEPTH)
+    else:
+        _read_value(body, said, _MAX_DEPTH)
+    return said
+
+
+def _read_text(text: str, said: ErrorBody, depth: int) -> None:
+    """A string may be JSON again: gateways wrap what they got, several times over."""
+    text = text.strip().removeprefix("\ufeff")
+    if text.startswith(("data:", "event:", ":")):
+        for line in text.splitlines()[:_MAX_LINES]:
+            if line.startswith("data:"):
+                _read_text(line[5:], said, depth - 1)
+        return
+    if text[:1] in ("{", "[", '"') and depth > 0 and (inner := _decoded(text)) is not None:
+        _read_value(inner, said, depth - 1)
+        return
+    if _HTML.match(text):
+        text = html.unescape(_TAGS.sub(" ", text))
+    _append_unique(said.words, " ".join(text[: 4 * _MAX_CHARS].split()), _MAX_SENTENCES)
+
+
+def _decoded(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _append_unique(kept: list[str], text: str, most: int) -> None:
+    text = text[: _MAX_CHARS - sum(map(len, kept))]
+    if text and len(kept) < most and text not in kept:
+        kept.append(text)
+
+
+def _read_value(value: object, said: ErrorBody, depth: int) -> None:
+    if depth <= 0 or value is None or isinstance(value, bool | int | float):
+        return
+    if isinstance(value, str):
+        _read_text(value, said, depth)
+    elif isinstance(value, list | tuple):
+        for item in value[:_MAX_LINES]:
+            _read_value(item, said, depth - 1)
+    elif isinstance(value, Mapping):
+        _read_fields(value, said, depth)
+
+
+def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -> None:
+    for key in _SENTENCE_KEYS:
+        if isinstance(text := fields.get(key), str):
+            _read_text(text, said, depth)
+    if isinstance(param := fields.get("param"), str) and " " in param:
+        _read_text(param, said, depth)  # the name of a parameter, but for a gateway that speaks in it
+    for key in _CODE_KEYS:
+        code = fields.get(key)
+        if isinstance(code, str):
+            _append_unique(said.codes, code[:200], _MAX_LINES)
+    for key in _NESTED_KEYS:
+        _read_value(fields.get(key), said, depth - 1)
+    for key in _COUNT_KEYS:
+        if isinstance(count := fields.get(key), int) and not isinstance(count, bool):
+            said.counts.setdefault(key, count)
+    for key in _WAIT_KEYS:
+        if said.wait is None:
+            said.wait = _seconds(fields.get(key))
+
+
+def read_retry_delay(said: ErrorBody, headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from the headers, a field or a sentence. A date is read against the server's own clock."""
+    lower = {key.lower(): value for key, value in headers.items()}
+    if (wait := _seconds(lower.get("retry-after-ms"))) is not None:
+        return wait / 1000
+    after = lower.get("retry-after")
+    if (wait := _seconds(after)) is not None or (wait := _seconds_until(after, lower.get("date"))) is not None:
+        return wait
+    if said.wait is not None:
+        return said.wait
+    return next((wait for line in said.words if (wait := _read_wait_sentence(line)) is not None), None)
+
+
+def _read_wait_sentence(line: str) -> float | None:
+    for match in _WAIT_SENTENCE.finditer(line):
+        hours, minutes, seconds, unit = match.groups()
+        if hours or minutes or seconds:
+            scale = 0.001 if unit and unit.lower().startswith("m") else 1.0
+            return _seconds(float(hours or 0) * 3600 + float(minutes or 0) * 60 + float(seconds or 0) * scale)
+    return None
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = float(value.strip().removesuffix("s"))
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return seconds if math.isfinite(seconds) and 0 <= seconds <= _MAX_WAIT_SECONDS else None
+
+
+def _seconds_until(after: str | None, now: str | None) -> float | None:
+    if not after or not now:
+        return None
+    try:
+        return _seconds(max(0.0, (parsedate_to_datetime(after) - parsedate_to_datetime(now)).total_seconds()))
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,0 +1,297 @@
+"""From a provider's failure to our error: what kind it is, what was learned from it, what to do about it.
+
+Every face of a failure comes through here: an HTTP answer (`fault_of`), a frame inside a stream that began well
+(`fault_of_frame`), and an answer that came whole and is none (`fault_of_reply`). The kinds and their order are data in
+`fault_table`; this file reads, compares the numbers where one sentence can mean two things, and writes the error.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tidegate.core.errors import TidegateError
+from tidegate.core.text.secrets import SecretMask
+from tidegate.models.errors.body import ErrorBody, parse_error_body, read_retry_delay
+from tidegate.models.errors.numbers import ErrorNumbers, extract_numbers
+from tidegate.models.errors.rows import ErrorKind
+from tidegate.models.errors.table import STATUS_KINDS, STOP_KINDS, match_error
+from tidegate.wire.streaming.reply import Reply
+from tidegate.wire.usage import read_usage
+
+MAX_SHOWN_CHARS: Final = 300
+_FULL_WINDOW_SHARE: Final = 0.97
+"""A cut answer with nothing in it is an overflow if what was read filled this much of the window."""
+
+ERROR_CAUSES: Final[Mapping[ErrorKind, str]] = MappingProxyType(
+    {
+        "overflow": "The request is longer than the model's window.",
+        "rate_bucket": "This one request is larger than all the tokens the account may send in a minute.",
+        "rate_limit": "The provider's rate limit is reached.",
+        "output_cap": "More output was asked for than the model can give.",
+        "bytes": "The request has too many bytes for the server.",
+        "media": "An image or document in the request was not accepted.",
+        "invalid_history": "The provider refused the order or form of the messages.",
+        "reasoning_state": "The provider refused reasoning it had signed before.",
+        "billing": "The account has no money or no plan for this.",
+        "auth": "The provider did not accept the key, or the key may not do this.",
+        "model": "The provider does not know or does not serve this model.",
+        "transport": "The connection failed before the answer was whole.",
+        "excess": "The provider sent more than is accepted.",
+        "server": "The provider failed on its own side.",
+        "refused": "The provider's filter refused the content.",
+        "unknown": "The provider refused the request.",
+    }
+)
+ERROR_REMEDIES: Final[Mapping[ErrorKind, str]] = MappingProxyType(
+    {
+        "overflow": "Compact the session, or set the model's true window.",
+        "rate_bucket": "Waiting does not help: compact below that limit, or use another model or a higher tier.",
+        "rate_limit": "Wait and ask again.",
+        "output_cap": "Ask for less output (max_output of the brain).",
+        "bytes": "Shrink or leave out images and large results.",
+        "media": "Leave out the named part, or use a model that reads it.",
+        "invalid_history": "Repair the session (tidegate doctor) and ask again.",
+        "reasoning_state": "Ask again without the earlier reasoning.",
+        "billing": "Add credit with the provider, or use another one.",
+        "auth": "Check the key, and that it belongs to this provider and base URL.",
+        "model": "Check the model's name and the base URL.",
+        "transport": "Ask again; if it stays, check the network and the base URL.",
+        "excess": "Ask for less at once; if it stays, use another model or server. docs/agent.md lists the limits.",
+        "server": "Ask again in a while.",
+        "refused": "Reword the last message, or take out what was refused.",
+        "unknown": "The session is whole; the provider's words say more.",
+    }
+)
+_RETRYABLE_KINDS: Final[frozenset[ErrorKind]] = frozenset({"transport", "server", "rate_limit"})
+"""The same bytes may be sent again after a pause. All others would be refused again."""
+
+
+class ProviderError(TidegateError):
+    """A provider's failure. Numbers are there only if the provider named them in a place we know; else None."""
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        cause: str,
+        *,
+        status: int | None = None,
+        numbers: ErrorNumbers | None = None,
+        retry_after: float | None = None,
+        why: str = "",
+    ) -> None:
+        super().__init__(cause, ERROR_REMEDIES[kind])
+        known = numbers or ErrorNumbers()
+        self.kind: ErrorKind = kind
+        self.status = status
+        self.retry_after = retry_after
+        self.window = known.window  # the model's window
+        self.tokens = known.tokens  # the prompt as the provider counted it
+        self.output = known.output  # what was asked for the answer
+        self.total = known.total  # prompt and answer, where only the sum was told
+        self.limit = known.limit  # of a rate bucket, an output or a body
+        self.why = why  # the row of the table; empty: the status alone decided
+
+    @property
+    def certain(self) -> bool:
+        """The provider's words decided. Else the caller may weigh its own measure: a bare 400 or 413 can be length."""
+        return bool(self.why)
+
+    @property
+    def retried(self) -> bool:
+        return self.kind in _RETRYABLE_KINDS
+
+    @property
+    def output_room(self) -> int | None:
+        """Of an overflow that a smaller answer cures: the most output with which the same prompt fits."""
+        if self.kind not in ("overflow", "output_cap") or self.window is None or not self.output:
+            return None
+        prompt = self.tokens if self.tokens is not None else self.total - self.output if self.total else None
+        room = None if prompt is None else self.window - prompt
+        return room if room is not None and 0 < room < self.output else None
+
+    @property
+    def output_limit(self) -> int | None:
+        """Of a refusal for the output that was asked for: how much may be asked for, if the provider said so.
+
+        Where it only named its window, an answer may take a quarter of it: what is left now, the prompt will need.
+        """
+        if self.kind != "output_cap":
+            return None
+        room = self.output_room
+        return self.limit or (min(room, self.window // 4) if room and self.window else None)
+
+
+def classify_response(
+    status: int | None,
+    body: object = b"",
+    headers: Mapping[str, str] | None = None,
+    mask: Callable[[str], str] | None = None,
+) -> ProviderError:
+    """The failure that an HTTP answer tells. Never raises, whatever the body. `mask` hides the caller's own keys."""
+    said = parse_error_body(body)
+    kind, numbers, why = _classify(said, status)
+    return _build_error(
+        kind, said, status=status, numbers=numbers, why=why, wait=read_retry_delay(said, headers or {}), mask=mask
+    )
+
+
+def classify_frame(dialect: str, frame: object, mask: Callable[[str], str] | None = None) -> ProviderError | None:
+    """The failure inside a stream that began with 200, or inside a whole 200 body; None for every ordinary frame.
+
+    All dialects' forms are looked for in each: a gateway passes on the errors of whoever stands behind it.
+    """
+    if not isinstance(frame, Mapping):
+        return None
+    said = _read_error_frame(frame)
+    if said is None:
+        stop = _find_failed_stop(frame)
+        words = [f"the answer ended with {stop!r}."]
+        return _build_error(STOP_KINDS[stop], ErrorBody(words), why="its stop reason", mask=mask) if stop else None
+    status = _read_status(frame)
+    kind, numbers, why = _classify(said, status)
+    if kind == "unknown" and not why:
+        kind = "server"  # it accepted the request and then failed: its own trouble until it says otherwise
+    return _build_error(kind, said, status=status, numbers=numbers, why=why, wait=read_retry_delay(said, {}), mask=mask)
+
+
+def classify_reply(reply: Reply, *, window: int | None = None) -> ProviderError | None:
+    """The failure of an answer that came whole and says nothing: cut before the first word, filtered or refused."""
+    if (kind := STOP_KINDS.get(reply.reason.lower())) is not None:
+        return ProviderError(
+            kind, f"{ERROR_CAUSES[kind][:-1]}: the answer ended with {reply.reason!r}.", why="its stop reason"
+        )
+    if any(map(_has_content, reply.messages)):
+        return None
+    usage = read_usage(reply.usage)
+    if reply.stop in ("refused", "filtered"):
+        return ProviderError("refused", ERROR_CAUSES["refused"], why=f"an empty answer that ended as {reply.stop}")
+    if reply.stop != "length":
+        return None
+    full = window is not None and usage.input_tokens + usage.output_tokens >= _FULL_WINDOW_SHARE * window
+    if full or (usage.input_tokens and not usage.output_tokens):
+        cause = f"The prompt filled the window: nothing could be answered ({usage.input_tokens:,} tokens were read)."
+        return ProviderError(
+            "overflow", cause, numbers=ErrorNumbers(tokens=usage.input_tokens or None), why="length, and empty"
+        )
+    cause = f"The answer was cut before its first word: all {usage.output_tokens:,} tokens of output went elsewhere."
+    return ProviderError(
+        "output_cap", cause, numbers=ErrorNumbers(output=usage.output_tokens or None), why="length, and empty"
+    )
+
+
+def transport_error(cause: str, mask: Callable[[str], str] | None = None) -> ProviderError:
+    """For the caller whose connection failed: there is no answer to read."""
+    return _build_error("transport", ErrorBody(words=[cause]), why="the connection failed", mask=mask)
+
+
+def excess_fault(cause: str, mask: Callable[[str], str] | None = None) -> ProviderError:
+    """For the caller who stopped reading an answer because it went beyond a limit (`wire/limits.py`)."""
+    return _build_error("excess", ErrorBody(words=[cause]), why="a limit of ours", mask=mask)
+
+
+def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers, str]:
+    row = match_error(said.lines, status)
+    if status == 402:
+        return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
+    if row is None:
+        return _classify_status(status), ErrorNumbers(), ""
+    kind: ErrorKind = row.kind
+    if status == 429 and kind == "server":
+        kind = "rate_limit"  # some call an overloaded server too many requests: both mean to wait
+    if status == 413 and kind in ("server", "transport", "model", "unknown", "invalid_history"):
+        kind = "bytes"
+    numbers = extract_numbers(kind, said)
+    return numbers.settled(kind), numbers, row.why
+
+
+def _classify_status(status: int | None) -> ErrorKind:
+    if status is not None and status >= 500:
+        return "server"
+    return STATUS_KINDS.get(status, "unknown") if status is not None else "unknown"
+
+
+def _build_error(
+    kind: ErrorKind,
+    said: ErrorBody,
+    *,
+    status: int | None = None,
+    numbers: ErrorNumbers | None = None,
+    why: str = "",
+    wait: float | None = None,
+    mask: Callable[[str], str] | None = None,
+) -> ProviderError:
+    shown = (mask or SecretMask())(_cut_between_words(" ".join(said.words or said.codes)))
+    shown = "".join(char if char.isprintable() else " " for char in shown)
+    shown = shown if len(shown) <= MAX_SHOWN_CHARS else shown[: MAX_SHOWN_CHARS - 1] + "…"
+    where = f" (HTTP {status})" if status is not None else ""
+    fault = ProviderError(kind, "", status=status, numbers=numbers, retry_after=wait, why=why)
+    room = fault.output_room
+    cure = f" It fits with at most {room:,} tokens of output." if room else ""
+    fault.args = (f"{ERROR_CAUSES[kind][:-1]}{where}{': ' + shown if shown else '.'}{cure}",)
+    return fault
+
+
+def _cut_between_words(text: str) -> str:
+    """Enough to show, and cut between words: half a key has no shape by which it could be masked."""
+    return text if len(text) <= 8 * MAX_SHOWN_CHARS else text[: 8 * MAX_SHOWN_CHARS].rpartition(" ")[0]
+
+
+def _read_error_frame(frame: Mapping[str, Any]) -> ErrorBody | None:
+    """What an error frame says. A field `error` that is null or empty is no error."""
+    response = frame.get("response")
+    kind = frame.get("type")
+    if frame.get("error") or kind in ("error", "response.failed") or frame.get("object") == "error":
+        return parse_error_body(frame)
+    if isinstance(response, Mapping) and response.get("error"):
+        return parse_error_body({"error": response["error"]})
+    base = frame.get("base_resp")
+    if isinstance(base, Mapping) and base.get("status_code") not in (None, 0):
+        return parse_error_body(base)
+    feedback = frame.get("promptFeedback")
+    if isinstance(feedback, Mapping) and feedback.get("blockReason") and not frame.get("candidates"):
+        return parse_error_body({"message": f"The prompt was blocked: blockReason {feedback['blockReason']}"})
+    return None
+
+
+def _read_status(frame: Mapping[str, Any]) -> int | None:
+    """The status a gateway could no longer send, because 200 had gone out."""
+    error = frame.get("error")
+    codes = [error.get(key) for key in ("code", "status_code", "status")] if isinstance(error, Mapping) else []
+    for code in (*codes, frame.get("code"), frame.get("status_code")):
+        if isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600:
+            return code
+    return None
+
+
+def _find_failed_stop(frame: Mapping[str, Any]) -> str | None:
+    """A stop reason of the frame that means failure, in any dialect's place for it."""
+    delta, choices, candidates = frame.get("delta"), frame.get("choices"), frame.get("candidates")
+    places = [
+        frame,
+        delta,
+        *(choices if isinstance(choices, list) else ()),
+        *(candidates if isinstance(candidates, list) else ()),
+    ]
+    for place in places:
+        for key in ("stop_reason", "finish_reason", "finishReason") if isinstance(place, Mapping) else ():
+            if isinstance(stop := place.get(key), str) and stop.lower() in STOP_KINDS:
+                return stop.lower()
+    return None
+
+
+def _has_content(part: object) -> bool:
+    """Is there a word or a call in it? Thinking is neither."""
+    if isinstance(part, str):
+        return bool(part.strip())
+    if isinstance(part, list | tuple):
+        return any(_has_content(item) for item in part)
+    if not isinstance(part, Mapping):
+        return False
+    kind = part.get("type")
+    if kind in ("thinking", "redacted_thinking", "reasoning") or part.get("thought") is True:
+        return False
+    if isinstance(kind, str) and kind.endswith(("_call", "tool_use")):
+        return True
+    if part.get("tool_calls") or part.get("functionCall") or part.get("function_call"):
+        return True
+    return any(_has_content(part.get(key)) for key in ("content", "parts", "text", "refusal"))

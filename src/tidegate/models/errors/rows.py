@@ -1,0 +1,291 @@
+"""The rows of the table that are tried before any that may shrink the view.
+
+Order is meaning. A text often speaks of two things (a rate limit speaks of tokens, a broken history of "must" and
+"exceeds"), so what must not be taken for an overflow stands before it: shrinking the view is the one answer that loses
+something. Each row is tried on the provider's words and codes, line by line, without regard to case.
+
+In a row every line is one way to say it: a regular expression in which `<40>` stands for a gap of up to 40 characters
+and `<input>`, `<context>`, `<over>`, `<out>` for the words below. What numbers may be learned is in `fault_numbers`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, get_args
+
+ErrorKind = Literal[
+    "overflow",
+    "rate_bucket",
+    "rate_limit",
+    "output_cap",
+    "bytes",
+    "media",
+    "invalid_history",
+    "reasoning_state",
+    "billing",
+    "auth",
+    "model",
+    "transport",
+    "excess",
+    "server",
+    "refused",
+    "unknown",
+]
+ERROR_KINDS: Final[tuple[ErrorKind, ...]] = get_args(ErrorKind)
+
+
+class ErrorPattern(NamedTuple):
+    kind: ErrorKind
+    why: str
+    ways: str
+    never: frozenset[int] = frozenset()  # statuses that outweigh these words
+
+
+PATTERN_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "input": r"(?:prompt|inputs?|messages?|conversation|context|history|chat|query|text|content|request)",
+        "context": r"context[ _-]?(?:length|window|size|limit|budget|capacity)",
+        "over": r"(?:(?:exceed|overflow|surpass)\w{0,20}|(?:longer|larger|greater|bigger|more) than|beyond|over(?=\s)"
+        r"|above (?=the |its )|(?:ran|run|running) out of"
+        r"|does(?: not|n't) fit|too (?:long|large|big|many)(?: to fit|[^\n]{0,20} for)?|(?<!-)>=?)",
+        "out": r"max[_ ]?(?:imum[_ ])?(?:completion[_ ]|output[_ ]|new[_ ]|generation[_ ])?tokens?",
+        "length": r"(?:length|window|size|limit|count|tokens?)",
+        "media": r"(?<![a-z])(?:images?|image_url|photo|picture|pdfs?|document pages?|audio|video|media|vision"
+        r"|multi-?modal)",
+    }
+)
+NON_LENGTH_STATUSES: Final = frozenset({401, 402, 403, 407})
+
+EARLY_PATTERNS: Final = (
+    ErrorPattern(
+        "rate_bucket",
+        "one request is larger than all tokens of a minute; where both numbers are told they are compared later",
+        r"""request too large[^\n]*(?:tokens? per|\btp[md]\b)
+        \blimit:? [\d,]+, (?:used:? [\d,]+, )?requested:? [\d,]+""",
+    ),
+    ErrorPattern(
+        "billing",
+        "prepaid money is gone, said with a rate limit's code",
+        r"(?:credits?|balance)<30>(?:depleted|used up)",
+    ),
+    ErrorPattern(
+        "rate_limit",
+        "Google's quotas speak of billing and of input tokens",
+        r"""quota exceeded for
+        generate_(?:content|requests)_\w+
+        add \d+ credits to unlock|hit your usage limit|weekly(?:/monthly)? limit
+        per(?:model|project|user|day|minute)\w*per(?:day|minute|project|model)""",
+    ),
+    ErrorPattern(
+        "billing",
+        "no money",
+        r"""\b(?:insufficient_quota|exceeded_current_quota\w*|billing_\w+|payment_required|arrearage)\b
+        \b(?:insufficient_(?:balance|credits?|funds)|invalid_payment_instrument|credit_limit\w*)\b
+        insufficient (?:account )?(?:balance|credits?|funds|quota)
+        balance (?:is )?(?:too low|not enough|insufficient)
+        (?:doesn't|does not|don't|do not) have (?:any|enough|sufficient) credits?
+        (?:more|out of|add|purchase|buy|available|included)(?: \w+)? credits?\b
+        settings/credits|credits? required|requires?(?: \w+){0,2} credits\b
+        payment required
+        in good standing
+        past invoices?|past[ -]due
+        overdue
+        recharge
+        (?:requires?|needs?) an? [\w ]{0,20}subscription
+        余额不足|欠费|充值""",
+    ),
+    ErrorPattern(
+        "billing",
+        "a limit that the owner of the account set or pays for",
+        r"""(?:spend(?:ing)?|billing(?: hard)?|credit|monthly(?: usage| budget)?|budget)[ _]?(?:limit|cap\b)
+        reached your specified api usage limits
+        (?:budget|allowance) (?:has been )?exceeded
+        exceeded<30>(?:allowance|budget|monthly)
+        billing<20>(?:enabled|not active|inactive)
+        extra usage
+        long context beta is not
+        free tier<40>exhausted|freetieronly|hit your<30>budget
+        not available (?:with|on|in) (?:the |your )?(?:[\w-]+ ){0,3}plan\b
+        \b(?:plan|package|subscription)\b<10>expired|\bplan (?:does )?not (?:support|include|cover)
+        setlimitexceeded|service has been paused""",
+    ),
+    ErrorPattern(
+        "overflow",
+        "length, said with 403 by one who means no key by it",
+        r"(?:input|prompt) tokens?(?: count)?<60>context (?:length|window) of the model",
+    ),
+    ErrorPattern(
+        "overflow",
+        "length, in words that speak of images too",
+        r"""maximum model length
+        too long to fit into the model
+        multimodal prompt is too long
+        tokens of image and text exceed""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
+        "media",
+        "an image, a document or a sound that is not taken",
+        r"""<media><90>(?:exceed|too (?:large|big|many|small|long)|unsupported|isn't supported|invalid|corrupt)
+        <media><90>(?:not (?:a )?(?:valid|support|allow|enabled|accessible|match)|does not|do not|could not|cannot)
+        <media><90>(?:unable|failed|at most|maximum|larger than|only supported|must (?:be|start)|password|appears)
+        (?:(?:not|n't) support(?:ed)?(?: for)?|unsupported|invalid|support)(?:\W++\w++){0,4}?\W++<media>\b
+        (?:could not|cannot|unable to|failed to) (?:\w+)(?:\W++\w++){0,3}?\W++<media>\b
+        (?:too (?:many|much)|(?:at most|maximum of|more than) \d+)(?:\W++\w++){0,3}?\W++<media>\b
+        (?:missing|required)<20>(?:\W++\w++){0,3}?\W++<media>\b
+        (?:bad|broken|duplicate|empty) <media>\b|\bdocument\b<60>(?:could not|not valid|unsupported|no pages)
+        (?:more than|at most|maximum of) \d+ documents\b|duplicate document names
+        unknown variant `?(?:image|image_url|input_audio|file)
+        mime ?type|\bfile\b<40>format is not supported|illegal base64
+        content\.type ?参数非法
+        image_parse_error|invalid_(?:image|file)\w*|base64<20>invalid|invalid base64""",
+    ),
+    ErrorPattern(
+        "refused",
+        "a filter stood before the model",
+        r"""content[_ -]?(?:filter|policy|moderation|management policy|safety)
+        responsibleai
+        data_?inspection_?failed
+        inappropriate content
+        content exists risk
+        safety (?:system|filter|settings|reasons|policy)
+        usage (?:policy|policies|guidelines)
+        flagged
+        considered high risk
+        sensitive (?:content|information|words?)|new_sensitive
+        guardrail|moderation
+        violat<40>polic
+        prohibited_content|blocked content|\bblock_?reason\b
+        敏感内容|违规""",
+    ),
+    ErrorPattern(
+        "reasoning_state",
+        "signed thinking was changed, moved or lost, or is not ours",
+        r"""thinking`? or `?redacted_thinking|redacted_thinking
+        thinking<20> block
+        signature<40>(?:thinking|reasoning)
+        thinking\.signature|signature: field required|invalid_signature
+        thought[_ ]?signature
+        reasoning_(?:content|details|text)
+        encrypted[_ ]content
+        of type '?reasoning|required '?reasoning'? item
+        items?\b<30>'?\brs_\w*|items are not persisted
+        input\[\d+\]<30>summary""",
+    ),
+    ErrorPattern(
+        "overflow",
+        "a server's template that found no request left after its own cutting",
+        "no user query found in messages",
+    ),
+    ErrorPattern(
+        "invalid_history",
+        "calls and results do not pair",
+        r"""tool_?(?:use|result|calls?)(?:_ids?)?\b
+        tool(?:use|result) blocks?|toolconfig
+        tool (?:call )?(?:id|result|output|message|response|arguments)s?\b
+        function[_ ]?(?:calls?|response|output)\w*(?:\W+\w+){0,8}\W+(?:parts?|turn|not|missing|without|must|found)\b
+        function[_ ]?(?:calls?|response|output)\w*(?:\W+\w+){0,8}\W+(?:match|equal|follow|immediately|after|responses)\b
+        function call (?:output|turn)|no tool (?:call|output)|tool calls? must
+        role '?\"?tool|tool role""",
+    ),
+    ErrorPattern(
+        "invalid_history",
+        "roles in a wrong order",
+        r"""roles?<40>(?:alternat|not supported|unsupported|are supported|unexpected)|alternate between
+        (?:unexpected|invalid|unknown|unsupported|valid|wrong|expected last) role
+        must (?:start|end|begin) with (?:a |an )?"?(?:user|assistant|system|tool)
+        (?:first|last|final)(?: \w+)? (?:message|role|content)<40>(?:must|should|cannot)
+        (?:successive|consecutive|two or more|2 or more) (?:user|assistant)
+        prefill
+        multiturn requests
+        system message (?:must|should)
+        jinja|chat template|raise_exception""",
+    ),
+    ErrorPattern(
+        "invalid_history",
+        "something empty or of a wrong form where something must stand",
+        r"""non-?empty|non-?whitespace
+        (?:content|message|text) (?:is|(?:cannot|can't|must not|should not) be) (?:empty|null|blank)
+        empty content|is blank\b
+        at least one (?:parts?|message|content)
+        contents? is not specified
+        (?:messages|contents|input)'?:? (?:is |are )?(?:an )?(?:empty|required|missing)
+        expected a string, got null|either content or tool
+        (?:element|content|part|text)s? (?:per|in each|of each) message|each message must
+        \b(?:messages|contents)\b<20>(?:illegal|must be an array|must exist)|provide a messages
+        messages do not contain|未.{0,6}接收到.{0,4}(?:prompt|messages)
+        arguments?\b<80>(?:json format|be json)""",
+    ),
+    ErrorPattern(
+        "invalid_history",
+        "what was sent is not well-formed",
+        r"""(?:not|in)[ -]?valid json(?! payload)|json string|could not parse the json
+        (?:failed|unable) to (?:parse|deserialize) (?:the )?(?:request|tool|json|input|messages)
+        duplicate (?:item|id|tool)
+        previous[_ ]response
+        begins with '
+        cache_control""",
+    ),
+    ErrorPattern(
+        "invalid_history",
+        "a field of a message over its own limit",
+        r"(?:messages|input|contents)(?:\.\d+|\[\d+\])<60>too long(?!<60>10485760)",
+    ),
+    ErrorPattern(
+        "unknown",
+        "a field over its own limit, or one that is not for this model: neither the prompt nor the body",
+        r"""(?:response_format|reasoning_effort|tool_choice)\b<40>(?:unavailable|not supported)
+        \b(?:header|line|attribute|template|url)\b<20>(?:exceed\w*|longer than)
+        (?:string|array|name|key|id)'?:? too (?:long|short)(?![^\n]*(?:10485760|tokens?\b))
+        (?:description|name|title|identifier)<30>(?:exceed|too long|maximum length|longer than)""",
+    ),
+    ErrorPattern(
+        "overflow",
+        "a default output computed below zero: the prompt alone is over",
+        r"""<out>[`'" ]*must be at least 1, got -\d+
+        default_max_tokens \(-\d+\)""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
+        "output_cap",
+        "the answer's own limit",
+        r"""<out>[`'"]*(?: or '?\w+'?)?<50>?(?:too (?:large|big|high)|> ?\d|larger than|greater than|参数非法)
+        <out>[`'"]*<50>?(?:must|should|has to|cannot|can't|may not|needs to) (?:be|exceed)\b
+        <out>[`'"]*<50>?(?:not supported|unsupported|out of range|not within|invalid|below minimum|above maximum)
+        <out>[`'"]*<50>?(?:is limited|not permitted)|<out>(?:_too_large|: field required)
+        <out>[`'"]*<50>?exceeds (?:the )?(?:model|maximum|max|limit)(?![^\n]*context)
+        range of <out>|(?:unsupported|unknown|invalid)<20> '?<out>
+        maximum (?:allowed )?number of (?:output|completion|generated|new) tokens
+        number of (?:output|completion|generated|new) tokens<40><over>
+        supports? (?:at most|up to|a maximum of) [\d,]+ (?:completion|output|generated)
+        maxoutputtokens|max output tokens|maximum (?:output )?tokens you requested
+        output limit|maxpredictedtokens
+        budget_tokens""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
+        "rate_limit",
+        "so much in so much time, also where it speaks of too many tokens",
+        r"""rate[ _-]limit|ratelimit(?:reached|exceeded)
+        too[ _]many[ _]requests|request limit exceeded
+        throttl
+        (?:requests?|tokens?|calls?|queries)[ /]per[ -]?(?:min|sec|hour|day|month|model|user)
+        per[ -](?:minute|second|hour|day)\b
+        \b[ior]?(?:tpm|rpm|tpd|rpd|qps|qpm)\b
+        too many tokens(?:,? (?:please )?wait| processed| per)
+        too many (?:concurrent|people|users)|concurren(?:t requests?|cy)
+        increased too quickly
+        usage[ _]limit
+        (?:daily|weekly|hourly|\d+-hour) (?:\w+ ){0,2}(?:limit|quota|tokens?)\b
+        please wait before
+        frequency limit
+        (?:请求|调用|访问).{0,4}(?:过多|过快|频繁|次数)|(?:速率|频率|并发).{0,10}(?:过多|过快|超|限|过高)|限流""",
+    ),
+    ErrorPattern(
+        "bytes",
+        "the size of the body, in so many words",
+        r"""request_too_large(?![^\n]*context)|payload_too_large
+        exceeds (?:the )?max(?:imum)?(?: allowed| request| body| payload)* (?:size|number of bytes|bytes)\b(?!<60>token)
+        string too long[^\n]*maximum length 10485760
+        (?:payload|entity) too large|payload size exceeds|received message larger than max""",
+    ),
+)

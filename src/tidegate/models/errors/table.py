@@ -1,0 +1,219 @@
+"""The table: what a provider says, and what kind of failure that is. How rows are written: `fault_rows`."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+from tidegate.models.errors.rows import EARLY_PATTERNS, NON_LENGTH_STATUSES, PATTERN_WORDS, ErrorKind, ErrorPattern
+
+ERROR_TABLE: Final = (
+    *EARLY_PATTERNS,
+    ErrorPattern(
+        "overflow",
+        "codes",
+        r"""context_?(?:length|window|size|limit)_?\w*(?:exceed|error|overflow|too_long)\w*
+        (?:prompt|input|context|request|(?<!max_)(?<!new_)(?<!output_)(?<!completion_)tokens?)_(?:is_)?too_(?:long|many_tokens|large)
+        tokens?_(?:limit|count)_(?:reached|exceeded)
+        content_length_exceeds\w*|model_?max_?length|input_?length_?error
+        ^1261$""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
+        "overflow",
+        "the context and a word of too much",
+        r"""<context><60>(?:exceed|overflow|too long|reached|is full|has been|not enough|you requested)
+        <over><80>\bcontext\b(?! (?:deadline|cancel))
+        reached (?:the )?<context>
+        tokens? context requested|context the overflows|context overflow
+        (?:>=?|exceed\w*|than|fit\w*)<20>\bn_ctx\b|\bn_ctx too small
+        context shift is disabled
+        free space in the kv cache|kv cache is full|physical batch size
+        (?:上下文|输入|文本|内容|prompt|tokens?).{0,16}(?:超|过长|上限)|(?:超|大于).{0,20}(?:上下文|最大长度|长度限制|token)""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
+        "overflow",
+        "the largest that is taken is named",
+        r"""max(?:imum)?(?: \w+)? (?:context|prompt|sequence|model|input|total|message)s?(?: tokens?)?[ _-]<length>
+        max_(?:model|seq|seq_len|sequence|prompt|input|context|position|total)_?(?:len|length|tokens|embeddings)?\b
+        max(?:imum)? (?:number of )?(?:input |prompt |context )?tokens? (?:allowed|limit|for this model|count|supported)
+        \b(?:configured|model'?s?|supported) (?:max(?:imum)? )?(?:context|token|input|prompt)s?[ _-]<length>
+        range of (?:input|total|prompt) length|max(?:imum)? input characters
+        \b(?:prompt|inputs?|messages?|conversation)\b<40>at most [\d,]+ (?:\w+ )?tokens
+        tokens?\b<40>(?:allows|accepts|takes|holds) only [\d,]+
+        max(?:imum)? tokens of [\d,]+ exceeded
+        (?:context|model'?s?) window (?:is|of) [\d,]+""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
+        "overflow",
+        "too long, said of what is sent",
+        r"""\b<input>s?\b(?:[^\w\n]++\w++){0,9}?[^\w\n]++too (?:long|many tokens)
+        \b(?:prompt|input|messages|conversation|context|history|text)s?\b(?: \w+){0,4} too (?:large|big)\b
+        request too large\b(?!<80>(?:per|bytes|mb)\b)<80>\btokens\b
+        (?:combined|total|summed) (?:size|length) of (?:the )?(?:prompt|input|messages)<60><over>
+        too (?:long|large|big) (?:for|to fit)(?: \S+){0,3} (?:model|window|context)
+        \b(?:prompt|input|messages|conversation|context|history|text)s?\b<20>(?<!must be )longer than
+        \b(?:prompt|input|messages|conversation|context|history)s?\b<20>(?:no longer|not|n't|cannot|can't) fits?\b""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
+        "overflow",
+        "tokens or a length over a limit",
+        r"""\b(?:tokens?(?! endpoint)|<input>[ _]length|sequence[ _]length)\b<60><over><60>(?:max|limit|allow|model|\d)
+        <over><50>(?:tokens? (?:limit|allowed|maximum|count)|(?:token|length) limit|number of (?:input )?tokens)
+        (?:exceed\w*|beyond|longer than|more than)<50>max(?:imum)?(?: allowed| input| prompt)* (?:length|tokens?)
+        \b(?:prompt|input|messages|conversation|context|history|text|content)s? exceeds? (?:the )?(?:max|limit|length)
+        tokens? limit|prompt token count of|token count<20>limit
+        tokens?\w* [\d,]+ ?>=? ?\w*(?:context|ctx|max|limit|seq)""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
+        "overflow",
+        "how to shrink it",
+        r"""(?:reduce|shorten|decrease|truncate|trim|shorter)\b<40>\b(?:prompt|messages?|inputs?|conversation|history|text)\b
+        too many (?:input |prompt |total |request )?tokens
+        only supports? up to [\d,]+
+        `?inputs`? (?:must have less|tokens \+)
+        maxlength: [\d,]+, actual|too many total text bytes""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
+        "overflow",
+        "length, in other languages",
+        r"""контекст<50>превыш|превыш<50>(?:контекст|токен)
+        コンテキスト.{0,20}超|トークン.{0,20}超
+        컨텍스트.{0,20}초과|토큰.{0,20}초과
+        kontext<40>(?:überschr|zu (?:lang|groß))
+        \bcontext[eo]\b<40>(?:dépass|excéd|exced|super)|(?:dépass|excéd|exced|super)<50>\bcontext[eo]\b""",
+        NON_LENGTH_STATUSES,
+    ),
+    ErrorPattern(
+        "bytes",
+        "the body, not the tokens",
+        r"""(?:payload|entity|body|request|content|message|upload)(?: body| size| payload)*(?: is| was)? too large
+        \b\d+ ?(?:mb|mib|bytes)\b<20>(?:limit|maximum)|(?:limit|maximum)<20>\b\d+ ?(?:mb|mib|bytes)\b""",
+    ),
+    ErrorPattern(
+        "rate_limit",
+        "exhausted, without saying of what",
+        r"""resource[_ ]?(?:has been )?exhausted
+        quota (?:has been )?exceeded(?!<20>(?:plan|billing))
+        ratelimiterror""",
+    ),
+    ErrorPattern(
+        "billing",
+        "OpenAI's words for no money; Google's have gone above",
+        r"""exceeded your current quota|plan and billing
+        plan, upgrade to""",
+    ),
+    ErrorPattern(
+        "model",
+        "no such model here",
+        r"""model[_ ]?not[_ ]?(?:found|exist|supported|available|loaded)
+        (?:model|deployment|engine)\b<120>(?:does not exist|doesn't exist|not (?:be )?found|not exist|isn't supported)
+        (?:model|deployment|engine)\b<120>is not (?:supported|available|valid|a valid)
+        (?:model|deployment|engine)\b<120>(?:decommissioned|deprecated|identifier is invalid|unavailable for|no longer)
+        (?:unknown|invalid|unsupported|no such|no|a valid|specified) models?\b(?! parameter)
+        models? (?:loaded|unloaded|identifier)|access to (?:the )?model\b|not allowed to use<20>model
+        no endpoints? found|deploymentnotfound|no healthy deployments?
+        模型不存在
+        not_found_error""",
+    ),
+    ErrorPattern(
+        "auth",
+        "who asks is not known or not allowed",
+        r"""(?:invalid|incorrect|missing|expired|wrong|no|valid)<12> (?:x-)?(?:api[ _-]?key|credential|token|auth)\w*\b
+        api[_ -]?key<40>(?:invalid|not valid|incorrect|expired|missing|required|not found|disabled|provide)
+        authentication|unauthori[sz]ed|unauthenticated|(?:not|only) authorized|\bforbidden
+        permission[_ ]?(?:error|denied)|access ?denied
+        security token
+        organization (?:has been disabled|must be verified)
+        account (?:has been |was |is )?(?:disabled|deactivated|banned|on hold)
+        (?:unsupported|invalid)(?: \w+)? token type
+        location is not supported|(?:country|region|territory)<40>not supported
+        令牌""",
+    ),
+    ErrorPattern(
+        "server",
+        "the provider's own trouble",
+        r"""overloaded|capacity|high traffic|out of memory|cuda error
+        internal[_ ]?(?:server[_ ]?)?error(?!\.algo)|server[_ ]error|server had an error
+        \bunavailable\b|service_?unavailable\w*|bad gateway|gateway time-?out|no healthy upstream|a timeout occurred
+        temporar(?:y|ily)(?! failure in name)|try again later
+        model ?(?:is )?(?:currently )?loading|loading model|modelnotready\w*|modelstreamerror\w*|modeltimeout\w*
+        \bcrashed\b|is unable to process your request
+        error (?:occurred )?(?:while|during) processing|(?:retry|try) your request(?: again)?[,.]
+        model runner|runner process|engine (?:is )?dead
+        failed_generation|tool_use_failed
+        upstream|provider returned error
+        ^internal$""",
+    ),
+    ErrorPattern(
+        "transport",
+        "the line, not the provider",
+        r"""connection (?:error|reset|refused|closed|aborted|timed out)|apiconnectionerror|network error
+        econn\w+|etimedout|socket hang up|broken pipe|remote end closed
+        timed? ?out|deadline|context cancell?ed
+        premature close|connection was closed|stream has been cancell?ed|^terminated$
+        fetch failed|error (?:sending request|decoding response)
+        enotfound|eai_again|name resolution|certificate
+        server disconnected|peer closed|incomplete (?:chunked )?read|stream (?:ended|closed|disconnected)""",
+    ),
+    ErrorPattern(
+        "invalid_history",
+        "a place in the history is named, whatever is wrong with it",
+        r"""(?<![\w.])'?"?(?:messages|input|contents)(?:\.\d+|\[\d+\]|\.\[\d+\])""",
+    ),
+)
+
+STATUS_KINDS: Final[Mapping[int, ErrorKind]] = MappingProxyType(
+    {
+        401: "auth",
+        402: "billing",
+        403: "auth",
+        404: "model",
+        407: "auth",
+        408: "transport",
+        413: "bytes",
+        429: "rate_limit",
+        451: "refused",
+        499: "transport",
+    }
+)
+"""What a status means when the words say nothing. Above 499 it is the server; all else is unknown."""
+
+STOP_KINDS: Final[Mapping[str, ErrorKind]] = MappingProxyType(
+    {
+        "model_context_window_exceeded": "overflow",
+        "context_window_exceeded": "overflow",
+        "context_length_exceeded": "overflow",
+        "error": "server",
+        "network_error": "server",
+        "insufficient_system_resource": "server",
+    }
+)
+"""Stop reasons with which a stream or an answer says that it failed. What is merely cut or refused is an answer."""
+
+_WORD_MARK: Final = re.compile(r"<(\w+)>")
+
+
+def match_error(lines: Iterable[str], status: int | None) -> ErrorPattern | None:
+    """The first row, in the table's order, that any of the lines meets."""
+    said = [line.replace("’", "'").replace("\\n", " ") for line in lines]
+    for row in ERROR_TABLE:
+        if status not in row.never and any(map(_compile_patterns(row.ways).search, said)):
+            return row
+    return None
+
+
+@cache
+def _compile_patterns(ways: str) -> re.Pattern[str]:
+    return re.compile("|".join(_WORD_MARK.sub(_spell_word, way.strip()) for way in ways.splitlines()), re.IGNORECASE)
+
+
+def _spell_word(mark: re.Match[str]) -> str:
+    name = mark[1]
+    return rf"[^\n]{{0,{name}}}" if name.isdigit() else PATTERN_WORDS[name]

@@ -1,0 +1,70 @@
+"""Marks of chat formats in what people, tools and files say.
+
+A server that lays a conversation out as one text finds the marks of its format wherever they stand in it: a file with
+`<|im_start|>system` in it would speak with the system's voice. So where we do not know that the provider keeps the two
+apart, such a mark is sent with a blank in it. It then is the text it was meant to be, and costs no more tokens.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+_COMMON_PATTERNS: Final = (
+    r"<\|[^|<>\s]{1,60}\|>",
+    r"<｜[^｜<>\n]{1,60}｜>",
+    r"<\|[a-z_]{1,30}>|<[a-z_]{1,30}\|>",
+    r"\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|CALL_ID|ARGS|THINK|gMASK)\]",
+    r"<</?SYS>>",
+    r"</?s>|<(?:bos|eos|pad|unk|sop|eop)>|<(?:start|end)_of_turn>",
+)
+_UNICODE_ESCAPE: Final = b"\\\\u"
+
+
+class ControlTokenEscaper:
+    """`tokens` are a vocabulary's own; without any, those of the formats in use."""
+
+    def __init__(self, tokens: Iterable[str] = ()) -> None:
+        found = [re.escape(token) for token in sorted(tokens, key=len, reverse=True) if len(token) > 1]
+        self._pattern = re.compile("|".join(found or _COMMON_PATTERNS).encode())
+
+    def defused(self, request: bytes) -> bytes:
+        """The request with no mark in its texts; the very bytes where there is none."""
+        if _UNICODE_ESCAPE in request:
+            request = _unescape_arguments(request)
+        return self._pattern.sub(_split_token, request)
+
+
+def _split_token(mark: re.Match[bytes]) -> bytes:
+    text = mark[0].decode()
+    return f"{text[0]} {text[1:]}".encode()
+
+
+def _unescape_arguments(request: bytes) -> bytes:
+    """Arguments of calls are JSON inside of JSON, in which a mark may stand spelled out; a server reads it all."""
+    try:
+        body: Any = msgspec.json.decode(request)
+    except (msgspec.MsgspecError, RecursionError):
+        return request
+    changed = False
+    for message in _dicts(body, "messages"):
+        for call in _dicts(message, "tool_calls"):
+            function = call.get("function")
+            arguments = function.get("arguments") if isinstance(function, dict) else None
+            if isinstance(function, dict) and isinstance(arguments, str) and "\\u" in arguments:
+                function["arguments"] = _reencode_json(arguments)
+                changed = True
+    return msgspec.json.encode(body) if changed else request
+
+
+def _dicts(value: object, key: str) -> list[dict[str, Any]]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _reencode_json(arguments: str) -> str:
+    try:
+        return msgspec.json.encode(msgspec.json.decode(arguments)).decode()
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return arguments

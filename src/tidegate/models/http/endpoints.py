@@ -1,0 +1,98 @@
+"""Where a dialect's requests go and what travels with them: the address, the headers, the wish for a stream.
+
+The key goes into a header and nowhere else: an address is written into logs, errors and proxies.
+"""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from types import MappingProxyType
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from tidegate.core.errors import BadInput
+
+
+class Endpoint(NamedTuple):
+    """`key` is the header that bears the key, behind `scheme`. `stream` is what the body must say to get a stream."""
+
+    base: str
+    path: str
+    key: str = "authorization"
+    scheme: str = "Bearer "
+    stream: bytes = b'"stream":true'
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+_STREAM_WITH_USAGE = b'"stream":true,"stream_options":{"include_usage":true}'
+_ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType(
+    {
+        "openai_chat": Endpoint("https://api.openai.com/v1", "/chat/completions", stream=_STREAM_WITH_USAGE),
+        "deepseek": Endpoint("https://api.deepseek.com", "/chat/completions", stream=_STREAM_WITH_USAGE),
+        # Mistral reports usage unasked and refuses fields it does not know.
+        "mistral": Endpoint("https://api.mistral.ai/v1", "/chat/completions"),
+        "openai_responses": Endpoint("https://api.openai.com/v1", "/responses"),
+        # The version and the header every compatible server knows; `headers` of a provider replace them.
+        "anthropic": Endpoint(
+            "https://api.anthropic.com",
+            "/v1/messages",
+            "x-api-key",
+            "",
+            headers=MappingProxyType({"anthropic-version": "2023-06-01"}),
+        ),
+        "gemini": Endpoint(
+            "https://generativelanguage.googleapis.com/v1beta",
+            "/models/{model}:streamGenerateContent?alt=sse",
+            "x-goog-api-key",
+            "",
+            b"",
+        ),
+    }
+)
+
+
+def get_endpoint(wire: str) -> Endpoint:
+    return _ENDPOINTS[wire]
+
+
+def build_url(endpoint: Endpoint, model: str, base_url: str) -> str:
+    """The address for one's own base URL, or the provider's. A base that names the version or the path is fine."""
+    base = (base_url or endpoint.base).rstrip("/")
+    bad = BadInput("The base URL is no http or https address.", "Give one like http://localhost:8080/v1.")
+    try:
+        parts = urlsplit(base)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise bad from None
+    if not sound:
+        raise bad
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise BadInput("The base URL holds a name, a key or a query.", "Give the key as key, not in the address.")
+    path = endpoint.path.format(model=quote(model.removeprefix("models/"), safe=""))
+    version = path.split("/")[1]
+    if version == "v1" and base.endswith("/v1"):
+        path = path.removeprefix("/v1")
+    return base if base.endswith(path) else base + path
+
+
+def is_loopback_url(url: str) -> bool:
+    """A server here is asked directly: a proxy elsewhere has another idea of what localhost is."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def build_headers(endpoint: Endpoint, key: str, more: Mapping[str, str]) -> dict[str, str]:
+    own = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
+    keyed = {endpoint.key: endpoint.scheme + key} if key else {}
+    return {**own, **endpoint.headers, **keyed, **{name.lower(): value for name, value in more.items()}}
+
+
+def add_stream_option(endpoint: Endpoint, request: bytes) -> bytes:
+    """The request with the wish for a stream put in at its end: every other byte is as it was."""
+    body = request.rstrip()
+    if not endpoint.stream or not body.endswith(b"}"):
+        return request
+    comma = b"" if body[:-1].rstrip() == b"{" else b","
+    return b"%s%s%s}" % (body[:-1], comma, endpoint.stream)

@@ -1,0 +1,345 @@
+"""Models behind HTTP: OpenAI (chat, Responses) and every server that speaks it, Anthropic, Gemini.
+
+The bytes of a request are ours and go out as they are (but for `marks`). What comes back is whole or a Fault: a stream
+that was cut is never taken for an answer. Before the first delta the same request is sent again after failures that
+pass by; once something was shown it is not, for nobody can take back what was read.
+
+Answers are bounded (`wire/limits.py`) and handled in small steps (`Pace`), so that a server that sends without end
+neither exhausts the memory nor blocks the event loop; large frames are parsed on another thread.
+"""
+
+import asyncio
+import random
+import ssl
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, suppress
+from typing import TypeVar
+
+import httpx
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.core.text.secrets import SecretMask
+from tidegate.models.http.endpoints import (
+    get_endpoint,
+    build_headers,
+    is_loopback_url,
+    add_stream_option,
+    build_url,
+)
+from tidegate.models.errors.classification import (
+    ProviderError,
+    excess_fault,
+    classify_response,
+    classify_frame,
+    transport_error,
+)
+from tidegate.models.http.control_tokens import ControlTokenEscaper
+from tidegate.models.pace import Pace
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.limits import MAX_JSON_VALUES, LimitExceeded, ProviderLimits, has_too_many_values
+from tidegate.wire.streaming.reply import ReplyAssembler, Delta, Reply
+from tidegate.wire.streaming.assembly import (
+    IncompleteReply,
+    SseFrame,
+    SseReader,
+    frames_from_response,
+    create_assembler,
+    decode_frame,
+)
+
+_T = TypeVar("_T")
+_LAST_FRAME_TYPES = frozenset(("message_stop", "response.completed", "response.incomplete"))
+_DRAIN_SECONDS = 0.5
+"""Seconds to wait for the end of a stream whose answer is whole: then its connection can be used again."""
+_SLICE = 16_384
+_LARGE = 1_048_576
+"""Characters above which a frame is parsed on another thread."""
+_OVERHEAD = 1_024
+"""Bytes of a frame that do not count as content: the names and ids around a delta."""
+
+
+class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How often to ask again, and how long to wait: twice as long each time, or what the provider says.
+
+    A provider that wants more than `longest` seconds is not waited for. `chance` spreads those who failed together.
+    """
+
+    most: int = 3
+    first: float = 0.5
+    longest: float = 60.0
+    chance: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def wait(self, fault: ProviderError, tried: int) -> float | None:
+        if not fault.retried or tried >= self.most:
+            return None
+        if fault.retry_after is not None:
+            return fault.retry_after * (1 + self.chance() / 10) if fault.retry_after <= self.longest else None
+        return float(min(self.longest, self.first * 2.0**tried) * (0.5 + self.chance() / 2))
+
+
+class HttpProvider:
+    """`base_url` as the provider's own SDK takes it; empty: the provider itself. `headers` are added to every request.
+
+    `marks`: those of a chat format are told as text, for a server that would take them for its own.
+    One provider serves any number of streams at a time. It may be used in one event loop after another.
+    """
+
+    def __init__(
+        self,
+        dialect: str,
+        model: str,
+        *,
+        base_url: str = "",
+        key: str = "",
+        headers: Mapping[str, str] | None = None,
+        limits: ProviderLimits | None = None,
+        retries: RetrySettings | None = None,
+        marks: ControlTokenEscaper | None = None,
+    ) -> None:
+        self.wire = get_dialect(dialect).name
+        self._marks = marks
+        self.model = model
+        self._endpoint = get_endpoint(self.wire)
+        self.url = _check_url(build_url(self._endpoint, model, base_url))
+        self.limits = limits or ProviderLimits()
+        self.retries = retries or RetrySettings()
+        sent = build_headers(self._endpoint, key, headers or {})
+        if not all(name.isascii() and value.isascii() and value.isprintable() for name, value in sent.items()):
+            raise BadInput("The key or a header holds characters that cannot be sent.", "Check how it was copied.")
+        times = httpx.Timeout(self.limits.idle, connect=self.limits.connect)
+
+        def bear(request: httpx.Request) -> httpx.Request:
+            request.headers.update(sent)
+            return request
+
+        # In a closure and put on request by request, so that no dump of this object or its client shows the key.
+        plain = self.url.startswith("http:")
+        self._connected: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
+            auth=bear,
+            timeout=times,
+            limits=httpx.Limits(max_keepalive_connections=self.limits.kept),
+            # To load the certificates takes longer than a local server needs to answer. Without any, nobody is trusted.
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
+            trust_env=not is_loopback_url(self.url),
+        )
+        self._mask = SecretMask([key, *(headers or {}).values()])
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __repr__(self) -> str:
+        return f"HttpProvider({self.wire!r}, {self.model!r}, url={self.url!r})"
+
+    async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
+        body = add_stream_option(self._endpoint, request if self._marks is None else self._marks.defused(request))
+        tried = 0
+        while True:
+            shown = False
+            try:
+                async with aclosing(self._once(body)) as answer:
+                    async for each in answer:
+                        shown = True
+                        yield each
+                return
+            except ProviderError as fault:
+                pause = self.retries.wait(fault, tried)
+                if shown or pause is None:
+                    raise
+            await self.retries.sleep(pause)
+            tried += 1
+
+    async def _once(self, body: bytes) -> AsyncGenerator[Delta | Reply, None]:
+        client = self._here()
+        deadline = asyncio.get_running_loop().time() + self.limits.total
+        request = client.build_request("POST", self.url, content=body)
+        response: httpx.Response = await self._within(deadline, client.send(request, stream=True))
+        try:
+            if not response.is_success:
+                raise await self._refusal(response, deadline)
+            async with aclosing(self._read(response, deadline)) as answer:
+                async for each in answer:
+                    yield each
+        finally:
+            await response.aclose()
+
+    def _here(self) -> httpx.AsyncClient:
+        """The client of this loop. Connections of a loop that is gone are gone with it."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            self._client, self._loop = self._connected(), loop
+        return self._client
+
+    async def _within(self, deadline: float, waited: Awaitable[_T]) -> _T:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await waited
+        except TimeoutError:
+            raise self._lost(f"It took longer than {self.limits.total:g} seconds.") from None
+        except httpx.HTTPError as error:
+            raise self._lost(f"{type(error).__name__}: {error}") from None
+
+    def _lost(self, why: str) -> ProviderError:
+        return transport_error(why, self._mask)
+
+    def _excess(self, what: str) -> ProviderError:
+        return excess_fault(what, self._mask)
+
+    async def _refusal(self, response: httpx.Response, deadline: float) -> ProviderError:
+        body = bytearray()
+        with suppress(ProviderError):  # what came of the body tells more than that the rest did not
+            async with aclosing(self._pieces(response, deadline)) as pieces:
+                async for piece in pieces:
+                    body += piece
+                    if len(body) >= self.limits.error:
+                        break
+        said = bytes(body[: self.limits.error])
+        return await asyncio.to_thread(classify_response, response.status_code, said, response.headers, self._mask)
+
+    async def _read(self, response: httpx.Response, deadline: float) -> AsyncGenerator[Delta | Reply, None]:
+        answer, pace, content = create_assembler(self.wire), Pace(), 0
+        try:
+            async with aclosing(self._frames(response, deadline)) as frames:
+                async for size, frame in frames:
+                    deltas = self._fed(answer, frame)
+                    content += max(size - _OVERHEAD, sum(len(delta.text) for delta in deltas))
+                    if content > self.limits.content:
+                        raise self._excess(f"The answer holds more than {self.limits.content:,} bytes of content.")
+                    for delta in deltas:
+                        yield delta
+                        await pace.step()
+                    await pace.step()
+        except ProviderError as fault:
+            if fault.kind != "transport" or not answer.done:
+                raise
+        try:
+            reply = answer.finish()
+        except IncompleteReply as cut:
+            raise self._lost(str(cut.args[0])) from None
+        yield reply
+
+    def _fed(self, answer: ReplyAssembler, frame: JsonObject) -> list[Delta]:
+        try:
+            deltas = answer.feed(frame)
+        except LimitExceeded as much:
+            raise self._excess(str(much.args[0])) from None
+        fault = classify_frame(self.wire, frame, self._mask)
+        if fault is None and answer.error is not None:
+            fault = classify_response(None, {"error": answer.error}, mask=self._mask)
+        if fault is not None:
+            raise fault
+        return deltas
+
+    async def _frames(self, response: httpx.Response, deadline: float) -> AsyncGenerator[tuple[int, JsonObject], None]:
+        """The frames of the stream with their sizes, up to the one that says it is over.
+
+        Servers that do not stream answer with one JSON value, some under the name of a stream; what stands between us
+        and the server answers with a web page. The first character tells.
+        """
+        async with aclosing(self._pieces(response, deadline)) as pieces:
+            piece = b""
+            while not piece and (more := await anext(pieces, b"")):
+                piece = more.lstrip()
+            if piece[:1] in (b"{", b"[", b"<"):
+                body = bytearray(piece)
+                async for more in pieces:
+                    body += more
+                    if len(body) > self.limits.line:
+                        raise self._excess(f"The answer is longer than {self.limits.line:,} bytes and not streamed.")
+                for whole in await asyncio.to_thread(self._whole, bytes(body)):
+                    yield 0, whole
+                return
+            reader, pace = SseReader(self.limits.line), Pace()
+            while piece:
+                for at in range(0, len(piece), _SLICE):
+                    for frame in self._split(reader, piece[at : at + _SLICE]):
+                        if not frame.data.strip():
+                            continue
+                        value = await self._parsed(frame)
+                        if value is not None:
+                            yield len(frame.data), value
+                        if value is None or value.get("type") in _LAST_FRAME_TYPES:
+                            await self._drained(pieces)
+                            return
+                    await pace.step()
+                piece = await anext(pieces, b"")
+
+    def _split(self, reader: SseReader, piece: bytes) -> list[SseFrame]:
+        try:
+            return reader.feed(piece)
+        except LimitExceeded as much:
+            raise self._excess(str(much.args[0])) from None
+
+    async def _parsed(self, frame: SseFrame) -> JsonObject | None:
+        """None stands for the word that the stream is over."""
+        try:
+            return decode_frame(frame) if len(frame.data) <= _LARGE else await asyncio.to_thread(decode_frame, frame)
+        except LimitExceeded as much:
+            raise self._excess(str(much.args[0])) from None
+        except BadInput as bad:
+            raise self._lost(str(bad.args[0])) from None
+
+    def _whole(self, body: bytes) -> list[JsonObject]:
+        if has_too_many_values(body):
+            raise self._excess(f"The answer holds more than {MAX_JSON_VALUES:,} values.")
+        try:
+            value = msgspec.json.decode(body)
+        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            what = "a web page" if body.lstrip().startswith(b"<") else "no JSON, or only the beginning of it"
+            raise self._lost(f"The server answered with {what}.") from None
+        if isinstance(value, dict):
+            return frames_from_response(self.wire, value)
+        return [frame for frame in value if isinstance(frame, dict)]
+
+    async def _pieces(self, response: httpx.Response, deadline: float) -> AsyncGenerator[bytes, None]:
+        size, pace, encoding = 0, Pace(), response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip", "deflate"):
+            raise self._lost(f"The answer is compressed with {encoding[:40]!r}, which was not requested.")
+        unpacked = _unpacker() if encoding != "identity" else lambda data: iter([data] if data else [])
+        async with aclosing(response.aiter_raw()) as pieces:  # type: ignore[type-var] # it is a generator
+            while (packed := await self._within(deadline, anext(pieces, None))) is not None:
+                try:
+                    for piece in unpacked(packed):
+                        size += len(piece)
+                        if size > self.limits.answer:
+                            raise self._excess(f"The answer is longer than {self.limits.answer:,} bytes.")
+                        await pace.step()
+                        yield piece
+                except zlib.error as error:
+                    raise self._lost(f"The answer cannot be decompressed: {error}.") from None
+
+    async def _drained(self, pieces: AsyncIterator[bytes]) -> None:
+        with suppress(TimeoutError, ProviderError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                async for _ in pieces:
+                    pass
+
+    async def close(self) -> None:
+        if self._client is not None and self._loop is asyncio.get_running_loop():
+            await self._client.aclose()
+        self._client = None
+
+
+def _unpacker() -> Callable[[bytes], Iterator[bytes]]:
+    """Return a function that decompresses in small pieces: a few compressed bytes may hold a gigabyte."""
+    stream = zlib.decompressobj(wbits=47)  # gzip or zlib, as its header says
+
+    def unpack(data: bytes) -> Iterator[bytes]:
+        full = True
+        while full or data:
+            piece = stream.decompress(data, _SLICE)
+            data, full = stream.unconsumed_tail, len(piece) == _SLICE
+            if piece:
+                yield piece
+
+    return unpack
+
+
+def _check_url(url: str) -> str:
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as bad:
+        raise BadInput(f"The base URL is no address: {bad}.", "Give one like http://localhost:8080/v1.") from None
+    return url

@@ -1,0 +1,84 @@
+"""What tokens cost, in dollars. The provider's bill is the truth; this is for caps and for the screen."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.sweep.cost_model import ASSUMED_PRICES, CachePrices
+from tidegate.wire.usage import Usage
+
+_MILLION = 1_000_000
+
+
+class TokenRates(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Dollars for a million tokens, for prompts of more than `above` tokens.
+
+    None: the provider has no such price, and what it reads from its cache or writes to it costs as any input. To take
+    it for free would let a spend cap pass by.
+    """
+
+    input: float
+    output: float
+    cached: float | None = None
+    written: float | None = None
+    above: int = 0
+
+
+def compute_relative_prices(rates: Sequence[TokenRates]) -> CachePrices:
+    """What a policy weighs: reading from the cache and writing to it, in the price of fresh input."""
+    if not rates or not rates[0].input:
+        return ASSUMED_PRICES
+    first = rates[0]
+    read, write = (first.input if each is None else each for each in (first.cached, first.written))
+    return CachePrices(read / first.input, write / first.input, known=True)
+
+
+def take_dearer(one: Sequence[TokenRates], other: Sequence[TokenRates]) -> tuple[TokenRates, ...]:
+    """Return rates by which every request costs at least what it costs by either."""
+    if not one or not other:
+        return tuple(one or other)
+    steps = sorted({rate.above for rate in (*one, *other)})
+    pairs = [(_rates_at(one, above), _rates_at(other, above), above) for above in steps]
+    return tuple(
+        TokenRates(
+            max(a.input, b.input),
+            max(a.output, b.output),
+            max(_or_input(a.cached, a), _or_input(b.cached, b)),
+            max(_or_input(a.written, a), _or_input(b.written, b)),
+            above,
+        )
+        for a, b, above in pairs
+    )
+
+
+def _rates_at(rates: Sequence[TokenRates], above: int) -> TokenRates:
+    return max((rate for rate in rates if rate.above <= above), key=lambda rate: rate.above)
+
+
+def _or_input(price: float | None, rates: TokenRates) -> float:
+    return rates.input if price is None else price
+
+
+class RequestCost(NamedTuple):
+    """Dollars. `cached` and `written` are what was read from and written to the provider's cache."""
+
+    input: float
+    cached: float
+    written: float
+    output: float
+    total: float
+
+
+def compute_cost(usage: Usage, rates: Sequence[TokenRates]) -> RequestCost | None:
+    """None without rates: the price is not known. A prompt above a step pays that step's rates for all its tokens."""
+    reached = [rate for rate in rates if rate.above == 0 or usage.input_tokens > rate.above]
+    if not reached:
+        return None
+    rate = max(reached, key=lambda each: each.above)
+    plain = max(usage.input_tokens - usage.cache_read - usage.cache_write, 0)
+    read = plain * rate.input / _MILLION
+    cached = usage.cache_read * (rate.input if rate.cached is None else rate.cached) / _MILLION
+    written = usage.cache_write * (rate.input if rate.written is None else rate.written) / _MILLION
+    output = usage.output_tokens * rate.output / _MILLION
+    return RequestCost(read, cached, written, output, read + cached + written + output)

@@ -1,0 +1,102 @@
+"""A provider that answers from a script: for tests, demonstrations and replay.
+
+    Scripted("anthropic", ["Good morning.", Spoken(calls=(Call("c1", "read"),)), fault_of(529), Broken(...)])
+
+What it says goes through the same frames and the same assembler as a real answer. The same script gives the same
+answers, always.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+import msgspec
+
+from tidegate.core.errors import GiveUp
+from tidegate.models.errors.classification import ProviderError
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.streaming.reply import Delta, Reply
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames
+from tidegate.wire.streaming.assembly import create_assembler
+from tidegate.wire.usage import Usage
+
+__all__ = ["BrokenAnswer", "ScriptedProvider", "ScriptedAnswer", "ScriptStep"]
+
+
+class BrokenAnswer(msgspec.Struct, frozen=True):
+    """An answer that fails under way, when so many deltas have come."""
+
+    spoken: ScriptedAnswer
+    after: int
+    fault: ProviderError
+
+
+ScriptedResult = str | ScriptedAnswer | BrokenAnswer | ProviderError
+ScriptStep = ScriptedResult | Callable[[bytes], ScriptedResult | Awaitable[ScriptedResult]]
+
+
+class ScriptedProvider:
+    """`steps` are taken one a request, in the order the requests come; one may be a function of the request's bytes,
+    also one that waits. `requests` holds what was sent.
+
+    `count` measures a request; with it, an answer that says nothing of its usage reports what was counted.
+    """
+
+    def __init__(
+        self,
+        wire: str,
+        steps: Iterable[ScriptStep] = (),
+        *,
+        model: str = "scripted",
+        count: Callable[[bytes], int] | None = None,
+    ) -> None:
+        self.wire = get_dialect(wire).name
+        self.model = model
+        self.requests: list[bytes] = []
+        self.closed = False
+        self._steps = iter(steps)
+        self._count = count
+
+    @property
+    def bodies(self) -> list[JsonObject]:
+        return [msgspec.json.decode(request, type=dict[str, object]) for request in self.requests]
+
+    async def stream(self, request: bytes) -> AsyncIterator[Delta | Reply]:
+        self.requests.append(request)
+        step = await self._step(request)
+        if isinstance(step, ProviderError):
+            raise step
+        broken = step if isinstance(step, BrokenAnswer) else None
+        spoken = self._told(step.spoken if isinstance(step, BrokenAnswer) else step, request)
+        answer, shown = create_assembler(self.wire), 0
+        for frame in encode_frames(self.wire, spoken):
+            for delta in answer.feed(frame):
+                if broken and shown >= broken.after:
+                    raise broken.fault
+                shown += 1
+                yield delta
+                await asyncio.sleep(0)  # whoever wants to interrupt gets a chance
+        if broken:
+            raise broken.fault
+        yield answer.finish()
+
+    async def _step(self, request: bytes) -> ScriptedAnswer | BrokenAnswer | ProviderError:
+        try:
+            step = next(self._steps)
+        except StopIteration:
+            raise GiveUp(f"The script has no step {len(self.requests)}.", "Add one, or ask less often.") from None
+        if callable(step):
+            made = step(request)
+            step = await made if inspect.isawaitable(made) else made
+        return ScriptedAnswer(text=step) if isinstance(step, str) else step
+
+    def _told(self, spoken: ScriptedAnswer, request: bytes) -> ScriptedAnswer:
+        usage = spoken.usage
+        if usage is None and self._count is not None:
+            said = spoken.text + spoken.thinking + "".join(call.name + call.arguments for call in spoken.calls)
+            usage = Usage(self._count(request), self._count(said.encode("utf-8", "replace")), 0, 0)
+        return msgspec.structs.replace(spoken, usage=usage, model=spoken.model or self.model)
+
+    async def close(self) -> None:
+        self.closed = True

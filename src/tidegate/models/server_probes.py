@@ -1,0 +1,304 @@
+"""Asks a server how much the model it serves holds: the size that is loaded, never what the weights could do.
+
+Only questions that change nothing, with a short patience: a server that does not answer is one that did not say. The
+key goes where requests go and nowhere else; a redirect is not followed.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import httpx
+import msgspec
+
+from tidegate.models.catalog import LOCAL_PROVIDERS
+from tidegate.models.http.endpoints import get_endpoint, build_headers, is_loopback_url, build_url
+from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
+from tidegate.wire.limits import MAX_LISTING_BYTES, MAX_LISTING_VALUES, has_too_many_values
+
+_PROBE_SECONDS: Final = 2.0
+_TOTAL_SECONDS: Final = 6.0
+_OLLAMA_DEFAULT_WINDOW: Final = 4_096
+"""What Ollama loads on a machine with less than 24 GiB of video memory if nobody says otherwise."""
+
+# Services, not servers: they have no loaded size to ask for beyond their list of models.
+_HOSTED_DOMAINS: Final = (
+    "openai.com anthropic.com googleapis.com deepseek.com mistral.ai openrouter.ai groq.com together.xyz x.ai "
+    "moonshot.ai moonshot.cn z.ai bigmodel.cn cerebras.ai cohere.com fireworks.ai minimax.io azure.com amazonaws.com "
+    "aliyuncs.com perplexity.ai"
+).split()
+_DOMAINS_WITHOUT_WINDOWS: Final = ("openai.com", "deepseek.com")
+"""Their lists of models say nothing of windows: not worth a request."""
+
+_LOADED_KEYS: Final = ("max_model_len", "loaded_context_length")
+# Numbers of a service about what it serves. Of a server at home they may be what the weights could do: asked last.
+_ADVERTISED_KEYS: Final = (
+    "context_length",
+    "context_window",
+    "max_input_tokens",
+    "inputTokenLimit",
+    "max_context_length",
+)
+_VERSION_SUFFIX: Final = re.compile(r"/v\d+(?:beta\d*)?$")
+_NUM_CTX: Final = re.compile(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
+
+
+class ProbeResult(NamedTuple):
+    """`sure` is False as long as the model is not loaded: then ask again after its first answer."""
+
+    tokens: int | None
+    said: str
+    sure: bool = True
+
+
+class ProbedServer(NamedTuple):
+    """`address` is what requests are sent to, `root` the same without version, `host` for people to read."""
+
+    client: httpx.AsyncClient
+    address: str
+    host: str
+    wire: str
+    service: bool
+
+    @property
+    def root(self) -> str:
+        return _VERSION_SUFFIX.sub("", self.address)
+
+    async def get(self, url: str) -> Any:
+        return await self._json(self.client.stream("GET", url))
+
+    async def post(self, url: str, body: Mapping[str, object]) -> Any:
+        return await self._json(self.client.stream("POST", url, json=dict(body)))
+
+    async def _json(self, sent: Any) -> Any:
+        """The answer as JSON, or None: an error, a web page or a flood says nothing about windows."""
+        async with sent as response:
+            if response.status_code != 200:
+                return None
+            body = bytearray()
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > MAX_LISTING_BYTES:
+                    return None
+        if has_too_many_values(bytes(body), MAX_LISTING_VALUES):
+            return None
+        try:
+            return msgspec.json.decode(body)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return None
+
+
+async def probe_server(
+    model: str,
+    *,
+    wire: str = "openai_chat",
+    base_url: str = "",
+    key: str = "",
+    headers: Mapping[str, str] | None = None,
+    patience: float = _PROBE_SECONDS,
+) -> ProbeResult | None:
+    """None if there is nobody to ask; an answer without a number says why there is none."""
+    endpoint = get_endpoint(wire)
+    build_url(endpoint, model, base_url)
+    base = (base_url or endpoint.base).rstrip("/")
+    name = urlsplit(base).hostname or ""
+    if (not base_url and not key) or _is_under_domain(name, _DOMAINS_WITHOUT_WINDOWS):
+        return None
+    host = urlsplit(base).netloc
+    sent = build_headers(endpoint, key, headers or {}) | {"accept": "application/json"}
+    verify: ssl.SSLContext | bool = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if base.startswith("http:") else True
+    try:
+        async with (
+            asyncio.timeout(max(_TOTAL_SECONDS, patience)),
+            httpx.AsyncClient(
+                timeout=patience, headers=sent, verify=verify, trust_env=not is_loopback_url(base)
+            ) as client,
+        ):
+            server = ProbedServer(
+                client, _strip_request_path(base), host, wire, _is_under_domain(name, _HOSTED_DOMAINS)
+            )
+            return await probe_window(server, _strip_local_prefix(model))
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError):
+        return ProbeResult(None, f"The server at {host} did not answer.", sure=False)
+
+
+def is_hosted_service(base_url: str) -> bool:
+    """Is it one of the providers that serve everybody? All else is a server of one's own, or of one's firm."""
+    return not base_url or _is_under_domain(urlsplit(base_url).hostname or "", _HOSTED_DOMAINS)
+
+
+def _is_under_domain(name: str, domains: list[str] | tuple[str, ...]) -> bool:
+    return any(name == domain or name.endswith(f".{domain}") for domain in domains)
+
+
+def _strip_request_path(base: str) -> str:
+    """A base that names the path of the requests is fine, as it is for them."""
+    for path in ("/chat/completions", "/responses", "/messages"):
+        base = base.removesuffix(path)
+    return base
+
+
+def _strip_local_prefix(model: str) -> str:
+    """The name as the server knows it, without the word that says it is at home."""
+    first, slash, rest = model.strip().partition("/")
+    return rest if slash and first.lower() in LOCAL_PROVIDERS else model.strip()
+
+
+async def probe_window(server: ProbedServer, model: str) -> ProbeResult:
+    """What a server says of a model. One that answers at all may still hang up on a question it does not know."""
+    listed = await _get_model_entry(server, model)
+    if tokens := _loaded_window(listed):
+        return ProbeResult(tokens, f"The server at {server.host} holds {tokens:,} tokens of {model}.")
+    remark = None
+    for probe in () if server.service else (_llama_cpp, _ollama, _lm_studio, _tgi):
+        try:
+            asked = await probe(server, model)
+        except httpx.HTTPError:
+            continue
+        if asked is not None and asked.tokens is not None:
+            return asked
+        remark = remark or asked
+    if remark is None and (tokens := _advertised_window(listed, server.service)):
+        return ProbeResult(tokens, f"{server.host} says that {model} holds {tokens:,} tokens.")
+    return remark or ProbeResult(None, f"The server at {server.host} does not say how much {model} holds.")
+
+
+async def _get_model_entry(server: ProbedServer, model: str) -> Mapping[str, Any]:
+    """The server's entry for the model in its list of models."""
+    versioned = server.address if _VERSION_SUFFIX.search(server.address) else f"{server.address}/v1"
+    if server.service and server.wire in ("anthropic", "gemini"):
+        return _as_object(await server.get(f"{versioned}/models/{quote(model.removeprefix('models/'), safe='')}"))
+    return _find_model_entry(await server.get(f"{versioned}/models"), model)
+
+
+async def _llama_cpp(server: ProbedServer, model: str) -> ProbeResult | None:
+    # A router of several models would load one that is asked about, if it were not told to leave it.
+    told = _as_object(await server.get(f"{server.root}/props?model={quote(model, safe='')}&autoload=false"))
+    tokens = _as_window(_as_object(told.get("default_generation_settings")).get("n_ctx"))
+    return (
+        ProbeResult(tokens, f"llama.cpp at {server.host} holds {tokens:,} tokens for each request.") if tokens else None
+    )
+
+
+async def _ollama(server: ProbedServer, model: str) -> ProbeResult | None:
+    running = await server.get(f"{server.root}/api/ps")
+    if not isinstance(_as_object(running).get("models"), list):
+        return None
+    tokens = _as_window(_find_model_entry(running, model, alone=False).get("context_length"))
+    if tokens:
+        return ProbeResult(tokens, f"Ollama at {server.host} has loaded {model} with {tokens:,} tokens.")
+    shown = _as_object(await server.post(f"{server.root}/api/show", {"model": model}))
+    if not shown:
+        return ProbeResult(None, f"Ollama at {server.host} does not know {model}.", sure=False)
+    most = next(
+        (_as_window(n) for key, n in _as_object(shown.get("model_info")).items() if key.endswith(".context_length")),
+        None,
+    )
+    parameters = shown.get("parameters")
+    match = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
+    if match and (tokens := _as_window(int(match[1]))):
+        tokens = min(tokens, most or tokens)
+        return ProbeResult(
+            tokens, f"Ollama at {server.host} will load {model} with its num_ctx of {tokens:,}.", sure=False
+        )
+    tokens = min(_OLLAMA_DEFAULT_WINDOW, most or _OLLAMA_DEFAULT_WINDOW)
+    return ProbeResult(
+        tokens,
+        f"Ollama at {server.host} has not loaded {model}, and it sets no num_ctx: its default of {tokens:,} tokens is "
+        "assumed. Set num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
+        sure=False,
+    )
+
+
+async def _lm_studio(server: ProbedServer, model: str) -> ProbeResult | None:
+    """From 0.4 on by its own interface; the older one still answers, and before that it was the only one."""
+    entry = _find_model_entry(await server.get(f"{server.root}/api/v1/models"), model, alone=False)
+    if _loaded_instances(entry) is None:
+        entry = _find_model_entry(await server.get(f"{server.root}/api/v0/models"), model, alone=False)
+        if "state" not in entry:
+            return None
+        tokens = _as_window(entry.get("loaded_context_length")) if entry["state"] == "loaded" else None
+    else:
+        loaded = _loaded_instances(entry) or []
+        own = [each for each in loaded if each.get("id") == model] or loaded
+        # Which of several is asked nobody knows: the smallest holds for all.
+        sizes = [_as_window(_as_object(each.get("config")).get("context_length")) for each in own]
+        tokens = min((size for size in sizes if size), default=None)
+    if tokens:
+        return ProbeResult(tokens, f"LM Studio at {server.host} has loaded {model} with {tokens:,} tokens.")
+    return ProbeResult(None, f"LM Studio at {server.host} has not loaded {model} yet.", sure=False)
+
+
+async def _tgi(server: ProbedServer, model: str) -> ProbeResult | None:
+    told = _as_object(await server.get(f"{server.root}/info"))
+    sizes = [_as_window(told.get(key)) for key in ("max_input_tokens", "max_input_length", "max_total_tokens")]
+    tokens = min((size for size in sizes if size), default=None)
+    return ProbeResult(tokens, f"The server at {server.host} takes {tokens:,} tokens of {model}.") if tokens else None
+
+
+# Reading what they say.
+
+
+def _as_object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _as_window(value: object) -> int | None:
+    sound = isinstance(value, int) and not isinstance(value, bool) and MIN_WINDOW_TOKENS <= value <= MAX_WINDOW_TOKENS
+    return value if sound and isinstance(value, int) else None
+
+
+def _loaded_window(entry: Mapping[str, Any]) -> int | None:
+    sizes = [
+        *(_as_window(entry.get(key)) for key in _LOADED_KEYS),
+        _as_window(_as_object(entry.get("meta")).get("n_ctx")),
+    ]
+    return next((size for size in sizes if size), None)
+
+
+def _advertised_window(entry: Mapping[str, Any], service: bool) -> int | None:
+    # What is called a maximum is one only where nobody but the maker loads the model.
+    keys = _ADVERTISED_KEYS if service else [key for key in _ADVERTISED_KEYS if not key.startswith("max_")]
+    sizes = [_as_window(entry.get(key)) for key in keys]
+    sizes.append(_as_window(_as_object(entry.get("top_provider")).get("context_length")))
+    return min((size for size in sizes if size), default=None)
+
+
+def _find_model_entry(listing: object, model: str, *, alone: bool = True) -> Mapping[str, Any]:
+    """The model's entry in a list; the only one of a list is meant if `alone`, whatever its name."""
+    listed = listing if isinstance(listing, list) else next(_lists(_as_object(listing)), [])
+    entries: list[dict[str, Any]] = [entry for entry in listed if isinstance(entry, dict)]
+    for same in (_normalize_name, _strip_owner):
+        meant = [entry for entry in entries if same(model) in {same(name) for name in _entry_names(entry)}]
+        if len(meant) == 1 or (meant and same is _normalize_name):
+            return meant[0]
+    return entries[0] if alone and len(entries) == 1 else {}
+
+
+def _lists(listing: Mapping[str, Any]) -> Iterator[list[Any]]:
+    return (listing[key] for key in ("data", "models") if isinstance(listing.get(key), list))
+
+
+def _entry_names(entry: Mapping[str, Any]) -> list[str]:
+    names = [entry.get(key) for key in ("id", "name", "model", "key")]
+    names += [each.get("id") for each in _loaded_instances(entry) or []]
+    aliases = entry.get("aliases")
+    return [name for name in [*names, *(aliases if isinstance(aliases, list) else [])] if isinstance(name, str)]
+
+
+def _loaded_instances(entry: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """What LM Studio has loaded of a model; None if this is no entry of its."""
+    found = entry.get("loaded_instances")
+    return [_as_object(each) for each in found] if isinstance(found, list) else None
+
+
+def _normalize_name(name: str) -> str:
+    return name.lower().removeprefix("models/").removesuffix(":latest")
+
+
+def _strip_owner(name: str) -> str:
+    """Without the owner. The tag stays: two sizes of a model are two models, loaded each in its own way."""
+    return _normalize_name(name).rsplit("/", 1)[-1]

@@ -1,0 +1,142 @@
+"""What was kept of a chat: what its face saw while it went on, against what the folder holds when it is opened anew."""
+
+import hashlib
+from pathlib import Path
+from textwrap import shorten
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidegate.agent.loop import RequestSent
+from tidegate.tui.agent_thread import AgentActivity, EventLogged, ThreadEvent, AgentOpened, TurnFinished
+from tidegate.proof.session_proof import Proof
+from tidegate.core.events import ViewEdited, MessageAdded
+from tidegate.core.messages import Message, text_of
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.models.provider import Delta, Reply
+from tidegate.session.conversation import LiveConversation
+from tidegate.session.request import render_past_request, list_sent_requests
+
+_MAX_REASON_CHARS: Final = 100
+
+
+class ProofReport(NamedTuple):
+    holds: bool
+    text: str
+
+
+class ChatObserver:
+    """What was seen of the session `name`: its messages as they were said, its answers as they came, its requests."""
+
+    def __init__(self, name: str, window: int) -> None:
+        self.name = name
+        self.window = window
+        self.said: list[Message] = []
+        self.answers: list[str] = []
+        self.requests: list[str] = []
+        self.largest = 0
+        self._here = False
+        self._text = ""
+        self._asked = ""
+
+    def take(self, news: ThreadEvent) -> None:
+        match news:
+            case AgentOpened(name=name):
+                self._here = name == self.name
+            case EventLogged(event) if self._here and isinstance(event.what, MessageAdded):
+                self.said.append(event.what.message)
+            case AgentActivity(what) if self._here:
+                self._happened(what)
+            case TurnFinished():
+                self._answered()
+
+    def _happened(self, what: object) -> None:
+        match what:
+            case RequestSent(request=request):
+                self._asked = hashlib.sha256(request.to_bytes()).hexdigest()
+                self.largest = max(self.largest, request.tokens)
+                self._text = ""
+            case Delta(kind="text", text=text):
+                self._text += text
+            case Reply():
+                self.requests.append(self._asked)
+                self._answered()
+
+    def _answered(self) -> None:
+        """Also what was only begun, when it was stopped."""
+        if self._text.strip():
+            self.answers.append(self._text)
+        self._text = ""
+
+
+def prove_chat(seen: ChatObserver, folder: Path) -> ProofReport:
+    data = DataFolder(folder, secrets=[])
+    try:
+        if not seen.said:
+            return ProofReport(True, "Nothing was said, so nothing is kept.")
+        with data.look(seen.name) as kept:
+            proofs = [
+                _prove_fit(seen),
+                _prove_kept(seen, kept),
+                _prove_answers(seen, kept),
+                _prove_recall(seen, kept),
+                _prove_rendering(seen, kept),
+            ]
+            compactions = _describe_compactions(kept)
+    finally:
+        data.close()
+    holds = all(proof.holds for proof in proofs)
+    lines = ["\nnothing was lost" if holds else "\nNOT PROVED"]
+    lines += [f"  {'yes' if proof.holds else 'NO '}  {proof.claim}" for proof in proofs]
+    return ProofReport(holds, "\n".join([*compactions, *lines]))
+
+
+def _describe_compactions(kept: LiveConversation) -> list[str]:
+    edits = [event.what for event in kept.log.read() if isinstance(event.what, ViewEdited)]
+    found = [
+        f"  {each.rule or each.stage}: {each.before:,} -> {each.after:,} tokens; {shorten(each.why, _MAX_REASON_CHARS)}"
+        for each in edits
+    ]
+    return [f"\nwhat was done to the window: {len(edits)} {'compaction' if len(edits) == 1 else 'compactions'}", *found]
+
+
+def _prove_fit(seen: ChatObserver) -> Proof:
+    claim = f"{len(seen.requests)} requests, the largest {seen.largest:,} tokens in a window of {seen.window:,}"
+    return Proof(seen.largest <= seen.window, claim)
+
+
+def _read_messages(kept: LiveConversation) -> list[Message]:
+    return [event.what.message for event in kept.log.read() if isinstance(event.what, MessageAdded)]
+
+
+def _prove_kept(seen: ChatObserver, kept: LiveConversation) -> Proof:
+    found = _read_messages(kept)
+    whole = hashlib.sha256(msgspec.json.encode(found)).hexdigest()[:12]
+    claim = f"{len(seen.said)} messages said, {len(found)} in the log on disk, byte for byte (sha256 {whole}...)"
+    return Proof(msgspec.json.encode(found) == msgspec.json.encode(seen.said), claim)
+
+
+def _prove_answers(seen: ChatObserver, kept: LiveConversation) -> Proof:
+    """One that was stopped is kept with a mark behind it."""
+    found = [text_of(each) for each in _read_messages(kept) if each.role == "assistant" and text_of(each).strip()]
+    same = sum(text.startswith(shown) for text, shown in zip(found, seen.answers, strict=False))
+    claim = f"{len(seen.answers)} answers came, {same} in the log as they came"
+    return Proof(len(seen.answers) == len(found) == same, claim)
+
+
+def _prove_recall(seen: ChatObserver, kept: LiveConversation) -> Proof:
+    shown = {item.message.id: item.message for item in kept.view.items}
+    gone = [each for each in seen.said if shown.get(each.id) != each]
+    back = [each for each in gone if kept.recall(each.id) == each]
+    claim = f"{len(gone)} messages left the window or were cut in it; {len(back)} come back by their ids, whole"
+    return Proof(len(gone) == len(back), claim)
+
+
+def _prove_rendering(seen: ChatObserver, kept: LiveConversation) -> Proof:
+    made = [
+        hashlib.sha256(render_past_request(kept.log, sent.head).to_bytes()).hexdigest()
+        for sent in list_sent_requests(kept.log)
+    ]
+    same = sum(one == other for one, other in zip(made, seen.requests, strict=False))
+    claim = f"{same} of {len(seen.requests)} requests made again from the log alone have the same bytes"
+    return Proof(len(made) == len(seen.requests) == same, claim)

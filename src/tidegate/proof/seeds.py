@@ -1,0 +1,171 @@
+"""`tidegate seeds`: every promise the presets make, with the tests that prove it.
+
+The tie is the marker `@pytest.mark.seed("COW-05")` on a test, read from the source of tests/ without importing it.
+`--run` runs exactly the marked tests and reads the results back: a row is `proved` if it has a test and all of its
+tests passed now, `failing` if one did not, `open` if it has none. A row that `waits` for a part of the product that
+is not there yet stays open although what is there has its tests.
+"""
+
+import argparse
+import ast
+import json
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+from tidegate.terminal.output import print_json
+from tidegate.core.errors import BadInput
+
+SeedState = Literal["proved", "failing", "open"]
+_Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class Seed(msgspec.Struct):
+    id: str
+    text: str
+    tests: list[str] = []
+    state: SeedState | None = None
+    waits: str = ""
+
+
+def load_seeds() -> list[Seed]:
+    text = resources.files("tidegate").joinpath("data", "seeds.json").read_bytes()
+    return msgspec.json.decode(text, type=list[Seed])
+
+
+def find_checkout() -> Path | None:
+    """The root of the checkout this package runs from, if it does."""
+    root = Path(__file__).resolve().parents[3]
+    return root if (root / "pyproject.toml").is_file() and (root / "tests").is_dir() else None
+
+
+def link_tests(found: Sequence[Seed], root: Path) -> list[str]:
+    """Give each row its tests; the result is the ids that tests name but no row has."""
+    by_id = {row.id: row for row in found}
+    unknown: list[str] = []
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        place = path.relative_to(root).as_posix()
+        for test, ident in find_marked_tests(ast.parse(path.read_bytes()), place):
+            if ident not in by_id:
+                unknown.append(f"{ident} ({test})")
+            elif test not in by_id[ident].tests:
+                by_id[ident].tests.append(test)
+    return unknown
+
+
+def find_marked_tests(tree: ast.Module, place: str) -> Iterator[tuple[str, str]]:
+    """(test, row id) of each marked test of a file. A mark on a class or on `pytestmark` holds for all tests inside."""
+
+    def walk(body: Sequence[ast.stmt], prefix: str, above: list[str]) -> Iterator[tuple[str, str]]:
+        around = above + [ident for node in body if _is_pytestmark(node) for ident in _find_seed_ids(node)]
+        for node in body:
+            if not isinstance(node, _Scope):
+                continue
+            idents = around + [ident for decorator in node.decorator_list for ident in _find_seed_ids(decorator)]
+            name = f"{prefix}::{node.name}"
+            if isinstance(node, ast.ClassDef):
+                yield from walk(node.body, name, idents)
+            elif node.name.startswith("test"):
+                yield from ((name, ident) for ident in dict.fromkeys(idents))
+
+    return walk(tree.body, place, [])
+
+
+def _is_pytestmark(node: ast.stmt) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return any(isinstance(target, ast.Name) and target.id == "pytestmark" for target in targets)
+
+
+def _find_seed_ids(node: ast.AST) -> list[str]:
+    """The ids in every `...mark.seed("ID", ...)` in this piece of source, marks of single parameters included."""
+    return [
+        argument.value
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("mark.seed")
+        for argument in call.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
+
+
+def run_seed_tests(found: Sequence[Seed], root: Path) -> str:
+    """Run the marked tests now and set each row's state. The result is pytest's own last words, for people."""
+    files = sorted({test.partition("::")[0] for row in found for test in row.tests})
+    passed: dict[str, bool] = {}
+    words = "no test is marked"
+    if files:
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.xml"
+            # One file that does not load must not keep the others from being run.
+            quiet = ("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors")
+            command = [sys.executable, "-m", "pytest", *quiet, "-m", "seed", f"--junitxml={report}", *files]
+            done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+            words = (done.stdout + done.stderr).strip()
+            passed = _read_results(report) if report.is_file() else {}
+    for row in found:
+        if not row.tests:
+            row.state = "open"
+        else:
+            sound = all(passed.get(_junit_name(test), False) for test in row.tests)
+            row.state = "failing" if not sound else "open" if row.waits else "proved"
+    return words
+
+
+def _read_results(report: Path) -> dict[str, bool]:
+    """Whether each test passed, with every one of its parameters; a skipped test proves nothing."""
+    passed: dict[str, bool] = {}
+    for case in ET.parse(report).iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name', '').split('[')[0]}"
+        clean = not any(child.tag in ("failure", "error", "skipped") for child in case)
+        passed[name] = passed.get(name, True) and clean
+    return passed
+
+
+def _junit_name(test: str) -> str:
+    """A test's name as the JUnit report spells it."""
+    path, _, inside = test.partition("::")
+    return f"{path.removesuffix('.py').replace('/', '.')}.{inside.replace('::', '.')}"
+
+
+def format_seeds(found: Sequence[Seed], *, as_json: bool) -> str:
+    if as_json:
+        keys = ("id", "text", "tests", "state")
+        return json.dumps([{key: getattr(row, key) for key in keys} for row in found], indent=2, ensure_ascii=False)
+    lines = []
+    for row in found:
+        state = f"{row.state:8}" if row.state else ""
+        lines.append(f"{row.id}  {state}{row.text}")
+        lines += [f"        {test}" for test in row.tests]
+        lines += [f"        waits for {row.waits}"] if row.waits else []
+    tied = sum(bool(row.tests) for row in found)
+    states = [row.state for row in found]
+    tail = "".join(f", {states.count(name)} {name}" for name in ("proved", "failing", "open") if any(states))
+    return "\n".join([*lines, "", f"{len(found)} rows, {tied} with tests{tail}"])
+
+
+def seeds_command(options: argparse.Namespace) -> int:
+    found = load_seeds()
+    root = find_checkout()
+    if root is None:
+        if options.run:
+            raise BadInput("There are no tests beside this installation.", "Run it in a checkout of tidegate.")
+        print("tidegate: not in a checkout, so no tests are listed", file=sys.stderr)
+    else:
+        for unknown in link_tests(found, root):
+            print(f"tidegate: a test is marked with a row that does not exist: {unknown}", file=sys.stderr)
+        if options.run:
+            words = run_seed_tests(found, root)
+            if any(row.state == "failing" for row in found):
+                print(words, file=sys.stderr)
+    if options.json:
+        print_json(format_seeds(found, as_json=True).encode())
+    else:
+        print(format_seeds(found, as_json=False))
+    return EXIT_FAILED if any(row.state == "failing" for row in found) else EXIT_OK

@@ -1,0 +1,142 @@
+"""A session generator: long agent sessions as a coding agent has them, the same ones for the same seed.
+
+A user asks and sets rules; the agent reads, searches, runs tests that fail, edits, calls several tools at once; now
+and then an image or a text in another script comes along. The demo and the tests live on it: no recording is shipped.
+"""
+
+import json
+import random
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from tidegate.proof.sample_project import FailingTest, SampleProject
+
+_Json = dict[str, object]
+
+_SYSTEM_PROMPT = (
+    "You are a coding agent in the repository of a web shop. Look before you change something: read the file, run its"
+    " tests, make the smallest edit, run the tests again. Keep to the rules the user sets, also to the early ones."
+)
+_RULE_TEMPLATES = (
+    "never touch files under src/gateway without asking me",
+    "all amounts are Decimal, never float",
+    "every fix gets a line in CHANGELOG.md under the heading 'Unreleased'",
+    "the staging database is shop-stage-{number}, the other one is off limits",
+    "functions stay under {number} lines",
+    "answer in one paragraph, no lists",
+)
+_REQUEST_TEMPLATES = (
+    "The nightly run is red again: {name} in {path} gives the wrong answer. Find out why and mend it.",
+    "Customers report that {name} is slow since release 4.{number}. Please look into {path} and tell me what you find.",
+    "Where is {name} used, and can its second parameter go? If so, remove it everywhere.",
+    "Please add a check to {name} so that an empty value is refused, with a test.",
+)
+
+
+class _ToolUse(NamedTuple):
+    """A call and what came back."""
+
+    tool: str
+    arguments: Mapping[str, str | bool]
+    result: str
+
+
+def generate_session(turns: int, seed: int = 0) -> Iterator[_Json]:
+    """Messages in OpenAI chat form: the system prompt, then `turns` requests with all that answers them."""
+    author = _SessionAuthor(random.Random(seed))
+    yield {"role": "system", "content": _SYSTEM_PROMPT}
+    for turn in range(turns):
+        yield from author.turn(turn)
+
+
+class _SessionAuthor:
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._project = SampleProject(rng)
+        self._calls = 0
+
+    def turn(self, number: int) -> Iterator[_Json]:
+        failure = self._project.fail()
+        yield self._ask(number, failure)
+        steps = [self._look, self._search, self._test, self._many, self._list, self._watch, self._translate]
+        chosen = self._rng.choices(steps, weights=(6, 4, 4, 3, 1, 2, 1), k=self._rng.randint(2, 7))
+        for step in (self._look, *chosen, self._mend):
+            yield from step(failure)
+        words = f"{failure.name} in {failure.path} is mended: line {failure.line} now refuses an empty value."
+        yield {
+            "role": "assistant",
+            "content": f"{words} All tests pass; ticket {self._rng.randint(1000, 9999)} can close.",
+        }
+
+    # --- what the user says ---------------------------------------------------------------------------------------
+
+    def _ask(self, number: int, failure: FailingTest) -> _Json:
+        rng = self._rng
+        text = rng.choice(_REQUEST_TEMPLATES).format(name=failure.name, path=failure.path, number=rng.randint(1, 60))
+        if number == 0 or rng.random() < 0.2:
+            rule = rng.choice(_RULE_TEMPLATES).format(number=rng.randint(20, 60))
+            text = f"{text}\nA rule from now on: {rule}."
+        if rng.random() < 0.1:
+            text = f"{text}\nThe customer wrote: {self._project.foreign_words(rng.randint(40, 300))}"
+        if number % 11 == 5:
+            parts: list[_Json] = [
+                {"type": "text", "text": f"{text}\nThis is what the page looks like."},
+                {"type": "image_url", "image_url": {"url": self._project.screenshot()}},
+            ]
+            return {"role": "user", "content": parts}
+        return {"role": "user", "content": text}
+
+    # --- what the agent does --------------------------------------------------------------------------------------
+
+    def _group(self, text: str, *uses: _ToolUse) -> Iterator[_Json]:
+        """An assistant message with its calls, and a result for each, in order."""
+        wire_calls = []
+        results: list[_Json] = []
+        for tool, arguments, result in uses:
+            self._calls += 1
+            ident = f"call_{self._calls:06d}"
+            function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
+            wire_calls.append({"id": ident, "type": "function", "function": function})
+            results.append({"role": "tool", "tool_call_id": ident, "content": result})
+        message: _Json = {"role": "assistant", "content": text or None, "tool_calls": wire_calls}
+        if self._rng.random() < 0.3:
+            message["reasoning_content"] = f"I should look at {uses[0].tool} first and then decide what comes next."
+        yield message
+        yield from results
+
+    def _look(self, failure: FailingTest) -> Iterator[_Json]:
+        path = failure.path if self._rng.random() < 0.5 else self._project.pick()
+        yield from self._group(f"Let me read {path}.", _ToolUse("read_file", {"path": path}, self._project.read(path)))
+
+    def _search(self, failure: FailingTest) -> Iterator[_Json]:
+        word = failure.name if self._rng.random() < 0.5 else failure.name.split("_")[1]
+        yield from self._group("", _ToolUse("grep", {"pattern": word, "path": "src"}, self._project.grep(word)))
+
+    def _test(self, failure: FailingTest) -> Iterator[_Json]:
+        yield from self._group("", _ToolUse("run_tests", {"select": failure.test}, self._project.test_run(failure)))
+
+    def _many(self, failure: FailingTest) -> Iterator[_Json]:
+        paths = [self._project.pick() for _ in range(self._rng.randint(2, 4))]
+        reads = [_ToolUse("read_file", {"path": path}, self._project.read(path)) for path in paths]
+        search = _ToolUse("grep", {"pattern": failure.name, "path": "src"}, self._project.grep(failure.name))
+        yield from self._group("I will read these together.", *reads, search)
+
+    def _list(self, failure: FailingTest) -> Iterator[_Json]:
+        yield from self._group("", _ToolUse("list_files", {"path": "src", "names": True}, self._project.listing()))
+
+    def _watch(self, failure: FailingTest) -> Iterator[_Json]:
+        command = {"command": f"tail -n 200 log/{failure.path.split('/')[1]}.log"}
+        yield from self._group("What does the log say?", _ToolUse("shell", command, self._project.log()))
+
+    def _translate(self, failure: FailingTest) -> Iterator[_Json]:
+        path = f"docs/ja/{failure.name}.md"
+        yield from self._group(
+            "", _ToolUse("read_file", {"path": path}, self._project.foreign_words(self._rng.randint(200, 900)))
+        )
+
+    def _mend(self, failure: FailingTest) -> Iterator[_Json]:
+        yield from self._group(
+            "The cause is clear now.",
+            _ToolUse("edit_file", self._project.edit(failure), f"edited {failure.path}: 1 place"),
+        )
+        yield from self._group("", _ToolUse("run_tests", {"select": "tests"}, self._project.test_run(None)))

@@ -1,0 +1,120 @@
+"""The proof that nothing was lost: what was put into a session against what its log gives back.
+
+The two sides are read by different code. What went in is fingerprinted from the JSON of the caller, what came out from
+the messages of the log; only equal content gives equal fingerprints.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from tidegate.core.events import MessageAdded
+from tidegate.core.messages import Call, Image, Message, Result, Text, Thinking
+from tidegate.core.view import View
+from tidegate.session.session import Session
+from tidegate.wire.rendering.request import RequestRenderer
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """One claim, with the figures that bear it."""
+
+    holds: bool
+    claim: str
+
+
+class SessionWitness:
+    """Sees every message before the session does, and every request after."""
+
+    def __init__(self) -> None:
+        self.put_in: dict[str, str] = {}
+        self.requests: list[tuple[int, str]] = []
+
+    def said(self, ident: str, message: Mapping[str, object]) -> None:
+        self.put_in[ident] = _digest(_input_texts(message))
+
+    def asked(self, head: int, request: bytes) -> None:
+        self.requests.append((head, hashlib.sha256(request).hexdigest()))
+
+    def proofs(self, session: Session) -> list[Proof]:
+        return [self._kept(session), self._recalled(session), self._rendered_again(session)]
+
+    def _kept(self, session: Session) -> Proof:
+        """Every message is in the log, byte for byte, in the order it came."""
+        found = {}
+        for event in session.log.read():
+            if isinstance(event.what, MessageAdded):
+                found[event.what.message.id] = _digest(_logged_texts(event.what.message))
+        whole = _digest(found.values())[:12]
+        same = list(found.items()) == list(self.put_in.items())
+        return Proof(
+            same, f"{len(self.put_in)} messages said, {len(found)} in the log, byte for byte (sha256 {whole}...)"
+        )
+
+    def _recalled(self, session: Session) -> Proof:
+        """Whatever the view no longer shows as it was said comes back by its id."""
+        shown = {item.message.id: item.message for item in session.view.items}
+        gone = [
+            ident
+            for ident, digest in self.put_in.items()
+            if ident not in shown or _digest(_logged_texts(shown[ident])) != digest
+        ]
+        back = [ident for ident in gone if _digest(_logged_texts(session.recall(ident))) == self.put_in[ident]]
+        return Proof(
+            gone == back, f"{len(gone)} messages left the view or were cut in it; {len(back)} recalled by id, whole"
+        )
+
+    def _rendered_again(self, session: Session) -> Proof:
+        """The log alone gives every request again, from the first to the last."""
+        view = View()
+        waiting = iter(self.requests)
+        head, wanted = next(waiting, (0, ""))
+        same = 0
+        for event in session.log.read():
+            view.fold(event)
+            if event.seq == head:
+                rendering = RequestRenderer(session.dialect, model=session.model)
+                rendering.update(view)
+                same += hashlib.sha256(rendering.to_bytes()).hexdigest() == wanted
+                head, wanted = next(waiting, (0, ""))
+        claim = f"{same} of {len(self.requests)} requests made again from the log alone have the same bytes"
+        return Proof(same == len(self.requests), claim)
+
+
+def _digest(texts: Iterable[str]) -> str:
+    sha = hashlib.sha256()
+    for text in texts:
+        raw = text.encode("utf-8", "surrogatepass")
+        sha.update(b"%d:" % len(raw) + raw)
+    return sha.hexdigest()
+
+
+def _input_texts(message: Mapping[str, object]) -> Iterator[str]:
+    """What a message in OpenAI chat form says, text by text."""
+    yield str(message["role"])
+    yield str(message.get("tool_call_id", ""))
+    yield str(message.get("reasoning_content", ""))
+    content = message.get("content")
+    if isinstance(content, str):
+        yield content
+    for part in content if isinstance(content, list) else ():
+        yield part["text"] if "text" in part else part["image_url"]["url"]
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        yield from (call["id"], call["function"]["name"], call["function"]["arguments"])
+
+
+def _logged_texts(message: Message) -> Iterator[str]:
+    """The same of a message of the log."""
+    results = [part for part in message.parts if isinstance(part, Result)]
+    yield message.role
+    yield results[0].call_id if results else ""
+    yield "".join(part.text for part in message.parts if isinstance(part, Thinking))
+    for part in (*(inner for result in results for inner in result.parts), *message.parts):
+        if isinstance(part, Text):
+            yield part.text
+        elif isinstance(part, Image):
+            yield part.url or f"data:{part.media};base64,{part.data}"
+    for part in message.parts:
+        if isinstance(part, Call):
+            yield from (part.id, part.name, part.arguments)

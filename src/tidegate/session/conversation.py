@@ -1,0 +1,255 @@
+"""A log and its view, kept up together. What happens is appended first and then folded: there is no other way in."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from tidegate.core.errors import BadInput, GiveUp
+from tidegate.core.events import Event, NoteAdded, MessageAdded, UsageReported, EventPayload
+from tidegate.core.ledger.writer import PIN
+from tidegate.core.messages import Message, Tool, mark_texts, user_message
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
+from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
+from tidegate.session.recall import find_edit_to_toggle, recall_message
+from tidegate.store.errors import StaleHead
+from tidegate.store.log import Log
+from tidegate.wire.registry import Dialect, parse_any_message
+from tidegate.wire.parsing import repair_unicode, repair_message_unicode, normalize_message_arguments
+from tidegate.wire.registry import parse_tools
+from tidegate.wire.usage import read_usage
+
+_MAX_APPEND_ATTEMPTS = 100
+_MAX_PIN_CHARS = 1_000
+_ENGINE_TOPICS = frozenset(
+    "system tools undo redo clear turn overflow model forgotten tried unsigned weighed foreign".split()
+)
+
+
+def _ignore_event(_: Event) -> None: ...
+
+
+def _append_race_error() -> GiveUp:
+    return GiveUp(
+        f"Others were faster {_MAX_APPEND_ATTEMPTS} times in a row in appending to this session.",
+        "Try again in a moment.",
+    )
+
+
+def _parse_messages(messages: Sequence[Mapping[str, object] | Message], typed: bool | None) -> list[Message]:
+    parsed: list[Message] = []
+    for message in messages:
+        parsed.extend(
+            [normalize_message_arguments(message)] if isinstance(message, Message) else parse_any_message(message)
+        )
+    return parsed if typed is None else [mark_texts(message, typed) for message in parsed]
+
+
+class LiveConversation:
+    """`view` may be handed in as it was folded up to some seq (a snapshot): the rest is folded from there.
+
+    `watch` is told of every event that is folded from now on, whoever wrote it: the trace and the snapshots live on it.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        model: str,
+        dialect: Dialect,
+        counter: TokenCounter,
+        meter: Meter | None,
+        clock: Callable[[], float],
+        view: View | None = None,
+    ) -> None:
+        self.log = log
+        self.model = model
+        self.dialect = dialect
+        self.counter = counter
+        self._meter = meter
+        self._clock = clock
+        self._asked = (0, 0)
+        self._shared = 0
+        self.watch: Callable[[Event], None] = _ignore_event
+        self.on_close: list[Callable[[], None]] = []
+        self.view: View = self._projected() if view is None else view
+        if view is not None:
+            view.recount(counter, thinking=dialect.sends_thinking)
+            self._fold_all(log.read(view.head + 1))
+
+    def close(self) -> None:
+        """Let go of what was opened for this session. A log in memory needs none."""
+        while self.on_close:
+            self.on_close.pop()()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def add(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
+        """Append messages, in the form of any provider. All are read before the first is kept.
+
+        `typed` says whether a person typed the texts of the user in them: False for files, tool output and anything
+        else that must not lay down rules. Without it, rules are read with care (docs/policies.md).
+        """
+        return [self._say(message) for message in _parse_messages(messages, typed)]
+
+    async def add_async(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
+        """The same while the event loop goes on: many sessions of one store share what it takes to be safe on disk.
+
+        Cancelled, the message may be in the log all the same; the session sees that by itself.
+        """
+        return [await self._say_async(message) for message in _parse_messages(messages, typed)]
+
+    def _say(self, message: Message) -> str:
+        try:
+            return f"m{self._append(self._saying(message))}"
+        except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
+            return f"m{self._append(self._saying(repair_message_unicode(message)))}"
+
+    async def _say_async(self, message: Message) -> str:
+        try:
+            return f"m{await self._append_async(self._saying(message))}"
+        except UnicodeEncodeError:
+            return f"m{await self._append_async(self._saying(repair_message_unicode(message)))}"
+
+    def _saying(self, message: Message) -> Callable[[int], MessageAdded]:
+        seen = resolve_visibility(message)
+        tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
+        return lambda seq: MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), tokens)
+
+    def set_system(self, text: str) -> None:
+        """Change the system prompt. The whole prompt must be read again after that."""
+        text = repair_unicode(text)
+        if text != self.view.system:
+            self._append(NoteAdded("system", text, count_system(text, self.counter)))
+
+    def set_tools(self, tools: Sequence[Mapping[str, object] | Tool]) -> None:
+        parsed = parse_tools(tools)
+        if parsed != self.view.tools:
+            text = msgspec.json.encode(parsed).decode()
+            self._append(NoteAdded("tools", text, count_tools(parsed, self.counter)))
+
+    def record(self, usage: Mapping[str, object]) -> None:
+        """What the provider says the last request cost, in its own form."""
+        head, counted = self._asked
+        read = read_usage(usage)
+        self._append(
+            UsageReported(
+                self.model,
+                head,
+                counted,
+                read.input_tokens,
+                read.output_tokens,
+                read.cache_read,
+                read.cache_write,
+                self._shared,
+            )
+        )
+
+    def note(self, topic: str, text: str = "") -> None:
+        """Write something into the log that the model never sees."""
+        if topic in _ENGINE_TOPICS:
+            raise BadInput(f"The topic {topic} is the engine's own.", "Choose another name for the note.")
+        self._append(NoteAdded(topic, repair_unicode(text)))
+
+    def catch_up(self) -> None:
+        """Take in what others appended to this session."""
+        self._fold_all(self.log.catch_up())
+
+    def _fold_all(self, events: Iterable[Event]) -> None:
+        """Fold events that somebody else counted."""
+        known, folded = self.view.head, False
+        for event in events:
+            if event.seq > self.view.head:  # else an undo among them had the whole log folded
+                self._fold(event)
+                folded = True
+        if folded:
+            self.view.recount(self.counter, thinking=self.dialect.sends_thinking, since=known)
+
+    def _projected(self) -> View:
+        """The view, folded from the whole log. Only what it shows is counted again, not all that was ever said."""
+        view = fold_log(self.log.read, self._meter)
+        view.recount(self.counter, thinking=self.dialect.sends_thinking, since=0)
+        return view
+
+    def _append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
+        """Append, then fold. If someone else was faster, what they said comes first and this is tried behind it."""
+        for _ in range(_MAX_APPEND_ATTEMPTS):
+            event = self._next(what)
+            try:
+                self.log.append(event)
+            except StaleHead:
+                self.catch_up()
+            else:
+                self._fold(event)
+                return event.seq
+        raise _append_race_error()
+
+    async def _append_async(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
+        for _ in range(_MAX_APPEND_ATTEMPTS):
+            event = self._next(what)
+            try:
+                ours = await self.log.append_async(event)
+            except StaleHead:
+                self.catch_up()
+            else:
+                if ours:
+                    self._fold(event)
+                return event.seq
+        raise _append_race_error()
+
+    def _next(self, what: EventPayload | Callable[[int], EventPayload]) -> Event:
+        seq = self.log.head + 1
+        return Event(seq, self._clock(), what(seq) if callable(what) else what)
+
+    def _fold(self, event: Event) -> None:
+        try:
+            self.view.fold(event)
+        except RefoldNeeded:
+            self.view = self._projected()
+        self.watch(event)
+
+    def clear(self) -> None:
+        """Empty the view. The log keeps everything."""
+        self._append(NoteAdded("clear"))
+
+    def pin(self, text: str) -> str:
+        """A rule that always stays, by hand: it is never summarised away. Its id."""
+        text = " ".join(repair_unicode(text).split())
+        if not 0 < len(text) <= _MAX_PIN_CHARS:
+            raise BadInput(
+                f"The pin has {len(text):,} characters.", f"Pin a sentence or two, at most {_MAX_PIN_CHARS:,}."
+            )
+        return self._say(user_message(text, PIN))
+
+    def unsign(self) -> None:
+        """The provider no longer takes back reasoning it signed: send none of what was signed so far."""
+        self._append(NoteAdded("unsigned"))
+
+    def _weigh(self) -> None:
+        """Remember what we make of this request, to compare with what the provider will report."""
+        self._asked = (self.log.head, self.view.fixed + REQUEST_OVERHEAD + self.view.tokens)
+
+    def recall(self, ident: str) -> Message:
+        """A message as it was said, wherever it is now."""
+        return recall_message(self.log, ident)
+
+    def undo(self) -> int | None:
+        """Take back the newest edit. What was said since stays. Gives its seq, or None if there is none."""
+        return self._undo_or_redo("undo")
+
+    def redo(self) -> int | None:
+        """Make the edit again that was undone last."""
+        return self._undo_or_redo("redo")
+
+    def _undo_or_redo(self, topic: str) -> int | None:
+        seq = find_edit_to_toggle(topic, self.log)
+        if seq is not None:
+            self._append(NoteAdded(topic, str(seq)))
+        return seq

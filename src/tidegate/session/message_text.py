@@ -1,0 +1,92 @@
+"""A message as recall shows it: its words, and the arguments of its calls as the texts they are.
+
+JSON writes a text with its line ends and quotes escaped, so what an edit quoted is not to be found in it word for word.
+Each such text stands below the call, raw, with its length: nothing in it can pass for what comes behind it.
+
+    call edit {"path":"a.py","old":<1>,"count":1}
+    <1> old, 27 characters:
+    if name == "x":
+        return y
+"""
+
+import json
+from typing import Any, Final
+
+from tidegate.core.messages import Image, Message, Result, Thinking, calls_of, text_of
+
+_STRICT: Final = json.JSONEncoder(ensure_ascii=False).encode
+_SAFE: Final = json.JSONEncoder().encode
+
+
+def render_message_text(message: Message) -> str:
+    lines = [f"## {message.id} {message.role}\n"]
+    text = text_of(message)
+    if text:
+        lines.append(f"{text}\n")
+    lines += [f"call {call.name} {lay_out_arguments(call.arguments)}\n" for call in calls_of(message)]
+    for part in message.parts:
+        if isinstance(part, Thinking) and part.text.strip():
+            lines.append(f"thought, {len(part.text):,} characters:\n{part.text}\n")
+    inner = [part for result in message.parts if isinstance(result, Result) for part in result.parts]
+    images = [part.media for part in (*message.parts, *inner) if isinstance(part, Image)]
+    return "\n".join(lines) + "\n" + "".join(f"({media})\n" for media in images)
+
+
+def lay_out_arguments(arguments: str) -> str:
+    """The arguments of a call, each text that JSON would escape raw below them. What is no JSON stays as it is."""
+    if "\\" not in arguments:
+        return arguments
+    try:
+        value = json.loads(
+            arguments, object_pairs_hook=_Pairs, parse_int=_Token, parse_float=_Token, parse_constant=_Token
+        )
+        layout = _Layout()
+        head = layout.write(value, "")
+    except (ValueError, RecursionError):
+        return arguments
+    return "\n".join([head, *layout.texts])
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as it was written: a key may stand in it twice."""
+
+
+class _Token(str):
+    """A number as it was written."""
+
+
+class _Layout:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def write(self, value: Any, name: str) -> str:
+        if isinstance(value, _Token):
+            return str(value)
+        if isinstance(value, _Pairs):
+            inner = (f"{_quoted(key)}:{self.write(each, f'{name}.{key}' if name else key)}" for key, each in value)
+            return f"{{{','.join(inner)}}}"
+        if isinstance(value, list):
+            return f"[{','.join(self.write(each, f'{name}[{place}]') for place, each in enumerate(value))}]"
+        return self._text(value, name) if isinstance(value, str) else _STRICT(value)
+
+    def _text(self, value: str, name: str) -> str:
+        whole = _quoted(value)
+        if "\\" not in whole or (not value.isascii() and not _is_encodable(value)):
+            return whole
+        mark = f"<{len(self.texts) + 1}>"
+        named = " ".join(name.split())[:80] or "text"
+        self.texts.append(f"{mark} {named}, {len(value):,} characters:\n{value}")
+        return mark
+
+
+def _quoted(text: str) -> str:
+    return _STRICT(text) if text.isascii() or _is_encodable(text) else _SAFE(text)
+
+
+def _is_encodable(text: str) -> bool:
+    """Half of a pair cannot be sent: such a text stays as JSON has it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

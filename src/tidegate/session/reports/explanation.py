@@ -1,0 +1,162 @@
+"""What the window holds, what was done to it and at what price, for people."""
+
+import math
+from collections import Counter as Tally
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from tidegate.core.budget import Budget, measure_request, priced_now
+from tidegate.core.events import ViewEdited
+from tidegate.core.plan import Decision
+from tidegate.core.policy.policy import (
+    TriggerContext,
+    Policy,
+    measure_sweep_urgency,
+    measure_fill,
+    sweep_market_of,
+    measure_for_triggers,
+)
+from tidegate.core.sweep.cost_model import SweepMarket
+from tidegate.core.view import View
+from tidegate.store.log import LogReader
+
+DUE_METRIC: Final = "due"
+"""The metric that prices a sweep."""
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """`str()` prints it. `subtraction` is how the room came about, `decisions` what each rule did last time.
+
+    `outlook` is how far the next sweep is; None where the policy makes none that is priced.
+    """
+
+    policy: str
+    size: int
+    window: int | None
+    room: int
+    subtraction: list[str]
+    shares: dict[str, int]
+    decisions: list[Decision]
+    edits: dict[str, int]
+    outlook: "SweepOutlook | None" = None
+
+    @classmethod
+    def of(
+        cls,
+        view: View,
+        budget: Budget,
+        policy: Policy,
+        decisions: list[Decision],
+        edits: Mapping[str, int],
+        now: float | None = None,
+    ) -> "Explanation":
+        shares: Tally[str] = Tally()
+        shares["system"] = view.system_tokens
+        shares["tools"] = view.tools_tokens
+        for item in view.items:
+            shares[item.message.kind or item.message.role] += item.tokens
+        return cls(
+            policy.name,
+            measure_request(view, budget),
+            budget.window,
+            budget.room,
+            budget.explain(),
+            {name: tokens for name, tokens in shares.items() if tokens},
+            list(decisions),
+            dict(edits),
+            forecast_sweep(policy, view, budget, now),
+        )
+
+    def __str__(self) -> str:
+        window = f" of {self.window:,}" if self.window else ""
+        lines = [f"{self.size:,}{window} tokens, policy {self.policy}", *(f"  {line}" for line in self.subtraction)]
+        lines.extend(f"  {name}: {tokens:,}" for name, tokens in self.shares.items())
+        for decision in self.decisions:
+            mark = "did" if decision.acted else "did not"
+            change = f" ({decision.before:,} -> {decision.after:,} tokens)" if decision.acted else ""
+            name = decision.rule or f"{decision.moment}/{decision.stage}"
+            lines.append(f"  {name} {mark} act{change}: {decision.why}")
+        if self.outlook is not None:
+            lines.append(f"  {self.outlook}")
+        if self.edits:
+            lines.append("  edits so far: " + ", ".join(f"{stage} {count}" for stage, count in self.edits.items()))
+        return "\n".join(lines)
+
+
+# --- the priced arithmetic of a sweep ---------------------------------------------------------------------------------
+
+
+class SweepOutlook(msgspec.Struct, frozen=True):
+    """When the next sweep comes. It is due where the view has `full` tokens; `tokens` are there, by the count that
+    decides. `since` are the seconds since the last answer, None where there was none or nobody looked at the clock."""
+
+    tokens: int
+    full: int
+    due: bool
+    market: SweepMarket
+    since: float | None = None
+
+    @property
+    def calls(self) -> int:
+        """About how many calls away it is."""
+        return 0 if self.due else max(1, math.ceil((self.full - self.tokens) / self.market.pace.growth))
+
+    def __str__(self) -> str:
+        prices = self.market.prices
+        if self.due:
+            away = "it is due" if self.tokens >= self.full else "it is due, for the cache is cold and it costs nothing"
+        else:
+            away = f"{self.full - self.tokens:,} to go, about {self.calls:,} call{'s' * (self.calls > 1)}"
+        cache = ""
+        if self.since is not None and not prices.cold:
+            cache = f"; the cache is warm, {self.since:,.0f} of its {prices.lifetime:,.0f} seconds"
+        return f"a sweep comes at {self.full:,} tokens, {self.tokens:,} are there: {away}; {self.market}{cache}"
+
+
+def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None = None) -> SweepOutlook | None:
+    """How far the next sweep of this policy is; None if it has none that is priced."""
+    priced = [
+        trigger.value
+        for rule in policy.moments.get("before_call", ())
+        for condition in rule.when
+        for trigger in condition
+        if trigger.metric == DUE_METRIC
+    ]
+    if not priced:
+        return None
+    if now is not None:
+        budget = priced_now(view, budget, now)
+    occasion = TriggerContext(view, budget, policy, measure_for_triggers(policy, view, budget))
+    tokens, goes_by = measure_fill(occasion), sweep_market_of(occasion)
+    warm = goes_by._replace(prices=goes_by.prices._replace(cold=False))
+    full = math.ceil(max(tokens, 1) / measure_sweep_urgency(view, max(tokens, 1), budget.room, warm) * priced[0])
+    since = now - view.called_at if now is not None and view.calls else None
+    return SweepOutlook(
+        tokens, full, measure_sweep_urgency(view, tokens, budget.room, goes_by) > priced[0], goes_by, since
+    )
+
+
+class ExplainableSession(Protocol):
+    """What is asked of a session to tell of it."""
+
+    @property
+    def log(self) -> LogReader: ...
+
+    def explain(self) -> Explanation: ...
+
+
+def describe_edits(session: ExplainableSession) -> list[str]:
+    """Every transaction of a session with its arithmetic, and how far the next sweep is."""
+    lines = [
+        _describe_edit(event.seq, event.what) for event in session.log.read() if isinstance(event.what, ViewEdited)
+    ]
+    coming = session.explain().outlook
+    return [*lines, f"now: {coming}"] if coming is not None else lines
+
+
+def _describe_edit(seq: int, what: ViewEdited) -> str:
+    freed = what.before - what.after
+    change = f"{freed:,} freed" if freed >= 0 else f"{-freed:,} added"
+    return f"{seq} {what.stage}: {what.before:,} -> {what.after:,} tokens, {change}; {what.why}"

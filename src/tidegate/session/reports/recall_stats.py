@@ -1,0 +1,194 @@
+"""Is what left asked back? Told from the log alone: recalls that found something and that did not, what was fetched
+again although it could have been recalled, hints and what came of them.
+
+A call *re-reads* if what it fetched was in the log already and had left the view when the call was made, dropped or
+shortened: the same call with the same arguments and the same result; or a look at a file that was read whole before.
+In either case no tool has changed it since: a check that is run again after a change fetches something new, though it
+may say the same.
+"""
+
+import re
+from collections import Counter as Tally
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidegate.core.edits import Drop, Insert, Replace
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
+from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of
+from tidegate.core.stages.notices import HINT_PREFIX
+from tidegate.core.tool_calls import parse_call_arguments, file_name_of, iterate_strings, call_target_of
+from tidegate.session.recall import RECALL_USAGE
+from tidegate.store.log import LogReader
+
+_RECALL_TOOL: Final = "recall"
+"""The tool's name; one that a server offers has it at its end (`mcp__notes__recall`)."""
+_ID_RANGES: Final = re.compile(r"\bm(\d{1,15})(?:\s*(?:\.\.+|-|to)\s*m?(\d{1,15}))?", re.ASCII)
+_PATH_KEYS: Final = re.compile(r"path|file|notebook", re.I)
+_AGENT_TOOLS: Final = frozenset({_RECALL_TOOL, "memory_search", "memory_write", "compact", "skills", "task"})
+
+
+class RecallStats(msgspec.Struct, frozen=True):
+    """`hints` are messages that said how to recall a file, `followed` those of them upon which it was recalled."""
+
+    calls: int = 0
+    hits: int = 0
+    misses: int = 0
+    rereads: int = 0
+    hints: int = 0
+    followed: int = 0
+
+    @property
+    def any(self) -> bool:
+        return bool(self.hits or self.misses or self.rereads or self.hints)
+
+    def __str__(self) -> str:
+        told = f"recalled: {self.hits:,} found, {self.misses:,} not; fetched again what could have been recalled:"
+        told += f" {self.rereads:,} of {self.calls:,} calls"
+        return f"{told}; hints: {self.hints:,}, {self.followed:,} followed" if self.hints else told
+
+
+def count_recalls(log: LogReader) -> RecallStats:
+    counting = RecallCounter()
+    for event in log.read():
+        counting.take(event)
+    return counting.found
+
+
+class _Fetched(NamedTuple):
+    """What a call brought: the id of the message that has it, the content by its hash, and the files it names as such
+    by their last names; a command names none."""
+
+    answer: str
+    content: bytes
+    files: frozenset[str]
+
+
+class _OpenCall(NamedTuple):
+    """A call that waits for its result. `before`: what the same call brought, and that left; `file`: the file it looks
+    at was read whole, and that left."""
+
+    call: Call
+    before: bytes = b""
+    file: bool = False
+
+
+class RecallCounter:
+    """Takes the events of a log one by one; `found` is what they say so far."""
+
+    def __init__(self) -> None:
+        self.found = RecallStats()
+        self._asked: dict[str, _OpenCall] = {}
+        self._same: dict[tuple[str, str], _Fetched] = {}
+        self._whole: dict[str, _Fetched] = {}
+        self._left: Tally[str] = Tally()
+        self._edits: dict[int, tuple[str, ...]] = {}
+        self._cleared = 0
+        self._hinted: list[frozenset[int]] = []
+
+    def take(self, event: Event) -> None:
+        what = event.what
+        if isinstance(what, MessageAdded):
+            self._said(what.message)
+        elif isinstance(what, ViewEdited):
+            self._edited(event.seq, what)
+        elif isinstance(what, NoteAdded) and what.topic == "clear":
+            self._cleared = event.seq
+        elif isinstance(what, NoteAdded) and what.topic in ("undo", "redo"):
+            ids = self._edits.get(what.edit, ())
+            (self._left.subtract if what.topic == "undo" else self._left.update)(ids)
+
+    def _count(self, **more: int) -> None:
+        values = {name: getattr(self.found, name) + number for name, number in more.items()}
+        self.found = msgspec.structs.replace(self.found, **values)
+
+    def _edited(self, seq: int, edited: ViewEdited) -> None:
+        ids = [ident for edit in edited.edits if isinstance(edit, Drop) for ident in edit.ids]
+        ids += [edit.id for edit in edited.edits if isinstance(edit, Replace)]
+        self._edits[seq] = tuple(ids)
+        self._left.update(ids)
+        for edit in edited.edits:
+            if isinstance(edit, Insert) and edit.message.kind == NOTE and text_of(edit.message).startswith(HINT_PREFIX):
+                self._count(hints=1)
+                self._hinted.append(frozenset(first for first, _ in _find_ranges(text_of(edit.message))))
+
+    def _said(self, message: Message) -> None:
+        result = result_of(message)
+        if result is not None:
+            asked = self._asked.pop(result.call_id, None)
+            if asked is not None:
+                self._answered(asked, message, failed=result.error)
+            return
+        for call in calls_of(message):
+            self._count(calls=1)
+            self._asked[call.id] = _OpenCall(call) if call.name in _AGENT_TOOLS else self._seen_before(call)
+            if _is_recall(call):
+                self._follow(call)
+
+    def _seen_before(self, call: Call) -> _OpenCall:
+        same = self._same.get((call.name, call.arguments))
+        files = [] if call_target_of(call).changes else [self._whole.get(path) for path in _named_paths(call)]
+        return _OpenCall(
+            call,
+            same.content if same is not None and self._gone(same.answer) else b"",
+            any(each is not None and self._gone(each.answer) for each in files),
+        )
+
+    def _answered(self, asked: _OpenCall, message: Message, *, failed: bool) -> None:
+        call = asked.call
+        if _is_recall(call):
+            found = not failed and not text_of(message).rstrip().endswith(RECALL_USAGE)
+            self._count(hits=found, misses=not found)
+        elif not failed and call.name not in _AGENT_TOOLS:
+            fetched = _Fetched(message.id, _hash(message), frozenset(map(file_name_of, _named_paths(call))))
+            self._count(rereads=asked.file or asked.before == fetched.content)
+            self._keep(call, fetched)
+
+    def _keep(self, call: Call, fetched: _Fetched) -> None:
+        target, paths = call_target_of(call), _named_paths(call)
+        if target.changes:
+            self._same = {
+                key: each for key, each in self._same.items() if each.files and each.files.isdisjoint(target.files)
+            }
+            self._whole = {path: each for path, each in self._whole.items() if file_name_of(path) not in target.files}
+            return
+        self._same[call.name, call.arguments] = fetched
+        if target.whole:
+            self._whole.update(dict.fromkeys(paths, fetched))
+
+    def _gone(self, ident: str) -> bool:
+        return self._left[ident] > 0 or int(ident[1:].partition(".")[0]) < self._cleared
+
+    def _follow(self, call: Call) -> None:
+        asked = [text for _, text in iterate_strings(parse_call_arguments(call))]
+        spans = [span for text in asked for span in _find_ranges(text)]
+        for hint in self._hinted:
+            if any(first <= place <= last for place in hint for first, last in spans):
+                self._hinted.remove(hint)
+                self._count(followed=1)
+                return
+
+
+def _is_recall(call: Call) -> bool:
+    return call.name == _RECALL_TOOL or call.name.endswith(f"__{_RECALL_TOOL}")
+
+
+def _hash(message: Message) -> bytes:
+    return blake2b(text_of(message).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _find_ranges(text: str) -> Iterator[tuple[int, int]]:
+    for found in _ID_RANGES.finditer(text):
+        yield int(found[1]), int(found[2] or found[1])
+
+
+def _named_paths(call: Call) -> frozenset[str]:
+    """The files that a call names as such, by the whole path: many files have the same last name."""
+    named = (
+        value
+        for key, value in iterate_strings(parse_call_arguments(call))
+        if _PATH_KEYS.search(key) and len(value) <= 400
+    )
+    return frozenset(value.removeprefix("./") for value in named if "\n" not in value)

@@ -1,0 +1,224 @@
+"""What was done to a session's view, newest first: each edit with its reason, what it took, what it cost and saved.
+
+It is read from the end of the log backwards and only as far as is asked for.
+"""
+
+import copy
+import math
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from tidegate.core.edits import Drop, Insert, Replace
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported
+from tidegate.core.tokens.counting import is_plausible_report
+from tidegate.models.catalog import ModelInfo, compute_model_cost
+from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
+from tidegate.store.log import LogReader
+from tidegate.wire.usage import Usage
+
+_MAX_ENTRIES: Final = 50
+MAX_SCANNED_EVENTS: Final = 8_192
+"""Entries of a page, and events that are read for it at most."""
+
+_BLOCK_EVENTS: Final = 256
+_LISTED_TOPICS: Final = frozenset({"clear", "undo", "redo", "overflow", "forgotten"})
+
+
+class TimelineEntry(msgspec.Struct):
+    """`what` is the stage of an edit, or clear, undo, redo, overflow, forgotten. `removed` are the ids that left the
+    view; `undone`: the edit does not hold now.
+
+    `spent` is what writing its summary took, and `reread` how much less the next request had from the provider's
+    cache than the one before. `calls` are the requests from it to the next compaction, as long as it held, and `saved`
+    the tokens they did not read: what a session would hold that was never compacted, nobody can say for longer. Dollars
+    are None where no price is known.
+    """
+
+    seq: int
+    time: float
+    what: str
+    rule: str = ""
+    moment: str = ""
+    why: str = ""
+    before: int = 0
+    after: int = 0
+    removed: tuple[str, ...] = ()
+    shortened: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    undone: bool = False
+    spent: int = 0
+    spent_dollars: float | None = None
+    reread: int = 0
+    calls: int = 0
+    saved: int = 0
+    saved_dollars: float | None = None
+
+    @property
+    def compaction(self) -> bool:
+        return self.before > self.after
+
+
+class _RequestSums(msgspec.Struct, frozen=True):
+    """Of requests: how many, and what one token of our count came to in all of them, in theirs and in dollars."""
+
+    calls: int = 0
+    tokens: float = 0.0
+    dollars: float = 0.0
+
+    def plus(self, other: "_RequestSums", sign: int = 1) -> "_RequestSums":
+        return _RequestSums(
+            self.calls + sign * other.calls, self.tokens + sign * other.tokens, self.dollars + sign * other.dollars
+        )
+
+
+class _LaterState(msgspec.Struct):
+    """What was seen on the way back: the requests up to the next compaction, and which edits were taken back when.
+
+    `lost` are the requests in which an edit did not hold; `redone` what was seen where it was made again.
+    """
+
+    held: _RequestSums = _RequestSums()
+    next: UsageReported | None = None
+    state: dict[int, str] = {}
+    redone: dict[int, _RequestSums] = {}
+    lost: dict[int, _RequestSums] = {}
+
+    def anew(self) -> None:
+        self.held, self.redone, self.lost = _RequestSums(), {}, {}
+
+
+class TimelineCursor(msgspec.Struct, frozen=True):
+    """Where a page ended, and what was seen behind it: hand it to `timeline` to go on."""
+
+    seq: int
+    since: _LaterState
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """`more` is None when the beginning was reached."""
+
+    entries: tuple[TimelineEntry, ...]
+    more: TimelineCursor | None = None
+
+
+def read_timeline(
+    log: LogReader,
+    *,
+    before: TimelineCursor | None = None,
+    most: int = _MAX_ENTRIES,
+    prices: Mapping[str, ModelInfo] | None = None,
+) -> Timeline:
+    """The newest entries, or those before a mark: about `most` of them, fewer where they are far between."""
+    walk = _BackwardReader(_LaterState() if before is None else copy.deepcopy(before.since), prices)
+    end = log.head if before is None else before.seq - 1
+    last = max(0, end - MAX_SCANNED_EVENTS)
+    while end > last and (len(walk.entries) < most or walk.open):
+        start = max(last, end - _BLOCK_EVENTS)
+        for event in reversed(list(islice(log.read(start + 1), end - start))):
+            walk.take(event)
+            end = event.seq - 1
+            if len(walk.entries) >= most and not walk.open:
+                break
+    return Timeline(tuple(walk.entries), TimelineCursor(end + 1, walk.since) if end > 0 else None)
+
+
+class _BackwardReader:
+    """Takes events, the newest first. `open`: what an entry cost is still to come."""
+
+    def __init__(self, since: _LaterState, prices: Mapping[str, ModelInfo] | None) -> None:
+        self.entries: list[TimelineEntry] = []
+        self.since = since
+        self._prices = prices
+        self._writing: TimelineEntry | None = None
+        self._rereading: list[TimelineEntry] = []
+
+    @property
+    def open(self) -> bool:
+        return self._writing is not None or bool(self._rereading)
+
+    def take(self, event: Event) -> None:
+        what = event.what
+        self._rereading = [entry for entry in self._rereading if event.seq > entry.seq - _BLOCK_EVENTS]
+        if isinstance(what, ViewEdited):
+            self._edited(event, what)
+        elif isinstance(what, UsageReported):
+            self._used(what)
+        elif isinstance(what, MessageAdded):
+            self._writing = None
+        else:
+            self._noted(event, what)
+
+    def _edited(self, event: Event, what: ViewEdited) -> None:
+        edits = what.edits
+        entry = TimelineEntry(
+            event.seq,
+            event.time,
+            what.stage,
+            what.rule,
+            what.moment,
+            what.why,
+            what.before,
+            what.after,
+            removed=tuple(ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids),
+            shortened=tuple(edit.id for edit in edits if isinstance(edit, Replace)),
+            added=tuple(edit.message.id for edit in edits if isinstance(edit, Insert)),
+            undone=self.since.state.get(event.seq) == "undo",
+        )
+        self.entries.append(entry)
+        self._writing = entry
+        if not entry.compaction:
+            return
+        held = self.since.held.plus(self.since.lost.get(event.seq, _RequestSums()), -1)
+        entry.calls, entry.saved = held.calls, round((what.before - what.after) * held.tokens)
+        if held.calls and not math.isnan(held.dollars):
+            entry.saved_dollars = (what.before - what.after) * held.dollars
+        if self.since.next is not None:
+            self._rereading.append(entry)
+        if not entry.undone:
+            self.since.anew()
+
+    def _used(self, used: UsageReported) -> None:
+        for entry in self._rereading:
+            later = self.since.next
+            entry.reread = max(0, used.cache_read - later.cache_read) if later is not None else 0
+        self._rereading = []
+        read = used.input_tokens or used.counted
+        paid = compute_model_cost(Usage(read, 0, used.cache_read, used.cache_write), used.model, self._prices)
+        ratio = used.input_tokens / used.counted if is_plausible_report(used.counted, used.input_tokens) else 1.0
+        each = paid.total / read if paid is not None and read else math.nan
+        self.since.held = self.since.held.plus(_RequestSums(1, ratio, ratio * each))
+        self.since.next = used
+
+    def _noted(self, event: Event, noted: NoteAdded) -> None:
+        if noted.topic == "compaction_start":
+            self._writing = None
+        elif noted.topic == SPENT_TOPIC and self._writing is not None:
+            self._spent(self._writing, noted)
+        elif noted.topic in ("undo", "redo"):
+            self._taken_back(noted.edit, noted.topic)
+        elif noted.topic == "clear":
+            self.since.anew()
+        if noted.topic in _LISTED_TOPICS:
+            why = f"edit {noted.text}" if noted.topic in ("undo", "redo") else noted.text
+            self.entries.append(TimelineEntry(event.seq, event.time, noted.topic, why=why))
+
+    def _taken_back(self, seq: int, topic: str) -> None:
+        since = self.since
+        since.state.setdefault(seq, topic)
+        if topic == "redo":
+            since.redone[seq] = since.held
+        else:
+            gone = since.held.plus(since.redone.pop(seq, _RequestSums()), -1)
+            since.lost[seq] = since.lost.get(seq, _RequestSums()).plus(gone)
+
+    def _spent(self, entry: TimelineEntry, noted: NoteAdded) -> None:
+        paid = parse_side_cost(noted)
+        if paid is None:
+            return
+        entry.spent += paid.usage.input_tokens + paid.usage.output_tokens
+        cost = compute_model_cost(paid.usage, paid.model, self._prices)
+        if cost is not None:
+            entry.spent_dollars = (entry.spent_dollars or 0.0) + cost.total

@@ -1,0 +1,349 @@
+"""What fills the window: by category and by message, in the provider's tokens, and what will make room next.
+
+The categories add up: what the last request held adds up to what the provider reported of it, and with what came since
+to the size that the policy's rules go by. All of it costs what the view costs, however long the log is.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+import msgspec
+from tidegate.core.ledger.writer import LEDGER, PIN
+from tidegate.core.messages import SUMMARY, TOOL_SUMMARY, Message, calls_of, is_user_request, result_of, texts_of
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD
+from tidegate.core.view import View
+from tidegate.models.catalog import ModelInfo, find_model
+from tidegate.models.pricing import compute_cost
+from tidegate.session.reports.forecast import Threshold, find_next_threshold, list_thresholds
+from tidegate.session.session import Session
+from tidegate.wire.usage import Usage
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+import msgspec
+from tidegate.core.edits import Drop
+from tidegate.core.events import ViewEdited, Event, MessageAdded
+from tidegate.core.view import Item
+from tidegate.core.ledger.writer import LEDGER, PIN
+from tidegate.core.view import View
+from tidegate.session.reports.forecast import find_removing_rules
+from tidegate.session.session import Session
+from tidegate.store.log import Log
+
+
+# What fills the window, message by message: how old each is, and why it is still there.
+
+_MAX_GAP: Final = 64
+
+
+class _UsageCell(msgspec.Struct):
+    """The smallest thing that is weighed: a part of the fixed beginning, or a message."""
+
+    category: str
+    weight: int
+    tool: str = ""
+    item: Item | None = None
+    place: int = 0
+    turns: int = 0
+    later: bool = False
+    tokens: int = 0
+    price: float | None = None
+
+
+class MessageUsage(msgspec.Struct, frozen=True):
+    """A message of the view. `turns` and `seconds` are its age; `price` is in dollars for one call, None if not known:
+    what the provider had in its cache at the last call costs less than what came behind that.
+
+    `said` is what it weighed when it was said, on the same scale as `tokens`, where less is shown now. `why` tells
+    why it is still there, or what was taken of it.
+    """
+
+    id: str
+    category: str
+    tool: str
+    role: str
+    tokens: int
+    turns: int
+    seconds: float | None
+    price: float | None
+    why: str
+    said: int = 0
+
+
+def describe_messages(cells: Sequence[_UsageCell], session: Session) -> Iterator[MessageUsage]:
+    takers, now = find_removing_rules(session), session._clock()
+    events = {
+        event.seq: event
+        for event in read_events_at(session.log, [_event_seq(cell.item) for cell in cells if cell.item])
+    }
+    for cell in cells:
+        assert cell.item is not None
+        message, event = cell.item.message, events.get(_event_seq(cell.item))
+        said = 0
+        if event is not None and isinstance(event.what, MessageAdded) and cell.item.edited:
+            said = round(event.what.tokens * cell.tokens / cell.weight) if cell.weight else event.what.tokens
+        yield MessageUsage(
+            message.id,
+            cell.category,
+            cell.tool,
+            message.role,
+            cell.tokens,
+            cell.turns,
+            max(0.0, now - event.time) if event is not None else None,
+            cell.price,
+            _explain_presence(cell.item, session.view, event, takers, said),
+            said,
+        )
+
+
+def _explain_presence(item: Item, view: View, event: Event | None, takers: Mapping[str, str], said: int) -> str:
+    ident = item.message.id
+    if ident == view.newest_request:
+        return "the newest request: it never leaves"
+    if item.message.kind == PIN:
+        return "pinned: its words never leave"
+    if item.message.kind == LEDGER:
+        return "the ledger: rules and facts of what left"
+    told: list[str] = []
+    if event is not None and isinstance(event.what, ViewEdited):
+        gone = sum(len(edit.ids) for edit in event.what.edits if isinstance(edit, Drop))
+        told.append(f"stands for {gone} messages that left at {event.seq}" if gone else f"added at {event.seq}")
+    elif said:
+        told.append(f"shortened from {said:,} tokens; recall {ident} shows all of it")
+    told.append(f"stays until {takers[ident]}" if ident in takers else "recent: no rule takes it yet")
+    return "; ".join(told)
+
+
+def _event_seq(item: Item | None) -> int:
+    """The event that an id names."""
+    number = item.message.id[1:].partition(".")[0] if item is not None else ""
+    return int(number) if number.isdecimal() else 0
+
+
+def read_events_at(log: Log, seqs: Iterable[int]) -> Iterator[Event]:
+    """These events, each run of neighbours read in one go: the work grows with how many are asked for."""
+    wanted = deque(sorted({seq for seq in seqs if 1 <= seq <= log.head}))
+    while wanted:
+        for event in log.read(wanted[0]):
+            if event.seq == wanted[0]:
+                wanted.popleft()
+                yield event
+            if not wanted or wanted[0] > event.seq + _MAX_GAP:
+                break
+
+
+_MAX_MESSAGES: Final = 200
+"""Messages that are told of one by one."""
+_PROMPT_PART_CATEGORIES: Final[Mapping[str, str]] = MappingProxyType(
+    {"skills": "skills", "memory": "memory", "project": "rules", "pinned": "rules"}
+)
+"""Where a part of the system prompt belongs; any other is `system`."""
+WINDOW_CATEGORIES: Final = (
+    "system tools skills memory rules user assistant results summaries ledger notes framing".split()
+)
+"""In the order they are shown. `framing` is what the wire format itself adds."""
+
+
+class CategoryUsage(msgspec.Struct, frozen=True):
+    """A category; for results there is one for each tool, whose name is `tool`.
+
+    `sent` are its tokens in the last request, `later` those that came since; where no report tells of this view, all of
+    it is `later`. `price` is in dollars for one call, None if not known.
+    """
+
+    category: str
+    tool: str = ""
+    messages: int = 0
+    sent: int = 0
+    later: int = 0
+    price: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.sent + self.later
+
+    @property
+    def name(self) -> str:
+        return f"{self.category}: {self.tool}" if self.tool else self.category
+
+
+class RoleCounts(msgspec.Struct, frozen=True):
+    """Messages in the view by role: results of tools are `tool`. `characters` are those of all of them."""
+
+    messages: int
+    system: int
+    user: int
+    assistant: int
+    tool: int
+    characters: int
+
+
+class WindowUsage(msgspec.Struct, frozen=True):
+    """`size` is the next request, `reported` what the provider said of the last one, 0 where that no longer holds.
+
+    `capacity` is what a request may weigh: the window less the reserve for the answer; both are None if the window is
+    not known. `pieces` are the largest messages, in their order; `left_out` is how many there are beside them. `next`
+    is the threshold that comes first.
+    """
+
+    size: int
+    reported: int
+    window: int | None
+    capacity: int | None
+    roles: RoleCounts
+    shares: tuple[CategoryUsage, ...]
+    pieces: tuple[MessageUsage, ...]
+    thresholds: tuple[Threshold, ...]
+    next: Threshold | None = None
+    left_out: int = 0
+
+    @property
+    def used(self) -> float | None:
+        """The share of the capacity that is used; None if the window is not known."""
+        return self.size / self.capacity if self.capacity else None
+
+
+def categorize_message(message: Message) -> str:
+    """One of CATEGORIES, for one message of a view."""
+    if message.kind in (SUMMARY, TOOL_SUMMARY):
+        return "summaries"
+    if message.kind == LEDGER:
+        return "ledger"
+    if message.kind == PIN:
+        return "rules"
+    if message.role == "tool":
+        return "results"
+    if message.kind or message.role == "system":
+        return "notes"
+    return message.role
+
+
+def measure_window_usage(
+    session: Session,
+    *,
+    parts: Mapping[str, int] | None = None,
+    prices: Mapping[str, ModelInfo] | None = None,
+    most: int = _MAX_MESSAGES,
+) -> WindowUsage:
+    """`parts` are the tokens of the parts of the system prompt, by name; of `most` messages each is told of."""
+    view, budget = session.view, session.budget()
+    cells = list(_make_cells(view, parts or {}))
+    size = session.size()
+    _assign_tokens(cells, view, size)
+    _assign_prices(cells, session, size, prices)
+    told = sorted(
+        sorted((cell for cell in cells if cell.item), key=lambda cell: -cell.tokens)[:most], key=_item_position
+    )
+    found = list_thresholds(session)
+    return WindowUsage(
+        size,
+        view.usage.input_tokens if view.usage is not None else 0,
+        budget.window,
+        None if budget.window is None and budget.cap is None else budget.capacity,
+        count_roles(view),
+        tuple(_sum_categories(cells)),
+        tuple(describe_messages(told, session)),
+        tuple(found),
+        find_next_threshold(found),
+        view.messages - len(told),
+    )
+
+
+def count_roles(view: View) -> RoleCounts:
+    count = Tally(item.message.role for item in view.items)
+    chars = sum(count_characters(item.message) for item in view.items)
+    return RoleCounts(view.messages, count["system"], count["user"], count["assistant"], count["tool"], chars)
+
+
+def count_characters(message: Message) -> int:
+    """What a person would read of it: texts, results, and what tools were called with."""
+    return sum(map(len, texts_of(message))) + sum(len(call.name) + len(call.arguments) for call in calls_of(message))
+
+
+# --- weighing ---------------------------------------------------------------------------------------------------------
+
+
+def _item_position(cell: _UsageCell) -> int:
+    return cell.place
+
+
+def _make_cells(view: View, parts: Mapping[str, int]) -> Iterator[_UsageCell]:
+    """In the order in which a provider reads them: what stands first is what its cache holds."""
+    yield _UsageCell("framing", REQUEST_OVERHEAD)
+    yield _UsageCell("tools", view.tools_tokens)
+    named = {name: tokens for name, tokens in parts.items() if tokens > 0} or {"system": 1}
+    split = split_by_weight(view.system_tokens, list(named.values()))
+    yield from (
+        _UsageCell(_PROMPT_PART_CATEGORIES.get(name, "system"), tokens)
+        for name, tokens in zip(named, split, strict=True)
+    )
+    later = {item.message.id for item in view.since(view.usage.head)} if view.usage is not None else set()
+    names: dict[str, str] = {}
+    turns = view.turns
+    for place, item in enumerate(view.items):
+        message = item.message
+        names.update((call.id, call.name) for call in calls_of(message))
+        turns -= is_user_request(message)
+        result = result_of(message)
+        tool = names.get(result.call_id, "") if result is not None else ""
+        yield _UsageCell(categorize_message(message), item.tokens, tool, item, place, turns, message.id in later)
+
+
+def _assign_tokens(cells: list[_UsageCell], view: View, size: int) -> None:
+    """Give each cell its tokens, so that they add up to what was reported and to the size."""
+    reported = view.usage.input_tokens if view.usage is not None else 0
+    for cell in cells if view.usage is None else ():
+        cell.later = True
+    for later, total in ((False, reported), (True, size - reported)):
+        some = [cell for cell in cells if cell.later == later]
+        for cell, tokens in zip(some, split_by_weight(total, [cell.weight for cell in some]), strict=True):
+            cell.tokens = tokens
+
+
+def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
+    """A number in whole parts by weight: the parts add up, and none is off by one or more."""
+    whole = sum(weights)
+    if not whole:
+        return [total, *([0] * (len(weights) - 1))] if weights else []
+    parts = [total * weight // whole for weight in weights]
+    rest = sorted(range(len(weights)), key=lambda place: -(total * weights[place] % whole))
+    for place in rest[: total - sum(parts)]:
+        parts[place] += 1
+    return parts
+
+
+def _assign_prices(
+    cells: list[_UsageCell], session: Session, size: int, prices: Mapping[str, ModelInfo] | None
+) -> None:
+    known = find_model(session.model, prices)
+    steps = [rate for rate in known.prices if not rate.above or size > rate.above] if known is not None else []
+    if not steps:
+        return
+    rate = msgspec.structs.replace(max(steps, key=lambda each: each.above), above=0)
+    cached = session.view.usage.cache_read if session.view.usage is not None else 0
+    for cell in cells:
+        read = min(cell.tokens, cached)
+        cached -= read
+        paid = compute_cost(Usage(cell.tokens, 0, read, 0), [rate])
+        cell.price = paid.total if paid is not None else None
+
+
+def _sum_categories(cells: Iterable[_UsageCell]) -> Iterator[CategoryUsage]:
+    """By category, in their order; results by tool, the largest first."""
+    groups: dict[tuple[str, str], list[_UsageCell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.category, cell.tool), []).append(cell)
+
+    def order(key: tuple[str, str]) -> tuple[int, int]:
+        return WINDOW_CATEGORIES.index(key[0]), -sum(cell.tokens for cell in groups[key])
+
+    for key in sorted(groups, key=order):
+        some = groups[key]
+        messages = sum(cell.item is not None for cell in some)
+        if not messages and not any(cell.tokens for cell in some):
+            continue
+        sent = sum(cell.tokens for cell in some if not cell.later)
+        later = sum(cell.tokens for cell in some if cell.later)
+        dollars = [cell.price for cell in some if cell.price is not None]
+        yield CategoryUsage(*key, messages, sent, later, sum(dollars) if len(dollars) == len(some) else None)

@@ -1,0 +1,268 @@
+"""A summary prepared ahead, so that no turn waits for it.
+
+    ahead = Ahead(session, summarise)
+    request = await session.prepare_async(ahead)     # a compaction that comes due takes what was prepared
+    ...
+    ahead.look()                                     # after an answer: is it time to prepare the next one?
+
+Below the policy's own mark the same plan runs on a frozen copy of the view, as if the mark were lower, and whatever
+summary it asks for is written by a task. The text is kept by the ids of the messages it tells of. Nothing is done to
+the log: the swap is the policy's own compaction when its time comes, which is the cheapest moment there is, for until
+then every request is read from the provider's cache. A text whose messages are no longer what the compaction asks for
+is thrown away, and so is every text once the view was folded anew: something was undone, or forgotten.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidegate.core.digest.writer import write_digest
+from tidegate.core.edits import Insert
+from tidegate.core.events import ViewEdited, Event
+from tidegate.core.messages import Message
+from tidegate.core.outcome import SummaryRequest
+from tidegate.core.plan import AskSummary, CommitEdits, PlanContext, PlanStep, run_moment
+from tidegate.core.policy.policy import (
+    Moment,
+    TriggerContext,
+    Policy,
+    Rule,
+    Trigger,
+    judge_rule,
+    measure_for_triggers,
+)
+from tidegate.core.snapshot import freeze_view, thaw_view
+from tidegate.core.view import View
+from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.session.session import Session
+
+_FAILED_TOPIC: Final = "ahead_failed"
+_DEFAULT_MARGIN: Final = 0.1
+MAX_NEW_SHARE: Final = 0.35
+"""Up to this share of what a compaction asks for may have come later than the prepared text: the digest tells it."""
+
+_SIZE_METRICS: Final = frozenset({"tokens", "history", "pressure", "window_share", "history_share"})
+_MAX_PREPARED: Final = 4  # summaries of one run of the plan
+_PREPARED_SHARE: Final = 3, 4  # of the bound for the prepared text; the rest is for what comes after it
+
+
+class PreparedSummary(NamedTuple):
+    """A text, the request it answers, and the view it was made for."""
+
+    request: SummaryRequest
+    text: str
+    view: View
+
+
+class _Match(NamedTuple):
+    """A held text that serves, and the messages it does not tell of."""
+
+    text: str
+    rest: tuple[Message, ...]
+
+
+class BackgroundSummarizer:
+    """Hand it to `prepare_async` in place of its summariser, and call `look` when the model has answered.
+
+    It begins at `mark` of the capacity; without a mark, `margin` below whatever the policy's rules wait for. With a
+    margin of 0 the rules' own triggers begin it: that is a policy which summarises in the background after a turn.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        summarise: AsyncSummarizer,
+        *,
+        mark: float | None = None,
+        margin: float = _DEFAULT_MARGIN,
+        moments: Sequence[Moment] = ("turn_end", "before_call"),
+    ) -> None:
+        self._session = session
+        self._summarise = summarise
+        self._moments = tuple(moments)
+        self._policy = lower_triggers(session.policy, mark, margin, self._moments)
+        self._task: asyncio.Task[None] | None = None
+        self._looked = -1
+        self._writing: PreparedSummary | None = None
+        self.held: list[PreparedSummary] = []
+        self.failures: list[str] = []
+        session.on_close.append(self.cancel)
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def look(self) -> bool:
+        """Begin to prepare if it is time to. True if something was begun; it never waits."""
+        view = self._session.view
+        if self.busy or view.unanswered or view.orphans or view.changed_at == self._looked:
+            return False
+        self._looked = view.changed_at
+        at = self._session._situation(self._policy)
+        if not any(_is_due(rule, at) for moment in self._moments for rule in self._policy.moments.get(moment, ())):
+            return False
+        copy = thaw_view(freeze_view(view), self._session._meter)
+        at = at._replace(view=copy, tried=set(at.tried))
+        self._task = asyncio.get_running_loop().create_task(self._prepare(at, view))
+        return True
+
+    async def _prepare(self, at: PlanContext, view: View) -> None:
+        try:
+            asks = 0
+            for moment in self._moments:
+                plan = run_moment(moment, at)
+                step: PlanStep | None = next(plan, None)
+                while step is not None:
+                    answer = None
+                    if isinstance(step, AskSummary) and asks < _MAX_PREPARED:
+                        asks += 1
+                        answer = await self._written(step.request, view)
+                    elif isinstance(step, CommitEdits):
+                        _fold_edits(at, step.edited)
+                    try:
+                        step = plan.send(answer)
+                    except StopIteration:
+                        step = None
+        except Exception as failure:  # noqa: BLE001 - it is not our code, and nobody waits for this task
+            self.failures.append(type(failure).__name__)
+
+    async def _written(self, request: SummaryRequest, view: View) -> str | None:
+        """Have it written, unless what is held serves. A held text that fell behind is continued, not written anew."""
+        fit = self._fitting(request)
+        if fit is not None and self._few(fit.rest, request):
+            return fit.text
+        part, whole = _PREPARED_SHARE
+        asked = msgspec.structs.replace(request, max_tokens=max(1, request.max_tokens * part // whole))
+        if fit is not None:
+            asked = msgspec.structs.replace(asked, messages=fit.rest, previous=fit.text)
+        self._writing = PreparedSummary(request, "", view)
+        try:
+            text = await self._summarise(asked)
+        finally:
+            self._writing = None
+        if text is not None and text.strip():
+            rest = [each for each in self.held if each.view is view and not _is_same_task(each.request, request)]
+            self.held = [*rest, PreparedSummary(request, text, view)][-_MAX_PREPARED:]
+        return text
+
+    # --- the compaction itself ------------------------------------------------------------------------------------
+
+    async def __call__(self, request: SummaryRequest) -> str | None:
+        """What was prepared for this, or else whatever the summariser writes now."""
+        for failure in self.failures:
+            self._session.note(_FAILED_TOPIC, failure)
+        self.failures = []
+        await self._under_way(request)
+        fit = self._fitting(request)
+        if fit is None:
+            return await self._summarise(request)
+        self.held = [each for each in self.held if each.text != fit.text]
+        if fit.rest and not self._few(fit.rest, request):
+            more = msgspec.structs.replace(request, messages=fit.rest, previous=fit.text)
+            text = await self._summarise(more)
+            if text is not None and text.strip():
+                return text
+        return self._joined(fit, request)
+
+    async def _under_way(self, request: SummaryRequest) -> None:
+        """What is being written for this request was begun before, so it ends sooner than an answer to a new question.
+
+        Anything else that is being written is of no more use: what it is about will have left the view.
+        """
+        fit = self._fitting(request)
+        if self._task is None or self._task.done() or (fit is not None and self._few(fit.rest, request)):
+            return
+        if self._writing is None or self._serves(self._writing, request) is None:
+            self._task.cancel()
+        else:
+            await asyncio.wait([self._task])
+
+    def _fitting(self, request: SummaryRequest) -> _Match | None:
+        fits = (self._serves(held, request) for held in reversed(self.held))
+        return next((fit for fit in fits if fit is not None), None)
+
+    def _serves(self, held: PreparedSummary, request: SummaryRequest) -> _Match | None:
+        """Does it tell of nothing but messages of this request, with nothing undone or forgotten since?"""
+        told = {message.id for message in held.request.messages}
+        asked = {message.id for message in request.messages}
+        if held.view is not self._session.view or not _is_same_task(held.request, request) or not told <= asked:
+            return None
+        return _Match(held.text, tuple(each for each in request.messages if each.id not in told))
+
+    def _few(self, rest: Sequence[Message], request: SummaryRequest) -> bool:
+        count = self._session.budget().count
+        return sum(map(count, rest)) <= MAX_NEW_SHARE * sum(map(count, request.messages))
+
+    def _joined(self, fit: _Match, request: SummaryRequest) -> str:
+        if not fit.rest:
+            return fit.text
+        part, whole = _PREPARED_SHARE
+        counter = self._session.counter
+        left = request.max_tokens - counter.text(fit.text) - 2
+        room = max(left, request.max_tokens * (whole - part) // whole)
+        return f"{fit.text}\n{write_digest(fit.rest, max_tokens=room, counter=counter)}"
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Stop what is under way. Whatever was held is let go."""
+        self.held = []
+        if self._task is not None and not self._task.get_loop().is_closed():
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """Stop, and wait until it has stopped."""
+        self.cancel()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+
+def lower_triggers(policy: Policy, mark: float | None, margin: float, moments: Sequence[Moment]) -> Policy:
+    """The same policy, its rules of these moments waiting for less."""
+    rules = {
+        moment: tuple(_lower_rule(rule, mark, margin) for rule in policy.moments.get(moment, ())) for moment in moments
+    }
+    return msgspec.structs.replace(policy, moments=rules)
+
+
+def _lower_rule(rule: Rule, mark: float | None, margin: float) -> Rule:
+    when = tuple(tuple(_lower_trigger(trigger, mark, margin) for trigger in condition) for condition in rule.when)
+    return msgspec.structs.replace(rule, when=when)
+
+
+def _lower_trigger(trigger: Trigger, mark: float | None, margin: float) -> Trigger:
+    if trigger.metric not in _SIZE_METRICS or trigger.op not in (">", ">="):
+        return trigger
+    if mark is not None:
+        return Trigger("pressure", ">", mark)
+    return trigger._replace(value=trigger.value * (1 - margin))
+
+
+def _is_due(rule: Rule, at: PlanContext) -> bool:
+    """A rule without a trigger always acts: it has no mark that one could be ahead of."""
+    occasion = TriggerContext(at.view, at.budget, at.policy, measure_for_triggers(at.policy, at.view, at.budget))
+    return bool(rule.when) and judge_rule(rule, occasion, at.now).fires
+
+
+def _is_same_task(one: SummaryRequest, other: SummaryRequest) -> bool:
+    """They ask for the same kind of text about messages that continue the same summary."""
+    return (one.kind, one.instructions, one.previous, one.max_chars) == (
+        other.kind,
+        other.instructions,
+        other.previous,
+        other.max_chars,
+    )
+
+
+def _fold_edits(at: PlanContext, edited: ViewEdited) -> None:
+    """Make an edit on the copy, named as the session would name it."""
+    seq = at.view.head + 1
+    edits = tuple(
+        msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))
+        if isinstance(edit, Insert)
+        else edit
+        for place, edit in enumerate(edited.edits)
+    )
+    at.view.fold(Event(seq, at.now, msgspec.structs.replace(edited, edits=edits)))

@@ -1,0 +1,82 @@
+"""Two drivers for one piece of work: it stops where a summary is wanted and is sent the text, or None for our own."""
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import TypeVar
+from tidegate.core.outcome import SummaryRequest
+from typing import Final
+import msgspec
+from tidegate.core.text.clip import clip_chars
+from tidegate.core.outcome import SummaryRequest
+
+
+_T = TypeVar("_T")
+SummarySteps = Generator[SummaryRequest, str | None, _T]
+Summarizer = Callable[[SummaryRequest], str | None]
+AsyncSummarizer = Callable[[SummaryRequest], Awaitable[str | None]]
+FailureCallback = Callable[[Exception], None]
+
+
+def run_steps(work: SummarySteps[_T], summarise: Summarizer | None, failed: FailureCallback) -> _T:
+    answer: str | None = None
+    while True:
+        try:
+            request = work.send(answer)
+        except StopIteration as done:
+            found: _T = done.value
+            return found
+        try:
+            answer = summarise(request) if summarise else None
+        except Exception as failure:  # noqa: BLE001 - it is not our code
+            failed(failure)
+            answer = None
+
+
+async def run_steps_async(work: SummarySteps[_T], summarise: AsyncSummarizer | None, failed: FailureCallback) -> _T:
+    answer: str | None = None
+    while True:
+        try:
+            request = work.send(answer)
+        except StopIteration as done:
+            found: _T = done.value
+            return found
+        try:
+            answer = await summarise(request) if summarise else None
+        except Exception as failure:  # noqa: BLE001 - it is not our code
+            failed(failure)
+            answer = None
+
+
+# A compaction on demand may be told what its summary is to keep clear.
+#
+# The words go into the instructions of the summary, on a line of their own, and nowhere else: the deterministic summary
+# keeps what it keeps. A text that was prepared ahead was asked for otherwise, so it does not serve here.
+
+FOCUS_PREFIX: Final = "Above all, keep clear what concerns this: "
+MAX_FOCUS_CHARS: Final = 500
+
+
+def add_focus(summarise: Summarizer | None, focus: str) -> Summarizer | None:
+    if summarise is None or not focus.strip():
+        return summarise
+    return lambda request: summarise(focus_request(request, focus))
+
+
+def add_focus_async(summarise: AsyncSummarizer | None, focus: str) -> AsyncSummarizer | None:
+    if summarise is None or not focus.strip():
+        return summarise
+
+    async def asked(request: SummaryRequest) -> str | None:
+        return await summarise(focus_request(request, focus))
+
+    return asked
+
+
+def focus_request(request: SummaryRequest, focus: str) -> SummaryRequest:
+    """On one line, whoever wrote it: it must not pass for more instructions than one."""
+    words = clip_chars(" ".join(focus.split()), MAX_FOCUS_CHARS, mode="head", notice="").text
+    return msgspec.structs.replace(request, instructions=f"{request.instructions}\n{FOCUS_PREFIX}{words}")
+
+
+def strip_focus_line(words: str) -> str:
+    """Instructions without that line: a summary may well repeat what it was to keep clear."""
+    return "\n".join(line for line in words.split("\n") if not line.startswith(FOCUS_PREFIX))

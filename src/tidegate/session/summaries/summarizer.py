@@ -1,0 +1,314 @@
+"""Summaries by a model: asked within that model's own window and a time limit, judged, or not taken at all.
+
+    summarise = summariser(provider, window=32_000, counter=counter, timeout=60, conversation=session)
+    request = await session.prepare_async(summarise)
+
+Where the model is that of the conversation, the conversation itself is sent again up to the last message in question,
+and one message behind it asks for the summary: the provider has all of it in its cache. Else, or if that did not
+serve, the messages are shown as a fenced record, in pieces if they must be; each piece continues the summary so far.
+A model of another provider is shown that record with all secrets masked: they are none of its business.
+What comes back passes `summary_check`. If nothing does, the answer is None, the reason is noted, and the digest takes
+over: so a model can make a summary better, and can break nothing.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidegate.core.text.clip import clip_tokens
+from tidegate.core.errors import TidegateError
+from tidegate.core.messages import Text, calls_of
+from tidegate.core.outcome import SummaryRequest
+from tidegate.core.text.secrets import SecretMask
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.provider import Provider, Reply
+from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.session.summaries.drivers import strip_focus_line
+from tidegate.session.session import Session
+from tidegate.session.summaries.answer_check import (
+    AnswerCriteria,
+    AnswerRejected,
+    check_answer,
+    restore_missing_facts,
+)
+from tidegate.session.summaries.prompt import (
+    MIN_RECORD_TOKENS,
+    SUMMARY_SYSTEM_PROMPT,
+    RecordChunk,
+    SummaryRequestView,
+    make_question_item,
+    find_leading_items,
+    write_closing_question,
+    make_record_entries,
+    write_question,
+    plan_chunks,
+)
+from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.streaming.reply import Delta
+
+_REJECTED_TOPIC: Final = "summary_rejected"
+DEFAULT_SUMMARY_WINDOW: Final = 8_192
+"""What is taken for the window of a summary model of which nothing is known."""
+
+_USABLE_SHARE: Final = 0.9  # another model counts other tokens than our counter: so much of the window is used
+_REASONING_TOKENS: Final = 512  # a model that reasons first spends some of its answer on that
+_MAX_WINDOW_RETRIES: Final = 2
+_MAX_CHARS_PER_TOKEN: Final = 32  # characters for every token asked for: beyond that nobody is writing a summary
+_STOP_REJECTIONS: Final = {
+    "refused": "the model refused",
+    "filtered": "the provider's filter stopped it",
+    "calls": "it was a tool call",
+    "paused": "it was not finished",
+}
+
+
+def create_summarizer(  # noqa: PLR0913 - each is given by its name
+    provider: Provider,
+    *,
+    window: int | None,
+    counter: TokenCounter,
+    timeout: float,
+    retries: int = 1,
+    conversation: Session | None = None,
+    mask: Callable[[str], str] | None = None,
+    note: Callable[[str], None] | None = None,
+    replied: Callable[[Reply], None] | None = None,
+) -> AsyncSummarizer:
+    """`window` and `counter` are the summary model's. `timeout` is in seconds, for one summary with all its questions.
+
+    `mask` hides secrets from the summary model; give it where the provider is another than the conversation's. Without
+    it, secrets are hidden by their shape from every model that is not the conversation's own. `str` hides nothing.
+
+    `note` is told why an answer was not taken; without it the conversation's log is. `replied` is shown every reply,
+    for it costs money whether it is taken or not.
+    """
+    return _ModelSummarizer(
+        provider,
+        window=window or DEFAULT_SUMMARY_WINDOW,
+        counter=counter,
+        timeout=timeout,
+        retries=retries,
+        conversation=conversation,
+        mask=mask,
+        note=note,
+        replied=replied,
+    )
+
+
+class _Question(NamedTuple):
+    """A request ready to be sent, and what its answer is held against."""
+
+    body: bytes
+    asked: AnswerCriteria
+
+
+class _ModelSummarizer:
+    def __init__(  # noqa: PLR0913 - as above
+        self,
+        provider: Provider,
+        *,
+        window: int,
+        counter: TokenCounter,
+        timeout: float,
+        retries: int,
+        conversation: Session | None,
+        mask: Callable[[str], str] | None,
+        note: Callable[[str], None] | None,
+        replied: Callable[[Reply], None] | None,
+    ) -> None:
+        self._provider = provider
+        self._window = window
+        self._counter = counter
+        self._timeout = timeout
+        self._tries = 1 + max(0, retries)
+        self._conversation = conversation
+        named = (conversation.model, conversation.dialect.name) if conversation is not None else None
+        self._continues = mask is None and named == (provider.model, provider.wire)
+        self._mask = mask or (str if self._continues else SecretMask())
+        self._note = note
+        self._replied = replied
+        self._most = window  # output that may be asked for at once
+
+    async def __call__(self, request: SummaryRequest) -> str | None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._settled(request)
+        except TimeoutError:
+            self._say(f"there was no answer within {self._timeout:g} seconds")
+        except AnswerRejected as no:
+            self._say(str(no))
+        except ProviderError as fault:
+            self._say(f"the provider failed: {fault.kind}")
+        return None
+
+    def _say(self, why: str) -> None:
+        if self._note is not None:
+            self._note(why)
+        elif self._conversation is not None:
+            self._conversation.note(_REJECTED_TOPIC, why)
+
+    async def _settled(self, request: SummaryRequest) -> str:
+        tries, why = self._tries, ""
+        first = self._continued(request)
+        if first is not None:
+            try:
+                return restore_missing_facts(await self._answer(first), first.asked)
+            except (AnswerRejected, ProviderError) as no:
+                if isinstance(no, ProviderError) and no.kind == "overflow":
+                    self._learn(no)
+                tries, why = tries - 1, await self._reason(no, tries - 1)
+        for _ in range(_MAX_WINDOW_RETRIES):
+            try:
+                return await self._in_pieces(request, tries, why)
+            except ProviderError as fault:
+                if fault.kind != "overflow":
+                    raise
+                self._learn(fault)
+        return await self._in_pieces(request, 1, why)
+
+    def _learn(self, fault: ProviderError) -> None:
+        """The provider named its window, or ours is too large by an unknown part. It stays learned."""
+        named = fault.window if fault.window and fault.window < self._window else self._window // 2
+        self._window = max(1, named)
+
+    async def _reason(self, no: AnswerRejected | ProviderError, left: int) -> str:
+        """Why the last answer was not taken, for the next try; raises if there is none or it would be in vain."""
+        if left <= 0:
+            raise no
+        if isinstance(no, AnswerRejected):
+            return str(no)
+        if no.kind == "output_cap":
+            self._most = no.limit or no.output_room or self._most // 2
+        if no.kind in ("billing", "auth", "model") or (no.retry_after or 0) >= self._timeout:
+            raise no
+        if no.retried and no.retry_after:
+            await asyncio.sleep(no.retry_after)
+        return ""
+
+    # --- the record in pieces -------------------------------------------------------------------------------------
+
+    async def _in_pieces(self, request: SummaryRequest, tries: int, why: str) -> str:
+        """Each piece continues the summary so far; all of them are told, or none is taken."""
+        request = msgspec.structs.replace(request, instructions=self._mask(request.instructions))
+        tokens = self._length(request)
+        empty = write_question(request, RecordChunk(()), request.previous[:1], tokens, why or "x" * 80)
+        over = self._counter.text(SUMMARY_SYSTEM_PROMPT) + self._counter.text(empty.text) + REQUEST_OVERHEAD
+        room = int(self._window * _USABLE_SHARE) - self._cap(tokens) - over - tokens
+        if room < MIN_RECORD_TOKENS:
+            raise AnswerRejected(f"the window of {self._window:,} tokens leaves no room to ask")
+        chunks, text = plan_chunks(request, room, self._counter, tokens, self._mask)
+        for chunk in chunks:
+            text, why = await self._piece(request, chunk, text, tries, why), ""
+        return text
+
+    async def _piece(self, request: SummaryRequest, chunk: RecordChunk, previous: str, tries: int, why: str) -> str:
+        roomy = False
+        while True:
+            asked = self._question(request, chunk, previous, why, roomy)
+            try:
+                return restore_missing_facts(await self._answer(asked), asked.asked)
+            except (AnswerRejected, ProviderError) as no:
+                if isinstance(no, ProviderError) and no.kind == "overflow":
+                    raise
+                tries -= 1
+                why = await self._reason(no, tries)
+                roomy = isinstance(no, AnswerRejected) and no.cut
+
+    def _question(self, request: SummaryRequest, chunk: RecordChunk, previous: str, why: str, roomy: bool) -> _Question:
+        tokens = self._length(request)
+        # A previous summary of another's making may be of any length; the record must have its room.
+        shown = clip_tokens(previous, tokens, self._counter).text
+        mark, text = write_question(request, chunk, shown, tokens, why)
+        cap = self._cap(tokens)
+        if roomy:  # the last answer was cut: whatever the window has left
+            cap = max(
+                cap,
+                int(self._window * _USABLE_SHARE) - self._counter.text(SUMMARY_SYSTEM_PROMPT + text) - REQUEST_OVERHEAD,
+            )
+        body = self._rendered(
+            SummaryRequestView([make_question_item(text)], SUMMARY_SYSTEM_PROMPT), min(cap, self._most)
+        )
+        words = f"{SUMMARY_SYSTEM_PROMPT}\n{request.instructions}"
+        return _Question(body, self._asked(request, chunk.source, previous, words, mark))
+
+    # --- the conversation continued -------------------------------------------------------------------------------
+
+    def _continued(self, request: SummaryRequest) -> _Question | None:
+        """The conversation up to the last message in question, and one more. None if the cache would not be read."""
+        talk = self._conversation
+        if talk is None or not self._continues:
+            return None
+        head = find_leading_items(talk.view, request)
+        tokens = self._length(request)
+        text = write_closing_question(request, tokens)
+        budget = talk.budget()
+        size = budget.fixed + sum(item.tokens for item in head) + self._counter.text(text) + REQUEST_OVERHEAD
+        window = min(self._window, talk.window or self._window)
+        if not head or math.ceil(size * budget.scale) + self._cap(tokens) > window:
+            return None
+        shown = SummaryRequestView([*head, make_question_item(text)], talk.view.system, talk.view.tools)
+        source = "\n".join(entry.text for entry in make_record_entries(request.messages))
+        asked = self._asked(request, source, request.previous, text, "")
+        return _Question(self._rendered(shown, self._cap(tokens), cache=talk._rendering.options.cache), asked)
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    def _length(self, request: SummaryRequest) -> int:
+        return max(1, min(request.max_tokens, self._window // 4))
+
+    def _cap(self, tokens: int) -> int:
+        """The output to ask for: a model stopped in mid-sentence is worse than one that wrote a little more."""
+        return min(max(tokens, min(2 * tokens + _REASONING_TOKENS, self._window // 3)), self._most)
+
+    def _asked(self, request: SummaryRequest, source: str, previous: str, words: str, mark: str) -> AnswerCriteria:
+        counter = self._counter if self._conversation is None else self._conversation.counter
+        told = strip_focus_line(words)
+        return AnswerCriteria(source, previous, told, mark, self._length(request), request.max_chars, counter)
+
+    def _rendered(self, shown: SummaryRequestView, cap: int, *, cache: bool = False) -> bytes:
+        rendering = RequestRenderer(self._provider.wire, self._provider.model, max_tokens=cap, cache=cache)
+        rendering.update(shown)
+        faults = rendering.faults()
+        if faults:
+            raise AnswerRejected(f"the question broke a rule of {self._provider.wire}: {faults[0].rule}")
+        return rendering.to_bytes()
+
+    async def _answer(self, question: _Question) -> str:
+        reply = await self._reply(question)
+        if self._replied is not None:
+            self._replied(reply)
+        if reply.stop in _STOP_REJECTIONS:
+            raise AnswerRejected(_STOP_REJECTIONS[reply.stop])
+        try:
+            said = reply.said(self._provider.wire)
+        except TidegateError:
+            raise AnswerRejected("it could not be read") from None
+        if any(calls_of(message) for message in said):
+            raise AnswerRejected("it was a tool call")
+        text = "\n".join(part.text for message in said for part in message.parts if isinstance(part, Text))
+        cut = reply.stop == "length"
+        try:
+            return check_answer(text, question.asked._replace(cut=cut))
+        except AnswerRejected as no:
+            raise AnswerRejected(str(no), cut=cut) from None
+
+    async def _reply(self, question: _Question) -> Reply:
+        """The reply at the end of the stream. One that does not end is left."""
+        seen, most = 0, _MAX_CHARS_PER_TOKEN * self._cap(question.asked.max_tokens) + 100_000
+        stream = self._provider.stream(question.body)
+        try:
+            async for each in stream:
+                if not isinstance(each, Delta):
+                    return each
+                seen += len(each.text)
+                if seen > most:
+                    raise AnswerRejected("it did not end")
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+        raise AnswerRejected("there was no answer")

@@ -1,0 +1,153 @@
+"""Which session needs which blobs: a file for each session, one line a claim.
+
+A claim is written and synced before its blob and before the record that refers to it. So the claims are always at least
+what the logs refer to, and a blob that nobody claims can go. Each line carries its own check: a claim that was damaged
+must not look like a claim for something else, or the blob it was for would be taken away.
+"""
+
+import errno
+import os
+import re
+import stat
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate.core.errors import BadInput
+from tidegate.disk.atomic_files import make_folder, make_write_error, sync_folder, hold_lock, write_atomically
+from tidegate.store.errors import DamagedData
+
+_LINE = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,15}) ([0-9a-f]{8})").fullmatch
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+LOCK_TIMEOUT_SECONDS = 60.0
+
+
+class SessionClaims(NamedTuple):
+    """The blobs a session claims with their sizes on disk, and how many lines could not be read.
+
+    `end` is where the last line that counts ends.
+    """
+
+    sizes: dict[str, int]
+    damaged: int = 0
+    end: int = 0
+
+
+def encode_claim(sha: str, size: int) -> bytes:
+    claim = f"{sha} {size}"
+    return f"{claim} {zlib.crc32(claim.encode()):08x}\n".encode()
+
+
+def parse_claims(data: bytes) -> SessionClaims:
+    """What stands behind the last line end was being written when the power went, and was never acknowledged."""
+    end = data.rfind(b"\n") + 1
+    sizes: dict[str, int] = {}
+    damaged = 0
+    for line in data[:end].splitlines():
+        found = _LINE(line)
+        if found and encode_claim(found[1].decode(), int(found[2])) == line + b"\n":
+            sizes[found[1].decode()] = int(found[2])
+        else:
+            damaged += 1
+    return SessionClaims(sizes, damaged, end)
+
+
+class BlobClaims:
+    """The claims of all sessions, by key. Whoever calls `put` or `remove` has all the blobs for itself."""
+
+    def __init__(self, folder: Path, patience: float = LOCK_TIMEOUT_SECONDS) -> None:
+        self.folder = folder
+        self._patience = patience
+        self._known: set[str] = set()
+
+    def sessions(self) -> list[str]:
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+        except OSError as failure:
+            raise DamagedData(
+                f"The claims cannot be read: {failure.strerror}.", "Look at the folder's rights."
+            ) from failure
+        return sorted(name for name in names if not name.startswith("."))
+
+    def read(self, key: str) -> SessionClaims:
+        try:
+            file = os.open(self.folder / key, _READ)
+        except FileNotFoundError:
+            return SessionClaims({})
+        except OSError:  # a link, or not ours to read: what is claimed there is not known
+            return SessionClaims({}, damaged=1)
+        try:
+            return (
+                parse_claims(_read_file(file)) if stat.S_ISREG(os.fstat(file).st_mode) else SessionClaims({}, damaged=1)
+            )
+        finally:
+            os.close(file)
+
+    def add(self, key: str, sha: str, size: int, most: int) -> None:
+        """Durable on return. A session whose blobs would take more than `most` bytes is refused this one."""
+        make_folder(self.folder)
+        with hold_lock(self.folder / ".lock", patience=self._patience):
+            try:
+                file = os.open(self.folder / key, _OPEN, 0o600)
+                try:
+                    self._add(file, key, sha, size, most)
+                finally:
+                    os.close(file)
+            except OSError as failure:
+                raise make_write_error(f"The claim of {key}", failure) from failure
+
+    def _add(self, file: int, key: str, sha: str, size: int, most: int) -> None:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise DamagedData(
+                f"The claims of {key} are not a file.", "Remove what stands there; the doctor writes them anew."
+            )
+        claimed = parse_claims(_read_file(file))
+        held = sum(claimed.sizes.values())
+        if sha not in claimed.sizes:
+            if held + size > most:
+                raise BadInput(
+                    f"The session's large records take {held:,} bytes on disk; with {size:,} more it would be over"
+                    f" {most:,}. Nothing was kept of this one.",
+                    "Fork a shorter session, forget what is not needed, or raise max_session.",
+                )
+            os.ftruncate(file, claimed.end)
+            _append(file, encode_claim(sha, size), claimed.end)
+        if key not in self._known:  # who made the file may have died before its name was on disk
+            os.fsync(file)
+            sync_folder(self.folder)
+            self._known.add(key)
+
+    def put(self, key: str, sizes: Mapping[str, int]) -> None:
+        self._known.discard(key)
+        write_atomically(self.folder / key, b"".join(encode_claim(sha, size) for sha, size in sorted(sizes.items())))
+
+    def remove(self, key: str) -> None:
+        self._known.discard(key)
+        try:
+            (self.folder / key).unlink()
+            sync_folder(self.folder)
+        except FileNotFoundError:
+            return
+        except OSError as failure:
+            raise make_write_error(f"The claims of {key}", failure) from failure
+
+
+def _read_file(file: int) -> bytes:
+    with open(file, "rb", closefd=False) as opened:
+        opened.seek(0)
+        return opened.read()
+
+
+def _append(file: int, line: bytes, end: int) -> None:
+    """A write that fails half way is taken back."""
+    try:
+        if os.write(file, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(file)
+    except OSError:
+        os.ftruncate(file, end)
+        raise

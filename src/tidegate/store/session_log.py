@@ -1,0 +1,211 @@
+"""The log of one session in a store. A record too large for it lies in a blob; the log then holds a reference."""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.core.events import Event, NoteAdded, decode_event, encode_event
+from tidegate.store.blobs import Blobs
+from tidegate.store.errors import DamagedData, SessionNotFound
+from tidegate.store.memory import stale_head_error
+from tidegate.store.store import AsyncAppendStore, Store
+
+_AppendAsync = Callable[[str, int, Sequence[bytes]], Awaitable[int]]
+MAX_INLINE_BYTES = 256 * 1024
+_MARK = 0xC1  # no MessagePack value begins with it, so no event does
+_REFERENCE = struct.Struct(">B32sQ")
+
+
+def make_blob_reference(sha: str, size: int) -> bytes:
+    """The record that stands for a blob, and how large its content is."""
+    return _REFERENCE.pack(_MARK, bytes.fromhex(sha), size)
+
+
+def parse_blob_reference(record: bytes) -> str | None:
+    """The blob that a record refers to; None for a record that is an event itself."""
+    if len(record) != _REFERENCE.size or record[0] != _MARK:
+        return None
+    return record[1:33].hex()
+
+
+def store_if_large(record: bytes, session: str, blobs: Blobs | None) -> bytes:
+    """As it goes into the store: itself, or, if it is large, the reference to the blob that now holds it."""
+    if blobs is None or len(record) <= MAX_INLINE_BYTES:
+        return record
+    return make_blob_reference(blobs.put(session, record), len(record))
+
+
+def _get_append_async(store: Store) -> _AppendAsync:
+    if isinstance(store, AsyncAppendStore):
+        return store.append_async
+
+    async def append(session: str, after: int, records: Sequence[bytes]) -> int:
+        return await asyncio.to_thread(store.append, session, after, records)
+
+    return append
+
+
+class KeptLog:
+    """A log as this process knows it: `head` and `read` end where it has read or written so far.
+
+    What others append meanwhile is seen only through `catch_up`, so that a view folded from this log never skips an
+    event. An append behind their back is refused with Stale; catch up, and decide again.
+    """
+
+    def __init__(self, store: Store, session: str, blobs: Blobs | None = None) -> None:
+        """Without `blobs` every record stays in the store, however large."""
+        self._store = store
+        self._blobs = blobs
+        self.session = session
+        self._head = store.head(session)
+        self._seen = self._newest()  # a record we know, to notice another log in this one's place
+        self._append_async: _AppendAsync | None = None  # the store's own, once someone asks for it
+
+    def _newest(self) -> tuple[int, bytes]:
+        """Return the number of the last record and the record; 0 if it cannot be read, which is said when it is."""
+        with suppress(DamagedData, SessionNotFound):
+            for record in self._store.read(self.session, self._head) if self._head else ():
+                return self._head, record
+        return 0, b""
+
+    @property
+    def head(self) -> int:
+        return self._head
+
+    def append(self, event: Event) -> None:
+        head = self._head
+        if event.seq != head + 1:
+            raise self._misplaced(event)
+        record = encode_event(event)
+        if len(record) > MAX_INLINE_BYTES:
+            record = self._shelved(record)
+        self._head = head = self._store.append(self.session, head, (record,))
+        self._seen = (head, record)
+
+    async def append_async(self, event: Event) -> bool:
+        """The same, while the event loop goes on. False if `catch_up` took it in before this was told of it."""
+        if event.seq != self._head + 1:
+            raise self._misplaced(event)
+        record = encode_event(event)
+        if len(record) > MAX_INLINE_BYTES:
+            record = self._shelved(record)
+        append = self._append_async = self._append_async or _get_append_async(self._store)
+        head = await append(self.session, self._head, [record])
+        if head <= self._head:
+            return False
+        self._head = head
+        self._seen = (head, record)
+        return True
+
+    def _misplaced(self, event: Event) -> BadInput:
+        return BadInput(f"Event {event.seq} does not follow event {self._head}.", "Reload the session and try again.")
+
+    def _shelved(self, record: bytes) -> bytes:
+        """What stands in the log for a large one. A blob is not taken back, so one that would not get its record is not
+        made: look first."""
+        if self._blobs is None:
+            return record
+        there = self._store.head(self.session)
+        if there != self._head:
+            raise stale_head_error(self.session, self._head, there)
+        return store_if_large(record, self.session, self._blobs)
+
+    def read(self, start: int = 1) -> Iterator[Event]:
+        head = self._head
+        if start > head:
+            return
+        seq, record = self._seen
+        if start == head == seq:  # the newest one is in mind
+            yield self._event(seq, record)
+            return
+        for event in self._events(max(1, start)):
+            yield event
+            if event.seq >= head:
+                return
+
+    def catch_up(self) -> Iterator[Event]:
+        """The events that others appended, to be folded in order; the head moves with each one given.
+
+        Missing if this is another log than the one we knew: removed, or removed and made anew.
+        """
+        there = self._store.head(self.session)
+        if there < self._head:
+            raise SessionNotFound(
+                f"Session {self.session!r} was removed meanwhile: it ends with record {there}, not {self._head}.",
+                "Open it anew.",
+            )
+        if there == self._head:
+            return
+        if not (self._same() or self._rewritten()):
+            raise SessionNotFound(
+                f"Session {self.session!r} was replaced meanwhile: record {self._seen[0]} is another than the one"
+                " that was there.",
+                "Open it anew.",
+            )
+        for event in self._events(self._head + 1):
+            self._head = event.seq
+            yield event
+
+    def _same(self) -> bool:
+        """Our record is still in its place. One that is damaged now says nothing against it."""
+        seq, known = self._seen
+        if not seq:
+            return True
+        try:
+            record = next(iter(self._store.read(self.session, seq)), b"")
+        except DamagedData:
+            return True
+        return record == known
+
+    def _rewritten(self) -> bool:
+        """Something in the log was forgotten, and says so behind what we know: that may have been our record."""
+        for seq, record in enumerate(self._store.read(self.session, self._head + 1), self._head + 1):
+            what = self._event(seq, record).what
+            if isinstance(what, NoteAdded) and what.topic == "forgotten":
+                return True
+        return False
+
+    def _know(self, seq: int, record: bytes) -> None:
+        """Remember the newest record. One we know is not taken anew: another may stand in its place by now."""
+        if seq >= self._head and seq > self._seen[0]:
+            self._seen = (seq, record)
+
+    def _events(self, start: int) -> Iterator[Event]:
+        for seq, record in enumerate(self._store.read(self.session, start), start):
+            event = self._event(seq, record)
+            self._know(seq, record)
+            yield event
+
+    def _event(self, seq: int, record: bytes) -> Event:
+        sha = parse_blob_reference(record)
+        try:
+            event = decode_event(record if sha is None else self._content(seq, sha))
+        except msgspec.DecodeError as fault:
+            raise self._broken(seq, str(fault)) from fault
+        if event.seq != seq:
+            raise self._broken(seq, f"it calls itself event {event.seq}")
+        return event
+
+    def _content(self, seq: int, sha: str) -> bytes:
+        if self._blobs is None:
+            raise DamagedData(
+                f"Record {seq} of session {self.session!r} lies in the blob {sha}, and this log was opened without"
+                " its blobs.",
+                "Open the session through its data folder.",
+            )
+        try:
+            return self._blobs.get(sha)
+        except DamagedData as fault:
+            raise DamagedData(f"Record {seq} of session {self.session!r}: {fault.args[0]}", fault.remedy) from fault
+
+    def _broken(self, seq: int, fault: str) -> DamagedData:
+        return DamagedData(
+            f"Record {seq} of session {self.session!r} is whole but not an event: {fault}.",
+            "It may be of a newer tidegate, or not of tidegate at all. The other records can be read.",
+            first=seq,
+            last=seq,
+        )

@@ -1,0 +1,76 @@
+"""Text that comes a piece at a time and may be printed at once: safe, without secrets, and never taken back.
+
+A piece may end in the middle of a key or of a control sequence. So nothing of a word is shown before its end is known,
+and a word is masked with the whole line before it in sight, and with all of a private key that was begun.
+"""
+
+import re
+from typing import Final
+
+from tidegate.terminal.output import TextSanitizer
+
+MAX_HELD_CHARS: Final = 4000
+"""Characters that are held together. What has no end before is shown as it then is."""
+_CONTEXT_CHARS: Final = 200
+"""Characters before a word that may say what it is."""
+_WORD_ENDS: Final = re.compile("[\\s\u2e80-\uffef\U00020000-\U0003ffff]")
+"""Scripts without spaces have a word's end at every sign; no secret is written in them."""
+_KEY_START: Final = re.compile(r"-----BEGIN(?= [A-Z0-9 ]*(?:\Z|PRIVATE KEY))")
+_KEY_END: Final = re.compile(r"-----END [A-Z0-9 ]*-----\s")
+
+
+class StreamMasker:
+    """`whole`: nothing is shown before the end, for secrets that have spaces in them."""
+
+    def __init__(self, shown: TextSanitizer, *, whole: bool = False) -> None:
+        self._shown = shown
+        self._whole = whole
+        self._text = ""
+        self._looked = 0
+        self._printed = ""
+
+    def take(self, text: str) -> str:
+        """What may be printed now that this has come."""
+        self._text += text
+        if self._whole:
+            return ""
+        key = self._begun_key()
+        ends = [
+            match.end() for match in _WORD_ENDS.finditer(self._text, self._looked, len(self._text) if key < 0 else key)
+        ]
+        if len(self._text) > MAX_HELD_CHARS * (1 if key < 0 else 4):
+            self._looked = ends[-1] if ends else len(self._text)
+            out = self._print(self._text[: self._looked])
+            self._forget(max(0, self._looked - _CONTEXT_CHARS))
+            return out
+        if not ends:
+            return ""
+        self._looked = ends[-1]
+        out = self._print(self._text[: self._looked])
+        self._forget(self._text.rfind("\n", 0, self._looked) + 1)
+        return out
+
+    def end(self) -> str:
+        """The rest."""
+        out = self._print(self._text)
+        self._forget(len(self._text))
+        return out
+
+    def _print(self, text: str) -> str:
+        """Of what is shown now, what was not printed. Where a mask reaches back into what was, the rest is held."""
+        shown = self._shown(text)
+        if not shown.startswith(self._printed):
+            return ""
+        out, self._printed = shown[len(self._printed) :], shown
+        return out
+
+    def _begun_key(self) -> int:
+        """Where a private key begins that has no end yet, else -1."""
+        begun = [match.start() for match in _KEY_START.finditer(self._text)]
+        return begun[-1] if begun and _KEY_END.search(self._text, begun[-1]) is None else -1
+
+    def _forget(self, count: int) -> None:
+        """The line is over: what comes begins another."""
+        self._text = self._text[count:]
+        self._looked = max(0, self._looked - count)
+        self._printed = self._shown(self._text[: self._looked])

@@ -1,0 +1,70 @@
+"""What may be meant by what is typed, in a short list above it."""
+
+from collections.abc import Callable
+from typing import Final
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual.widget import Widget
+
+from tidegate.tui.composer.composer import CompletionToken
+from tidegate.core.text.terminal_text import clean_line
+
+_MAX_ROWS: Final = 6
+
+
+class CompletionMenu(Widget):
+    """It never has the focus: the keys come through the composer. `moved`: someone chose a line of it by the arrows."""
+
+    DEFAULT_CSS = """
+    Menu { height: auto; max-height: 6; display: none; background: $panel; padding: 0 1; }
+    Menu.open { display: block; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.token: CompletionToken | None = None
+        self.choices: list[str] = []
+        self.moved = False
+        self._about: Callable[[str], str] = lambda _: ""
+        self._place = 0
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.choices)
+
+    @property
+    def chosen(self) -> str:
+        return self.choices[self._place] if self.choices else ""
+
+    def show(
+        self, token: CompletionToken | None, choices: list[str], about: Callable[[str], str] = lambda _: ""
+    ) -> None:
+        """`about` says in a few words what a choice is."""
+        same = self.token is not None and token is not None and self.chosen in choices
+        self._place = choices.index(self.chosen) if same and self.choices else 0
+        self.moved = same and self.moved
+        self.token, self.choices, self._about = token, choices, about
+        self.set_class(bool(choices), "open")
+        self.refresh(layout=True)
+
+    def close(self) -> None:
+        self.show(None, [])
+
+    def move(self, step: int) -> None:
+        if self.choices:
+            self._place = (self._place + step) % len(self.choices)
+            self.moved = True
+            self.refresh()
+
+    def render(self) -> Text:
+        first = max(0, min(self._place - _MAX_ROWS // 2, len(self.choices) - _MAX_ROWS))
+        seen = self.choices[first : first + _MAX_ROWS]
+        column = max(cell_len(clean_line(choice)) for choice in self.choices) if self.choices else 0
+        text = Text(no_wrap=True, overflow="ellipsis", end="")
+        for place, choice in enumerate(seen, first):
+            chosen, name, about = place == self._place, clean_line(choice), self._about(choice)
+            text.append("\n" if place > first else "")
+            text.append(("› " if chosen else "  ") + name, style="bold" if chosen else "dim")
+            text.append(" " * (column - cell_len(name) + 2) + about if about else "", style="" if chosen else "dim")
+        return text

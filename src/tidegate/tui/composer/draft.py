@@ -1,0 +1,82 @@
+"""A message as it is being written, with what of it was pasted.
+
+Only typed text may lay down rules (`core/text/rule_text.py`), so the composer notes every block that enters at once: a paste
+of several lines or of more than 200 characters, and what an undo or the history brings back in that size. A short paste
+of one line counts as typed.
+"""
+
+from typing import Final, NamedTuple
+
+MAX_TYPED_CHARS: Final = 200
+"""More characters than this that enter at once were not typed."""
+
+
+MAX_DRAFT_PIECES: Final = 6
+"""A request keeps an empty line between so many texts of one message; what is cut up further counts as pasted."""
+
+
+class PastedSpan(NamedTuple):
+    start: int
+    end: int
+
+
+class MessageDraft(NamedTuple):
+    """`pasted` are the places of blocks in the text, in their order and apart from each other."""
+
+    text: str = ""
+    pasted: tuple[PastedSpan, ...] = ()
+
+    @classmethod
+    def of_block(cls, text: str) -> "MessageDraft":
+        """A text of which nothing was typed."""
+        return cls(text, (PastedSpan(0, len(text)),))
+
+    def replaced(self, start: int, end: int, entered: str) -> "MessageDraft":
+        """The draft with this text in the place of another; it is pasted if it is a block."""
+        pasted = [PastedSpan(left, min(right, start)) for left, right in self.pasted if left < start]
+        if len(entered) > MAX_TYPED_CHARS or ("\n" in entered and entered != "\n"):
+            pasted.append(PastedSpan(start, start + len(entered)))
+        moved = start + len(entered) - end
+        pasted += [PastedSpan(max(left, end) + moved, right + moved) for left, right in self.pasted if right > end]
+        return MessageDraft(self.text[:start] + entered + self.text[end:], tuple(pasted))
+
+    def changed(self, text: str) -> "MessageDraft":
+        """The draft with this text instead, where nobody says what entered: what it does not share at either end."""
+        before = self.text
+        start = _common_start(before, text)
+        rest = min(len(before), len(text)) - start
+        end = _common_start(before[: -rest - 1 : -1], text[: -rest - 1 : -1]) if rest else 0
+        return self.replaced(start, len(before) - end, text[start : len(text) - end])
+
+    def pieces(self) -> list[tuple[str, bool]]:
+        """The lines in runs, each typed or not. A line is not typed if anything in it was pasted."""
+        runs: list[tuple[list[str], bool]] = []
+        blank: list[str] = []
+        place = 0
+        for line in self.text.split("\n"):
+            typed = not any(start < place + len(line) and end > place for start, end in self.pasted)
+            place += len(line) + 1
+            if not line.strip():  # belongs to what stands before it, or to the first line
+                (runs[-1][0] if runs else blank).append(line)
+            elif runs and runs[-1][1] == typed:
+                runs[-1][0].append(line)
+            else:
+                runs.append(([*blank, line], typed))
+                blank = []
+        if len(runs) > MAX_DRAFT_PIECES:
+            runs[MAX_DRAFT_PIECES - 1 :] = [
+                ([line for lines, _ in runs[MAX_DRAFT_PIECES - 1 :] for line in lines], False)
+            ]
+        return [("\n".join(lines), typed) for lines, typed in runs]
+
+
+def _common_start(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,79 @@
+"""What was typed before. It is read from the logs in the data folder and kept nowhere else: what is forgotten there is
+forgotten here, too. Commands are remembered until the app ends."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from tidegate.core.errors import TidegateError
+from tidegate.core.events import MessageAdded
+from tidegate.core.messages import MENTIONED_FILE, Text, is_user_request
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.store.log import Log
+
+_BATCH_EVENTS: Final = 64
+_MAX_ENTRIES: Final = 500
+_MAX_SESSIONS: Final = 20
+
+
+class InputHistory:
+    """`back` and `on` walk from what is typed now. Nothing is read before someone asks for it."""
+
+    def __init__(self, data: DataFolder, session: str) -> None:
+        self._read = _read_inputs(data, session)
+        self._found: list[str] = []
+        self._place = 0
+        self._draft = ""
+
+    def add(self, text: str) -> None:
+        if not self._found or self._found[0] != text:
+            self._found.insert(0, text)
+        self._place = 0
+
+    def back(self, draft: str) -> str | None:
+        if not self._place:
+            self._draft = draft
+        while self._place >= len(self._found) and len(self._found) < _MAX_ENTRIES:
+            text = next(self._read, None)
+            if text is None:
+                return None
+            if text not in self._found:
+                self._found.append(text)
+        if self._place >= len(self._found):
+            return None
+        self._place += 1
+        return self._found[self._place - 1]
+
+    def on(self) -> str | None:
+        if not self._place:
+            return None
+        self._place -= 1
+        return self._found[self._place - 1] if self._place else self._draft
+
+    def leave(self) -> None:
+        """Something else was typed: the next step back begins at the newest."""
+        self._place = 0
+
+
+def _read_inputs(data: DataFolder, session: str) -> Iterator[str]:
+    """This session's newest first, then those of the others that were used last."""
+    others = [info.name for info in data.store.sessions() if info.name != session and ".task-" not in info.name]
+    for name in (session, *others[:_MAX_SESSIONS]):
+        try:
+            yield from _read_newest_first(data.log(name))
+        except TidegateError:  # one that is damaged hides no other
+            continue
+
+
+def _read_newest_first(log: Log) -> Iterator[str]:
+    end = log.head
+    while end > 0:
+        start = max(0, end - _BATCH_EVENTS)
+        for event in reversed(list(islice(log.read(start + 1), end - start))):
+            if isinstance(event.what, MessageAdded) and is_user_request(event.what.message):
+                parts = event.what.message.parts
+                texts = [part.text for part in parts if isinstance(part, Text)]
+                said = "\n".join(text for text in texts if not text.startswith(MENTIONED_FILE))
+                if said:
+                    yield said
+        end = start

@@ -1,0 +1,230 @@
+"""From blocks to lines of the screen. Everything foreign passes `Shown` here, and nowhere else on its way."""
+
+import io
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, RenderableType
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.strip import Strip
+
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
+from tidegate.tui.conversation.transcript_blocks import format_call_arguments, find_call_subject
+from tidegate.tui.conversation.markdown import find_stable_end, create_markdown
+from tidegate.tui.themes import Palette, make_rich_theme
+from tidegate.terminal.output import TextSanitizer
+
+_MARGIN: Final = 2
+_MAX_CARD_LINES: Final = 600
+"""Lines of an opened card: the rest is named, and is there with /recall."""
+_MAX_TEXT_CHARS: Final = 120_000
+"""Characters of one text that are shaped; more would keep the screen waiting."""
+_COLUMN: Final = re.compile(r"(\s*\S.*?\s{2,})\S")
+_MAX_LIVE_MARKDOWN_CHARS: Final = 4_000
+"""Characters that are shaped with every word that comes; a longer piece gets its shape when it is whole."""
+_CLOSED_MARK, _OPEN_MARK = "▸", "▾"
+
+
+class BlockRenderer:
+    """Draws for one width and one palette; make another when either changes."""
+
+    def __init__(self, width: int, palette: Palette, shown: TextSanitizer) -> None:
+        self.width = max(16, width)
+        self.palette = palette
+        self.shown = shown
+        self._console = Console(
+            file=io.StringIO(),
+            width=self.width,
+            force_terminal=True,
+            color_system="truecolor",
+            legacy_windows=False,
+            theme=make_rich_theme(palette),
+            highlight=False,
+            markup=False,
+            emoji=False,
+            _environ={},
+        )
+        self._grown: tuple[str, int, list[Strip]] = ("", 0, [])
+
+    def lines(self, block: TranscriptBlock, *, opened: bool, chosen: bool, growing: bool = False) -> list[Strip]:
+        if block.is_card:
+            return self._card(block, opened, chosen)
+        if block.kind == "user":
+            return self._user(block)
+        if block.kind in ("note", "problem"):
+            return self._note(block)
+        if block.kind == "answer":
+            return self._answer(block)
+        return self._growing(block) if growing else self._marked(self.shown(block.text))
+
+    # --- texts ----------------------------------------------------------------------------------------------------
+
+    def _user(self, block: TranscriptBlock) -> list[Strip]:
+        bar = Style.parse(f"{self.palette.primary} on {self.palette.surface}")
+        body = Style.parse(f"{self.palette.text} on {self.palette.surface}")
+        text = Text(self._bounded(self.shown(block.text.strip("\n"))), style=body)
+        wrapped = self._rendered(text, self.width - 3, body)
+        return [Strip([Segment("▌ ", bar), *line, Segment(" ", body)], self.width) for line in wrapped]
+
+    def _marked(self, text: str) -> list[Strip]:
+        text = self._bounded(text)
+        inner = self.width - 2 * _MARGIN
+        try:
+            lines = self._rendered(create_markdown(text, self.palette.code), inner)
+        except Exception:  # noqa: BLE001 - whatever a model wrote: its words are shown, if not in shape
+            lines = self._rendered(Text(text), inner)
+        return [self._inset(line) for line in _trim_blank_lines(lines)]
+
+    def _growing(self, block: TranscriptBlock) -> list[Strip]:
+        """Only what may still change its look is shaped again."""
+        text = self.shown(block.text)
+        key, done, strips = self._grown
+        end = find_stable_end(text)
+        if key != block.key or done > end:
+            done, strips = 0, []
+        if end > done:
+            strips = [*strips, *self._joint(strips), *self._marked(text[done:end])]
+            done = end
+        self._grown = (block.key, done, strips)
+        rest = text[done:]
+        if not rest.strip():
+            return strips
+        tail = self._marked(rest) if len(rest) <= _MAX_LIVE_MARKDOWN_CHARS else self._plain(rest)
+        return [*strips, *self._joint(strips), *tail]
+
+    def _plain(self, text: str) -> list[Strip]:
+        lines = self._rendered(Text(self._bounded(text)), self.width - 2 * _MARGIN)
+        return [self._inset(line) for line in _trim_blank_lines(lines)]
+
+    def _joint(self, strips: list[Strip]) -> list[Strip]:
+        return [Strip.blank(self.width)] if strips else []
+
+    def _note(self, block: TranscriptBlock) -> list[Strip]:
+        colour = self.palette.error if block.kind == "problem" else self.palette.muted
+        sign = "! " if block.kind == "problem" else "· "
+        lines = self._rendered(Text(self.shown(block.text), style=colour), self.width - 2 * _MARGIN - 2)
+        head = Segment(sign, Style.parse(colour))
+        return [
+            Strip([Segment(" " * _MARGIN), head if not place else Segment("  "), *line])
+            for place, line in enumerate(_trim_blank_lines(lines))
+        ]
+
+    def _answer(self, block: TranscriptBlock) -> list[Strip]:
+        """What a command said, as it stands: tables are tables."""
+        bar = Segment("  ┆ ", Style.parse(self.palette.accent))
+        head = Strip([bar, Segment(self.shown.line(block.title)[:200], Style.parse(f"bold {self.palette.accent}"))])
+        text = "\n".join(
+            wrap_with_indent(line, self.width - 6) for line in self._bounded(self.shown(block.text)).splitlines()
+        )
+        lines = self._rendered(Text(text, style=self.palette.text), self.width - 6)
+        return [head, *(Strip([bar, *line]) for line in _trim_blank_lines(lines))]
+
+    # --- cards ----------------------------------------------------------------------------------------------------
+
+    def _card(self, block: TranscriptBlock, opened: bool, chosen: bool) -> list[Strip]:
+        strips = [self._head(block, opened, chosen)]
+        if opened:
+            rail = Segment("  │ ", Style.parse(self.palette.faint))
+            strips += [Strip([rail, *line]) for line in self._body(block)]
+        return strips
+
+    def _head(self, block: TranscriptBlock, opened: bool, chosen: bool) -> Strip:
+        p = self.palette
+        colour = p.primary if chosen else p.faint
+        name, about, tail = self._words(block)
+        about = "" if opened and block.kind in ("thinking", "result") else about
+        pieces = [
+            ("  ", ""),
+            (f"{_OPEN_MARK if opened else _CLOSED_MARK} ", colour),
+            (name, p.error if block.error else p.muted),
+        ]
+        room = self.width - 4 - cell_len(name) - cell_len(tail) - 4
+        if about and room > 4:
+            about = about if cell_len(about) <= room else set_cell_size(about, room - 1).rstrip() + "…"
+            pieces += [("  ", ""), (about, p.text if chosen else p.muted)]
+        pieces += [("  ", ""), (tail, p.error if block.error else p.faint)] if tail else []
+        ground = f" on {p.panel}" if chosen else ""
+        strip = Strip([Segment(text, Style.parse(f"{style}{ground}".strip())) for text, style in pieces])
+        return strip.adjust_cell_length(self.width, Style.parse(ground.strip()) if chosen else None)
+
+    def _words(self, block: TranscriptBlock) -> tuple[str, str, str]:
+        line = self.shown.line
+        if block.kind == "thinking":
+            return "thought", self._begins(block.text), ""
+        if block.kind == "edit":
+            return "compacted", line(block.title), ""
+        if block.kind == "attached":
+            return "attached", line(block.title), ""
+        if block.kind == "result":
+            return "result", self._begins(block.result or ""), describe_text_length(block.result or "")
+        tail = "…" if block.result is None else "failed" if block.error else describe_text_length(block.result)
+        return line(block.title)[:80], self._begins(find_call_subject(block.text)), tail
+
+    def _begins(self, text: str) -> str:
+        """Masked before it is cut: half a key is a key's half."""
+        return self.shown.line(text[:4000])[:400]
+
+    def _body(self, block: TranscriptBlock) -> Iterator[list[Segment]]:
+        inner = self.width - _MARGIN - 4
+        p = self.palette
+        texts = [(block.text, p.muted)]
+        if block.kind == "call":
+            texts = [(format_call_arguments(block.text), p.muted)]
+        if block.result is not None:
+            texts.append((block.result, p.error if block.error else p.text))
+        for text, colour in texts:
+            if text.strip():
+                yield from self._clipped(Text(self._bounded(self.shown(text.strip("\n"))), style=colour), inner)
+
+    def _clipped(self, text: Text, width: int) -> Iterator[list[Segment]]:
+        lines = _trim_blank_lines(self._rendered(text, width))
+        yield from lines[:_MAX_CARD_LINES]
+        if len(lines) > _MAX_CARD_LINES:
+            yield [Segment(f"… {len(lines) - _MAX_CARD_LINES:,} more lines", Style.parse(self.palette.faint))]
+
+    # --- common ---------------------------------------------------------------------------------------------------
+
+    def _rendered(self, what: RenderableType, width: int, style: Style | None = None) -> list[list[Segment]]:
+        options = self._console.options.update(width=max(8, width), height=None)
+        return self._console.render_lines(what, options, style=style, pad=style is not None)
+
+    def _inset(self, line: list[Segment]) -> Strip:
+        return Strip([Segment(" " * _MARGIN), *line])
+
+    def _bounded(self, text: str) -> str:
+        if len(text) <= _MAX_TEXT_CHARS:
+            return text
+        return f"{text[:_MAX_TEXT_CHARS]}\n\n… {len(text) - _MAX_TEXT_CHARS:,} more characters"
+
+
+def _trim_blank_lines(lines: list[list[Segment]]) -> list[list[Segment]]:
+    """Without blank lines at either end: the space between blocks is the conversation's."""
+
+    def blank(line: list[Segment]) -> bool:
+        return not any(segment.text.strip() or (segment.style and segment.style.bgcolor) for segment in line)
+
+    start, end = 0, len(lines)
+    while start < end and blank(lines[start]):
+        start += 1
+    while end > start and blank(lines[end - 1]):
+        end -= 1
+    return lines[start:end]
+
+
+def wrap_with_indent(line: str, width: int) -> str:
+    """A line too long for the screen goes on below its last column, if it has columns."""
+    if len(line) <= width:
+        return line
+    column = _COLUMN.match(line)
+    indent = " " * (len(column[1]) if column and len(column[1]) <= width * 2 // 3 else 2)
+    return "\n".join(textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=True) or [""])
+
+
+def describe_text_length(text: str) -> str:
+    count = text.count("\n") + 1
+    return "empty" if not text.strip() else f"{count:,} lines" if count > 1 else f"{len(text):,} chars"

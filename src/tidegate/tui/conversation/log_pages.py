@@ -1,0 +1,76 @@
+"""The log a piece at a time: however long a session is, only what is near the screen is read."""
+
+from collections.abc import Callable, Iterable
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, build_blocks, merge_results
+from tidegate.core.events import Event
+from tidegate.store.log import Log
+
+_BATCH_EVENTS: Final = 48
+"""Events that are read at once."""
+_MAX_PAGE_EVENTS: Final = 256
+"""How far a page may be widened to hold a result and its call both."""
+
+
+class TranscriptRow(NamedTuple):
+    """A block and the event it is of."""
+
+    seq: int
+    block: TranscriptBlock
+
+
+class LogPage(NamedTuple):
+    """Rows of the events `first` to `last`, all of them."""
+
+    first: int
+    last: int
+    rows: list[TranscriptRow]
+
+
+def build_rows(events: Iterable[Event]) -> list[TranscriptRow]:
+    seqs: dict[str, int] = {}
+    blocks: list[TranscriptBlock] = []
+    for event in events:
+        for block in build_blocks(event):
+            seqs[block.key] = event.seq
+            blocks.append(block)
+    return [TranscriptRow(seqs[block.key], block) for block in merge_results(blocks)]
+
+
+class LogPager:
+    """`log` gives the log as it is now: its end moves."""
+
+    def __init__(self, log: Callable[[], Log]) -> None:
+        self._log = log
+
+    @property
+    def head(self) -> int:
+        return self._log().head
+
+    def before(self, seq: int, least: int = 1) -> LogPage:
+        """The rows before an event, at least so many where there are; a result comes with its call."""
+        log = self._log()
+        first = last = min(seq, log.head + 1)
+        rows: list[TranscriptRow] = []
+        while first > 1 and (len(rows) < least or (_begins_with_result(rows) and last - first < _MAX_PAGE_EVENTS)):
+            first = max(1, first - _BATCH_EVENTS)
+            rows = build_rows(_read_range(log, first, last - 1))
+        return LogPage(first, last - 1, rows)
+
+    def after(self, seq: int, least: int = 1) -> LogPage:
+        log = self._log()
+        last, rows = seq, list[TranscriptRow]()
+        while last < log.head and len(rows) < least:
+            last = min(log.head, last + _BATCH_EVENTS)
+            rows = build_rows(_read_range(log, seq + 1, last))
+        return LogPage(seq + 1, last, rows)
+
+
+def _begins_with_result(rows: list[TranscriptRow]) -> bool:
+    return bool(rows) and rows[0].block.kind == "result"
+
+
+def _read_range(log: Log, first: int, last: int) -> Iterable[Event]:
+    return takewhile(lambda event: event.seq <= last, log.read(first))

@@ -1,0 +1,75 @@
+"""Markdown as it is shown: left-aligned, no boxes, no links a terminal would follow, no HTML that vanishes."""
+
+from functools import cache
+from typing import ClassVar
+
+from markdown_it import MarkdownIt
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.text import Text
+
+_MAX_HIGHLIGHTED_CHARS = 20_000
+"""Longer code is shown without colours: they cost more than reading it."""
+
+
+class _LeftHeading(Heading):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class _PlainCodeBlock(CodeBlock):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip()
+        background = console.get_style("markdown.code_block")
+        if len(code) > _MAX_HIGHLIGHTED_CHARS:
+            yield Padding(Text(code), (0, 2), style=background)
+            return
+        ground = background.bgcolor.name if background.bgcolor is not None else "default"
+        syntax = Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, background_color=ground)
+        yield Padding(syntax, (0, 2), style=background)
+
+
+class TerminalMarkdown(Markdown):
+    """`text` must be safe already."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _LeftHeading,
+        "fence": _PlainCodeBlock,
+        "code_block": _PlainCodeBlock,
+    }
+
+    def __init__(self, text: str, *, code_theme: str) -> None:
+        super().__init__("", code_theme=code_theme, hyperlinks=False)
+        self.markup = text
+        self.parsed = _parser().parse(text)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """HTML is text like any other: what a model wrote is to be seen."""
+    return MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
+
+
+def create_markdown(text: str, code_theme: str) -> RenderableType:
+    return TerminalMarkdown(text, code_theme=code_theme)
+
+
+def find_stable_end(text: str) -> int:
+    """How much of a text that is still growing will not change its look any more: up to the last blank line that is
+    not inside a fence. What stands before it need not be shaped again with every word."""
+    end, place, fence = 0, 0, ""
+    for line in text.splitlines(keepends=True):
+        bare = line.strip()
+        mark = bare[:3]
+        if fence:
+            fence = "" if mark == fence and not bare.strip(fence[0]) else fence
+        elif mark in ("```", "~~~"):
+            fence = mark
+        place += len(line)
+        if not fence and not bare and line.endswith("\n"):
+            end = place
+    return end

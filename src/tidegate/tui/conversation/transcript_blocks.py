@@ -1,0 +1,164 @@
+"""What the conversation is made of: one event of the log becomes no, one or several blocks. Reading, never deciding.
+
+A card is a block that is shown in one line until someone opens it. Open or not is the screen's business alone: nothing
+here is ever sent to a model.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+import msgspec
+from tidegate.core.edits import Drop, Insert, RemoveRule, Replace
+from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
+from tidegate.core.messages import MENTIONED_FILE, Call, Image, Message, Result, Text, Thinking
+import json
+
+
+BlockKind = Literal["user", "said", "thinking", "call", "result", "attached", "edit", "note", "answer", "problem"]
+_CARD_KINDS = frozenset({"thinking", "call", "result", "attached", "edit"})
+_NOTE_TEXTS = {
+    "clear": "the context was cleared; the log keeps everything",
+    "undo": "a compaction was undone",
+    "redo": "a compaction was made again",
+    "overflow": "the provider refused the request for its size; it is sent again, smaller",
+    "forgotten": "something was forgotten for good",
+    "unsigned": "earlier reasoning is no longer sent",
+}
+
+
+class TranscriptBlock(msgspec.Struct):
+    """`key` names it for as long as the session lives. `result` is None while a call is open."""
+
+    key: str
+    kind: BlockKind
+    text: str = ""
+    title: str = ""
+    result: str | None = None
+    error: bool = False
+    call_id: str = ""
+
+    @property
+    def is_card(self) -> bool:
+        return self.kind in _CARD_KINDS
+
+
+def build_blocks(event: Event) -> list[TranscriptBlock]:
+    what = event.what
+    if isinstance(what, MessageAdded):
+        return _message_blocks(what.message, event.seq)
+    if isinstance(what, ViewEdited):
+        return [_edit_block(what, event.seq)]
+    if isinstance(what, NoteAdded):
+        return _note_blocks(what, event.seq)
+    return []
+
+
+def _message_blocks(message: Message, seq: int) -> list[TranscriptBlock]:
+    if not message.user_visible and message.role != "tool":
+        return []
+    found: list[TranscriptBlock] = []
+    for place, part in enumerate(message.parts):
+        block = _part_block(part, message, f"m{seq}.{place}")
+        if block is not None:
+            found.append(block)
+    return found
+
+
+def _part_block(part: object, message: Message, key: str) -> TranscriptBlock | None:
+    match part:
+        case Text(text) if message.role == "user" and text.startswith(MENTIONED_FILE):
+            return TranscriptBlock(key, "attached", text, text.partition("\n")[0][len(MENTIONED_FILE) :].rstrip("]"))
+        case Text(text):
+            kind: BlockKind = "user" if message.role == "user" else "said"
+            return TranscriptBlock(key, kind, text) if text.strip() else None
+        case Thinking():
+            text = _readable_thinking(part)
+            return TranscriptBlock(key, "thinking", text) if text.strip() else None
+        case Call(id=ident, name=name, arguments=arguments):
+            return TranscriptBlock(key, "call", arguments, name, call_id=ident)
+        case Image(media=media, width=width, height=height):
+            size = f" {width}x{height}" if width else ""
+            return TranscriptBlock(key, "attached", "", f"{media}{size}")
+        case Result(call_id=ident, error=error):
+            return TranscriptBlock(key, "result", "", "result", result=_result_text(part), error=error, call_id=ident)
+    return None
+
+
+def _readable_thinking(part: Thinking) -> str:
+    """The readable words of reasoning, also where they stand in a provider's signed block."""
+    if part.text or not part.block:
+        return part.text
+    try:
+        block = msgspec.json.decode(part.block)
+    except msgspec.DecodeError:
+        return ""
+    return "\n".join(_collect_texts(block)) or "(not readable: the provider keeps it to itself)"
+
+
+def _collect_texts(value: object) -> list[str]:
+    if isinstance(value, dict):
+        found = [each for key, each in value.items() if key in ("thinking", "text") and isinstance(each, str) and each]
+        return found + [text for key in ("summary", "content") for text in _collect_texts(value.get(key))]
+    return [text for each in value for text in _collect_texts(each)] if isinstance(value, list) else []
+
+
+def _result_text(result: Result) -> str:
+    return "\n".join(part.text if isinstance(part, Text) else f"[{part.media}]" for part in result.parts)
+
+
+def _edit_block(edited: ViewEdited, seq: int) -> TranscriptBlock:
+    gone = sum(len(edit.ids) for edit in edited.edits if isinstance(edit, Drop))
+    added = [edit.message for edit in edited.edits if isinstance(edit, Insert)]
+    shorter = sum(isinstance(edit, Replace) for edit in edited.edits)
+    counts = [
+        f"{count} {word}" for count, word in ((gone, "left"), (shorter, "shortened"), (len(added), "added")) if count
+    ]
+    lines = [f"why: {edited.why}", f"what: {', '.join(counts) or 'nothing'}; everything is still in the log"]
+    lines += [f"rule: {edit.text}" for edit in edited.edits if isinstance(edit, RemoveRule)]
+    lines += [part.text for message in added for part in message.parts if isinstance(part, Text)]
+    name = edited.rule or edited.stage
+    title = f"{name}  {edited.before:,} → {edited.after:,} tokens"
+    return TranscriptBlock(f"e{seq}", "edit", "\n".join(lines), title)
+
+
+def _note_blocks(noted: NoteAdded, seq: int) -> list[TranscriptBlock]:
+    if noted.topic in _NOTE_TEXTS:
+        return [TranscriptBlock(f"n{seq}", "note", _NOTE_TEXTS[noted.topic])]
+    return []
+
+
+def merge_results(blocks: Iterable[TranscriptBlock]) -> list[TranscriptBlock]:
+    """Results put into the cards of their calls. A result whose call is not here stays a card of its own."""
+    whole: list[TranscriptBlock] = []
+    waiting: dict[str, TranscriptBlock] = {}
+    for block in blocks:
+        if block.kind == "call" and block.result is None:
+            waiting[block.call_id] = block
+        call = waiting.pop(block.call_id, None) if block.kind == "result" else None
+        if call is None:
+            whole.append(block)
+        else:
+            call.result, call.error = block.result, block.error
+    return whole
+
+
+# A call's arguments as a person reads them. Nothing of a screen is needed for it.
+
+
+def find_call_subject(arguments: str) -> str:
+    """What a call is about: the first text among its arguments."""
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    texts = [each for each in value.values() if isinstance(each, str)] if isinstance(value, dict) else []
+    return texts[0] if texts else "" if value in ({}, None) else arguments
+
+
+def format_call_arguments(arguments: str) -> str:
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    if not isinstance(value, dict):
+        return arguments
+    return "\n".join(f"{key}: {each if isinstance(each, str) else json.dumps(each)}" for key, each in value.items())

@@ -1,0 +1,39 @@
+"""The keys of the conversation and what is said of them."""
+
+from typing import Final
+
+from textual.binding import Binding, BindingType
+
+CHAT_BINDINGS: Final[tuple[BindingType, ...]] = (
+    Binding("ctrl+c", "stop", "Stop", priority=True, show=False),
+    Binding("ctrl+q", "quit", "Quit", priority=True, show=False),
+    Binding("escape", "interrupt", "Interrupt", show=False),
+    Binding("ctrl+o", "cards", "Cards", priority=True, show=False),
+    Binding("ctrl+up", "card(-1)", "Card above", priority=True, show=False),
+    Binding("ctrl+down", "card(1)", "Card below", priority=True, show=False),
+    Binding("pageup", "page(-1)", "Page up", priority=True, show=False),
+    Binding("pagedown", "page(1)", "Page down", priority=True, show=False),
+    Binding("ctrl+home", "start", "Beginning", priority=True, show=False),
+    Binding("ctrl+end", "end", "End", priority=True, show=False),
+    Binding("f1", "help", "Help", priority=True, show=False),
+    Binding("f2", "context", "Context", priority=True, show=False),
+    Binding("f3", "sessions", "Sessions", priority=True, show=False),
+    Binding("f4", "models", "Models", priority=True, show=False),
+    Binding("f5", "theme", "Light or dark", priority=True, show=False),
+)
+CONVERSATION_ACTIONS: Final = frozenset("stop interrupt cards card page start end help context sessions models".split())
+"""Actions of the conversation itself: another screen on top of it has these keys for its own."""
+WELCOME_TEXT: Final = """\
+Everything that is said here is kept, whatever the window holds.
+F1 shows the keys, F2 what fills the window and what was taken out of it."""
+KEY_HELP: Final = """\
+enter             send; while the agent works it waits, enter again says it now
+ctrl+j            a new line (also alt+enter, shift+enter)
+up, down          what was typed before
+tab               take what is offered; @ offers files, / commands
+esc               interrupt
+ctrl+o            open or close all cards, or the chosen one
+ctrl+up, down     choose a card
+pgup, pgdn        scroll; ctrl+home and ctrl+end go to the ends
+F2 context   F3 sessions   F4 models   F5 light or dark
+ctrl+c            stop, twice to leave; ctrl+q leaves"""

@@ -1,0 +1,82 @@
+"""What is pasted is text, also where it holds escape codes, as any coloured output of a terminal does.
+
+Textual's parser takes an escape inside a paste for keys, and line ends behind it for enter: half of a log that someone
+pastes would be sent, or would answer a question. So escapes are taken out of pastes before the parser sees them.
+"""
+
+import os
+import selectors
+import sys
+from codecs import getincrementaldecoder
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+PASTE_START: Final = "\x1b[200~"
+PASTE_END: Final = "\x1b[201~"
+_POLL_SECONDS: Final = 0.1
+
+
+class PasteFilter:
+    """Takes what comes from a terminal, in pieces of any length. Outside of pastes nothing is changed or held back."""
+
+    def __init__(self) -> None:
+        self._inside = False
+        self._seen = ""
+        self._held = ""
+
+    def __call__(self, data: str) -> str:
+        told = list[str]()
+        while data:
+            data = self._pasted(data, told) if self._inside else self._typed(data, told)
+        return "".join(told)
+
+    def _typed(self, data: str, told: list[str]) -> str:
+        """Up to where a paste begins; the mark may have begun in the piece before."""
+        whole = self._seen + data
+        place = whole.find(PASTE_START)
+        cut = len(data) if place < 0 else place + len(PASTE_START) - len(self._seen)
+        self._inside = place >= 0
+        self._seen = "" if self._inside else whole[-len(PASTE_START) + 1 :]
+        told.append(data[:cut])
+        return data[cut:]
+
+    def _pasted(self, data: str, told: list[str]) -> str:
+        """Up to where it ends. A mark that may have begun is held back until it is clear what it is."""
+        text, end, rest = (self._held + data).partition(PASTE_END)
+        self._held = ""
+        if not end:
+            part = next((size for size in range(len(PASTE_END) - 1, 0, -1) if text.endswith(PASTE_END[:size])), 0)
+            text, self._held = text[: len(text) - part], text[len(text) - part :]
+        # One character begins a sequence as well as two: what shows pasted text takes it out whole.
+        told += [text.replace("\x1b[", "\x9b").replace("\x1b", ""), end]
+        self._inside = not end
+        return rest
+
+
+def make_driver_class() -> "type[Driver] | None":
+    """The terminal with pastes that are safe; None where Textual's own is as good."""
+    if sys.platform == "win32":
+        return None
+    from textual._xterm_parser import XTermParser
+    from textual.drivers.linux_driver import LinuxDriver
+
+    class PastingDriver(LinuxDriver):
+        def run_input_thread(self) -> None:
+            parser, pastes = XTermParser(self._debug), PasteFilter()
+            decode = getincrementaldecoder("utf-8")("replace").decode
+            with selectors.SelectSelector() as selector:
+                selector.register(self.fileno, selectors.EVENT_READ)
+                while not self.exit_event.is_set():
+                    if selector.select(_POLL_SECONDS):
+                        raw = os.read(self.fileno, 4096)
+                        if not raw:  # nobody is there any more
+                            self.exit_event.wait(_POLL_SECONDS)
+                        data = pastes(decode(raw))
+                        for event in parser.feed(data) if data else ():
+                            self.process_message(event)
+                    for event in parser.tick():
+                        self.process_message(event)
+
+    return PastingDriver

@@ -1,0 +1,274 @@
+"""F2: what fills the window and what was taken out of it; from there it is shown, recalled and taken back."""
+
+import asyncio
+from concurrent.futures import Future
+from typing import ClassVar, NamedTuple
+
+from rich.text import Text
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from tidegate.tui.agent_thread import AgentThread
+from tidegate.tui.screens.context_table import (
+    MESSAGE_HEADER,
+    FillStyles,
+    clip_details,
+    describe_timeline_entry,
+    format_timeline_header,
+    render_timeline_row,
+    render_legend,
+    measure_name_column,
+    render_message_row,
+    format_category_header,
+    render_category_row,
+    render_fill_bar,
+    render_fill_title,
+    format_next_trigger,
+)
+from tidegate.tui.themes import make_palette
+from tidegate.tui.screens.text_screen import TextScreen
+from tidegate.terminal.output import TextSanitizer
+from tidegate.core.errors import TidegateError
+from tidegate.commands.registry import CommandContext
+from tidegate.session.reports.window_usage import WindowUsage, measure_window_usage
+from tidegate.session.recall import recall_text
+from tidegate.session.reports.timeline import TimelineEntry, Timeline, read_timeline
+
+_MAX_SHOWN_CHARS = 60_000
+_DETAIL_LINES = 3
+"""Lines below the list."""
+
+
+class ContextFigures(NamedTuple):
+    filling: WindowUsage
+    timeline: Timeline
+
+
+class ContextPane(Screen[str]):
+    """Ends with a line for the conversation (a command to run), or with nothing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f2,q", "leave", "Close"),
+        Binding("tab,left,right", "turn", "Other list"),
+        Binding("u", "undo", "Undo down to here"),
+        Binding("y", "redo", "Redo"),
+        Binding("r", "recall", "Recall"),
+        Binding("a", "again", "Look again"),
+    ]
+
+    def __init__(self, backstage: AgentThread, shown: TextSanitizer) -> None:
+        super().__init__()
+        self._backstage = backstage
+        self._shown = shown
+        self.figures: ContextFigures | None = None
+        self.listing = "fills"
+
+    def compose(self) -> ComposeResult:
+        yield Static("looking…", id="title", markup=False)
+        yield Static("", id="bar", markup=False)
+        yield Static("", id="legend", markup=False)
+        yield Static("", id="trigger", markup=False)
+        yield Static("", id="tabs", markup=False)
+        yield Static("", id="head", markup=False)
+        yield OptionList(id="list", markup=False)
+        yield Static("", id="about", markup=False)
+        yield Static("tab other list · enter show · r recall · u undo · y redo · esc close", id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._show())
+        self.action_again()
+
+    @work(exclusive=True)
+    async def action_again(self) -> None:
+        try:
+            self.figures = await asyncio.wrap_future(self._backstage.ask(_read_figures))
+        except TidegateError as bad:
+            self.query_one("#title", Static).update(Text(self._shown(str(bad))))
+            return
+        self._show()
+
+    def on_resize(self) -> None:
+        self._show()
+
+    # --- showing --------------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        if self.figures is None:
+            return
+        found, width = self.figures.filling, max(40, self.size.width - 2)
+        palette = make_palette(self.app.theme_variables, dark=self.app.current_theme.dark)
+        styles = FillStyles(palette.success, palette.warning, palette.error, palette.accent, palette.faint)
+        for name, text in (
+            ("title", render_fill_title(found, styles)),
+            ("bar", render_fill_bar(found, width, styles)),
+            ("legend", render_legend(found, width + 2, styles)),
+            ("trigger", Text(self._shown.line(format_next_trigger(found)))),
+            ("tabs", self._tabs()),
+            ("head", Text(self._head(width), no_wrap=True)),
+        ):
+            self.query_one(f"#{name}", Static).update(text)
+        self._list(width)
+        self._about()
+
+    def _list(self, width: int) -> None:
+        """What was chosen stays chosen where it is still there, wherever it stands now."""
+        listed = self.query_one(OptionList)
+        chosen, place = self._chosen(), listed.highlighted or 0
+        options = self._options(width)
+        listed.clear_options()
+        listed.add_options(options)
+        there = [number for number, option in enumerate(options) if option.id == chosen and chosen]
+        if options:
+            listed.highlighted = there[0] if there else min(place, len(options) - 1)
+
+    def _tabs(self) -> Text:
+        text = Text()
+        names = (("fills", "what fills the window"), ("timeline", "what was done to it"))
+        for name, words in names:
+            text.append(f" {words} ", style="reverse" if name == self.listing else "dim")
+            text.append("  ")
+        return text
+
+    def _head(self, width: int) -> str:
+        assert self.figures is not None
+        entries = self.figures.timeline.entries
+        if self.listing == "fills":
+            return format_category_header(width)
+        return format_timeline_header(measure_name_column(entries, width, self._shown)) if entries else ""
+
+    def _options(self, width: int) -> list[Option]:
+        assert self.figures is not None
+        found, done = self.figures
+        if self.listing == "timeline":
+            column = measure_name_column(done.entries, width, self._shown)
+            lines = [
+                Option(render_timeline_row(entry, column, self._shown), id=f"t{entry.seq}") for entry in done.entries
+            ]
+            return lines or [_make_disabled_option("nothing yet")]
+        shares = [
+            Option(render_category_row(share, found, width, self._shown), id=f"s{place}")
+            for place, share in enumerate(found.shares)
+        ]
+        pieces = [Option(render_message_row(piece, width, self._shown), id=f"p{piece.id}") for piece in found.pieces]
+        head = [_make_disabled_option(MESSAGE_HEADER)] if pieces else []
+        rest = [_make_disabled_option(f"    and {found.left_out:,} smaller messages")] if found.left_out else []
+        return [*shares, *head, *pieces, *rest]
+
+    def on_option_list_option_highlighted(self) -> None:
+        self._about()
+
+    def _about(self) -> None:
+        self.query_one("#about", Static).update(
+            Text(clip_details(self._told(), max(40, self.size.width - 2), _DETAIL_LINES))
+        )
+
+    def _told(self) -> list[str]:
+        """All that is known of the chosen line."""
+        entry = self._entry()
+        if entry is not None:
+            return describe_timeline_entry(entry, self._shown)
+        pieces = self.figures.filling.pieces if self.figures is not None else ()
+        return [self._shown.line(piece.why) for piece in pieces if piece.id == self._ident()]
+
+    def _chosen(self) -> str:
+        option = self.query_one(OptionList).highlighted_option
+        return option.id or "" if option is not None else ""
+
+    def _ident(self) -> str:
+        chosen = self._chosen()
+        return chosen[1:] if chosen.startswith("p") else ""
+
+    def _entry(self) -> TimelineEntry | None:
+        chosen = self._chosen()
+        if self.figures is None or not chosen.startswith("t"):
+            return None
+        return next((each for each in self.figures.timeline.entries if f"t{each.seq}" == chosen), None)
+
+    # --- keys -----------------------------------------------------------------------------------------------------
+
+    def action_leave(self) -> None:
+        _ = self.dismiss("")
+
+    def action_turn(self) -> None:
+        self.listing = "timeline" if self.listing == "fills" else "fills"
+        self._show()
+
+    def on_option_list_option_selected(self) -> None:
+        entry, ident = self._entry(), self._ident()
+        if entry is not None:
+            self._read(f"what {entry.rule or entry.what} took", [*entry.removed, *entry.shortened])
+        elif ident:
+            self._read(ident, [ident])
+
+    @work(exclusive=True)
+    async def _read(self, name: str, ids: list[str]) -> None:
+        async def said(place: CommandContext) -> str:
+            texts, room = list[str](), _MAX_SHOWN_CHARS
+            for ident in ids:
+                texts.append(recall_text(place.session.log, ident, max_chars=max(400, room)).text)
+                room -= len(texts[-1])
+                if room <= 0:
+                    break
+            left = len(ids) - len(texts)
+            return "\n".join(texts) + (f"\n… and {left:,} more" if left else "")
+
+        about = "\n".join(self._told())
+        text = await asyncio.wrap_future(self._backstage.ask(said)) or "Nothing left the window here."
+        _ = self.app.push_screen(TextScreen(name, f"{about}\n\n{text}" if about else text, self._shown))
+
+    def action_recall(self) -> None:
+        """As the command does it: the words are shown in the conversation."""
+        entry = self._entry()
+        ids = [*entry.removed, *entry.shortened] if entry is not None else [self._ident()]
+        said = sorted(int(ident[1:]) for ident in ids if ident[:1] == "m" and ident[1:].isdigit())
+        if said:
+            _ = self.dismiss(f"/recall m{said[0]}" + (f"..m{said[-1]}" if said[-1] != said[0] else ""))
+
+    @work(exclusive=True)
+    async def action_undo(self) -> None:
+        """The newest is taken back first, so all down to the chosen one."""
+        entry = self._entry()
+
+        async def undone(place: CommandContext) -> int:
+            place.still()
+            count = 0
+            while entry is not None and not entry.undone:
+                seq = place.session.undo()
+                count += seq is not None
+                if seq is None or seq <= entry.seq:
+                    break
+            return count
+
+        await self._changed(self._backstage.ask(undone), "taken back")
+
+    @work(exclusive=True)
+    async def action_redo(self) -> None:
+        async def redone(place: CommandContext) -> int:
+            place.still()
+            return int(place.session.redo() is not None)
+
+        await self._changed(self._backstage.ask(redone), "made again")
+
+    async def _changed(self, done: "Future[int]", words: str) -> None:
+        try:
+            count = await asyncio.wrap_future(done)
+        except TidegateError as bad:
+            self.notify(self._shown(str(bad)), severity="error", markup=False)
+            return
+        self.notify(f"{count} {words}." if count else f"Nothing to be {words}.", markup=False)
+        self.action_again()
+
+
+def _make_disabled_option(words: str) -> Option:
+    """A line that cannot be chosen."""
+    return Option(Text(words, style="dim", no_wrap=True, overflow="ellipsis", end=""), disabled=True)
+
+
+async def _read_figures(place: CommandContext) -> ContextFigures:
+    found = measure_window_usage(place.session, parts=place.parts, prices=place.prices)
+    return ContextFigures(found, read_timeline(place.session.log, prices=place.prices))

@@ -1,0 +1,201 @@
+"""The figures of the context pane as lines. From values to text: no screen, no session."""
+
+import math
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import Final, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from tidegate.tui.status.status_bar import classify_fill, format_token_count
+from tidegate.terminal.output import TextSanitizer
+from tidegate.datafolder.time_format import format_time
+from tidegate.session.reports.window_usage import WindowUsage, CategoryUsage
+from tidegate.session.reports.window_usage import MessageUsage
+from tidegate.session.reports.timeline import TimelineEntry
+
+CATEGORY_COLORS: Final = {
+    "system": "#7aa2d6",
+    "tools": "#b58fd6",
+    "skills": "#d68fb8",
+    "memory": "#d69a7a",
+    "rules": "#e06c75",
+    "user": "#8fbf7f",
+    "assistant": "#6fb7b7",
+    "results": "#c9a26d",
+    "summaries": "#9aa7b8",
+    "ledger": "#c7c46a",
+    "notes": "#8a8f98",
+    "framing": "#5d6570",
+}
+"""One for each category, told apart on a dark and on a light ground."""
+_FIXED_COLUMNS: Final = 10 + 15 + 29
+"""Cells of a line of the timeline beside its name: when, from how much to how much, how many messages."""
+_MORE_HINT: Final = " … enter: all"
+
+
+class FillStyles(NamedTuple):
+    """The words of `status.shade` as colours."""
+
+    calm: str
+    yellow: str
+    red: str
+    unknown: str
+    faint: str
+
+
+def render_fill_title(found: WindowUsage, styles: FillStyles) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis")
+    used = None if found.capacity is None else round(100 * found.size / found.capacity)
+    text.append("ctx ?" if used is None else f"ctx {used}%", style=f"bold {getattr(styles, classify_fill(used))}")
+    if found.capacity is None:
+        return text.append(f"  {found.size:,} tokens, the window is not known")
+    text.append(f"  {found.size:,} of {found.capacity:,} tokens")
+    if found.window:
+        text.append(f"  window {found.window:,}, reserve {found.window - found.capacity:,}", style=styles.faint)
+    return text
+
+
+def render_fill_bar(found: WindowUsage, width: int, styles: FillStyles) -> Text:
+    """The window as a bar: what fills it in its colours, the rest empty. Every category has at least a cell."""
+    whole = max(found.capacity or found.size, found.size, 1)
+    text, used = Text(no_wrap=True, end=""), 0
+    for category, tokens in _sum_by_category(found.shares):
+        cells = min(max(1, round(width * tokens / whole)), width - used)
+        text.append("█" * cells, style=CATEGORY_COLORS.get(category, styles.faint))
+        used += cells
+    return text.append("·" * (width - used), style=styles.faint)
+
+
+def render_legend(found: WindowUsage, width: int, styles: FillStyles) -> Text:
+    text, used = Text(), 0
+    for category, tokens in _sum_by_category(found.shares):
+        words = f"{category} {format_token_count(tokens)}"
+        wide = len(words) + 4
+        if used and used + wide > width:
+            text.append("\n")
+            used = 0
+        text.append("█ ", style=CATEGORY_COLORS.get(category, styles.faint))
+        text.append(f"{words}  ")
+        used += wide
+    return text
+
+
+def _sum_by_category(shares: Sequence[CategoryUsage]) -> list[tuple[str, int]]:
+    sums: dict[str, int] = {}
+    for share in shares:
+        sums[share.category] = sums.get(share.category, 0) + share.tokens
+    return [(category, tokens) for category, tokens in sums.items() if tokens]
+
+
+def format_next_trigger(found: WindowUsage) -> str:
+    if found.next is None:
+        return "next: no rule waits for anything that can be measured"
+    told = ["now"] if found.next.due else []
+    if not found.next.due and found.next.tokens is not None:
+        told.append(f"{found.next.tokens:,} tokens away")
+    if not found.next.due and found.next.turns is not None:
+        turns = math.ceil(found.next.turns)
+        told.append(f"about {turns:,} turn{'' if turns == 1 else 's'}")
+    rule = found.next.rule or f"{found.next.moment}/{found.next.stage}"
+    return f"next: {rule} · {' · '.join(told) or 'not yet'}"
+
+
+def render_category_row(share: CategoryUsage, found: WindowUsage, width: int, shown: TextSanitizer) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis", end="")
+    text.append("█ ", style=CATEGORY_COLORS.get(share.category, ""))
+    text.append(_pad_or_clip(shown.line(share.name), _name_width(width)))
+    count = f"{share.messages:,}" if share.messages else ""
+    percent = f"{share.tokens / found.size:.1%}" if found.size else ""
+    return text.append(f"{count:>9}{share.tokens:>10,}{percent:>8}{_format_call_price(share.price):>12}")
+
+
+def format_category_header(width: int) -> str:
+    return f"  {'':{_name_width(width)}}{'messages':>9}{'tokens':>10}{'share':>8}{'a call':>12}"
+
+
+def _name_width(width: int) -> int:
+    return max(12, width - 50)
+
+
+MESSAGE_HEADER: Final = f"    {'message':20}{'tokens':>8}{'turns, age':>14}{'a call':>11}  why it is there"
+
+
+def render_message_row(piece: MessageUsage, width: int, shown: TextSanitizer) -> Text:
+    """One message: what, how large, how old, what it costs with each call, and why it is there."""
+    text = Text(no_wrap=True, overflow="ellipsis", end="")
+    text.append("  ▪ ", style=CATEGORY_COLORS.get(piece.category, ""))
+    name = f"{piece.id} {piece.tool or piece.category}"
+    text.append(_pad_or_clip(shown.line(name), 20))
+    text.append(
+        f"{piece.tokens:>8,}{_format_turns_and_age(piece.turns, piece.seconds):>14}{_format_call_price(piece.price):>11}  "
+    )
+    return text.append(shown.line(piece.why), style="dim")
+
+
+def measure_name_column(entries: Sequence[TimelineEntry], width: int, shown: TextSanitizer) -> int:
+    """Cells for the names of a timeline: as many as the longest needs, if what stands behind it still has room."""
+    longest = max((cell_len(_entry_name(entry, shown)) for entry in entries), default=0)
+    return max(12, min(longest, width - _FIXED_COLUMNS))
+
+
+def render_timeline_row(entry: TimelineEntry, column: int, shown: TextSanitizer) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis", end="")
+    when = format_time(entry.time, "%H:%M:%S")
+    text.append(f"{when}  ", style="dim")
+    text.append(_pad_or_clip(_entry_name(entry, shown), column), style="strike" if entry.undone else "")
+    if entry.before or entry.after:
+        text.append(f"{format_token_count(entry.before):>6} → {format_token_count(entry.after):<6}")
+    counts = ((len(entry.removed), "left"), (len(entry.shortened), "shorter"), (len(entry.added), "added"))
+    text.append("  " + ", ".join(f"{count} {word}" for count, word in counts if count))
+    return text.append("  undone" if entry.undone else "", style="italic")
+
+
+def format_timeline_header(column: int) -> str:
+    return f"{'when':10}{'what':{column}}{'before':>6} → {'after':6}  messages"
+
+
+def _entry_name(entry: TimelineEntry, shown: TextSanitizer) -> str:
+    return shown.line(entry.rule or entry.what)
+
+
+def describe_timeline_entry(entry: TimelineEntry, shown: TextSanitizer) -> list[str]:
+    """All that is known of one entry. The reason comes last: it is as long as its rule has things to say."""
+    told = list[str]()
+    if entry.spent or entry.reread:
+        cost = f" (${entry.spent_dollars:.4f})" if entry.spent_dollars is not None else ""
+        told.append(f"cost: {entry.spent:,} tokens to write{cost}, {entry.reread:,} read again")
+    if entry.calls:
+        saved = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
+        told.append(f"saved: {entry.saved:,} tokens in {entry.calls:,} calls{saved}")
+    return [*told, *([f"why: {shown.line(entry.why)}"] if entry.why else [])]
+
+
+def clip_details(told: Sequence[str], width: int, lines: int) -> str:
+    """As much of it as so many lines hold. What is missing is said to be."""
+    wrapped = wrap(" · ".join(told), width)
+    if len(wrapped) <= lines:
+        return "\n".join(wrapped)
+    kept = wrapped[:lines]
+    kept[-1] = f"{kept[-1][: width - len(_MORE_HINT)].rstrip()}{_MORE_HINT}"
+    return "\n".join(kept)
+
+
+def _format_call_price(dollars: float | None) -> str:
+    return "" if dollars is None else "$0" if not dollars else f"${dollars:.5f}"
+
+
+def _format_turns_and_age(turns: int, seconds: float | None) -> str:
+    return f"{turns}t {format_age(seconds)}" if seconds is not None else f"{turns}t"
+
+
+def format_age(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{max(0, seconds):.0f}s"
+
+
+def _pad_or_clip(text: str, width: int) -> str:
+    return text if cell_len(text) == width else set_cell_size(text, width)

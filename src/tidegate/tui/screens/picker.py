@@ -1,0 +1,107 @@
+"""Choose one of many: type to search, the arrows and enter to take it."""
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, Final, NamedTuple
+
+from rich.text import Text
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from tidegate.core.text.terminal_text import clean_line
+
+_MAX_CHOICES: Final = 200
+
+
+class PickerChoice(NamedTuple):
+    """`about` stands behind the name, quieter. Both are safe to show."""
+
+    value: str
+    name: str
+    about: str = ""
+
+
+ChoiceSource = Callable[[str], Awaitable[list[PickerChoice]]]
+"""The choices for what was typed, the best first."""
+
+
+class Picker(ModalScreen[str | None]):
+    """Ends with the value of what was chosen; None if nothing was."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Close", priority=True),
+        Binding("up", "move(-1)", priority=True),
+        Binding("down", "move(1)", priority=True),
+        Binding("pageup", "move(-8)", priority=True),
+        Binding("pagedown", "move(8)", priority=True),
+    ]
+
+    def __init__(self, name: str, source: ChoiceSource, *, free: bool = False) -> None:
+        """`free`: what is typed may be taken, too."""
+        super().__init__()
+        self._title = name
+        self._source = source
+        self._free = free
+        self._words: str | None = None
+        self.choices: list[PickerChoice] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="picker"):
+            yield Input(placeholder=f"type to search{', or any other name' * self._free}", id="search")
+            yield OptionList(id="list", markup=False)
+            yield Static("↑↓ choose · enter take · esc close", id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#picker").border_title = self._title
+        self.query_one(Input).focus()
+        self._look("")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._look(event.value)
+
+    @work(exclusive=True)
+    async def _look(self, words: str) -> None:
+        await self._fill(words)
+
+    async def _fill(self, words: str) -> None:
+        found = (await self._source(words))[:_MAX_CHOICES]
+        if words != self.query_one(Input).value:
+            return
+        typed = words.strip()
+        if self._free and typed and typed not in [each.value for each in found]:
+            found.append(PickerChoice(typed, clean_line(typed), "as typed"))
+        self.choices, self._words = found, words
+        listed = self.query_one(OptionList)
+        listed.clear_options()
+        listed.add_options([Option(_format_choice(each), id=str(place)) for place, each in enumerate(found)])
+        listed.highlighted = 0 if found else None
+
+    def action_move(self, step: int) -> None:
+        listed = self.query_one(OptionList)
+        if listed.option_count and listed.highlighted is not None:
+            listed.highlighted = min(max(listed.highlighted + step, 0), listed.option_count - 1)
+
+    @work(group="take", exclusive=True)
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Who types fast is not given what the list held some letters ago."""
+        if self._words != event.value:
+            await self._fill(event.value)
+        place = self.query_one(OptionList).highlighted
+        if self._words == event.value and place is not None:
+            _ = self.dismiss(self.choices[place].value)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """By mouse."""
+        _ = self.dismiss(self.choices[event.option_index].value)
+
+    def action_leave(self) -> None:
+        _ = self.dismiss(None)
+
+
+def _format_choice(choice: PickerChoice) -> Text:
+    text = Text(choice.name, no_wrap=True, overflow="ellipsis", end="")
+    return text.append(f"   {choice.about}", style="dim") if choice.about else text

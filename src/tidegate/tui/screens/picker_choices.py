@@ -1,0 +1,97 @@
+"""What the pickers offer: the kept sessions, the models that can be asked."""
+
+import asyncio
+import time
+from itertools import islice
+from typing import Final
+
+from tidegate.tui.agent_thread import AgentThread
+from tidegate.tui.screens.context_table import format_age
+from tidegate.tui.screens.picker import PickerChoice, ChoiceSource
+from tidegate.terminal.output import TextSanitizer
+from tidegate.core.errors import TidegateError
+from tidegate.core.events import MessageAdded
+from tidegate.core.messages import is_user_request, text_of
+from tidegate.datafolder.data_folder import DataFolder
+
+NEW_SESSION: Final = "\n"
+"""The value of the choice to begin a new session: no session is called that."""
+_MAX_SCANNED_EVENTS: Final = 12
+"""Events at the beginning of a log among which its first words are."""
+_MAX_SESSIONS: Final = 300
+_MIN_SEARCH_CHARS: Final = 3
+
+
+def create_session_source(data: DataFolder, shown: TextSanitizer, current: str) -> ChoiceSource:
+    """By name and by what was first said; where that finds nothing, by all that was ever said in them."""
+    known: list[PickerChoice] = []
+
+    async def found(words: str) -> list[PickerChoice]:
+        if not known:
+            known.extend(await asyncio.to_thread(_list_sessions, data, shown, current))
+        asked = words.casefold().split()
+        fit = [each for each in known if all(word in f"{each.name} {each.about}".casefold() for word in asked)]
+        if not words:
+            return [PickerChoice(NEW_SESSION, "+ a new session"), *fit]
+        if len(words) >= _MIN_SEARCH_CHARS:
+            inside = await asyncio.to_thread(_search_sessions, data, shown, words)
+            fit += [each for each in inside if each.value not in {other.value for other in fit}]
+        return fit
+
+    return found
+
+
+def _list_sessions(data: DataFolder, shown: TextSanitizer, current: str) -> list[PickerChoice]:
+    found: list[PickerChoice] = []
+    now = data.clock()
+    for info in data.store.sessions()[:_MAX_SESSIONS]:
+        if ".task-" in info.name:
+            continue
+        here = " (here)" if info.name == current else ""
+        about = f"{format_age(now - info.used)} ago{here}  {shown.line(_read_first_request(data, info.name))[:120]}"
+        found.append(PickerChoice(info.name, shown.line(info.name), about))
+    return found
+
+
+def _read_first_request(data: DataFolder, name: str) -> str:
+    try:
+        for event in islice(data.log(name).read(), _MAX_SCANNED_EVENTS):
+            if isinstance(event.what, MessageAdded) and is_user_request(event.what.message):
+                return text_of(event.what.message)[:4000]
+    except TidegateError as bad:
+        return str(bad)
+    return ""
+
+
+def _search_sessions(data: DataFolder, shown: TextSanitizer, words: str) -> list[PickerChoice]:
+    try:
+        hits = data.search().search(words, 40, kind="session")
+    except TidegateError:
+        return []
+    found: dict[str, PickerChoice] = {}
+    for hit in hits:
+        if ".task-" not in hit.name:
+            found.setdefault(hit.name, PickerChoice(hit.name, shown.line(hit.name), shown.line(hit.snippet)[:160]))
+    return list(found.values())
+
+
+def create_model_source(backstage: AgentThread, shown: TextSanitizer) -> ChoiceSource:
+    """What the command /model completes."""
+    known: list[str] = []
+
+    async def found(words: str) -> list[PickerChoice]:
+        if not known:
+            lines = await asyncio.wrap_future(backstage.complete("/model "))
+            known.extend(line.removeprefix("/model ") for line in lines)
+        asked = words.casefold().split()
+        return [
+            PickerChoice(each, shown.line(each)) for each in known if all(word in each.casefold() for word in asked)
+        ]
+
+    return found
+
+
+def make_next_session_name(current: str) -> str:
+    """Named like the one before, with the time: names sort, and two of one second differ."""
+    stem = current.rsplit("-", 3)[0] if current.count("-") >= 3 else "chat"
+    return f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 1_000_000:06d}"

@@ -1,0 +1,32 @@
+"""What was allowed for the rest of a session, on a screen or without one."""
+
+import shlex
+
+from tidegate.agent.tools.approval import ApprovalRules, ApprovalQuestion, decide_approval
+from tidegate.agent.tools.command_rules import split_command
+
+
+class SessionGrants:
+    """What was allowed for the rest of this session. It is decided by the same rules as the configuration's own."""
+
+    def __init__(self) -> None:
+        self._approval = ApprovalRules()
+
+    def covers(self, question: ApprovalQuestion) -> bool:
+        return decide_approval(self._approval, question.tool, question.arguments).verdict == "allow"
+
+    def add(self, question: ApprovalQuestion) -> None:
+        tools, commands = dict(self._approval.tools), self._approval.allow_commands
+        rule = make_allow_rule(question)
+        if question.tool != "shell":
+            tools[question.tool] = "allow"
+        elif rule:
+            commands = (*commands, rule)
+        self._approval = ApprovalRules(tools, commands)
+
+
+def make_allow_rule(question: ApprovalQuestion) -> str:
+    """Return the allow rule for exactly this command; empty for one that no allow rule can match."""
+    command = question.arguments.get("command")
+    arguments = split_command(command) if question.tool == "shell" and isinstance(command, str) else None
+    return "" if arguments is None else shlex.join(arguments)

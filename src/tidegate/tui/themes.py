@@ -1,0 +1,105 @@
+"""The colours: two themes of our own, and what the conversation takes from whichever theme is chosen."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, NamedTuple
+
+from rich.style import Style
+from rich.theme import Theme as RichTheme
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+DARK_THEME: Final = Theme(
+    name="tide-dark",
+    primary="#7aa2d6",
+    secondary="#8fb8a8",
+    accent="#c9a26d",
+    warning="#e5b454",
+    error="#e06c75",
+    success="#8fbf7f",
+    foreground="#d6dae0",
+    background="#14171c",
+    surface="#1a1e25",
+    panel="#222833",
+    dark=True,
+    variables={"footer-key-foreground": "#7aa2d6", "input-cursor-text-style": "none", "border": "#39424f"},
+)
+LIGHT_THEME: Final = Theme(
+    name="tide-light",
+    primary="#2f5f9e",
+    secondary="#3d7a66",
+    accent="#8a5a12",
+    warning="#9a6700",
+    error="#b42331",
+    success="#2f7d32",
+    foreground="#24292f",
+    background="#fbfbf9",
+    surface="#f3f3f0",
+    panel="#e9e9e4",
+    dark=False,
+    variables={"footer-key-foreground": "#2f5f9e", "input-cursor-text-style": "none", "border": "#c9c9c2"},
+)
+
+
+class Palette(NamedTuple):
+    """Colours as rich writes them. `code` is the pygments style for code."""
+
+    text: str
+    muted: str
+    faint: str
+    primary: str
+    accent: str
+    warning: str
+    error: str
+    success: str
+    surface: str
+    panel: str
+    code: str
+
+
+def make_palette(variables: Mapping[str, str], *, dark: bool) -> Palette:
+    def hexed(name: str, otherwise: str) -> Color:
+        try:
+            return Color.parse(variables.get(name, otherwise)).rgb and Color.parse(variables.get(name, otherwise))
+        except ColorParseError:
+            return Color.parse(otherwise)
+
+    text = hexed("foreground", "#d6dae0" if dark else "#24292f")
+    ground = hexed("background", "#14171c" if dark else "#fbfbf9")
+    return Palette(
+        text=text.hex6,
+        muted=text.blend(ground, 0.38).hex6,
+        faint=text.blend(ground, 0.62).hex6,
+        primary=hexed("primary", "#7aa2d6").hex6,
+        accent=hexed("accent", "#c9a26d").hex6,
+        warning=hexed("warning", "#e5b454").hex6,
+        error=hexed("error", "#e06c75").hex6,
+        success=hexed("success", "#8fbf7f").hex6,
+        surface=hexed("surface", "#1a1e25").hex6,
+        panel=hexed("panel", "#222833").hex6,
+        code="github-dark" if dark else "friendly",
+    )
+
+
+@cache
+def make_rich_theme(palette: Palette) -> RichTheme:
+    p = palette
+    return RichTheme(
+        {
+            "markdown.code": Style.parse(f"{p.accent} on {p.surface}"),
+            "markdown.code_block": Style.parse(f"on {p.surface}"),
+            "markdown.block_quote": Style.parse(f"italic {p.muted}"),
+            "markdown.list": Style(),
+            "markdown.item.bullet": Style.parse(p.primary),
+            "markdown.item.number": Style.parse(p.primary),
+            "markdown.hr": Style.parse(p.faint),
+            "markdown.h1": Style.parse(f"bold {p.primary}"),
+            "markdown.h2": Style.parse(f"bold {p.primary}"),
+            "markdown.h3": Style.parse(f"bold {p.text}"),
+            "markdown.h4": Style.parse(f"bold {p.muted}"),
+            "markdown.link": Style.parse(p.primary),
+            "markdown.link_url": Style.parse(p.muted),
+            "markdown.table.border": Style.parse(p.faint),
+            "markdown.table.header": Style.parse(f"bold {p.muted}"),
+        }
+    )

@@ -1,0 +1,45 @@
+"""What fills a view, by category: kept up as it is folded, so that a long log costs no more than its length."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD
+from tidegate.core.view import View
+from tidegate.session.reports.window_usage import categorize_message
+
+CHART_CATEGORIES: Final = tuple("framing system tools rules ledger summaries notes user assistant results".split())
+"""From the bottom of the picture up: what stays lies below what comes and goes. What of the system prompt are skills
+and memory is not told apart in a log."""
+
+
+class CategoryCounter:
+    """Our own count of each category, in the order of CATEGORIES."""
+
+    def __init__(self) -> None:
+        self._of = [0] * len(CHART_CATEGORIES)
+        self._seen = 0
+        self._epoch = -1
+
+    def follow(self, view: View) -> list[int]:
+        if view.epoch != self._epoch or len(view.items) < self._seen:
+            self._of, self._seen, self._epoch = [0] * len(CHART_CATEGORIES), 0, view.epoch
+        for item in view.items[self._seen :]:
+            self._of[CHART_CATEGORIES.index(categorize_message(item.message))] += item.tokens
+        self._seen = len(view.items)
+        counts = list(self._of)
+        counts[0] += REQUEST_OVERHEAD
+        counts[1] += view.system_tokens
+        counts[2] += view.tools_tokens
+        return counts
+
+
+def scale_counts(counts: Sequence[int], total: int) -> list[int]:
+    """The same shares with this sum, in whole tokens: the largest remainders are rounded up."""
+    whole = sum(counts)
+    if not whole:
+        return list(counts)
+    parts = [divmod(count * total, whole) for count in counts]
+    short = total - sum(part for part, _ in parts)
+    for place in sorted(range(len(parts)), key=lambda each: -parts[each][1])[:short]:
+        parts[place] = (parts[place][0] + 1, 0)
+    return [part for part, _ in parts]

@@ -1,0 +1,100 @@
+"""The lab's report as a page: what each policy keeps and costs, session by session, each figure with its definition."""
+
+from collections.abc import Callable
+from html import escape
+from typing import Any, Final
+
+import msgspec
+
+from tidegate.web.document import render_document
+from tidegate.core.errors import BadInput
+from tidegate.core.text.secrets import SecretMask
+from tidegate.lab.comparison.report.findings import FINDINGS_FORM
+
+_Json = dict[str, Any]
+
+_SCRIPTS: Final = (
+    "kit.js",
+    "chart.js",
+    "lab_parts.js",
+    "lab_curve.js",
+    "lab_frontier.js",
+    "lab_pairs.js",
+    "lab_sessions.js",
+    "lab_lists.js",
+    "lab.js",
+)
+_CHUNK_BYTES: Final = 300_000
+"""Bytes of sessions' details that are unpacked together."""
+
+
+def render_lab_page(report: bytes, mask: Callable[[str], str] | None = None) -> str:
+    """One HTML file from the JSON of `tidegate lab`. Names out of recordings are masked as everything that is shown."""
+    found = _decode_report(report)
+    _mask_report(found, mask or SecretMask())
+    blocks: dict[str, bytes] = {}
+    for place, window in enumerate(found["windows"]):
+        window["where"] = _split_details(window, place, blocks)
+    title = str(found.get("title", "")) or "Policies on recorded sessions"
+    body = f"""<header class="top">
+<p class="mark"><span class="wave" aria-hidden="true"></span>tidegate <span class="soft">lab</span></p>
+<h1>{escape(title)}</h1>
+<p class="soft">{escape(_format_subtitle(found))}</p>
+</header>
+<main id="page">
+<noscript><p class="note">This page draws its pictures and tables with a script of its own.</p></noscript>
+</main>
+<footer class="soft" id="foot"></footer>"""
+    blocks = {"main": msgspec.json.encode(found), **blocks}
+    return render_document(f"{title} · tidegate lab", body, scripts=_SCRIPTS, blocks=blocks)
+
+
+def _decode_report(report: bytes) -> _Json:
+    try:
+        found = msgspec.json.decode(report)
+    except msgspec.DecodeError as bad:
+        raise BadInput(f"The report is not JSON: {bad}.", "Write it with tidegate lab --json.") from None
+    if not isinstance(found, dict) or found.get("form") != FINDINGS_FORM:
+        raise BadInput(f"This is not a report of the form {FINDINGS_FORM}.", "Write it with tidegate lab --json.")
+    return found
+
+
+def _mask_report(found: _Json, mask: Callable[[str], str]) -> None:
+    """What comes out of recordings: their names, and the words that were lost."""
+    found["title"] = mask(str(found.get("title", "")))
+    for session in found.get("sessions", ()):
+        session.update({key: mask(str(session.get(key, ""))) for key in ("name", "project")})
+    for window in found["windows"]:
+        for lost in window.get("lost", ()):
+            for item in lost["items"]:
+                item["what"] = mask(item["what"])
+
+
+def _split_details(window: _Json, place: int, blocks: dict[str, bytes]) -> dict[str, str]:
+    """Put the curves and losses of each session into blocks of their own; which block a session's are in."""
+    by_session: dict[str, _Json] = {}
+    for kind in ("curves", "lost"):
+        for each in window.pop(kind, ()):
+            by_session.setdefault(each["session"], {"curves": [], "lost": []})[kind].append(each)
+    where: dict[str, str] = {}
+    chunk: dict[str, _Json] = {}
+    held = 0
+    for number, (session, detail) in enumerate(by_session.items(), 1):
+        chunk[session] = detail
+        held += len(msgspec.json.encode(detail))
+        if held >= _CHUNK_BYTES or number == len(by_session):
+            name = f"detail{place}-{len(blocks)}"
+            blocks[name] = msgspec.json.encode(chunk)
+            where |= dict.fromkeys(chunk, name)
+            chunk, held = {}, 0
+    return where
+
+
+def _format_subtitle(found: _Json) -> str:
+    windows = ", ".join(f"{window['window']:,}" for window in found["windows"])
+    parts = [
+        f"{len(found['policies']):,} policies",
+        f"{len(found['sessions']):,} sessions",
+        f"windows of {windows} tokens" if len(found["windows"]) > 1 else f"a window of {windows} tokens",
+    ]
+    return " · ".join([*parts, str(found.get("made", ""))])

@@ -1,0 +1,129 @@
+"""Which requests a session made, told from its log: those a provider reported, and those only their answer tells of."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from tidegate.agent.spending import SIDE_COST_TOPIC
+from tidegate.core.events import Event, NoteAdded, MessageAdded, UsageReported
+from tidegate.models.catalog import ModelInfo, compute_model_cost
+from tidegate.store.log import Log
+from tidegate.wire.usage import Usage
+
+_NO_USAGE: Final = Usage(0, 0, 0, 0)
+
+
+class RequestBill(msgspec.Struct, frozen=True):
+    """Dollars of one call, by what they were paid for; `known` is False where the model's prices are not."""
+
+    input: float = 0.0
+    cached: float = 0.0
+    written: float = 0.0
+    output: float = 0.0
+    known: bool = False
+
+    @property
+    def total(self) -> float:
+        return self.input + self.cached + self.written + self.output
+
+
+class RequestRecord(msgspec.Struct):
+    """One request. `head` is the record it was made from; `answer` the record of the answer, 0 if none is known.
+
+    Without `used` no provider said what it cost: somebody kept a conversation without recording usage.
+    """
+
+    head: int
+    time: float
+    answer: int = 0
+    used: UsageReported | None = None
+    bill: RequestBill = RequestBill()
+
+
+class SideSpending(msgspec.Struct):
+    """What was paid for beside the conversation: summaries, subagents, answers that were interrupted."""
+
+    calls: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+    unpriced: int = 0
+
+
+class RequestHistory(msgspec.Struct, frozen=True):
+    requests: list[RequestRecord]
+    beside: SideSpending
+
+
+class _SideCost(msgspec.Struct, frozen=True):
+    model: str
+    usage: Usage
+
+
+def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None) -> RequestHistory:
+    """The requests in the order they were made, with what they cost by the catalog and the user's own `prices`."""
+    requests: list[RequestRecord] = []
+    beside = SideSpending()
+    for event in log.read():
+        what = event.what
+        if isinstance(what, UsageReported):
+            _add_report(requests, event, what)
+        elif isinstance(what, MessageAdded) and what.message.role == "assistant" and not what.message.kind:
+            _add_answer(requests, event)
+        elif isinstance(what, NoteAdded) and what.topic == SIDE_COST_TOPIC:
+            _add_side_cost(beside, what.text, prices)
+    for each in requests:
+        each.bill = _price_request(each.used, prices)
+    return RequestHistory(sorted(requests, key=lambda each: each.head), beside)
+
+
+def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported) -> None:
+    """The report comes before the answer or behind it: behind, the answer has told of the request already."""
+    last = requests[-1] if requests else None
+    if last is not None and last.used is None and _find_earliest_head(requests) <= used.head < last.answer:
+        last.head, last.time, last.used = used.head, event.time, used
+    elif last is not None and last.used is None and not used.head:
+        last.time, last.used = event.time, used
+    else:
+        requests.append(RequestRecord(used.head, event.time, 0, used))
+
+
+def _find_earliest_head(requests: list[RequestRecord]) -> int:
+    return max((each.answer for each in requests[-9:-1]), default=0)
+
+
+def _add_answer(requests: list[RequestRecord], event: Event) -> None:
+    last = requests[-1] if requests else None
+    if last is not None and not last.answer and last.used is not None:
+        last.answer = event.seq
+    else:
+        requests.append(RequestRecord(event.seq - 1, event.time, event.seq))
+
+
+def usage_or_estimate(used: UsageReported | None) -> Usage:
+    """A server that reports nothing is not free: what we counted stands for what it read."""
+    if used is None:
+        return _NO_USAGE
+    return Usage(used.input_tokens or used.counted, used.output_tokens, used.cache_read, used.cache_write)
+
+
+def _price_request(used: UsageReported | None, prices: Mapping[str, ModelInfo] | None) -> RequestBill:
+    paid = compute_model_cost(usage_or_estimate(used), used.model, prices) if used is not None else None
+    return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
+
+
+def _add_side_cost(beside: SideSpending, text: str, prices: Mapping[str, ModelInfo] | None) -> None:
+    for paid in _parse_side_cost(text):
+        tokens = paid.usage.input_tokens + paid.usage.output_tokens
+        cost = compute_model_cost(paid.usage, paid.model, prices)
+        beside.calls += 1
+        beside.tokens += tokens
+        beside.dollars += cost.total if cost else 0.0
+        beside.unpriced += 0 if cost else tokens
+
+
+def _parse_side_cost(text: str) -> Iterator[_SideCost]:
+    try:
+        yield msgspec.json.decode(text, type=_SideCost)
+    except msgspec.MsgspecError:  # forgotten, or somebody else's note
+        return

@@ -1,0 +1,199 @@
+"""The page of one session: the window over time, every request, every compaction, and what it cost."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from html import escape
+from typing import Final
+
+import msgspec
+
+from tidegate import __version__
+from tidegate.web.request_history import usage_or_estimate
+from tidegate.web.document import render_document
+from tidegate.web.text_pool import MAX_POOL_TEXT_CHARS, BoundedTexts
+from tidegate.web.category_shares import CHART_CATEGORIES
+from tidegate.web.session_story import (
+    MAX_LISTED_CHANGES,
+    MAX_CHART_POINTS,
+    RequestRow,
+    SessionStory,
+    read_session_story,
+    thin_rows,
+)
+from tidegate.datafolder.time_format import format_time
+from tidegate.models.catalog import ModelInfo
+from tidegate.store.log import Log
+
+_MAX_PAGE_CHARS: Final = 24_000_000
+"""Characters of the texts in a page, before they are compressed: about a fifth of that in the file."""
+_CHUNK_CHARS: Final = 400_000
+_SCRIPTS: Final = (
+    "kit.js",
+    "chart.js",
+    "diff.js",
+    "session_window.js",
+    "session_cost.js",
+    "session_requests.js",
+    "session_changes.js",
+    "session.js",
+)
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    """The HTML, and what was left out of it, in sentences."""
+
+    html: str
+    left_out: list[str]
+
+
+def render_session_page(
+    name: str,
+    log: Log,
+    mask: Callable[[str], str],
+    *,
+    window: int = 0,
+    prices: Mapping[str, ModelInfo] | None = None,
+    limit: int = _MAX_PAGE_CHARS,
+) -> SessionPage:
+    """Same log, same page. `mask` hides secrets; `window` stands above what the log and the catalog say."""
+    story = read_session_story(log, mask, window=window, prices=prices)
+    texts = story.pool.packed(limit)
+    points = thin_rows(story.rows, MAX_CHART_POINTS)
+    recent = [row for row in story.rows if row.state >= 0]
+    left_out = [*story.left_out, *_list_omissions(story, texts, len(points))]
+    title = mask(name)
+    chunks = list(texts.chunks(_CHUNK_CHARS))
+    main = {
+        "session": title,
+        "version": __version__,
+        "head": story.head,
+        "categories": CHART_CATEGORIES,
+        "points": {
+            "seq": [row.asked.head for row in points],
+            "time": [row.asked.time for row in points],
+            "window": [row.window for row in points],
+            "parts": [row.parts for row in points],
+        },
+        "first": len(story.rows) - len(recent),
+        "requests": _encode_requests(story.rows)[len(story.rows) - len(recent) :],
+        "older": max(0, len(story.changes) - MAX_LISTED_CHANGES),
+        "changes": [msgspec.to_builtins(each) for each in story.changes[-MAX_LISTED_CHANGES:]],
+        "states": [[each.head, each.key, each.kept, each.added, each.tail] for each in story.states],
+        "chunks": [len(chunk) for chunk in chunks],
+        "beside": story.beside,
+        "left_out": left_out,
+    }
+    blocks = {"main": msgspec.json.encode(main)}
+    blocks |= {f"texts{place}": b"[" + b",".join(chunk) + b"]" for place, chunk in enumerate(chunks)}
+    html = render_document(
+        f"{title} · tidegate",
+        _render_body(title, story),
+        scripts=_SCRIPTS,
+        blocks=blocks,
+    )
+    return SessionPage(html, left_out)
+
+
+def _list_omissions(story: SessionStory, texts: BoundedTexts, points: int) -> list[str]:
+    lines = []
+    if texts.longest < MAX_POOL_TEXT_CHARS:
+        lines.append(f"Texts of more than {texts.longest:,} characters are cut in the middle, to keep this file small.")
+    elif story.pool.cut:
+        lines.append(
+            f"Texts of more than {MAX_POOL_TEXT_CHARS:,} characters are cut in the middle: {story.pool.cut:,} of them."
+        )
+    if story.pool.blobs:
+        lines.append(f"{story.pool.blobs:,} pictures and signed blocks are shown by their length only.")
+    if points < len(story.rows):
+        lines.append(f"The picture shows {points:,} of {len(story.rows):,} requests; the fullest are kept.")
+    if len(story.changes) > MAX_LISTED_CHANGES:
+        lines.append(f"The newest {MAX_LISTED_CHANGES:,} of {len(story.changes):,} compactions are listed.")
+    masked = story.pool.masking.count
+    lines.append(f"Secrets that are masked: {masked:,}." if masked else "No secrets were found to mask.")
+    return lines
+
+
+def _encode_requests(rows: list[RequestRow]) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    so_far = 0.0
+    for row in rows:
+        asked, usage = row.asked, usage_or_estimate(row.asked.used)
+        so_far += asked.bill.total
+        found.append(
+            {
+                "head": asked.head,
+                "time": asked.time,
+                "model": row.model,
+                "wire": row.wire,
+                "reported": asked.used is not None and asked.used.input_tokens > 0,
+                "counted": asked.used.counted if asked.used is not None else 0,
+                "total": row.total,
+                "parts": row.parts,
+                "messages": row.messages,
+                "window": row.window,
+                "input": usage.input_tokens,
+                "output": usage.output_tokens,
+                "read": usage.cache_read,
+                "written": usage.cache_write,
+                "paid": [asked.bill.input, asked.bill.cached, asked.bill.written, asked.bill.output],
+                "priced": asked.bill.known,
+                "so_far": so_far,
+                "state": row.state,
+            }
+        )
+    return found
+
+
+def _render_body(title: str, story: SessionStory) -> str:
+    """What can be read without a script; the rest is drawn into the empty places."""
+    figures = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in _format_figures(story).items()
+    )
+    return f"""<header class="top">
+<p class="mark"><span class="wave" aria-hidden="true"></span>tidegate <span class="soft">view</span></p>
+<h1>{escape(title)}</h1>
+<p class="soft">{escape(_format_subtitle(story))}</p>
+</header>
+<main id="page">
+<dl class="figures" id="figures">{figures}</dl>
+<noscript><p class="note">This page draws its pictures and unpacks its texts with a script of its own.</p></noscript>
+</main>
+<footer class="soft" id="foot"></footer>"""
+
+
+def _format_subtitle(story: SessionStory) -> str:
+    models = list(dict.fromkeys(row.model for row in story.rows if row.model))
+    named = ", ".join(models[-3:]) or "no model named"
+    times = [row.asked.time for row in story.rows]
+    if not times:
+        return f"{named} · {story.head:,} records"
+    first, last = (format_time(each, zone=UTC) for each in (min(times), max(times)))
+    return f"{named} · {story.head:,} records · {first} to {last} UTC"
+
+
+def _format_figures(story: SessionStory) -> dict[str, str]:
+    rows = story.rows
+    used = [usage_or_estimate(row.asked.used) for row in rows]
+    read, cached = sum(each.input_tokens for each in used), sum(each.cache_read for each in used)
+    paid = sum(row.asked.bill.total for row in rows) + story.beside.dollars
+    priced = any(row.asked.bill.known for row in rows)
+    missing = story.beside.unpriced or any(row.asked.used is not None and not row.asked.bill.known for row in rows)
+    edits = sum(bool(change.moment) for change in story.changes)
+    cost = f"{'&gt; ' if missing else ''}${paid:,.4f}" if priced or paid else "not known"
+    return {
+        "requests": f"{len(rows):,}",
+        "compactions": f"{edits:,}",
+        "fullest": _format_fullest(story),
+        "tokens read": f"{read:,}",
+        "of these cached": f"{100 * cached / read:.1f}%" if read else "–",
+        "tokens written": f"{sum(each.output_tokens for each in used):,}",
+        "cost": cost,
+    }
+
+
+def _format_fullest(story: SessionStory) -> str:
+    if not story.rows:
+        return "–"
+    top = max(story.rows, key=lambda row: row.total)
+    share = f" <small>{100 * top.total / top.window:.0f}% of {top.window:,}</small>" if top.window else ""
+    return f"{top.total:,}{share}"

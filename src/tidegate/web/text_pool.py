@@ -1,0 +1,137 @@
+"""The texts of a page, each kept once: requests repeat what the ones before them said.
+
+Secrets are masked before anything is cut, for half a key is not known for one. What is long is cut by a limit that is
+found at the end, so that the whole stays within its bound however long the session was and every request can still be
+looked at.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from tidegate.datafolder.masking import EventMasker
+
+MAX_POOL_TEXT_CHARS: Final = 100_000
+"""Characters of one text, at most."""
+_MIN_CUT_CHARS: Final = 200
+_MIN_CLIP_CHARS: Final = 40
+_MIN_BLOB_CHARS: Final = 1_000
+_OMITTED_REST: Final = "\n[… the rest is left out: it is made of too many pieces …]"
+_match_base64 = re.compile(r"(?:data:[\w/+.-]{0,80};base64,)?[A-Za-z0-9+/_=-]+").fullmatch
+
+_encode = msgspec.json.Encoder().encode
+
+
+class TextPool:
+    """`add` gives the place of a JSON value; equal values have one place. `packed` are the values within `limit`."""
+
+    def __init__(self, mask: Callable[[str], str]) -> None:
+        self.masking = EventMasker(mask)
+        self.blobs = self.cut = 0
+        self._places: dict[bytes, int] = {}
+        self._values: list[bytes] = []
+
+    def add(self, encoded: bytes) -> int:
+        place = self._places.get(encoded)
+        if place is None:
+            place = self._places[encoded] = len(self._values)
+            self._values.append(self._made(encoded))
+        return place
+
+    def add_all(self, encoded: Iterable[bytes]) -> list[int]:
+        return [self.add(each) for each in encoded]
+
+    def _made(self, encoded: bytes) -> bytes:
+        value = msgspec.json.decode(encoded)
+        bare = self._without_blobs(value)
+        text = (encoded if bare == value else _encode(bare)).decode()
+        masked = self.masking.json(text)
+        value = bare if masked == text else msgspec.json.decode(masked)
+        bounded = _encode_bounded(value, MAX_POOL_TEXT_CHARS)
+        self.cut += len(text) > MAX_POOL_TEXT_CHARS and bounded != _encode(value)
+        return bounded
+
+    def _without_blobs(self, value: object) -> object:
+        """Pictures and signed blocks: nobody reads base64, and there is much of it."""
+        if isinstance(value, str):
+            if len(value) < _MIN_BLOB_CHARS or not _match_base64(value):
+                return value
+            self.blobs += 1
+            return f"[{len(value):,} characters of base64 are left out here]"
+        if isinstance(value, list):
+            return [self._without_blobs(inner) for inner in value]
+        if isinstance(value, dict):
+            return {key: self._without_blobs(inner) for key, inner in value.items()}
+        return value
+
+    def packed(self, limit: int) -> "BoundedTexts":
+        sizes = sorted(map(len, self._values))
+        longest = _find_cut_length(sizes, limit)
+        if longest >= MAX_POOL_TEXT_CHARS:
+            return BoundedTexts(self._values, MAX_POOL_TEXT_CHARS)
+        values = [
+            value if len(value) <= longest else _encode_bounded(msgspec.json.decode(value), longest)
+            for value in self._values
+        ]
+        return BoundedTexts(values, longest)
+
+
+class BoundedTexts(msgspec.Struct, frozen=True):
+    """`longest` is how many characters of a text were kept."""
+
+    values: list[bytes]
+    longest: int
+
+    def chunks(self, size: int) -> Iterator[list[bytes]]:
+        """Neighbours together: whoever looks at a request unpacks a few of these, not all."""
+        chunk: list[bytes] = []
+        held = 0
+        for value in self.values:
+            chunk.append(value)
+            held += len(value)
+            if held >= size:
+                yield chunk
+                chunk, held = [], 0
+        if chunk:
+            yield chunk
+
+
+def _find_cut_length(sizes: list[int], limit: int) -> int:
+    """The largest cut under which values of these sizes, sorted, stay within the limit."""
+    left = limit
+    for place, size in enumerate(sizes):
+        share = left // (len(sizes) - place)
+        if size > share:
+            return max(_MIN_CUT_CHARS, share)
+        left -= size
+    return MAX_POOL_TEXT_CHARS
+
+
+def _encode_bounded(value: object, longest: int) -> bytes:
+    """The value with its texts cut so that all of it takes at most twice as many bytes, whatever it is made of."""
+    cut = longest
+    while len(encoded := _encode(_clip_strings(value, cut))) > 2 * longest and cut > _MIN_CLIP_CHARS:
+        cut //= 2
+    if len(encoded) <= 2 * longest:
+        return encoded
+    role = value.get("role") if isinstance(value, dict) else None
+    text = encoded[: longest // 2].decode(errors="ignore")
+    return _encode(
+        {"role": role if isinstance(role, str) else "", "content": _clip_strings(text + _OMITTED_REST, longest)}
+    )
+
+
+def _clip_strings(value: object, longest: int) -> object:
+    if isinstance(value, str):
+        if len(value) <= longest:
+            return value
+        head = longest * 2 // 3
+        cut = len(value) - longest
+        return f"{value[:head]}\n[… {cut:,} characters are left out here …]\n{value[head + cut :]}"
+    if isinstance(value, list):
+        return [_clip_strings(inner, longest) for inner in value]
+    if isinstance(value, dict):
+        return {key: _clip_strings(inner, longest) for key, inner in value.items()}
+    return value

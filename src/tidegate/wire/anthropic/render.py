@@ -1,0 +1,279 @@
+"""Anthropic Messages.
+
+Thinking blocks are signed, and bound to all that stands before them: they are sent back exactly as they came, in their
+place, or not at all. The blocks of tools that the server runs itself travel the same way, a use with its result.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking, Tool
+from tidegate.wire.rendering.blocks import CallAnswer, LayoutBlock, JsonObject, RequestOptions, DialectCapabilities
+from tidegate.wire.rendering.layout import is_blank
+from tidegate.wire.rendering.identifiers import IdentifierRules, define_tools
+from tidegate.wire.rendering.image_limits import ImageLimits
+from tidegate.wire.parsing import (
+    ParsedRequest,
+    require_object,
+    require_list,
+    require_text,
+    build_tool,
+    read_call_arguments,
+    build_parsed_request,
+    image_from_base64,
+    join_text_parts,
+    encode_json_text,
+    require_field,
+    decode_object,
+    read_parts,
+    raise_bad_input,
+    abbreviate_value,
+    read_optional_text,
+    build_tool_message,
+    unknown_part_error,
+)
+
+FAMILY = "anthropic"
+_THINKING_TYPES = ("thinking", "redacted_thinking")
+_DEFAULT_MAX_TOKENS = 4096
+_STUB_TOOL_NAME = "none"
+CACHE_MARKER: JsonObject = {"cache_control": {"type": "ephemeral"}}
+_MARKABLE_TYPES = ("text", "image", "tool_use", "tool_result")
+_SERVER_TOOL_TYPES = ("server_tool_use", "mcp_tool_use")
+
+_NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+# Of the 32 MB of a request, what is left for words is far more than any window holds.
+_IMAGE_LIMITS = ImageLimits(
+    _IMAGE_TYPES, most=100, few=20, edge=8000, wide=2000, heaviest=5_242_880, heaviest_all=25_000_000
+)
+CAPABILITIES = DialectCapabilities(
+    FAMILY,
+    IdentifierRules(_NAME_PATTERN, _NAME_PATTERN),
+    result_images=True,
+    bounds=_IMAGE_LIMITS,
+    output=_DEFAULT_MAX_TOKENS,
+)
+
+
+# --- render -------------------------------------------------------------------------------------------------------
+
+
+def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, calls: bool = False) -> JsonObject:
+    """The body without its messages.
+
+    A history with calls is refused when no tools are given, so it gets one that cannot be chosen.
+    """
+    body: JsonObject = {"model": options.model} if options.model else {}
+    body["max_tokens"] = options.max_tokens or _DEFAULT_MAX_TOKENS
+    if not options.thinking:  # which allows neither; and of the two only one may be given
+        body |= dict(list(options.sampling().items())[:1])
+    if not is_blank(system):
+        body["system"] = system
+    defined = define_tools(tools, CAPABILITIES.shape)
+    if defined:
+        body["tools"] = [_render_tool(each.name, each.description, each.schema) for each in defined]
+    elif calls:
+        body["tools"] = [_render_tool(_STUB_TOOL_NAME, "", {"type": "object"})]
+        body["tool_choice"] = {"type": "none"}
+    if options.thinking:
+        body["thinking"] = {"type": "enabled", "budget_tokens": options.thinking}
+    return _add_head_marker(body) if options.cache else body
+
+
+def _add_head_marker(body: JsonObject) -> JsonObject:
+    """The tools stand before the system text in what the provider keeps, so one mark behind the last serves both."""
+    system, tools = body.get("system"), body.get("tools")
+    if isinstance(system, str):
+        return body | {"system": [{"type": "text", "text": system, **CACHE_MARKER}]}
+    if isinstance(tools, list):
+        return body | {"tools": [*tools[:-1], {**tools[-1], **CACHE_MARKER}]}
+    return body
+
+
+def add_cache_marker(message: JsonObject) -> JsonObject | None:
+    """The message with a mark on its last block: what stands up to there is kept, and read from there next time."""
+    content = message.get("content")
+    if not isinstance(content, list) or not content or content[-1].get("type") not in _MARKABLE_TYPES:
+        return None
+    return message | {"content": [*content[:-1], {**content[-1], **CACHE_MARKER}]}
+
+
+def _render_tool(name: str, description: str, schema: JsonObject) -> JsonObject:
+    found: JsonObject = {"name": name}
+    if description:
+        found["description"] = description
+    found["input_schema"] = schema
+    return found
+
+
+def render_leading_messages(system: str) -> list[JsonObject]:
+    return []
+
+
+def render_block(block: LayoutBlock, options: RequestOptions) -> list[JsonObject]:
+    if block.side == "assistant":
+        return [{"role": "assistant", "content": _render_assistant(block)}]
+    content: list[JsonObject] = [_render_result(answer) for answer in block.answers]
+    content += _render_parts(block.parts)
+    return [{"role": "user", "content": content}]
+
+
+def _render_assistant(block: LayoutBlock) -> list[JsonObject]:
+    content: list[JsonObject] = []
+    for part in block.parts:
+        if isinstance(part, Text):
+            if not is_blank(part.text):
+                content.append({"type": "text", "text": part.text})
+        elif isinstance(part, Call):
+            content.append(
+                {"type": "tool_use", "id": part.id, "name": part.name, "input": decode_object(part.arguments)}
+            )
+        elif isinstance(part, Thinking):
+            opaque = decode_object(part.block)
+            if opaque.get("type") not in ("text", "tool_use"):
+                content.append(opaque)
+    served = {
+        each["id"] for each in content if each.get("type") in _SERVER_TOOL_TYPES and isinstance(each.get("id"), str)
+    }
+    served &= {each.get("tool_use_id") for each in content if isinstance(each.get("tool_use_id"), str)}
+    content = [each for each in content if _is_sendable_block(each, served)]
+    if content[-1].get("type") in _THINKING_TYPES:
+        # An answer that was cut off while it thought: a last block of thinking is refused, part of it too.
+        content = [each for each in content if each.get("type") not in _THINKING_TYPES]
+    return content
+
+
+def _is_sendable_block(block: JsonObject, served: set[object]) -> bool:
+    """Thinking is worth nothing without its signature, a tool the server runs nothing without its result."""
+    kind = block.get("type")
+    if kind in _SERVER_TOOL_TYPES:
+        return block.get("id") in served
+    if isinstance(kind, str) and kind.endswith("_tool_result"):
+        return block.get("tool_use_id") in served
+    if kind in _THINKING_TYPES:
+        seal = block.get("signature" if kind == "thinking" else "data")
+        return isinstance(seal, str) and bool(seal)
+    return kind in ("text", "tool_use", "compaction")
+
+
+def _render_result(answer: CallAnswer) -> JsonObject:
+    first = answer.parts[0]
+    single = len(answer.parts) == 1 and isinstance(first, Text)
+    content = first.text if single and isinstance(first, Text) else _render_parts(answer.parts)
+    found: JsonObject = {"type": "tool_result", "tool_use_id": answer.id, "content": content}
+    if answer.error:
+        found["is_error"] = True
+    return found
+
+
+def _render_parts(parts: Iterable[Part]) -> list[JsonObject]:
+    found: list[JsonObject] = []
+    for part in parts:
+        if isinstance(part, Text):
+            found.append({"type": "text", "text": part.text})
+        elif isinstance(part, Image):
+            source: JsonObject = {"type": "url", "url": part.url}
+            if not part.url:
+                source = {"type": "base64", "media_type": part.media, "data": part.data}
+            found.append({"type": "image", "source": source})
+    return found
+
+
+def allows_thinking(messages: Sequence[JsonObject]) -> bool:
+    """Whether thinking may be asked for: a tool loop that is under way must start with the thinking it started with.
+
+    A user message that mixes results and text may or may not start a loop of its own in the provider's eyes, so the
+    answer behind it must start with thinking, too.
+    """
+    for place in range(len(messages) - 1, 0, -2):
+        if _block_type_at(messages[place], 0) != "tool_result":
+            return True
+        if (place < 2 or _block_type_at(messages[place - 2], -1) != "tool_result") and _block_type_at(
+            messages[place - 1], 0
+        ) not in _THINKING_TYPES:
+            return False
+    return True
+
+
+def _block_type_at(message: JsonObject, place: int) -> object:
+    """Results stand first in a message, so its first and last block tell whether it holds any, and anything else."""
+    content = message.get("content")
+    block = content[place] if isinstance(content, list) and content else None
+    return block.get("type") if isinstance(block, dict) else None
+
+
+# --- parse --------------------------------------------------------------------------------------------------------
+
+
+def parse_message(obj: object) -> list[Message]:
+    """A user message with results gives a tool message each, and a user message for what else it holds."""
+    message = require_object(obj, "A message")
+    role, content = message.get("role"), message.get("content")
+    if role == "assistant":
+        return [Message("assistant", read_parts(content, "the assistant message", _read_assistant_part), origin=FAMILY)]
+    if role == "system":
+        return [Message("system", read_parts(content, "the system message", _read_user_part))]
+    if role != "user":
+        raise_bad_input(f"The role '{abbreviate_value(role)}' is unknown.", "Use user or assistant.")
+    if not isinstance(content, list | tuple):
+        return [Message("user", read_parts(content, "the user message", _read_user_part))]
+    results: list[Message] = []
+    rest: list[object] = []
+    for each in content:
+        if isinstance(each, dict) and each.get("type") == "tool_result":
+            results.append(_read_result(each))
+        else:
+            rest.append(each)
+    if rest or not results:
+        results.append(Message("user", read_parts(rest, "the user message", _read_user_part)))
+    return results
+
+
+def _read_result(block: JsonObject) -> Message:
+    call_id = require_field(block, "tool_use_id", "A tool_result")
+    parts = read_parts(block.get("content"), "a tool_result", _read_user_part)
+    return build_tool_message(call_id, parts, bool(block.get("is_error")))
+
+
+def _read_user_part(block: JsonObject, what: str) -> Part:
+    kind = block.get("type")
+    if kind == "text":
+        return Text(require_text(block.get("text"), f"A text of {what}"))
+    if kind != "image":
+        raise unknown_part_error(kind, what)
+    source = require_object(block.get("source"), f"The source of an image of {what}")
+    if source.get("type") == "url":
+        return Image(url=require_field(source, "url", "The source of an image"))
+    media = read_optional_text(source.get("media_type"), "The media_type of an image") or "image/png"
+    return image_from_base64(require_field(source, "data", "The source of an image"), media)
+
+
+def _read_assistant_part(block: JsonObject, what: str) -> Part:
+    kind = block.get("type")
+    if kind in ("text", "image"):
+        return _read_user_part(block, what)
+    if kind == "tool_use":
+        call_id = read_optional_text(block.get("id"), "The id of a tool_use")
+        return Call(call_id, require_field(block, "name", "A tool_use"), read_call_arguments(block.get("input")))
+    if not isinstance(kind, str) or kind == "tool_result":
+        raise unknown_part_error(kind, what)
+    return Thinking(block=encode_json_text(block))
+
+
+def parse_body(body: object) -> ParsedRequest:
+    request = require_object(body, "The body")
+    listed = require_list(request.get("messages"), "messages")
+    system = join_text_parts(read_parts(request.get("system"), "the system text", _read_user_part))
+    tools = require_list(request.get("tools") or [], "tools")
+    return build_parsed_request(
+        (message for obj in listed for message in parse_message(obj)), system, map(_read_tool, tools)
+    )
+
+
+def _read_tool(value: object) -> Tool:
+    tool = require_object(value, "A tool")
+    if tool.get("type", "custom") != "custom":
+        label = abbreviate_value(tool.get("type"))
+        raise_bad_input(f"A tool has the type '{label}'.", "Only tools with an input_schema are known.")
+    return build_tool(require_field(tool, "name", "A tool"), tool.get("description"), tool.get("input_schema"))

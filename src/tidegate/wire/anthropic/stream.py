@@ -1,0 +1,185 @@
+"""Anthropic Messages as a stream: blocks that are started, grown by deltas and stopped, told apart by index.
+
+A block is kept as the server sent it, unknown ones too: thinking with its signature, redacted thinking, the blocks of
+tools that the server runs. Only what deltas bring is put in its place.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.parsing import is_object_text
+from tidegate.wire.streaming.reply import (
+    Delta,
+    Reply,
+    StopReason,
+    as_object,
+    as_list,
+    as_string,
+    bound_parts,
+    find_broken_calls,
+    incomplete_reply_error,
+    extract_error,
+    merge_usage,
+    assign_unique_ids,
+    as_index,
+    ensure_parseable,
+    normalize_stop,
+)
+
+_STOPS: Mapping[str, StopReason] = MappingProxyType(
+    {
+        "end_turn": "end",
+        "stop_sequence": "end",
+        "tool_use": "calls",
+        "max_tokens": "length",
+        "model_context_window_exceeded": "length",
+        "pause_turn": "paused",
+        "refusal": "refused",
+    }
+)
+# A delta's type, the field it grows and what the screen calls it.
+_DELTA_FIELDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "text_delta": ("text", "text"),
+        "thinking_delta": ("thinking", "thinking"),
+        "signature_delta": ("signature", ""),
+        "compaction_delta": ("content", ""),
+    }
+)
+
+
+class _PartialBlock(msgspec.Struct, eq=False):
+    """Pieces are joined once, at the end: a long answer is not copied with every word."""
+
+    block: JsonObject
+    grown: dict[str, list[str]]
+    json: list[str]
+
+    @property
+    def is_call(self) -> bool:
+        return self.block.get("type") == "tool_use"
+
+    def arguments(self) -> str:
+        given = self.block.get("input")
+        return "".join(self.json) or (msgspec.json.encode(given).decode() if given else "")
+
+    def whole(self) -> JsonObject:
+        block = dict(self.block)
+        if block.get("type") == "text":
+            block.setdefault("text", "")
+        for key, pieces in self.grown.items():
+            block[key] = as_string(block.get(key)) + "".join(pieces)
+        if text := "".join(self.json):
+            block["input"] = msgspec.json.decode(text) if is_object_text(text) else text
+        elif self.is_call and not isinstance(block.get("input"), dict):
+            block["input"] = {}
+        return block
+
+
+class AnthropicAssembler:
+    def __init__(self) -> None:
+        self.error: JsonObject | None = None
+        self._blocks: dict[int, _PartialBlock] = {}
+        self._calls = self._citations = 0
+        self._usage: JsonObject = {}
+        self._model = self._reason = ""
+        self._ended = False
+
+    @property
+    def done(self) -> bool:
+        """Why it stopped is said behind the last block."""
+        return bool(self._reason) and self.error is None
+
+    def feed(self, frame: Mapping[str, object]) -> list[Delta]:
+        kind = frame.get("type")
+        if kind == "error" or (kind is None and frame.get("error")):
+            self.error = extract_error(frame)
+        elif self._ended:
+            return []
+        elif kind == "message_start":
+            message = as_object(frame.get("message"))
+            self._model = as_string(message.get("model"))
+            self._usage = merge_usage(self._usage, message.get("usage"))
+        elif kind == "content_block_start" and not self._reason:
+            return self._start(frame)
+        elif kind == "content_block_delta" and not self._reason:
+            return self._grow(frame)
+        elif kind == "message_delta":
+            self._reason = as_string(as_object(frame.get("delta")).get("stop_reason")) or self._reason
+            self._usage = merge_usage(self._usage, frame.get("usage"))
+        elif kind == "message_stop":
+            self._ended = True
+        return []
+
+    def _start(self, frame: Mapping[str, object]) -> list[Delta]:
+        block = as_object(frame.get("content_block"))
+        place = as_index(frame.get("index"), len(self._blocks))
+        while place in self._blocks:  # a server that numbers every block alike
+            place += 1
+        self._blocks[place] = growing = _PartialBlock(block, {}, [])
+        self._calls += growing.is_call
+        bound_parts(len(self._blocks), self._calls)
+        if growing.is_call:
+            return [Delta("call", as_string(block.get("name")), place)]
+        text = as_string(block.get("text")) or as_string(block.get("thinking"))
+        return [Delta("thinking" if block.get("type") == "thinking" else "text", text, place)] if text else []
+
+    def _grow(self, frame: Mapping[str, object]) -> list[Delta]:
+        delta = as_object(frame.get("delta"))
+        kind = as_string(delta.get("type"))
+        place = as_index(frame.get("index"), max(self._blocks, default=0))
+        growing = self._blocks.get(place)
+        if growing is None:
+            if kind not in ("text_delta", "thinking_delta"):
+                return []
+            growing = self._blocks[place] = _PartialBlock({"type": _DELTA_FIELDS[kind][0]}, {}, [])
+            bound_parts(len(self._blocks), self._calls)
+        if kind == "input_json_delta":
+            piece = as_string(delta.get("partial_json"))
+            growing.json.append(piece)
+            return [Delta("call", piece, place)] if piece and growing.is_call else []
+        if kind == "citations_delta":
+            self._citations += 1
+            bound_parts(self._citations, self._calls)
+            cited = [*as_list(growing.block.get("citations")), delta.get("citation")]
+            growing.block = {**growing.block, "citations": cited}
+            return []
+        if kind not in _DELTA_FIELDS:
+            return []
+        key, shown = _DELTA_FIELDS[kind]
+        piece = as_string(delta.get(key))
+        growing.grown.setdefault(key, []).append(piece)
+        if shown == "text":
+            return [Delta("text", piece, place)] if piece else []
+        return [Delta("thinking", piece, place)] if piece and shown else []
+
+    def finish(self) -> Reply:
+        if not self.done:
+            raise incomplete_reply_error()
+        ordered = [self._blocks[place] for place in sorted(self._blocks)]
+        calls = [each for each in ordered if each.is_call]
+        ids = assign_unique_ids([as_string(each.block.get("id")) for each in calls])
+        left = iter(ids)
+        content: list[JsonObject] = []
+        for each in ordered:
+            block = each.whole()
+            if each.is_call:
+                block |= {"id": next(left), "name": as_string(block.get("name"))}
+            content.append(block)
+        stop = normalize_stop(_STOPS.get(self._reason, "unknown"), bool(calls))
+        message: JsonObject = {"role": "assistant", "content": content}
+        bad = find_broken_calls(ids, [each.arguments() for each in calls])
+        return ensure_parseable("anthropic", Reply([message], self._usage, stop, self._model, self._reason, bad))
+
+
+def frames_from_body(body: Mapping[str, object]) -> list[JsonObject]:
+    """An answer that did not come as a stream, as the frames it would have been."""
+    if body.get("type") == "error" or body.get("error"):
+        return [{"type": "error", "error": body.get("error")}]
+    frames: list[JsonObject] = [{"type": "message_start", "message": body}]
+    for place, block in enumerate(as_list(body.get("content"))):
+        frames.append({"type": "content_block_start", "index": place, "content_block": block})
+    return [*frames, {"type": "message_delta", "delta": {"stop_reason": body.get("stop_reason")}}]

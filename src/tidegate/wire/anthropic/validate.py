@@ -1,0 +1,297 @@
+"""Judges the body of an Anthropic Messages request (and, in Bedrock's words, the same structure on Bedrock).
+
+Calls and results are blocks inside messages here, so the unit is the *run*: neighbouring messages of one role, which
+the server reads as one message. The results of a run answer the calls of the run before it, all of them and nothing
+else. A strict profile refuses runs of more than one message altogether.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from tidegate.wire.anthropic import validate_fields as known
+from tidegate.wire.anthropic.validate_fields import check_head, is_thinking_enabled
+from tidegate.wire.anthropic.validate_media import MediaTally
+from tidegate.wire.validation.json_checks import UnsendableError, describe_value, measure_json_bytes
+from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES, ToolLoop, check_thinking_block
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, FaultLog, IdSet, ValidationProfile
+
+_MAX_BODY_BYTES = 33_554_432
+
+
+def validate(body: object, profile: ValidationProfile = STRICT_PROFILE) -> list[RequestFault]:
+    """Every fault of the body; a body of any shape is judged, none raises."""
+    if not isinstance(body, Mapping):
+        return [RequestFault("SHAPE", "Input should be a valid dictionary", "")]
+    state = AnthropicValidator(body, profile)
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        return [*state.faults, RequestFault("SHAPE", "messages: Input should be a valid list", "messages")]
+    for message in messages:
+        state.feed(message)
+    return state.finish()
+
+
+class AnthropicValidator:
+    """Feed the messages in order; `finish` may be asked at any point and changes nothing."""
+
+    def __init__(self, head: Mapping[str, object], profile: ValidationProfile = STRICT_PROFILE) -> None:
+        self._profile = profile
+        self._words = known.BEDROCK_WORDING if profile.bedrock else known.ANTHROPIC_WORDING
+        self._found = FaultLog()
+        self._at = 0
+        self._role = ""
+        self._ids = IdSet()
+        self._uses: dict[str, bool] = {}  # calls of the newest assistant run: id -> answered
+        self._uses_at = 0
+        self._served: frozenset[str] = frozenset()  # provider-run calls of that run without their result
+        self._others = False  # this user run holds something else than results
+        self._tool_blocks = False
+        self._void_at = -1  # the newest message, if it is an assistant one that says nothing
+        self._ragged = False  # the newest message ends in white space
+        self._loop = ToolLoop()
+        self._marks = self._size = 0
+        self._media = MediaTally()
+        self._thinks = is_thinking_enabled(head)
+        self._tools = bool(head.get("tools"))
+        self._head(head)
+
+    @property
+    def faults(self) -> list[RequestFault]:
+        return self._found.all()
+
+    def fork(self) -> "AnthropicValidator":
+        child = AnthropicValidator.__new__(AnthropicValidator)
+        child.__dict__.update(self.__dict__)
+        child._found = self._found.fork()
+        child._ids = self._ids.fork()
+        child._uses = dict(self._uses)
+        child._media = self._media.fork()
+        child._loop = self._loop.fork()
+        return child
+
+    def finish(self) -> list[RequestFault]:
+        return [*self._found.all(), *self._end()]
+
+    def feed(self, message: object) -> None:
+        at = self._at
+        self._at = at + 1
+        where = f"messages.{at}"
+        if not isinstance(message, dict):
+            self._say("SHAPE", f"{where}: Input should be a valid dictionary", where)
+            return
+        self._weigh(message, where)
+        if self._void_at >= 0:
+            self._tell("void", f"messages.{self._void_at}", at=self._void_at)
+            self._void_at = -1
+        role = message.get("role")
+        if role not in ("user", "assistant") or not isinstance(role, str):
+            text = "The Messages API accepts a top-level `system` parameter"
+            self._say("AN1", f"messages: Unexpected role {describe_value(role)}. {text}", f"{where}.role")
+            return
+        self._take_turn(role, where)
+        content = message.get("content")
+        if isinstance(content, str):
+            self._string(content, role, at)
+        elif isinstance(content, list):
+            self._blocks(content, role, at)
+        else:
+            self._say("SHAPE", f"{where}.content: Input should be a valid list", f"{where}.content")
+
+    def _say(self, rule: str, text: str, where: str) -> None:
+        self._found.add(rule, text, where)
+
+    def _tell(self, word: str, where: str, at: int = 0, n: int = 0, key: str = "", role: str = "") -> None:
+        self._found.extend([self._fault(word, where, at, n, key, role)])
+
+    def _fault(self, word: str, where: str, at: int = 0, n: int = 0, key: str = "", role: str = "") -> RequestFault:
+        rule, text = self._words[word]
+        return RequestFault(rule, text.format(at=at, n=n, key=key, role=role, next=at + 1), where)
+
+    def _weigh(self, value: object, where: str) -> None:
+        try:
+            self._size += measure_json_bytes(value)
+        except UnsendableError as error:
+            self._say("OC10", f"The request body is not valid JSON: {error}", where)
+
+    def _head(self, head: Mapping[str, object]) -> None:
+        for key, value in head.items():
+            if key != "messages":
+                self._weigh(value, str(key))
+        self._found.extend(check_head(head))
+        for key in ("system", "tools"):
+            blocks = head.get(key)
+            for n, block in enumerate(blocks if isinstance(blocks, list) else ()):
+                self._mark(block, f"{key}.{n}")
+        self._mark(head, "body")
+
+    def _mark(self, block: object, where: str) -> None:
+        if isinstance(block, Mapping) and block.get("cache_control") is not None:
+            self._marks += 1
+            self._found.extend(known.check_cache_marker(block, where))
+
+    def _take_turn(self, role: str, where: str) -> None:
+        before, self._role = self._role, role
+        if not before and role != "user":
+            self._tell("first", where)
+        if before == role:
+            if self._profile.alternate or self._profile.bedrock:
+                self._tell("alternate", where, role=role)
+            return
+        if role == "user":
+            self._others = False
+            return
+        self._found.extend(self._unanswered())
+        self._uses = {}
+        self._served = frozenset()
+
+    def _unanswered(self) -> Iterator[RequestFault]:
+        missing = ", ".join(key[:80] for key, answered in self._uses.items() if not answered)
+        if missing:
+            yield self._fault("unanswered", f"messages.{self._uses_at}", at=self._uses_at, key=missing)
+
+    def _string(self, content: str, role: str, at: int) -> None:
+        self._ragged = content[-1:].isspace()
+        if not content:
+            self._empty(role, at)
+        elif content.isspace():
+            self._tell("blank", f"messages.{at}", at=at)
+        if role == "user":
+            self._others = True
+            self._loop.user()
+            self._only_results(f"messages.{at}")
+        else:
+            self._loop.assistant("text", at, calls=False)
+
+    def _empty(self, role: str, at: int) -> None:
+        if role == "user":
+            self._tell("void_user", f"messages.{at}", at=at)
+        else:
+            self._void_at = at
+
+    def _blocks(self, content: list[object], role: str, at: int) -> None:
+        self._ragged = False
+        if not content:
+            self._empty(role, at)
+        kinds: list[str] = []
+        for n, block in enumerate(content):
+            kind = block.get("type") if isinstance(block, dict) else None
+            if not isinstance(block, dict) or not isinstance(kind, str):
+                self._say("SHAPE", f"messages.{at}.content.{n}: Input should be a valid dictionary", f"messages.{at}")
+                continue
+            kinds.append(kind)
+            if "cache_control" in block:
+                self._mark(block, f"messages.{at}.content.{n}")
+            if role == "user":
+                self._user_block(block, kind, at, n)
+            else:
+                self._model_block(block, kind, at, n)
+        if role == "assistant":
+            self._loop.assistant(kinds[0] if kinds else "", at, calls="tool_use" in kinds)
+        elif "tool_result" not in kinds:
+            self._loop.user()
+
+    def _user_block(self, block: dict[str, object], kind: str, at: int, n: int) -> None:
+        where = f"messages.{at}.content.{n}"
+        if kind == "tool_result":
+            self._result(block, at, n)
+            return
+        self._others = True
+        self._only_results(where)
+        if kind not in known.USER_BLOCK_TYPES:
+            rule = {"tool_use": "AN3", "thinking": "AN12", "redacted_thinking": "AN12"}.get(kind, "SHAPE")
+            self._say(rule, f"{where}: `{kind[:80]}` blocks can only be in `assistant` messages", where)
+        self._plain(block, kind, at, n, where)
+
+    def _only_results(self, where: str) -> None:
+        if self._served:
+            self._say("AN5", f"{where}: only `tool_result` blocks may follow while a server tool has no result", where)
+
+    def _result(self, block: dict[str, object], at: int, n: int) -> None:
+        where = f"messages.{at}.content.{n}"
+        self._tool_blocks = True
+        if self._others:
+            self._say("AN5", f"{where}: tool_result blocks must come first in the content of a user message", where)
+        key = block.get("tool_use_id")
+        if not isinstance(key, str):
+            self._say("AN4", f"{where}.tool_result.tool_use_id: Field required", where)
+        elif key not in self._uses:
+            self._tell("orphan", where, at, n, key[:80])
+        elif self._uses[key]:
+            self._tell("twice", where, at, n, key[:80])
+        else:
+            self._uses[key] = True
+        content = block.get("content")
+        if not content and block.get("is_error") is True:
+            self._say("AN7", f"{where}.tool_result: content cannot be empty if `is_error` is true", where)
+        if content is None or isinstance(content, str):
+            return
+        for m, inner in enumerate(content if isinstance(content, list) else [content]):
+            kind = inner.get("type") if isinstance(inner, dict) else None
+            if not isinstance(inner, dict) or not isinstance(kind, str) or kind not in known.RESULT_BLOCK_TYPES:
+                self._say(
+                    "SHAPE", f"{where}.tool_result.content.{m}: Input tag {describe_value(kind)} does not match", where
+                )
+                continue
+            self._mark(inner, f"{where}.content.{m}")
+            self._plain(inner, kind, at, n, f"{where}.content.{m}")
+
+    def _plain(self, block: dict[str, object], kind: str, at: int, n: int, where: str) -> None:
+        """AN7 and AN15: the blocks that may stand in messages and in results."""
+        if kind == "text":
+            text = block.get("text")
+            if not isinstance(text, str):
+                self._say("SHAPE", f"{where}.text.text: Field required", where)
+            elif not text:
+                self._tell("empty", where, at, n)
+            elif text.isspace():
+                self._tell("blank", where, at, n)
+            else:
+                self._ragged = text[-1].isspace()
+        elif kind in ("image", "document"):
+            self._found.extend(self._media.add(block, where))
+
+    def _model_block(self, block: dict[str, object], kind: str, at: int, n: int) -> None:
+        where = f"messages.{at}.content.{n}"
+        if kind == "text":
+            self._plain(block, kind, at, n, where)
+        elif kind == "tool_use":
+            self._use(block, at, n)
+        elif kind in ("server_tool_use", "mcp_tool_use"):
+            key = block.get("id")
+            self._served |= {key if isinstance(key, str) else ""}
+        elif kind.endswith("_tool_result"):
+            self._served = frozenset(key for key in self._served if key != block.get("tool_use_id"))
+        elif kind in THINKING_TYPES:
+            self._found.extend(check_thinking_block(block, where, bedrock=self._profile.bedrock))
+        elif kind not in known.MODEL_BLOCK_TYPES:
+            rule = "AN4" if kind == "tool_result" else "SHAPE"
+            self._say(rule, f"{where}: `{kind[:80]}` blocks can only be in `user` messages", where)
+
+    def _use(self, block: dict[str, object], at: int, n: int) -> None:
+        where = f"messages.{at}.content.{n}"
+        self._tool_blocks = True
+        self._uses_at = at
+        self._found.extend(known.check_tool_use(block, where))
+        key = block.get("id")
+        if isinstance(key, str):
+            if not self._ids.add(key):
+                self._tell("reused", where, at, n, key[:80])
+            self._uses[key] = False
+
+    def _end(self) -> Iterator[RequestFault]:
+        last = f"messages.{self._at - 1}"
+        if not self._at:
+            yield RequestFault("AN1", "messages: at least one message is required", "messages")
+        yield from self._unanswered()
+        if self._tool_blocks and not self._tools:
+            yield self._fault("no_tools", "tools")
+        if self._role == "assistant" and not self._profile.prefill:
+            yield RequestFault("AN8", known.NO_PREFILL_TEXT, last)
+        elif self._role == "assistant" and self._ragged:
+            yield RequestFault("AN8", "messages: final assistant content cannot end with trailing whitespace", last)
+        if self._thinks:
+            yield from self._loop.end()
+        if self._marks > known.MAX_CACHE_MARKERS:
+            yield RequestFault("AN11", known.TOO_MANY_MARKERS_TEXT.format(known.MAX_CACHE_MARKERS, self._marks), "body")
+        yield from self._media.end()
+        if self._size > _MAX_BODY_BYTES:
+            yield RequestFault("AN15", "Request exceeds the maximum size", "body")

@@ -1,0 +1,262 @@
+"""Judges the body of a Gemini generateContent request.
+
+Gemini pairs calls with responses by position and number, not by id: a content with calls is answered by the very next
+content, whole. Field names are the camelCase ones that our requests use; any other name is refused, as the server does.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from tidegate.wire.gemini.validate_fields import (
+    BODY_FIELDS,
+    CONTENT_FIELDS,
+    DATA_FIELDS,
+    BAD_FUNCTION_NAME_TEXT,
+    PART_FIELDS,
+    is_function_name,
+    check_declarations,
+    check_field_names,
+)
+from tidegate.wire.validation.json_checks import (
+    UnsendableError,
+    has_only_finite_numbers,
+    describe_value,
+    describe_json_type,
+    measure_json_bytes,
+)
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, FaultLog, ValidationProfile
+
+_MAX_BODY_BYTES = 20_971_520
+
+_NO_PARTS = (
+    "Unable to submit request because it must include at least one parts field, which describes the prompt input."
+)
+_NO_DATA = "required oneof field 'data' must have one initialized field"
+_NO_TEXT = (
+    "Unable to submit request because it has an empty text parameter. Add a value to the parameter and try again."
+)
+_ROLE = "Please use a valid role: user, model."
+_ALTERNATE = "Please ensure that multiturn requests alternate between user and model."
+_LAST = "Please ensure that multiturn requests ends with a user role or a function response."
+_CALL = "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+_RESPONSE = "Please ensure that function response turn comes immediately after a function call turn."
+_COUNT = (
+    "Please ensure that the number of function response parts is equal to the number of function call parts of the "
+    "function call turn."
+)
+
+
+def validate(body: object, profile: ValidationProfile = STRICT_PROFILE) -> list[RequestFault]:
+    """Every fault of the body; a body of any shape is judged, none raises."""
+    if not isinstance(body, Mapping):
+        return [RequestFault("SHAPE", f"Invalid JSON payload received: {describe_json_type(body)}", "")]
+    state = GeminiValidator(body, profile)
+    contents = body.get("contents", [])
+    if not isinstance(contents, list):
+        return [
+            *state.faults,
+            RequestFault("SHAPE", f"Invalid value at 'contents': {describe_json_type(contents)}", "contents"),
+        ]
+    for content in contents:
+        state.feed(content)
+    return state.finish()
+
+
+class GeminiValidator:
+    """Feed the contents in order; `finish` may be asked at any point and changes nothing."""
+
+    def __init__(self, head: Mapping[str, object], profile: ValidationProfile = STRICT_PROFILE) -> None:
+        self._profile = profile
+        self._found = FaultLog()
+        self._at = 0
+        self._role = ""
+        self._calls: tuple[str, ...] = ()  # names called by the newest model content, not yet answered
+        self._calls_at = 0
+        self._unsigned = FaultLog()  # GE6 in the running turn; forgotten when the user speaks again
+        self._size = 0
+        self._head(head)
+
+    @property
+    def faults(self) -> list[RequestFault]:
+        return self._found.all()
+
+    def fork(self) -> "GeminiValidator":
+        child = GeminiValidator.__new__(GeminiValidator)
+        child.__dict__.update(self.__dict__)
+        child._found = self._found.fork()
+        child._unsigned = self._unsigned.fork()
+        return child
+
+    def finish(self) -> list[RequestFault]:
+        return [*self._found.all(), *self._end()]
+
+    def feed(self, content: object) -> None:
+        at = self._at
+        self._at = at + 1
+        where = f"contents[{at}]"
+        if not isinstance(content, dict):
+            self._say("SHAPE", f"Invalid value at '{where}': {describe_json_type(content)}", where)
+            return
+        self._weigh(content, where)
+        self._found.extend(check_field_names(content, CONTENT_FIELDS, where))
+        role = content.get("role")
+        parts = content.get("parts")
+        if not isinstance(parts, list) or not parts:
+            self._say("GE1", _NO_PARTS, f"{where}.parts")
+            parts = []
+        for n, part in enumerate(parts):
+            self._found.extend(_check_part(part, f"{where}.parts[{n}]"))
+        calls, responses = _function_names(parts, "functionCall"), _function_names(parts, "functionResponse")
+        if role == "model":
+            self._model(parts, calls, responses, at)
+            self._take_turn("model", where)
+        elif role == "user":
+            self._user(calls, responses, where)
+            self._take_turn("user", where)
+        else:
+            self._say("GE2", _ROLE, f"{where}.role")
+
+    def _say(self, rule: str, text: str, where: str) -> None:
+        self._found.add(rule, text, where)
+
+    def _weigh(self, value: object, where: str) -> None:
+        try:
+            self._size += measure_json_bytes(value)
+        except UnsendableError as error:
+            self._say("OC10", f"The input data is not valid json: {error}", where)
+
+    def _head(self, head: Mapping[str, object]) -> None:
+        for key, value in head.items():
+            if key != "contents":
+                self._weigh(value, str(key))
+        self._found.extend(check_field_names(head, BODY_FIELDS, ""))
+        if head.get("tools") is not None:
+            self._found.extend(check_declarations(head["tools"]))
+        system = head.get("systemInstruction")
+        if system is None:
+            return
+        parts = system.get("parts") if isinstance(system, dict) else None
+        if not isinstance(system, dict) or not isinstance(parts, list) or not parts:
+            self._say("GE1", _NO_PARTS, "systemInstruction.parts")
+            return
+        self._found.extend(check_field_names(system, CONTENT_FIELDS, "system_instruction"))
+        for n, part in enumerate(parts):
+            self._found.extend(_check_part(part, f"system_instruction.parts[{n}]"))
+
+    def _take_turn(self, role: str, where: str) -> None:
+        before, self._role = self._role, role
+        if self._profile.alternate and (before == role or (not before and role == "model")):
+            self._say("GE2", _ALTERNATE, where)
+
+    def _model(self, parts: list[object], calls: list[str], responses: list[str], at: int) -> None:
+        where = f"contents[{at}]"
+        self._found.extend(self._unanswered(0))
+        self._calls, self._calls_at = tuple(calls), at
+        if responses:
+            self._say("GE4", _RESPONSE, where)
+        if not calls:
+            return
+        if self._role != "user":
+            self._say("GE3", _CALL, where)
+        if self._profile.gemini3 and not _is_signed(parts):
+            text = (
+                "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
+                f"work correctly. Additional data, function call `default_api:{calls[0][:80]}`, position {at}."
+            )
+            self._unsigned.add("GE6", text, where)
+
+    def _user(self, calls: list[str], responses: list[str], where: str) -> None:
+        if calls:
+            self._say("GE3", _CALL, where)
+        if not self._calls and responses:
+            self._say("GE4", _RESPONSE, where)
+        elif len(self._calls) != len(responses):
+            self._found.extend(self._unanswered(len(responses)))
+        elif Counter(self._calls) != Counter(responses):
+            lost = sorted((Counter(self._calls) - Counter(responses)).keys())
+            text = (
+                f"Please ensure that the function response name equals the function call name: {', '.join(lost)[:160]}"
+            )
+            self._say("GE5", text, where)
+        self._calls = ()
+        if not responses:
+            self._unsigned = FaultLog()
+
+    def _unanswered(self, responses: int) -> Iterator[RequestFault]:
+        if len(self._calls) != responses:
+            yield RequestFault("GE4", _COUNT, f"contents[{self._calls_at}]")
+
+    def _end(self) -> Iterator[RequestFault]:
+        if not self._at:
+            yield RequestFault("GE1", "* GenerateContentRequest.contents: contents is not specified", "contents")
+            return
+        yield from self._unanswered(0)
+        if self._role != "user":
+            yield RequestFault("GE2", _LAST, f"contents[{self._at - 1}]")
+        yield from self._unsigned.all()
+        if self._size > _MAX_BODY_BYTES:
+            yield RequestFault("GE8", f"Request payload size exceeds the limit: {_MAX_BODY_BYTES} bytes.", "")
+
+
+def _function_names(parts: list[object], field: str) -> list[str]:
+    """The names of all calls or responses; a nameless one counts too, its own fault is told with its part."""
+    found = []
+    for part in parts:
+        if isinstance(part, dict) and field in part:
+            inner = part[field]
+            name = inner.get("name") if isinstance(inner, dict) else None
+            found.append(name if isinstance(name, str) else "")
+    return found
+
+
+def _is_signed(parts: list[object]) -> bool:
+    """Only the first call of a step carries the signature; its parallel siblings have none."""
+    for part in parts:
+        if isinstance(part, dict) and "functionCall" in part:
+            signature = part.get("thoughtSignature")
+            return isinstance(signature, str) and bool(signature)
+    return True
+
+
+def _check_part(part: object, where: str) -> Iterator[RequestFault]:
+    if not isinstance(part, dict):
+        yield RequestFault("SHAPE", f"Invalid value at '{where}': {describe_json_type(part)}", where)
+        return
+    held = [key for key in part if key in DATA_FIELDS]
+    if len(held) != len(part):
+        yield from check_field_names(part, PART_FIELDS, where)
+    if not held:
+        yield RequestFault("GE1", f"{where}.data: {_NO_DATA}", where)
+    if len(held) > 1:
+        yield RequestFault("GE8", f"Invalid value at '{where}' (oneof), oneof field 'data' is already set.", where)
+    for key in held:
+        value = part[key]
+        if key != "text":
+            yield from _check_data(key, value, where)
+        elif not isinstance(value, str):
+            yield RequestFault(
+                "SHAPE", f"Invalid value at '{where}.text' (TYPE_STRING), {describe_value(value)}", where
+            )
+        elif not value and not part.get("thoughtSignature"):
+            yield RequestFault("GE1", _NO_TEXT, where)
+
+
+def _check_data(key: str, value: object, where: str) -> Iterator[RequestFault]:
+    where = f"{where}.{key}"
+    if not isinstance(value, dict):
+        yield RequestFault("SHAPE", f"Invalid value at '{where}': {describe_json_type(value)}", where)
+        return
+    yield from check_field_names(value, DATA_FIELDS[key], where)
+    if key in ("functionCall", "functionResponse"):
+        name = value.get("name")
+        if not isinstance(name, str) or not is_function_name(name):
+            yield RequestFault("GE5", f"* GenerateContentRequest.{where}.name: {BAD_FUNCTION_NAME_TEXT}", where)
+        field = "args" if key == "functionCall" else "response"
+        inner = value.get(field, {} if key == "functionCall" else None)
+        if not isinstance(inner, dict):
+            text = f"Invalid value at '{where}.{field}' (type.googleapis.com/google.protobuf.Struct), {describe_value(inner)}"
+            yield RequestFault("GE8", text, where)
+        elif not has_only_finite_numbers(inner):
+            yield RequestFault("OC10", f"The input data is not valid json: NaN or Infinity at '{where}.{field}'", where)
+    elif key == "inlineData" and not (isinstance(value.get("data"), str) and isinstance(value.get("mimeType"), str)):
+        yield RequestFault("GE1", f"{where}: mimeType and data are required", where)

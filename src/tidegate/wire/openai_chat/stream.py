@@ -1,0 +1,242 @@
+"""Chat completions as a stream, from OpenAI and everyone who speaks it.
+
+Reasoning goes by three names and comes as text, as Mistral's parts or as OpenRouter's details; it is given back under
+the name it came with. Calls come in pieces that are told apart by index, by id or by neither.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.parsing import is_object_text
+from tidegate.wire.streaming.reply import (
+    Delta,
+    Reply,
+    StopReason,
+    as_object,
+    as_list,
+    as_string,
+    bound_parts,
+    find_broken_calls,
+    incomplete_reply_error,
+    extract_error,
+    merge_usage,
+    assign_unique_ids,
+    as_index,
+    ensure_parseable,
+    normalize_stop,
+)
+
+_STOPS: Mapping[str, StopReason] = MappingProxyType(
+    {
+        "stop": "end",
+        "eos": "end",
+        "end_turn": "end",
+        "tool_calls": "calls",
+        "function_call": "calls",
+        "length": "length",
+        "max_tokens": "length",
+        "model_length": "length",
+        "model_context_window_exceeded": "length",
+        "content_filter": "filtered",
+    }
+)
+_REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
+
+
+_LONGEST_CHECKED = 65_536
+"""Characters of arguments up to which a piece under another id is compared with them: see `_slot`."""
+
+
+class _PartialCall(msgspec.Struct, eq=False):
+    """Pieces are joined once, at the end: long arguments are not copied with every piece."""
+
+    index: int | None
+    place: int
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = []
+    length: int = 0
+    opaque: JsonObject = {}
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.length <= _LONGEST_CHECKED and is_object_text(self.arguments)
+
+
+class ChatAssembler:
+    def __init__(self) -> None:
+        self.error: JsonObject | None = None
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._thought: list[str] = []
+        self._thought_key = ""
+        self._details: list[JsonObject] = []
+        self._grown: list[dict[str, list[str]]] = []  # for each of them, what is still to be added to its texts
+        self._calls: list[_PartialCall] = []
+        self._usage: JsonObject = {}
+        self._model = self._reason = ""
+
+    @property
+    def done(self) -> bool:
+        return bool(self._reason) and self.error is None
+
+    def feed(self, frame: Mapping[str, object]) -> list[Delta]:
+        if frame.get("error"):
+            self.error = extract_error(frame)
+            return []
+        self._usage = merge_usage(self._usage, frame.get("usage"))
+        self._model = as_string(frame.get("model")) or self._model
+        deltas: list[Delta] = []
+        for each in as_list(frame.get("choices")):
+            choice = as_object(each)
+            if self._reason or as_index(choice.get("index"), 0) != 0:
+                continue
+            if choice.get("error"):
+                return self.feed({"error": choice["error"]})
+            deltas += self._take(as_object(choice.get("delta") or choice.get("message")))
+            reason = as_string(choice.get("finish_reason"))
+            self._reason = "" if reason == "null" else reason  # some write null as a word
+            self._usage = merge_usage(self._usage, choice.get("usage"))
+        return deltas
+
+    def _take(self, delta: JsonObject) -> list[Delta]:
+        deltas = self._think(delta)
+        content = delta.get("content")
+        for text in [content] if isinstance(content, str) else map(self._part, as_list(content)):
+            if isinstance(text, str) and text:
+                self._text.append(text)
+                deltas.append(Delta("text", text))
+            elif isinstance(text, Delta) and text.text:
+                deltas.append(text)
+        if refusal := as_string(delta.get("refusal")):
+            self._refusal.append(refusal)
+            deltas.append(Delta("text", refusal))
+        for each in as_list(delta.get("tool_calls")):
+            deltas += self._call(as_object(each))
+        if old := as_object(delta.get("function_call")):
+            deltas += self._call({"index": 0, "function": old})
+        return deltas
+
+    def _think(self, delta: JsonObject) -> list[Delta]:
+        for piece in as_list(delta.get("reasoning_details")):
+            self._detail(as_object(piece))
+        for key in _REASONING_KEYS:
+            if text := as_string(delta.get(key)):
+                self._thought_key = self._thought_key or key
+                self._thought.append(text)
+                return [Delta("thinking", text)]
+        return []
+
+    def _detail(self, piece: JsonObject) -> None:
+        """OpenRouter: pieces of one index belong together; their texts grow, a signature comes once."""
+        last = self._details[-1] if self._details else {}
+        if not last or last.get("type") != piece.get("type") or last.get("index") != piece.get("index"):
+            self._details.append(dict(piece))
+            self._grown.append({})
+            bound_parts(len(self._details), len(self._calls))
+            return
+        for key, value in piece.items():
+            grows = key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str)
+            if grows:
+                self._grown[-1].setdefault(key, []).append(as_string(value))
+            elif value is not None:
+                last[key] = value
+
+    def _part(self, value: object) -> str | Delta:
+        part = as_object(value)
+        if part.get("type") != "thinking":
+            return as_string(part.get("text"))
+        inner = part.get("thinking")
+        text = (
+            inner
+            if isinstance(inner, str)
+            else "".join(as_string(as_object(each).get("text")) for each in as_list(inner))
+        )
+        self._thought_key = self._thought_key or _REASONING_KEYS[0]
+        self._thought.append(text)
+        return Delta("thinking", text)
+
+    def _call(self, piece: JsonObject) -> list[Delta]:
+        function = as_object(piece.get("function") or piece.get("custom"))
+        name, given = as_string(function.get("name")), function.get("arguments", function.get("input"))
+        arguments = given if isinstance(given, str) or given is None else msgspec.json.encode(given).decode()
+        called = self._slot(piece, name)
+        started = not called.name and bool(name)
+        called.id = called.id or as_string(piece.get("id"))
+        called.name = called.name or name
+        if arguments:
+            called.pieces.append(arguments)
+            called.length += len(arguments)
+        extra = {key: value for key, value in piece.items() if key not in ("index", "id", "type", "function")}
+        called.opaque = called.opaque | extra
+        bound_parts(len(called.opaque), len(self._calls))
+        shown = [Delta("call", name, called.place)] if started else []
+        return [*shown, Delta("call", arguments, called.place)] if arguments else shown
+
+    def _slot(self, piece: JsonObject, name: str) -> _PartialCall:
+        """The call a piece belongs to. Some servers give every call the index 0, or none: another id or a second name
+        then begins another call."""
+        given, ident = piece.get("index"), as_string(piece.get("id"))
+        index = given if isinstance(given, int) and not isinstance(given, bool) else None
+        same = [each for each in self._calls if index is None or each.index == index]
+        if same:
+            last = same[-1]
+            other = bool(ident and last.id and ident != last.id) and (bool(name) or last.is_whole)
+            again = bool(name and last.name) and (index is None or (name != last.name and not ident))
+            if not other and not again:
+                return last
+        self._calls.append(_PartialCall(index, len(self._calls)))
+        bound_parts(len(self._details), len(self._calls))
+        return self._calls[-1]
+
+    def finish(self) -> Reply:
+        if not self.done:
+            raise incomplete_reply_error()
+        calls = [each for each in self._calls if each.name or each.length]
+        message: JsonObject = {"role": "assistant", "content": "".join(self._text) or None}
+        if self._thought:
+            message[self._thought_key] = "".join(self._thought)
+        if self._details:
+            message["reasoning_details"] = [
+                detail | {key: as_string(detail.get(key)) + "".join(pieces) for key, pieces in grown.items()}
+                for detail, grown in zip(self._details, self._grown, strict=True)
+            ]
+        if self._refusal:
+            message["refusal"] = "".join(self._refusal)
+        ids = assign_unique_ids([each.id for each in calls])
+        if calls:
+            message["tool_calls"] = [_encode_call(each, ident) for each, ident in zip(calls, ids, strict=True)]
+        stop = normalize_stop(_STOPS.get(self._reason, "unknown"), bool(calls))
+        stop = "refused" if stop == "end" and self._refusal else stop
+        bad = find_broken_calls(ids, ["" if _is_custom_call(each) else each.arguments for each in calls])
+        return ensure_parseable("openai_chat", Reply([message], self._usage, stop, self._model, self._reason, bad))
+
+
+def _is_custom_call(called: _PartialCall) -> bool:
+    """A custom tool takes text of any form."""
+    return "custom" in called.opaque
+
+
+def _encode_call(called: _PartialCall, ident: str) -> JsonObject:
+    extra = {key: value for key, value in called.opaque.items() if key != "custom"}
+    if _is_custom_call(called):
+        return {"id": ident, "type": "custom", "custom": {"name": called.name, "input": called.arguments}, **extra}
+    function = {"name": called.name, "arguments": called.arguments}
+    return {"id": ident, "type": "function", "function": function, **extra}
+
+
+def frames_from_body(body: Mapping[str, object]) -> list[JsonObject]:
+    """An answer that did not come as a stream, as the frames it would have been."""
+    choices = [as_object(each) for each in as_list(body.get("choices"))]
+    for choice in choices[:1]:
+        message = as_object(choice.get("message"))
+        calls = [{**as_object(each), "index": place} for place, each in enumerate(as_list(message.get("tool_calls")))]
+        choices = [{**choice, "index": 0, "message": {**message, "tool_calls": calls}}]
+    return [{**body, "choices": choices}]

@@ -1,0 +1,205 @@
+"""OpenAI's wording for a bad field, and its tool list: the same in chat and in Responses."""
+
+from collections.abc import Iterator
+from tidegate.wire.validation.json_checks import (
+    MAX_STRING_CHARS,
+    UnsendableError,
+    is_tool_name,
+    lacks_required_list,
+    longest_string_length,
+    find_schema_fault,
+    describe_value,
+    describe_json_type,
+    measure_json_bytes,
+)
+from tidegate.wire.validation.faults import RequestFault, ValidationProfile
+from collections.abc import Iterator, Mapping
+from tidegate.wire.validation.json_checks import describe_value
+from tidegate.wire.validation.faults import RequestFault, ValidationProfile
+
+
+_MAX_TOOLS = 128
+
+
+def wrong_type_text(where: str, wanted: str, value: object) -> str:
+    return f"Invalid type for '{where}': expected {wanted}, but got {describe_json_type(value)} instead."
+
+
+def string_too_long_text(where: str, limit: int, got: int) -> str:
+    return (
+        f"Invalid '{where}': string too long. Expected a string with maximum length {limit}, "
+        f"but got a string with length {got} instead."
+    )
+
+
+def empty_string_text(where: str) -> str:
+    return f"Invalid '{where}': empty string. Expected a string with minimum length 1, but got an empty string instead."
+
+
+def empty_array_text(where: str) -> str:
+    return f"Invalid '{where}': empty array. Expected an array with minimum length 1, but got an empty array instead."
+
+
+def array_too_long_text(where: str, limit: int, got: int) -> str:
+    return (
+        f"Invalid '{where}': array too long. Expected an array with maximum length {limit}, "
+        f"but got an array with length {got} instead."
+    )
+
+
+def describe_bad_function_name(where: str, name: object) -> str:
+    """Why OpenAI refuses this function name; empty if it does not."""
+    if not isinstance(name, str):
+        return wrong_type_text(where, "a string", name)
+    if is_tool_name(name):
+        return ""
+    if not name:
+        return empty_string_text(where)
+    if len(name) > 64:
+        return string_too_long_text(where, 64, len(name))
+    return (
+        f"Invalid '{where}': string does not match pattern. Expected a string that matches the pattern "
+        "'^[a-zA-Z0-9_-]+$'."
+    )
+
+
+def describe_unsendable(value: object, where: str) -> str:
+    """OC10: why OpenAI cannot read this part of the body; empty if it can."""
+    try:
+        size = measure_json_bytes(value)
+    except UnsendableError as error:
+        return f"We could not parse the JSON body of your request: {error}"
+    if size > MAX_STRING_CHARS and (longest := longest_string_length(value)) > MAX_STRING_CHARS:
+        return string_too_long_text(where, MAX_STRING_CHARS, longest)
+    return ""
+
+
+def check_function_tools(tools: object, profile: ValidationProfile, *, flat: bool) -> Iterator[RequestFault]:
+    """OC5, MI5 and XA1: the same list in both OpenAI forms, but chat nests each function one level deeper."""
+    rule = "MI5" if profile.mistral else "OC5"
+    if not isinstance(tools, list):
+        yield RequestFault(rule, wrong_type_text("tools", "an array of objects", tools), "tools")
+        return
+    if not tools:
+        yield RequestFault("OC5", empty_array_text("tools"), "tools")
+    if len(tools) > _MAX_TOOLS:
+        yield RequestFault("OC5", array_too_long_text("tools", _MAX_TOOLS, len(tools)), "tools")
+    names: set[object] = set()
+    for at, tool in enumerate(tools):
+        where = f"tools[{at}]" if flat else f"tools[{at}].function"
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if flat and isinstance(kind, str) and kind != "function":
+            continue  # tools that run at the provider have no name of ours and no schema
+        function = tool if flat else tool.get("function") if kind == "function" else None
+        if kind != "function" or not isinstance(function, dict):
+            yield RequestFault(rule, wrong_type_text(where, "an object with type 'function'", tool), where)
+            continue
+        name = function.get("name")
+        if text := describe_bad_function_name(f"{where}.name", name):
+            yield RequestFault(rule, text, f"{where}.name")
+        elif name in names:
+            yield RequestFault(
+                rule, f"Invalid 'tools': function names must be unique, but '{name}' is repeated.", where
+            )
+        else:
+            names.add(name)
+        yield from _check_parameters(function, name if isinstance(name, str) else "", where, profile)
+
+
+def _check_parameters(
+    function: dict[str, object], name: str, where: str, profile: ValidationProfile
+) -> Iterator[RequestFault]:
+    schema = function.get("parameters")
+    if schema is None:
+        return
+    where = f"{where}.parameters"
+    rule = "MI5" if profile.mistral else "OC5"
+    start = "Invalid tool schema" if profile.mistral else f"Invalid schema for function '{name[:64]}'"
+    if fault := find_schema_fault(schema, regex=profile.mistral):
+        yield RequestFault(rule, f"{start}: {fault}", where)
+    elif not isinstance(schema, dict) or schema.get("type") != "object":
+        kind = describe_value(schema.get("type") if isinstance(schema, dict) else None)
+        wanted = "schema must be a JSON Schema of 'type: \"object\"'"
+        yield RequestFault(rule, f"{start}: {wanted}, got type: {kind}.", where)
+    if profile.xai and lacks_required_list(schema):
+        text = 'Schema validation failed: [standard_violation] /required: null is not of type "array"'
+        yield RequestFault("XA1", text, where)
+
+
+# OC8 and OC15: what the content of a message may be, role by role. A plain string never gets here.
+
+_TEXT_PART_TYPES = frozenset(("text",))
+_PART_TYPES_BY_ROLE: Mapping[str, frozenset[str]] = {
+    "user": frozenset(("text", "image_url", "input_audio", "file")),
+    "assistant": frozenset(("text", "refusal")),
+}
+_ITEM_PART_TYPES_BY_ROLE: Mapping[str, frozenset[str]] = {"assistant": frozenset(("output_text", "refusal"))}
+_ITEM_INPUT_TYPES = frozenset(("input_text", "input_image", "input_file"))
+
+
+def check_chat_content(
+    message: dict[str, object], role: str, at: int, profile: ValidationProfile
+) -> Iterator[RequestFault]:
+    content = message.get("content")
+    where = f"messages[{at}].content"
+    if content is None:
+        spoken = role == "assistant" and any(message.get(key) for key in ("tool_calls", "refusal", "audio"))
+        if role == "system" and profile.mistral:
+            yield RequestFault("MI5", "System prompt must have content", where)
+        elif not spoken:
+            yield RequestFault("OC8", "Invalid value for 'content': expected a string, got null.", where)
+    elif not isinstance(content, list):
+        yield RequestFault("OC8", wrong_type_text(where, "one of a string or array of objects", content), where)
+    elif not content:
+        yield RequestFault("OC8", empty_array_text(where), where)
+    elif role == "tool" and (profile.tool_text or profile.text_only):
+        yield RequestFault("OC15", "tool message content must be a string: expected string, got list", where)
+    else:
+        for n, part in enumerate(content):
+            yield from _check_part(part, role, f"{where}[{n}]", profile)
+
+
+def _check_part(part: object, role: str, where: str, profile: ValidationProfile) -> Iterator[RequestFault]:
+    kind = part.get("type") if isinstance(part, dict) else None
+    allowed = _PART_TYPES_BY_ROLE.get(role, _TEXT_PART_TYPES)
+    if not isinstance(part, dict) or not isinstance(kind, str):
+        yield RequestFault("OC8", wrong_type_text(where, "an object with a type", part), where)
+    elif profile.text_only and kind != "text":
+        yield RequestFault("OC15", "messages.content.type 参数非法", where)
+    elif kind == "image_url" and role != "user":
+        text = "Image URLs are only allowed for messages with role 'user', but this message with role "
+        yield RequestFault("OC8", f"Invalid '{where}'. {text}'{role[:80]}' contains an image URL.", where)
+    elif kind not in allowed:
+        known = ", ".join(f"'{one}'" for one in sorted(allowed))
+        yield RequestFault("OC8", f"Invalid value: '{kind[:80]}'. Supported values are: {known}.", f"{where}.type")
+    elif kind in ("text", "refusal"):
+        if not isinstance(part.get(kind), str):
+            yield RequestFault("OC8", wrong_type_text(f"{where}.{kind}", "a string", part.get(kind)), where)
+    else:
+        inner = part.get(kind)
+        if not isinstance(inner, dict) or (kind == "image_url" and not _is_filled(inner.get("url"))):
+            yield RequestFault("OC8", wrong_type_text(f"{where}.{kind}", "an object", inner), where)
+
+
+def _is_filled(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def check_item_content(content: object, role: str, where: str) -> Iterator[RequestFault]:
+    """The same for an item of the Responses form: what the model said and what it is told have other part types."""
+    if not isinstance(content, list):
+        yield RequestFault("OC8", wrong_type_text(where, "a string or array of objects", content), where)
+        return
+    if not content:
+        yield RequestFault("OC8", empty_array_text(where), where)
+    allowed = _ITEM_PART_TYPES_BY_ROLE.get(role, _ITEM_INPUT_TYPES)
+    for n, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(kind, str) or kind not in allowed:
+            known = " and ".join(f"'{one}'" for one in sorted(allowed))
+            yield RequestFault(
+                "OC8", f"Invalid value: {describe_value(kind)}. Supported values are: {known}.", f"{where}[{n}]"
+            )
+        elif kind.endswith("_text") and not isinstance(part.get("text"), str):
+            text = wrong_type_text(f"{where}[{n}].text", "a string", part.get("text"))
+            yield RequestFault("OC8", text, f"{where}[{n}]")

@@ -1,0 +1,261 @@
+"""Reading what people hand in.
+
+Input is never trusted to have the type it should: every step asks, and refuses with a cause and a remedy. Nothing
+that was said is dropped in silence; what has no place in a `Message` is refused.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
+
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.core.tokens.image_size import read_image_size
+from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool
+from tidegate.wire.limits import has_too_many_values
+
+_MAX_DEPTH = 200
+
+
+class ParsedRequest(msgspec.Struct, frozen=True):
+    """The body of a request, read."""
+
+    system: str = ""
+    tools: tuple[Tool, ...] = ()
+    messages: tuple[Message, ...] = ()
+
+
+def raise_bad_input(cause: str, remedy: str) -> NoReturn:
+    raise BadInput(cause, remedy)
+
+
+def abbreviate_value(value: object) -> str:
+    """A value short enough to stand in a message."""
+    return repair_unicode(str(value))[:40]
+
+
+def _type_name(value: object) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def repair_unicode(text: str) -> str:
+    """Valid Unicode: halves of a pair that stand side by side are joined, a half alone becomes U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def repair_json_unicode(value: object, depth: int = 0) -> object:
+    """A JSON value with every string, keys included, cleaned."""
+    if isinstance(value, str):
+        return repair_unicode(value)
+    if depth > _MAX_DEPTH:
+        raise_bad_input(f"The JSON is nested more than {_MAX_DEPTH} deep.", "Flatten it.")
+    if isinstance(value, dict):
+        return {repair_unicode(str(key)): repair_json_unicode(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [repair_json_unicode(inner, depth + 1) for inner in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise_bad_input(f"A {_type_name(value)} is not JSON.", "Hand in plain dicts, lists, strings and numbers.")
+
+
+def encode_json_text(value: object) -> str:
+    """A JSON value as text, valid Unicode."""
+    return msgspec.json.encode(repair_json_unicode(value)).decode()
+
+
+def _reject_constant(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def normalize_arguments(raw: str) -> str:
+    """Call arguments as the text of a JSON object: as written where they are one, else whole under the key `input`."""
+    if is_object_text(raw):
+        return raw
+    if not raw or raw.isspace():
+        return "{}"
+    if has_too_many_values(raw):
+        return encode_json_text({"input": raw})
+    try:
+        # The strict reader refuses half a surrogate pair inside an escape; everything else may still be sound.
+        value = json.loads(raw, parse_constant=_reject_constant)
+        if isinstance(value, dict) and is_object_text(text := encode_json_text(value)):
+            return text
+    except (ValueError, RecursionError, BadInput):
+        pass
+    return encode_json_text({"input": raw})
+
+
+def is_object_text(raw: str) -> bool:
+    """Whether the text is a JSON object that every dialect can carry."""
+    if has_too_many_values(raw):
+        return False
+    try:
+        value = msgspec.json.decode(raw)
+        if raw.count("{") + raw.count("[") > _MAX_DEPTH:
+            repair_json_unicode(value)
+        return isinstance(value, dict)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError, BadInput):
+        return False
+
+
+def decode_object(text: str) -> dict[str, object]:
+    """The JSON object in a text, or an empty one: for what was checked before and for blocks a provider made."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def read_call_arguments(value: object) -> str:
+    if value is None:
+        return "{}"
+    return (
+        normalize_arguments(repair_unicode(value))
+        if isinstance(value, str)
+        else normalize_arguments(encode_json_text(value))
+    )
+
+
+# --- JSON values --------------------------------------------------------------------------------------------------
+
+
+def require_object(value: object, what: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise_bad_input(f"{what} is a {_type_name(value)}, not an object.", "Hand in one JSON object.")
+    return value
+
+
+def require_list(value: object, what: str) -> Sequence[object]:
+    if not isinstance(value, list | tuple):
+        raise_bad_input(f"{what} is a {_type_name(value)}, not a list.", "Hand in a list.")
+    return value
+
+
+def require_text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise_bad_input(f"{what} is a {_type_name(value)}, not a text.", "Hand in a string.")
+    return repair_unicode(value)
+
+
+def read_optional_text(value: object, what: str) -> str:
+    return "" if value is None else require_text(value, what)
+
+
+def require_field(obj: dict[str, object], key: str, what: str) -> str:
+    if not isinstance(obj.get(key), str):
+        raise_bad_input(f"{what} has no {key}.", f"Add {key} as a string.")
+    return repair_unicode(str(obj[key]))
+
+
+def unknown_part_error(kind: object, what: str) -> BadInput:
+    return BadInput(
+        f"{what} has a part of the unknown type '{abbreviate_value(kind)}'.", "Send it as a text or an image."
+    )
+
+
+PartReader = Callable[[dict[str, object], str], Part]
+
+
+def read_parts(content: object, what: str, read: PartReader) -> tuple[Part, ...]:
+    """A content that is null, a text or a list of parts."""
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (Text(repair_unicode(content)),) if content else ()
+    return tuple(
+        read(require_object(part, f"a part of {what}"), what)
+        for part in require_list(content, f"The content of {what}")
+    )
+
+
+# --- parts of a message -------------------------------------------------------------------------------------------
+
+
+def image_from_url(url: str, media: str = "image/png") -> Image:
+    """An image from its URL; the bytes of a data URL are looked at for their size."""
+    if not url.startswith("data:"):
+        return Image(media=media, url=url)
+    header, _, data = url.partition(",")
+    kind = header.removeprefix("data:").partition(";")[0]
+    return image_from_base64(data, kind or media)
+
+
+def image_from_base64(data: str, media: str) -> Image:
+    size = read_image_size(data)
+    return Image(media=media, data=data, width=size.width, height=size.height)
+
+
+def _require_text_or_image(parts: Iterable[Part], what: str) -> tuple[Text | Image, ...]:
+    """The parts of a result: texts and images, nothing else."""
+    found = []
+    for part in parts:
+        if not isinstance(part, Text | Image):
+            raise_bad_input(f"{what} holds a part that is neither text nor image.", "Send it as a text.")
+        found.append(part)
+    return tuple(found)
+
+
+def build_tool_message(call_id: str, parts: Iterable[Part], error: bool = False) -> Message:
+    return Message("tool", (Result(call_id, _require_text_or_image(parts, "A tool result"), error),), kind=TOOL_RESULT)
+
+
+def join_text_parts(parts: Iterable[Part]) -> str:
+    return "\n\n".join(part.text for part in parts if isinstance(part, Text))
+
+
+def build_tool(name: str, description: object, parameters: object) -> Tool:
+    text = read_optional_text(description, f"The description of the tool {name}")
+    if parameters is None:
+        return Tool(name, text)
+    return Tool(name, text, encode_json_text(require_object(parameters, f"The parameters of the tool {name}")))
+
+
+def build_parsed_request(messages: Iterable[Message], system: str, tools: Iterable[Tool]) -> ParsedRequest:
+    """System messages at the head are the system text; those in mid-conversation stay where they are."""
+    found = list(messages)
+    texts = [system] if system else []
+    while found and found[0].role == "system":
+        texts.append(join_text_parts(found.pop(0).parts))
+    return ParsedRequest("\n\n".join(text for text in texts if text), tuple(tools), tuple(found))
+
+
+def merge_adjacent_messages(messages: Iterable[Message], role: Role) -> list[Message]:
+    """Neighbours of one role as one message: for dialects that write down each part by itself."""
+    found: list[Message] = []
+    for message in messages:
+        if found and message.role == role == found[-1].role:
+            both = found[-1].parts + message.parts
+            found[-1] = msgspec.structs.replace(found[-1], parts=both)
+        else:
+            found.append(message)
+    return found
+
+
+# --- messages nobody has parsed -----------------------------------------------------------------------------------
+
+
+def normalize_message_arguments(message: Message) -> Message:
+    """A Message handed in as such, with call arguments as a parser would have left them: the text of an object."""
+    if not any(isinstance(part, Call) for part in message.parts):
+        return message
+    parts = tuple(
+        msgspec.structs.replace(part, arguments=normalize_arguments(part.arguments)) if isinstance(part, Call) else part
+        for part in message.parts
+    )
+    return msgspec.structs.replace(message, parts=parts)
+
+
+def repair_message_unicode(message: Message) -> Message:
+    """The same with valid Unicode in every text."""
+    return msgspec.convert(repair_json_unicode(msgspec.to_builtins(message)), Message)

@@ -1,0 +1,293 @@
+"""From the items of a view to what every dialect can send: blocks that take turns, user first, user last.
+
+    user      answers to the calls of the block before, in call order; then texts and images
+    assistant texts, thinking and calls, in the order they came
+
+Providers differ in how they write this down, not in what they accept: a history laid out so is valid for the strictest
+of them. Neighbours of one side share a block, so no text is lost to alternation; a system message in mid-conversation
+goes to the user side under a label; a call nobody answered gets an answer, an answer nobody asked for becomes text.
+
+Appending to a view touches the last block only, and a block knows nothing of its neighbours but the calls it answers.
+So a block that is done stays done, with the JSON made from it: that is what makes a request cheap and its prefix
+stable. When the view was edited the blocks are laid out again, and those made of the same messages are kept.
+
+What we add to a request is counted by nobody. It must stay within what the count of a message (16 characters) and of
+a request (64) has to spare: at most 12 characters a message, and two fillers of at most 28 in a request.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.wire.rendering.blocks import (
+    CallAnswer,
+    LayoutBlock,
+    DialectCapabilities,
+    BlockSide,
+    CallSlot,
+    RenderableView,
+)
+from tidegate.wire.rendering.identifiers import assign_call_id, encode_tool_name
+from tidegate.wire.rendering.image_limits import IMAGE_PLACEHOLDER, ImageSelection
+from tidegate.wire.parsing import normalize_arguments
+
+FIRST_USER_FILLER = "(conversation continues)"
+LAST_USER_FILLER = "Continue."
+EMPTY_MESSAGE_TEXT = "(empty)"
+NO_OUTPUT_TEXT = "(no output)"
+NO_RESULT_TEXT = "(no result)"
+_SYSTEM_LABEL = "[system] "
+_RESULT_LABEL = "[result] "
+
+# What may stand between the texts of one message, in characters: an own text, one under a label, a result.
+_SEPARATOR_CHARS, _LABELED_SEPARATOR_CHARS, RESULT_SEPARATOR_CHARS = 10, 1, 5
+
+
+class _Entry(NamedTuple):
+    message: Message
+    opaque: bool
+    slots: tuple[CallSlot, ...] = ()
+
+
+class _Span(msgspec.Struct, eq=False):
+    """A run of messages of one side, before it is laid out. `filler` is said when there is nothing else to say."""
+
+    side: BlockSide
+    entries: list[_Entry]
+    filler: str = ""
+
+    @property
+    def slots(self) -> tuple[CallSlot, ...]:
+        return tuple(slot for entry in self.entries for slot in entry.slots)
+
+
+def is_blank(text: str) -> bool:
+    return not text or text.isspace()
+
+
+def join_within_spare(texts: Sequence[str], spare: int = _SEPARATOR_CHARS) -> str:
+    """The texts of one message as one. What stands between them is counted by nobody, so many texts stand closer."""
+    gap = next((gap for gap in ("\n\n", "\n") if len(gap) * (len(texts) - 1) <= spare), "")
+    return gap.join(texts)
+
+
+class Layout:
+    """The blocks of a view, kept up as it grows."""
+
+    def __init__(self, rules: DialectCapabilities) -> None:
+        self._rules = rules
+        self.blocks: list[LayoutBlock] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self._spans: list[_Span] = []
+        self._used: set[str] = set()
+        self._early: list[_Entry] = []
+        self._album = ImageSelection(self._rules.bounds)
+        self._count = 0
+        self._epoch: int | None = None
+        self.calls = False
+
+    @property
+    def firm(self) -> int:
+        """How many leading blocks no words can change any more: only the last span still grows."""
+        return max(0, len(self._spans) - 1)
+
+    def update(self, view: RenderableView) -> int:
+        """Bring the blocks up to date; the answer is the number of leading blocks that are as they were."""
+        items = view.items
+        if view.epoch != self._epoch or len(items) < self._count:
+            self._clear()
+            self._epoch = view.epoch
+        firm = self.firm
+        for item in items[self._count :] if self._count else items:
+            self._take(item.message, item.signed)
+        self._count = len(items)
+        if self._album.judge():
+            firm = 0  # pictures that were laid out before are words now
+        old = self.blocks[firm:]
+        known = {block.key: block for block in old}
+        del self.blocks[firm:]
+        for place in range(firm, len(self._spans)):
+            before = self._spans[place - 1].slots if place else ()
+            self.blocks.append(self._sealed(self._spans[place], before, known))
+        if not self._spans or self._spans[-1].side == "assistant":
+            before = self._spans[-1].slots if self._spans else ()
+            self.blocks.append(self._sealed(_Span("user", [], LAST_USER_FILLER), before, known))
+        same = firm
+        for was, now in zip(old, self.blocks[firm:], strict=False):
+            if was is not now:
+                break
+            same += 1
+        return same
+
+    # --- taking items in ------------------------------------------------------------------------------------------
+
+    def _take(self, message: Message, signed: bool) -> None:
+        opaque = signed and message.origin == self._rules.family
+        if message.role != "assistant":
+            self._early.clear()
+            if message.role == "user" or _has_sendable_part(message, Result):
+                self._album.add(message)
+                self._put("user", _Entry(message, opaque))
+            return
+        if not _has_sendable_part(message, Call):
+            if self._rules.early_thinking and opaque and message.parts:
+                self._early.append(_Entry(message, opaque))
+            return
+        if not self._spans:
+            self._spans.append(_Span("user", [], FIRST_USER_FILLER))
+        for entry in self._early:
+            self._put("assistant", entry)
+        self._early.clear()
+        self._put("assistant", _Entry(message, opaque, self._slots(message)))
+
+    def _slots(self, message: Message) -> tuple[CallSlot, ...]:
+        calls = [part for part in message.parts if isinstance(part, Call)]
+        self.calls = self.calls or bool(calls)
+        shape = self._rules.shape
+        return tuple(
+            CallSlot(
+                call.id,
+                assign_call_id(call.id, message.id, index, shape, self._used),
+                encode_tool_name(call.name, shape),
+            )
+            for index, call in enumerate(calls)
+        )
+
+    def _put(self, side: BlockSide, entry: _Entry) -> None:
+        if not self._spans or self._spans[-1].side != side:
+            self._spans.append(_Span(side, []))
+        self._spans[-1].entries.append(entry)
+
+    # --- laying out -----------------------------------------------------------------------------------------------
+
+    def _sealed(
+        self, span: _Span, before: tuple[CallSlot, ...], known: dict[tuple[object, ...], LayoutBlock]
+    ) -> LayoutBlock:
+        out = self._album.left_out
+        own = tuple((id(each.message), each.opaque, each.slots, out.get(id(each.message))) for each in span.entries)
+        key = (span.filler, before if span.side == "user" else None, own)
+        if key in known:
+            return known[key]
+        sources = tuple(entry.message for entry in span.entries)
+        block = LayoutBlock(span.side, key, sources, [], [])
+        if span.side == "assistant":
+            for entry in span.entries:
+                block.parts += self._assistant_parts(entry)
+        else:
+            self._lay_user(block, before)
+            if not block.parts and not block.answers:
+                block.parts.append(Text(span.filler))
+        return block
+
+    def _assistant_parts(self, entry: _Entry) -> list[Part]:
+        rules, slots = self._rules, iter(entry.slots)
+        parts: list[Part] = []
+        for part in entry.message.parts:
+            if isinstance(part, Text):
+                opaque = part.opaque if entry.opaque else ""
+                if opaque or not is_blank(part.text):
+                    parts.append(part if part.opaque == opaque else Text(part.text))
+            elif isinstance(part, Call):
+                slot = next(slots)
+                parts.append(
+                    Call(slot.id, slot.name, normalize_arguments(part.arguments), part.opaque if entry.opaque else "")
+                )
+            elif isinstance(part, Thinking):
+                if entry.opaque and part.block:
+                    parts.append(part)
+                elif rules.plain_thinking and not is_blank(part.text):
+                    parts.append(Thinking(part.text))
+            elif isinstance(part, Image):
+                parts.append(part if rules.assistant_images and _has_pixels(part) else Text(IMAGE_PLACEHOLDER))
+        return _join_text_parts(parts) if rules.joins else parts
+
+    def _lay_user(self, block: LayoutBlock, before: tuple[CallSlot, ...]) -> None:
+        """Answers stand in the order of the calls, whatever the order they came in. Ids may repeat in a group: the
+        first answer to an id belongs to the first call with it."""
+        answers: list[CallAnswer | None] = [None] * len(before)
+        moved: list[list[Part]] = [[] for _ in before]
+        for message in map(self._album.worded, block.sources):
+            said: list[Part] = []
+            for part in message.parts:
+                if isinstance(part, Result):
+                    place = next((i for i, s in enumerate(before) if s.call_id == part.call_id and not answers[i]), -1)
+                    if place < 0:
+                        said += _add_label(_RESULT_LABEL, self._user_parts(part.parts) or [Text(NO_OUTPUT_TEXT)])
+                    else:
+                        answers[place] = self._answer(before[place], part, place, moved[place])
+            said += self._user_parts(part for part in message.parts if isinstance(part, Text | Image))
+            if message.role == "system":
+                said = _add_label(_SYSTEM_LABEL, said)
+            elif not said and message.role == "user":
+                said = [Text(EMPTY_MESSAGE_TEXT)]
+            if self._rules.joins:
+                said = _join_text_parts(said, _SEPARATOR_CHARS if message.role == "user" else _LABELED_SEPARATOR_CHARS)
+            block.parts += said
+        block.parts[:0] = [part for parts in moved for part in parts]
+        block.answers = [
+            answer or CallAnswer(slot.id, slot.name, [Text(NO_RESULT_TEXT)])
+            for slot, answer in zip(before, answers, strict=True)
+        ]
+
+    def _user_parts(self, parts: Iterable[Text | Image]) -> list[Part]:
+        found: list[Part] = []
+        for part in parts:
+            if isinstance(part, Text):
+                if not is_blank(part.text):
+                    found.append(Text(part.text) if part.opaque else part)
+            else:
+                found.append(part if self._rules.user_images and _has_pixels(part) else Text(IMAGE_PLACEHOLDER))
+        return found
+
+    def _answer(self, slot: CallSlot, result: Result, place: int, moved: list[Part]) -> CallAnswer:
+        """Where a result may hold no image, its images go behind the results, under the number of their call."""
+        parts = self._user_parts(result.parts)
+        kept: list[Text | Image] = []
+        for part in parts:
+            if isinstance(part, Text) or (isinstance(part, Image) and self._rules.result_images):
+                kept.append(part)
+            else:
+                moved.append(part)
+        if moved:
+            moved.insert(0, Text(f"img {place + 1}"))
+        if not kept:
+            kept.append(Text("(img)" if moved else NO_OUTPUT_TEXT))
+        if self._rules.joins:
+            kept = [
+                Text(join_within_spare([part.text for part in kept if isinstance(part, Text)], RESULT_SEPARATOR_CHARS))
+            ]
+        return CallAnswer(slot.id, slot.name, kept, result.error)
+
+
+def _has_sendable_part(message: Message, other: type[Call] | type[Result]) -> bool:
+    """Whether anything of a message can be sent by itself; thinking goes only with what was thought."""
+    return any(
+        not is_blank(part.text) if isinstance(part, Text) else isinstance(part, Image | other) for part in message.parts
+    )
+
+
+def _has_pixels(image: Image) -> bool:
+    return bool(image.data or image.url)
+
+
+def _add_label(label: str, parts: list[Part]) -> list[Part]:
+    if not parts:
+        return parts
+    first = parts[0]
+    if isinstance(first, Text):
+        return [Text(label + first.text), *parts[1:]]
+    return [Text(label.strip()), *parts]
+
+
+def _join_text_parts(parts: list[Part], spare: int = _SEPARATOR_CHARS) -> list[Part]:
+    """All texts as one, in the place of the first. Texts between images keep their places: they name them."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    if len(texts) < 2 or any(isinstance(part, Image) for part in parts):
+        return parts
+    first = next(place for place, part in enumerate(parts) if isinstance(part, Text))
+    rest = [part for part in parts[first:] if not isinstance(part, Text)]
+    return [*parts[:first], Text(join_within_spare(texts, spare)), *rest]

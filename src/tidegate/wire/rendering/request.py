@@ -1,0 +1,204 @@
+"""The request of a session, kept up to date.
+
+A session asks for its request before every call, and little changed since the last one. So everything here is kept by
+block: the JSON values, their bytes, and how far the validator has read. In the steady state an update renders, encodes
+and judges what is new, and joins the rest.
+"""
+
+from itertools import takewhile
+from operator import eq
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.messages import Tool
+from tidegate.wire.rendering.blocks import LayoutBlock, JsonObject, RequestOptions, RenderableView
+from tidegate.wire.registry import IncrementalValidator, Dialect, get_dialect
+from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.rendering.layout import Layout
+from tidegate.wire.parsing import require_object, repair_json_unicode
+
+_encode = msgspec.json.Encoder().encode
+
+
+class RequestRenderer:
+    """One request in one dialect, following one view.
+
+    `shared` is the number of leading messages that the last update left as they were: what a provider that had the
+    request before may take from its cache. It is 0 when the head (system text, tools) changed.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect | str,
+        model: str = "",
+        *,
+        max_tokens: int = 0,
+        thinking: int = 0,
+        cache: bool = False,
+        temperature: float | None = None,
+        top_p: float | None = None,
+    ) -> None:
+        self.dialect = get_dialect(dialect) if isinstance(dialect, str) else dialect
+        self.options = RequestOptions(model, max_tokens, thinking, cache, temperature, top_p)
+        self.shared = 0
+        self._layout = Layout(self.dialect.rules)
+        self._system = ""
+        self._tools: tuple[Tool, ...] = ()
+        self._messages: list[JsonObject] = []
+        self._chunks: list[bytes] = []
+        self._starts: list[int] = []  # where each block begins among the messages
+        self._head: JsonObject = {}
+        self._head_bytes = b""
+        self._head_of: tuple[bool, bool, int] | None = None
+        self._check: IncrementalValidator | None = None
+        self._read = 0  # how many messages the validator has read
+
+    def update(self, view: RenderableView) -> None:
+        kept = self._layout.update(view)
+        if self._head_of is None or view.system != self._system or view.tools != self._tools:
+            kept = 0
+            self._system, self._tools = view.system, view.tools
+            self._head_of = None
+        blocks = self._layout.blocks
+        start = self._starts[kept] if kept < len(self._starts) else len(self._messages)
+        start = start if kept else 0
+        before = self._chunks[start:]
+        del self._messages[start:], self._chunks[start:], self._starts[kept:]
+        if not kept:
+            for message in self.dialect.lead(self._system):
+                self._put(message)
+        for block in blocks[kept:]:
+            self._starts.append(len(self._messages))
+            self._add(block)
+        self.shared = start + sum(1 for _ in takewhile(bool, map(eq, before, self._chunks[start:])))
+        if start < self._read:
+            self._check = None
+        self._renew_head()
+
+    def _add(self, block: LayoutBlock) -> None:
+        if block.wire is None:
+            block.wire, block.chunks = [], []
+            for message in self.dialect.block(block, self.options):
+                sound, encoded = _encode_repaired(message)
+                block.wire.append(sound)
+                block.chunks.append(b"," + encoded)
+        self._messages += block.wire
+        self._chunks += block.chunks
+
+    def _put(self, message: JsonObject) -> None:
+        sound, encoded = _encode_repaired(message)
+        self._messages.append(sound)
+        self._chunks.append(b"," + encoded)
+
+    def _renew_head(self) -> None:
+        """Make the head again if what it depends on has changed."""
+        thinks = bool(self.options.thinking) and self.dialect.may_think(self._messages)
+        calls = self._layout.calls
+        made_of = (calls, thinks, self.options.max_tokens)
+        if self._head_of == made_of:
+            return
+        options = self.options if thinks else msgspec.structs.replace(self.options, thinking=0)
+        head, encoded = _encode_repaired(self.dialect.head(self._system, self._tools, options, calls))
+        self._head_of = made_of
+        if encoded != self._head_bytes:
+            self._head, self._head_bytes = head, encoded
+            self._check = None
+            self.shared = 0
+
+    def lower_output(self, most: int) -> bool:
+        """Ask for at most so many tokens from the next update on. False if no more was asked for."""
+        asked = self.dialect.output(self.options)
+        if most <= 0 or 0 < asked <= most:
+            return False
+        self.options = msgspec.structs.replace(self.options, max_tokens=most)
+        return True
+
+    # --- the request ----------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> list[JsonObject]:
+        """The messages as they go over the wire. They are kept for the next request: read them, do not change them."""
+        return list(self._messages)
+
+    def _marked(self) -> dict[int, JsonObject]:
+        """Messages with a mark for the provider's cache, by place. What is kept here stays without: a mark moves on
+        with every request and must not count as a change.
+
+        One mark is behind the last thing said, to be read from next time. The other is where an earlier request ended
+        that began like this one: a provider looks for what it kept only so many blocks before a mark, and much may have
+        come since, or an edit may have changed the rest.
+        """
+        if not self.options.cache or not self._starts:
+            return {}
+        filler = not self._layout.blocks[-1].sources  # said by nobody, and not there next time
+        last = (self._starts[-1] if filler else len(self._messages)) - 1
+        known = min(self.shared - 1, last)
+        while known >= 0 and self._messages[known].get("role") == "assistant":
+            known -= 1
+        marked = {place: self.dialect.mark(self._messages[place]) for place in {known, last} - {-1}}
+        return {place: message for place, message in marked.items() if message is not None}
+
+    def rendered(self) -> "RenderedRequest":
+        """The request as it is now; later updates leave it as it is."""
+        messages, chunks = self.messages, list(self._chunks)
+        for place, message in self._marked().items():
+            messages[place], chunks[place] = message, b"," + _encode(message)
+        return RenderedRequest(self.dialect.key, self._head, self._head_bytes, messages, chunks)
+
+    def body(self) -> JsonObject:
+        return self.rendered().body()
+
+    def to_bytes(self) -> bytes:
+        return self.rendered().to_bytes()
+
+    def faults(self) -> list[RequestFault]:
+        """What the provider would refuse. Messages that can no longer change are read once, the others on a fork."""
+        if self._check is None:
+            self._check = self.dialect.check(self._head, self.dialect.profile(self.options.model))
+            self._read = 0
+        done = self._layout.firm
+        stable = max(self._read, self._starts[done] if done < len(self._starts) else len(self._messages))
+        for message in self._messages[self._read : stable]:
+            self._check.feed(message)
+        self._read = stable
+        tail = self._check.fork()
+        marked = self._marked()
+        for place in range(stable, len(self._messages)):
+            tail.feed(marked.get(place, self._messages[place]))
+        return tail.finish()
+
+
+class RenderedRequest(NamedTuple):
+    """A request of some moment: values, and the same as bytes, each with the comma before it. A body is half a megabyte
+    at every call: it is put together in one go."""
+
+    key: str
+    head: JsonObject
+    head_bytes: bytes
+    messages: list[JsonObject]
+    chunks: list[bytes]
+
+    def body(self) -> JsonObject:
+        return {**self.head, self.key: self.messages}
+
+    def to_bytes(self) -> bytes:
+        """The body as JSON: what `msgspec.json.encode(self.body())` gives, for the price of joining."""
+        comma = b"," if self.head else b""
+        opening = b'%s%s"%s":[' % (self.head_bytes[:-1], comma, self.key.encode())
+        first = [chunk[1:] for chunk in self.chunks[:1]]
+        return b"".join([opening, *first, *self.chunks[1:], b"]}"])
+
+
+class _EncodedMessage(NamedTuple):
+    value: JsonObject
+    chunk: bytes
+
+
+def _encode_repaired(value: JsonObject) -> _EncodedMessage:
+    """A message handed in as `Message` was never parsed: half a surrogate pair in it shows only here."""
+    try:
+        return _EncodedMessage(value, _encode(value))
+    except UnicodeEncodeError:
+        sound = require_object(repair_json_unicode(value), "A message")
+        return _EncodedMessage(sound, _encode(sound))

@@ -1,0 +1,147 @@
+"""What comes out of a stream: deltas for the screen, and at its end one reply for the session.
+
+Nothing here decides what a model meant. A call that was cut is kept as far as it came, and `Reply.stop` or
+`Reply.broken` says so: it is never to be run.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+
+from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.messages import Message
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.limits import MAX_CALLS, MAX_PARTS, MAX_USAGE_FIELDS, LimitExceeded
+from tidegate.wire.parsing import is_object_text, merge_adjacent_messages
+
+StopReason = Literal["end", "calls", "length", "refused", "filtered", "paused", "unknown"]
+
+
+class IncompleteReply(TidegateError):
+    """The stream ended before the answer did, or is damaged. Nothing of it may be taken for an answer."""
+
+
+class Delta(NamedTuple):
+    """A bit for the screen. The first of a call holds its name, the others its arguments."""
+
+    kind: Literal["text", "thinking", "call"]
+    text: str
+    place: int = 0
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A whole answer. `messages` are in the dialect's own form; only Responses answers with more than one.
+
+    `usage` is as the provider reported it, {} if it did not; `reason` is its own word for why it stopped. `broken` are
+    the ids of calls whose arguments are no JSON object: servers call an answer complete that the limit cut.
+    """
+
+    messages: list[JsonObject]
+    usage: JsonObject
+    stop: StopReason
+    model: str = ""
+    reason: str = ""
+    broken: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> JsonObject:
+        return self.messages[0] if self.messages else {}
+
+    def said(self, wire: str) -> list[Message]:
+        """The same as the session keeps it: one message, also where the dialect writes down each part by itself."""
+        read = get_dialect(wire).parse_message
+        return merge_adjacent_messages([message for each in self.messages for message in read(each)], "assistant")
+
+
+class ReplyAssembler(Protocol):
+    """Feed it the frames of one answer. `error` holds what the server said went wrong; `done` that nothing is missing.
+
+    `feed` raises LimitExceeded if the answer goes on for too long, `finish` raises Cut if it is not whole.
+    """
+
+    @property
+    def error(self) -> JsonObject | None: ...
+    @property
+    def done(self) -> bool: ...
+    def feed(self, frame: Mapping[str, object], /) -> list[Delta]: ...
+    def finish(self) -> Reply: ...
+
+
+def incomplete_reply_error() -> IncompleteReply:
+    return IncompleteReply("The stream ended before the answer did.", "Ask again; nothing of it was kept.")
+
+
+def ensure_parseable(family: str, reply: Reply) -> Reply:
+    """A reply the session can keep. To leave out what cannot be read would make half an answer of it."""
+    try:
+        reply.said(family)
+    except BadInput as bad:
+        raise IncompleteReply(
+            f"The answer cannot be read: {bad.args[0]}", "Ask again; nothing of it was kept."
+        ) from None
+    return reply
+
+
+def bound_parts(parts: int, calls: int) -> None:
+    """Raise LimitExceeded if an answer has more parts or tool calls than it may."""
+    for count, most, what in ((calls, MAX_CALLS, "tool calls"), (parts, MAX_PARTS, "parts")):
+        if count > most:
+            raise LimitExceeded(f"The answer holds more than {most:,} {what}.")
+
+
+# --- JSON of strangers --------------------------------------------------------------------------------------------
+
+
+def as_object(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def extract_error(frame: Mapping[str, object]) -> JsonObject:
+    """What a frame says went wrong; some servers say it in a bare text."""
+    error = frame.get("error")
+    return error if isinstance(error, dict) else {"message": str(error)}
+
+
+def as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def as_string(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def as_index(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def merge_usage(known: JsonObject, new: object) -> JsonObject:
+    """Usage comes in parts, and a part may say 0 or null where another knew better."""
+    found = known | {key: value for key, value in as_object(new).items() if value or key not in known}
+    return found if len(found) <= MAX_USAGE_FIELDS else dict(list(found.items())[:MAX_USAGE_FIELDS])
+
+
+def assign_unique_ids(ids: list[str]) -> list[str]:
+    """Ids of the calls of one answer, each its own: what was missing is made up, what came twice gets a number."""
+    found: list[str] = []
+    for place, given in enumerate(ids):
+        name = given or f"call_{place}"
+        tried, number = name, 2
+        while tried in found or (tried != given and tried in ids):
+            tried, number = f"{name}_{number}", number + 1
+        found.append(tried)
+    return found
+
+
+def normalize_stop(stop: StopReason, calls: bool) -> StopReason:
+    """Some servers call it an ordinary end when the model calls a tool, or call it calls when there is none."""
+    if stop not in ("end", "calls"):
+        return stop
+    return "calls" if calls else "end"
+
+
+def find_broken_calls(ids: list[str], arguments: list[str]) -> tuple[str, ...]:
+    """The calls whose arguments are no JSON object."""
+    pairs = zip(ids, arguments, strict=True)
+    return tuple(ident for ident, text in pairs if text.strip() and not is_object_text(text))

@@ -1,0 +1,71 @@
+"""Server-sent events, from bytes that were cut anywhere.
+
+A frame counts once the blank line behind it has come: what stands before a cut is never taken for a whole frame.
+"""
+
+from typing import NamedTuple
+
+from tidegate.wire.limits import LimitExceeded, ProviderLimits
+
+_MAX_LINE_BYTES = ProviderLimits().line
+_BOM = b"\xef\xbb\xbf"
+
+
+class SseFrame(NamedTuple):
+    event: str
+    data: str
+
+
+class SseReader:
+    """`longest` bounds a line and a frame in bytes: a server that never ends one must not fill the memory."""
+
+    def __init__(self, longest: int = _MAX_LINE_BYTES) -> None:
+        self._longest = longest
+        self._line = bytearray()  # the line under way
+        self._size = 0  # of the frame under way
+        self._started = False
+        self._after_cr = False
+        self._event = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> list[SseFrame]:
+        if self._after_cr and data:  # the second half of a line break that was cut
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        frames: list[SseFrame] = []
+        for line in data.splitlines(keepends=True):
+            self._bound(len(self._line) + len(line))
+            self._line += line
+            if line[-1] in b"\r\n":
+                whole, self._line = bytes(self._line.rstrip(b"\r\n")), bytearray()
+                frames += self._read(whole)
+        self._after_cr = self._after_cr or data.endswith(b"\r")
+        return frames
+
+    def _bound(self, length: int) -> None:
+        if length > self._longest:
+            raise LimitExceeded(f"A line or frame of the stream is longer than {self._longest:,} bytes.")
+
+    def _read(self, line: bytes) -> list[SseFrame]:
+        if not self._started:
+            self._started = True
+            line = line.removeprefix(_BOM)
+        if not line:
+            return self._dispatch()
+        self._size += len(line)
+        self._bound(self._size)
+        field, _, value = line.decode("utf-8", "replace").partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            self._data.append(value)
+        elif field == "event":
+            self._event = value
+        elif field == "error":  # older llama.cpp servers report a failure in mid-stream under a field of its own
+            self._event = "error"
+            self._data.append(value)
+        return []
+
+    def _dispatch(self) -> list[SseFrame]:
+        event, data = self._event, self._data
+        self._event, self._data, self._size = "", [], 0
+        return [SseFrame(event, "\n".join(data))] if data else []
