@@ -22,15 +22,15 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tidegate import presets
+from tidegate.lab.comparison.session_sources import create_unit_counter, read_clean_recordings
+from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
 from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.scoring.input_bill import InputBill
-from tidegate.lab.scoring.session_figures import SessionFigures, KeptShare
-from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
 from tidegate.lab.scoring.occurrences import contains_whole_name
-from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
-from tidegate.lab.scoring.signals import ANCHOR_KIND, Need, searchable_text_of, extract_signals
-from tidegate.lab.comparison.session_sources import read_clean_recordings, create_unit_counter
-from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
+from tidegate.lab.scoring.session_figures import KeptShare, SessionFigures
+from tidegate.lab.scoring.signals import ANCHOR_KIND, Need, extract_signals, searchable_text_of
 
 COLUMNS = {
     "far": "far references",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate import Session
-from tidegate.agent.loop import Agent, RequestSent, RequestRefused, TurnEnded
+from tidegate.agent.loop import Agent, RequestRefused, RequestSent, TurnEnded
 from tidegate.agent.system_prompt import SHORT_AGENT_RULES, PromptSources, assemble_prompt
 from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox

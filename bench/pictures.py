@@ -27,11 +27,11 @@ from rich.terminal_theme import TerminalTheme
 from textual.pilot import Pilot
 
 from tidegate import DataFolder
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.agent.config.files import locate_config_files
+from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.tui.app import ChatApp
-from tidegate.tui.screens.context_pane import ContextPane
 from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.screens.context_pane import ContextPane
 
 CHAT = (100, 33)
 PANE = (100, 28)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.messages import Call
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.models.token_counters import create_counter
 from tidegate.wire.usage import Usage
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidegate.lab.comparison.runner import DEFAULT_MIN_WINDOWS
-from tidegate.lab.comparison.session_sources import read_clean_recordings, create_unit_counter
+from tidegate.lab.comparison.session_sources import create_unit_counter, read_clean_recordings
 
 BENCH = Path(__file__).resolve().parent
 OTHER = str(BENCH / "clear_and_summarise.yaml")

@@ -15,9 +15,9 @@ from serve import Job, serve
 from tidegate import KeptLog
 from tidegate.core.events import Event, MessageAdded
 from tidegate.lab.replay import recording_file
-from tidegate.proof.session_generator import generate_session
 from tidegate.memory.log_lines import LogLine, extract_log_lines
 from tidegate.memory.search import Search
+from tidegate.proof.session_generator import generate_session
 from tidegate.store.blobs import Blobs
 from tidegate.store.sqlite import SqliteStore
 from tidegate.wire.registry import parse_any_message

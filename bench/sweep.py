@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
 from tidegate.lab.replay import recording_file
-from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
 from tidegate.lab.replay.replay_report import ReplayReport, sum_reports
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
 from tidegate.presets import load, preset_names
 
 WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000)

@@ -11,10 +11,10 @@ import pytest
 
 from tidegate import load
 from tidegate.agent.config.files import locate_config_files, read_config
-from tidegate.terminal.exit_codes import COMMAND_FUNCTIONS
-from tidegate.core.policy.policy import METRICS, MOMENTS, COMPARISONS
 from tidegate.core.policy.parser import POLICY_KEYS, RULE_KEYS
+from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS
 from tidegate.core.stages import STAGES
+from tidegate.terminal.exit_codes import COMMAND_FUNCTIONS
 from tidegate.wire import limits as limits_module
 from tidegate.wire.limits import ProviderLimits, ServerLimits
 

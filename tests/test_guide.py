@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tidegate import Session, load
-from tidegate.agent.config.provider_target import KNOWN_PROVIDERS
-from tidegate.commands.agent_commands import create_command_registry
 from tidegate.agent.config.files import locate_config_files, read_config
+from tidegate.agent.config.provider_target import KNOWN_PROVIDERS
 from tidegate.agent.config.trust import trust_project_file
-from tidegate.tui.app import ChatApp
-from tidegate.tui.composer.composer import NEW_LINE_KEYS
 from tidegate.cli.parser import make_parser
+from tidegate.commands.agent_commands import create_command_registry
 from tidegate.core.events import ViewEdited
 from tidegate.proof.session_generator import generate_session
+from tidegate.tui.app import ChatApp
+from tidegate.tui.composer.composer import NEW_LINE_KEYS
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide.md"
 pytestmark = pytest.mark.skipif(not GUIDE.exists(), reason="the documentation is not in the source distribution")

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from tidegate.session.reports.explanation import Explanation as Explanation
     from tidegate.session.request import Request as Request
     from tidegate.session.session import Session as Session
-    from tidegate.store.session_log import KeptLog as KeptLog
     from tidegate.store.log import Log as Log
     from tidegate.store.log import MemoryLog as MemoryLog
     from tidegate.store.open import open_store as open_store
+    from tidegate.store.session_log import KeptLog as KeptLog
 
 __version__ = "0.1.0"
 

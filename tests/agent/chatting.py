@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidegate import DataFolder
-from tidegate.commands.agent_commands import make_command_context, create_command_registry
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.runtime import OpenAgent, open_agent
+from tidegate.commands.agent_commands import create_command_registry, make_command_context
+from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.commands.registry import CommandAnswer
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.agent.chatting import KEY, REGISTRY, USER, Chat, chat_in
-from tidegate.commands.agent_commands import ModelChoice, list_model_choices, make_command_context
 from tidegate.agent.runtime import OpenAgent
-from tidegate.core.events import NoteAdded
+from tidegate.commands.agent_commands import ModelChoice, list_model_choices, make_command_context
 from tidegate.commands.registry import CommandAnswer
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.core.events import NoteAdded
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.wire.usage import Usage
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.agent.chatting import KEY, REGISTRY, USER, Chat, chat_in
 from tidegate import DataFolder
-from tidegate.commands.agent_commands import make_command_context
 from tidegate.agent.config.files import read_config_sources
-from tidegate.agent.runtime import OpenAgent
 from tidegate.agent.config.trust import check_trust, trust_project_file
+from tidegate.agent.runtime import OpenAgent
+from tidegate.commands.agent_commands import make_command_context
 from tidegate.core.events import ViewEdited
 
 

@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 
 from tidegate import BadInput, BadPolicy, Session, load
+from tidegate.agent.config.files import ConfigFiles, parse_config, read_config
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, ProviderTarget, base_url_variable, resolve_target
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
-    resolve_approval,
-    resolve_brain_target,
+    find_module_tool,
     list_offered_tools,
     load_configured_policy,
+    resolve_approval,
+    resolve_brain_target,
     resolve_summary_target,
-    find_module_tool,
 )
 from tidegate.agent.config.settings import BrainAccess, BrainSettings, ProviderSettings
-from tidegate.agent.config.files import ConfigFiles, parse_config, read_config
 from tidegate.agent.hooks.types import CompactContext, ContextPressure
-from tidegate.agent.tools.modules import HELLO_TOOL, MODULE_ACTIONS, BUILTIN_TOOL_NAMES
 from tidegate.agent.tools.approval import decide_approval
+from tidegate.agent.tools.modules import BUILTIN_TOOL_NAMES, HELLO_TOOL, MODULE_ACTIONS
 from tidegate.agent.tools.tool import ToolContext as ToolContext
 from tidegate.agent.tools.toolbox import list_standard_tools
 from tidegate.models.http.provider import HttpProvider

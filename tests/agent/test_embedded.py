@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tidegate import Session
-from tidegate.agent.loop import Agent, RequestSent, AgentEvent, RequestRefused, TurnEnded
+from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded
 from tidegate.agent.system_prompt import SHORT_AGENT_RULES, PromptSources, assemble_prompt
 from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.messages import text_of
 from tidegate.models.embedded.provider import EmbeddedProvider
-from tidegate.models.provider import Reply
 from tidegate.models.embedded.weights import SMOLLM2
+from tidegate.models.provider import Reply
 from tidegate.wire.usage import read_usage
 
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if importlib.util.find_spec(name) is None]

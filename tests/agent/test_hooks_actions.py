@@ -10,28 +10,28 @@ import pytest
 from tests.agent.test_hooks import LOG, fired, notes, opened
 from tests.seeds.talk import asks, batch, replies, turns
 from tidegate import MemoryLog, Session, SummaryRequest
-from tidegate.agent.config.settings import ContextSettings
 from tidegate.agent.config.files import parse_config
+from tidegate.agent.config.settings import ContextSettings
 from tidegate.agent.hooks.actions import MAX_INJECTED_TOKENS, make_action_runner
+from tidegate.agent.hooks.runner import HookReport, HookRunner
 from tidegate.agent.hooks.types import (
     Always,
     CompactContext,
     ContextPressure,
     Hook,
+    HookContext,
     InjectMessage,
     LogMessage,
     MessageCount,
     ModuleAction,
-    HookContext,
     RunFunction,
     TurnCount,
 )
-from tidegate.agent.hooks.runner import HookReport, HookRunner
 from tidegate.agent.tools.modules import HELLO_TOOL
 from tidegate.agent.tools.tool import ToolContext as ToolContext
 from tidegate.agent.tools.tool import ToolResult
 from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
-from tidegate.core.events import Event, NoteAdded, MessageAdded
+from tidegate.core.events import Event, MessageAdded, NoteAdded
 from tidegate.core.messages import is_user_request, text_of
 from tidegate.wire.registry import DIALECTS
 

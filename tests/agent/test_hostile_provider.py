@@ -12,7 +12,7 @@ import pytest
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.words import Refusal, refusal, too_long
 from tidegate import Session
-from tidegate.agent.loop import Agent, RequestSent, ToolFinished, AgentEvent, RequestRefused, TurnEnded
+from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, ToolFinished, TurnEnded
 from tidegate.agent.tools.approval import ApprovalRules
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox

@@ -16,7 +16,7 @@ from tests.agent.test_hostile_provider import WIRES, World, called, goes_on, men
 from tests.fake.server import KEY, CutAt, Fake, Json, Step
 from tests.fake.words import PAGE, Refusal, busy, refusal, too_long
 from tidegate import Session
-from tidegate.agent.loop import Agent, RequestSent, ToolFinished, RequestRefused, TurnEnded
+from tidegate.agent.loop import Agent, RequestRefused, RequestSent, ToolFinished, TurnEnded
 from tidegate.agent.tools.approval import ApprovalRules
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tidegate import Session
-from tidegate.agent.loop import Agent, RequestSent, ToolStarted, ToolFinished, AgentEvent, RequestRefused, TurnEnded
+from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, ToolFinished, ToolStarted, TurnEnded
 from tidegate.agent.tools.approval import ApprovalRules
 from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
@@ -17,7 +17,7 @@ from tidegate.core.errors import GiveUp
 from tidegate.core.messages import INTERRUPTED, Call, result_of, text_of
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.models.provider import Delta
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 
 WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini")
 OVERFLOW = "This model's maximum context length is 2000 tokens. However, your messages resulted in 9999 tokens."

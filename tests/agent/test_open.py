@@ -11,19 +11,19 @@ import pytest
 
 from tests.fake.server import KEY, Fake
 from tidegate import BadInput, BadPolicy, DataFolder, GiveUp
+from tidegate.agent.builder import MAX_TOOLS_DIVISOR, select_tools
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.hooks.runner import HookReport
-from tidegate.agent.loop import ToolFinished, AgentEvent, RequestRefused, TurnEnded
-from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
-from tidegate.agent.builder import MAX_TOOLS_DIVISOR, select_tools
+from tidegate.agent.loop import AgentEvent, RequestRefused, ToolFinished, TurnEnded
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
+from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.agent.spending import SIDE_COST_TOPIC
 from tidegate.agent.tools.toolbox import list_standard_tools
-from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.messages import Call
 from tidegate.core.tokens.counting import count_tools
+from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.models.errors.classification import classify_response
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.models.window import ResolvedWindow
 from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.wire.usage import Usage

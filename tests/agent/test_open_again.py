@@ -13,11 +13,11 @@ from tests.agent.test_open import MODELS, SCRIPTED, notices, said, talk
 from tests.fake.server import KEY, Fake, Step
 from tidegate import BadInput, BadPolicy, DataFolder, GiveUp
 from tidegate.agent.config.files import parse_config
-from tidegate.agent.loop import RequestSent, ToolFinished, AgentEvent, UserSteered, TurnEnded
-from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
+from tidegate.agent.loop import AgentEvent, RequestSent, ToolFinished, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import WINDOWS_FILE
+from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.core.messages import SUMMARY, Call, text_of
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.models.window import LearnedWindow
 from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.session.summaries.drivers import AsyncSummarizer

@@ -10,10 +10,10 @@ import pytest
 from tests.agent.test_loop import WIRES, an_agent, run
 from tests.agent.test_open import SCRIPTED
 from tidegate import BadInput
+from tidegate.agent.attachments import MAX_ATTACHMENT_CHARS, attach_images, load_image, make_image
 from tidegate.agent.config.files import parse_config
-from tidegate.agent.loop import Agent, RequestSent, AgentEvent, RequestRefused, TurnEnded
+from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded
 from tidegate.agent.runtime import open_agent
-from tidegate.agent.attachments import MAX_ATTACHMENT_CHARS, make_image, load_image, attach_images
 from tidegate.core.messages import Image, Message, Text
 from tidegate.models.catalog import accepts_images
 from tidegate.models.errors.classification import ProviderError, classify_response

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tidegate import Session
-from tidegate.agent.system_prompt import PromptSources, assemble_prompt, read_project_instructions
 from tidegate.agent.skills import Skills
+from tidegate.agent.system_prompt import PromptSources, assemble_prompt, read_project_instructions
 from tidegate.core.errors import BadInput
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.memory.notes import Notes

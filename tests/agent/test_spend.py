@@ -12,11 +12,11 @@ from tidegate.agent.config.settings import SpendCap, SpendSettings
 from tidegate.agent.loop import Agent, TurnEnded
 from tidegate.agent.spending import (
     SIDE_COST_TOPIC,
-    TokenAllowance,
     DailySpending,
     MeteredProvider,
     SessionSpending,
     SpendTotal,
+    TokenAllowance,
 )
 from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox
@@ -28,7 +28,7 @@ from tidegate.models.catalog import ModelInfo
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.pricing import TokenRates
 from tidegate.models.provider import Delta, Provider, Reply, collect_reply
-from tidegate.models.scripted_provider import BrokenAnswer, ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.models.scripted_provider import BrokenAnswer, ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.wire.usage import Usage
 

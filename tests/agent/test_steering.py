@@ -9,17 +9,17 @@ import pytest
 
 from tests.agent.test_loop import WIRES, an_agent, called, reading
 from tidegate import BadInput
-from tidegate.agent.hooks.types import Always, Hook, RunFunction
 from tidegate.agent.hooks.runner import HookReport, HookRunner
+from tidegate.agent.hooks.types import Always, Hook, RunFunction
 from tidegate.agent.loop import (
     NOT_RUN_AFTER_STEERING,
     Agent,
-    RequestSent,
-    ToolStarted,
-    ToolFinished,
     AgentEvent,
-    UserSteered,
+    RequestSent,
+    ToolFinished,
+    ToolStarted,
     TurnEnded,
+    UserSteered,
 )
 from tidegate.agent.tools.tool import AgentTool, ToolContext, ToolResult
 from tidegate.core.messages import INTERRUPTED, Tool, result_of, text_of, user_message

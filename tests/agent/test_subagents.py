@@ -10,23 +10,23 @@ import msgspec
 import pytest
 
 from tidegate import Session
-from tidegate.agent.loop import Agent, ToolFinished, AgentEvent, TurnEnded
+from tidegate.agent.loop import Agent, AgentEvent, ToolFinished, TurnEnded
 from tidegate.agent.spending import SessionSpending
 from tidegate.agent.subagents import (
     TASK_TOOL_NAME,
-    SubagentLimits,
     SubagentKind,
+    SubagentLimits,
     SubagentSession,
     SubagentTool,
     ask_one_at_a_time,
 )
-from tidegate.agent.tools.approval import ALLOW_ALL, ApprovalRules, ApprovalQuestion
+from tidegate.agent.tools.approval import ALLOW_ALL, ApprovalQuestion, ApprovalRules
 from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Call, Tool, result_of, text_of
 from tidegate.models.errors.classification import classify_response
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.wire.usage import Usage
 
 

@@ -15,18 +15,18 @@ import pytest
 
 from tests.apps.chat.tmux import Terminal
 from tidegate import DataFolder
-from tidegate.commands.agent_launch import LaunchOptions
-from tidegate.tui.composer.draft import MessageDraft
 from tidegate.cli.demo.chat_demo import DEMO_SESSION, DEMO_WINDOW, create_demo_launch
 from tidegate.cli.demo.guided_app import TAKEOVER_HINT, GuidedApp
-from tidegate.proof.chat_proof import ChatObserver, prove_chat
 from tidegate.cli.demo.script import DEMO_SCRIPT, TAKEOVER_TEXT, ScriptedInput
-from tidegate.tui.plain.plain_chat import PlainChat
-from tidegate.tui.plain.chat_streams import ChatOutput
-from tidegate.terminal.output import TextSanitizer
+from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.models.embedded.weights import SMOLLM2
 from tidegate.models.provider import Provider
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
-from tidegate.models.embedded.weights import SMOLLM2
+from tidegate.proof.chat_proof import ChatObserver, prove_chat
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.plain.chat_streams import ChatOutput
+from tidegate.tui.plain.plain_chat import PlainChat
 
 TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if find_spec(name) is None]

@@ -11,17 +11,17 @@ from typing import NamedTuple
 import pytest
 
 from tidegate import BadInput, DataFolder
+from tidegate.agent.config.files import locate_config_files
 from tidegate.commands.agent_commands import create_command_registry
 from tidegate.commands.agent_launch import LaunchOptions
-from tidegate.agent.config.files import locate_config_files
-from tidegate.tui.plain.plain_chat import PlainChat
-from tidegate.tui.plain.line_reader import LineReader
-from tidegate.tui.plain.chat_streams import TypedInput
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, text_of
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.provider import Provider
-from tidegate.models.scripted_provider import BrokenAnswer, ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.models.scripted_provider import BrokenAnswer, ScriptedAnswer, ScriptedProvider, ScriptStep
+from tidegate.tui.plain.chat_streams import TypedInput
+from tidegate.tui.plain.line_reader import LineReader
+from tidegate.tui.plain.plain_chat import PlainChat
 
 CONFIG = """\
 agents: [{id: main, brain: {provider: openai, model: scripted}}]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.core.text.secrets import SecretMask
+from tidegate.terminal.output import TextSanitizer
 from tidegate.terminal.stream_masker import MAX_HELD_CHARS, StreamMasker
 from tidegate.tui.plain.line_reader import LineReader
-from tidegate.terminal.output import TextSanitizer
-from tidegate.core.text.secrets import SecretMask
 
 VALUE = "hush-0123456789abcdef"
 TOKEN = "ghp_" + "a1B2" * 9

@@ -40,11 +40,11 @@ from tidegate.core.messages import (
     texts_of,
 )
 from tidegate.wire.anthropic import validate as check_anthropic
-from tidegate.wire.registry import DIALECTS
-from tidegate.wire.validation.faults import ValidationProfile
-from tidegate.wire.rendering.layout import is_blank
 from tidegate.wire.parsing import ParsedRequest, repair_unicode
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.rendering.layout import is_blank
 from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.validation.faults import ValidationProfile
 
 CELLS = pytest.mark.parametrize("name", HISTORIES)
 EVERY = pytest.mark.parametrize("dialect", DIALECTS)

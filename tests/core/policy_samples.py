@@ -8,8 +8,8 @@ import msgspec
 from tidegate.core.budget import Budget
 from tidegate.core.errors import BadPolicy
 from tidegate.core.outcome import NO_OUTCOME, Outcome
-from tidegate.core.policy.policy import Policy, Stage
 from tidegate.core.policy.parser import parse_policy
+from tidegate.core.policy.policy import Policy, Stage
 from tidegate.core.view import View
 
 

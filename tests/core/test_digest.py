@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.planted import Planted, session
-from tidegate.core.text.clip import clip_tokens
 from tidegate.core.digest.writer import DIGEST_SECTIONS, write_digest
 from tidegate.core.messages import (
     REMINDER,
@@ -24,6 +23,7 @@ from tidegate.core.messages import (
     text_of,
     user_message,
 )
+from tidegate.core.text.clip import clip_tokens
 from tidegate.core.tokens.counting import CharsPerToken, TokenCounter, TokenEstimator
 from tidegate.models.token_counters import create_counter
 

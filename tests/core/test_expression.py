@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tidegate.core.config.values import MAX_NUMBER, Scalar, SourcePosition, evaluate_number, evaluate_string
 from tidegate.core.errors import BadPolicy
-from tidegate.core.config.values import MAX_NUMBER, SourcePosition, Scalar, evaluate_number, evaluate_string
 
 HERE = SourcePosition("my.yaml", 1)
 NUMBERS: dict[str, Scalar] = {"a": 7, "b": 0.5, "c": -3, "min": 2}

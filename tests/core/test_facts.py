@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tidegate.core.text.facts import (
     Fact,
-    head_and_tail,
     find_error_lines,
     find_facts,
     find_last_line,
     find_rule_sentences,
+    head_and_tail,
     split_sentences,
 )
 

@@ -6,9 +6,7 @@ import re
 import pytest
 
 from tidegate import Session, presets
-from tidegate.core.events import ViewEdited, MessageAdded
-from tidegate.core.ledger.writer import PIN, ledger_share_of
-from tidegate.core.ledger.loss_check import readable_text_of
+from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.ledger.lines import (
     LEDGER,
     LedgerLine,
@@ -19,6 +17,8 @@ from tidegate.core.ledger.lines import (
     parse_ledger,
     render_ledger,
 )
+from tidegate.core.ledger.loss_check import readable_text_of
+from tidegate.core.ledger.writer import PIN, ledger_share_of
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.user_rules import MAX_RULE_CHARS, MAX_RULES_PER_MESSAGE, rules_of

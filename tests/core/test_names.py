@@ -5,10 +5,10 @@ import pytest
 from tidegate import Session
 from tidegate.core.edits import Drop, Replace
 from tidegate.core.events import ViewEdited
-from tidegate.core.ledger.loss_check import LossCheck, collect_words
 from tidegate.core.ledger.lines import LEDGER
-from tidegate.core.messages import Call, Message, Result, Text, text_of
+from tidegate.core.ledger.loss_check import LossCheck, collect_words
 from tidegate.core.ledger.names import rank_names
+from tidegate.core.messages import Call, Message, Result, Text, text_of
 
 
 def said(*texts: str) -> list[str]:

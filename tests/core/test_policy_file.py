@@ -12,17 +12,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.policy_samples import GOOD, STAGES, complaint, drop_turns, parse, parsed_or_refused, rule
-from tidegate.core.errors import BadPolicy
 from tidegate.core.config.values import Scalar
-from tidegate.core.policy.policy import METRICS, MOMENTS, COMPARISONS, Trigger
-from tidegate.core.policy.parser import parse_policy
 from tidegate.core.config.yaml_tree import (
+    MAX_YAML_CHARS,
     MAX_YAML_DEPTH,
     MAX_YAML_LINE_CHARS,
     MAX_YAML_NODES,
-    MAX_YAML_CHARS,
     read_yaml,
 )
+from tidegate.core.errors import BadPolicy
+from tidegate.core.policy.parser import parse_policy
+from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Trigger
 
 # What a good file means.
 

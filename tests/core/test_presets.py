@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tidegate import presets
+from tidegate.core.config.yaml_tree import MAX_YAML_CHARS
 from tidegate.core.errors import BadPolicy
 from tidegate.core.stages import STAGES
-from tidegate.core.config.yaml_tree import MAX_YAML_CHARS
 
 MINE = """\
 name: mine

@@ -8,13 +8,13 @@ import pytest
 from tidegate import Session
 from tidegate.core.messages import Call, Message, Result, Text, user_message
 from tidegate.core.sweep.cost_model import (
-    SweepMarket,
-    SessionPace,
     CachePrices,
-    find_best_level,
-    sweep_urgency,
-    find_sweep_fill,
+    SessionPace,
+    SweepMarket,
     compute_sweep_cost,
+    find_best_level,
+    find_sweep_fill,
+    sweep_urgency,
 )
 
 PACE = SessionPace(700.0, 100)

@@ -11,7 +11,7 @@ from tests.laws.conversations import Answer, Say, Stray, law
 from tests.laws.happenings import STEPS, Happening, Step, played
 from tests.laws.tape import meter
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event, NoteAdded, MessageAdded, UsageReported
+from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.messages import Call, Text, user_message
 from tidegate.core.snapshot import SNAPSHOT_VERSION, freeze_view, thaw_view
 from tidegate.core.view import RefoldNeeded, View, fold_log

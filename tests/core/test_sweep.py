@@ -7,12 +7,12 @@ import pytest
 
 from tidegate import Session
 from tidegate.core.events import ViewEdited
-from tidegate.core.sweep.key_lines import find_key_lines
-from tidegate.core.sweep.shortening import LineSlot, shorten_caller
+from tidegate.core.ledger.names import rank_names
 from tidegate.core.ledger.writer import LEDGER
 from tidegate.core.messages import Call, Message, Result, Text, calls_of, is_user_request, text_of, user_message
-from tidegate.core.ledger.names import rank_names
 from tidegate.core.stages.notices import HINT_PREFIX
+from tidegate.core.sweep.key_lines import find_key_lines
+from tidegate.core.sweep.shortening import LineSlot, shorten_caller
 from tidegate.core.tool_calls import call_target_of
 from tidegate.session.recall import recall_text
 

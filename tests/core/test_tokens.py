@@ -10,20 +10,20 @@ from tests.core.token_texts import texts
 from tidegate.core.errors import BadPolicy
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, user_message
 from tidegate.core.tokens.counting import (
-    UNKNOWN_IMAGE_TOKENS,
     LABEL_OVERHEAD,
     MESSAGE_OVERHEAD,
     TOOL_OVERHEAD,
+    UNKNOWN_IMAGE_TOKENS,
     CharsPerToken,
     TokenEstimator,
     calibrate_ratio,
-    parse_chars_counter,
+    count_image,
     count_message,
     count_system,
     count_tools,
-    make_policy_meter,
-    count_image,
     is_plausible_report,
+    make_policy_meter,
+    parse_chars_counter,
 )
 from tidegate.models.token_counters import ExactCounter
 

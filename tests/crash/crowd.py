@@ -24,8 +24,8 @@ from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
 from tidegate.session.session import Session
-from tidegate.store.session_log import KeptLog
 from tidegate.store.open import open_store
+from tidegate.store.session_log import KeptLog
 
 WINDOW = 4_000
 VICTIMS = {2: 3, 5: 6}

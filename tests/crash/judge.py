@@ -6,7 +6,7 @@ from tests.crash.acts import OPEN, Scene
 from tests.crash.cuts import REFUSALS, Counts, Cut, Told
 from tests.crash.together import judge_together
 from tests.crash.worlds import NAME, SYSTEM, State, World, hash_of
-from tidegate.core.events import ViewEdited, MessageAdded
+from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.messages import text_of
 from tidegate.datafolder.forget.tombstones import TOMBSTONE
 from tidegate.session.session import Session

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.memory.dying import ended, killed_at, started
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.disk.folder import Folder, session_file_key, safe_join
-from tidegate.disk.atomic_files import make_folder, hold_lock, write_atomically
+from tidegate.disk.atomic_files import hold_lock, make_folder, write_atomically
+from tidegate.disk.folder import Folder, safe_join, session_file_key
 
 
 def folder(root: Path, max_file: int = 1_000_000) -> Folder:

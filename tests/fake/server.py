@@ -20,7 +20,7 @@ from tests.fake.words import Refusal, refusal, too_long
 from tidegate.models.token_counters import create_counter
 from tidegate.wire.anthropic.validate_thinking import FlatRequest, check_thinking_bindings
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_response_body, encode_frames, encode_sse
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
 from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate import BadInput, DataFolder, Session
-from tidegate.core.messages import user_message
-from tidegate.commands.registry import MAX_ANSWER_CHARS, CommandAnswer, Command, CommandContext, CommandRegistry
+from tidegate.commands.registry import MAX_ANSWER_CHARS, Command, CommandAnswer, CommandContext, CommandRegistry
 from tidegate.commands.sessions import SESSION_COMMANDS
+from tidegate.core.messages import user_message
 
 KEY = "sk-ant-api03-" + "Ab1" * 20
 WINDOW = 20_000

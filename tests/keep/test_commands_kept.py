@@ -10,11 +10,11 @@ import pytest
 
 from tests.session.figures import own_policy, reported, said, step
 from tidegate import DataFolder, Session
-from tidegate.core.events import ViewEdited, NoteAdded
-from tidegate.core.messages import user_message
-from tidegate.core.outcome import SummaryRequest
 from tidegate.commands.registry import CommandAnswer, CommandContext, CommandRegistry
 from tidegate.commands.sessions import SESSION_COMMANDS
+from tidegate.core.events import NoteAdded, ViewEdited
+from tidegate.core.messages import user_message
+from tidegate.core.outcome import SummaryRequest
 from tidegate.datafolder.archive.transfer import import_session
 from tidegate.session.summaries.drivers import AsyncSummarizer
 

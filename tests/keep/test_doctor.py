@@ -12,7 +12,7 @@ import pytest
 
 from tests.keep.kept import filled, folder, opened, records
 from tidegate.core.edits import Drop
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, decode_event, encode_event
+from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, decode_event, encode_event
 from tidegate.core.messages import Call, Message, Text, text_of
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.doctor.examination import Finding, examine_folder

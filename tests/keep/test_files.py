@@ -13,12 +13,12 @@ from tidegate.core.errors import BadInput, NotKept
 from tidegate.core.messages import text_of, user_message
 from tidegate.core.outcome import Effect, Spill, make_spill
 from tidegate.core.text.secrets import SecretMask
-from tidegate.disk.folder import Folder
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.effects import DataFolderEffects
+from tidegate.disk.folder import Folder
 from tidegate.memory.notes import Notes
-from tidegate.store.session_log import KeptLog
 from tidegate.store.memory import MemoryStore
+from tidegate.store.session_log import KeptLog
 
 KEY = "sk-ant-" + "aB3" * 12
 VALUE = "a configured value"

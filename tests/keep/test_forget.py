@@ -11,11 +11,11 @@ from tests.keep.test_retention import Killed, killing
 from tidegate import load
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
+from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Call, Message, Result, Text, text_of
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.forget.forget import forget_message, forget_session, forget_words
 from tidegate.datafolder.forget.files import rewrite_files
+from tidegate.datafolder.forget.forget import forget_message, forget_session, forget_words
 from tidegate.datafolder.forget.tombstones import TOMBSTONE
 from tidegate.datafolder.trace.writer import read_trace
 from tidegate.session.recall import recall_message

@@ -11,7 +11,7 @@ from tests.laws.conversations import law, whole_conversations
 from tests.laws.sessions import WIRES, a_session, check_request, said
 from tidegate import Message, Session, presets
 from tidegate.core.edits import Insert, Replace
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, encode_event
+from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, encode_event
 from tidegate.core.messages import Call, Part, Result, Text, Thinking, text_of
 from tidegate.datafolder.forget.tombstones import MIN_FORGOTTEN_CHARS, TOMBSTONE, PhraseRemover, blank_event
 from tidegate.store.log import MemoryLog

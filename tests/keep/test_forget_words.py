@@ -11,7 +11,7 @@ import pytest
 from tests.keep.forgetting import SECRET, WORDS, alive, leaked, opened, remains, rooms
 from tests.keep.test_retention import Killed, killing
 from tidegate.core.edits import Replace
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
+from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Call, Message, Result, Text, Thinking, text_of
 from tidegate.core.tokens.counting import TokenCounter, count_message, count_system, count_tools
 from tidegate.datafolder.data_folder import DataFolder

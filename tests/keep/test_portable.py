@@ -15,10 +15,10 @@ import pytest
 from tests.keep.kept import SECRETS, filled, folder, opened, records, talk
 from tidegate import BadInput, Call, Message, Result, Text, Thinking
 from tidegate.core.events import Event, NoteAdded, encode_event
+from tidegate.datafolder.archive.format import ArchiveLimits
+from tidegate.datafolder.archive.transfer import export_session, import_session
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.doctor.examination import examine_folder
-from tidegate.datafolder.archive.transfer import export_session, import_session
-from tidegate.datafolder.archive.format import ArchiveLimits
 from tidegate.datafolder.retention import BEING_REMOVED, set_retention
 from tidegate.store.errors import SessionNotFound
 from tidegate.store.sqlite import SqliteStore

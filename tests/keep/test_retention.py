@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 from tidegate.core.errors import BadInput
-from tidegate.disk.folder import session_file_key
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.retention import (
-    DAY_SECONDS,
     BEING_REMOVED,
+    DAY_SECONDS,
+    finish_removal,
     get_retention_days,
     is_retention_due,
-    set_retention,
-    remove_session,
     remove_expired_sessions,
-    finish_removal,
+    remove_session,
+    set_retention,
 )
+from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import SessionNotFound, StaleHead
 from tidegate.store.sqlite import SqliteStore
 

@@ -27,8 +27,8 @@ from tidegate import presets
 from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.core.messages import Text
 from tidegate.core.policy.policy import Policy
-from tidegate.datafolder.forget.forget import forget_message, forget_words
 from tidegate.datafolder.archive.transfer import export_session, import_session
+from tidegate.datafolder.forget.forget import forget_message, forget_words
 from tidegate.datafolder.retention import get_retention_days, remove_session
 
 WINDOWS = (400, 700, 1_200, 3_000)

@@ -17,8 +17,8 @@ from tidegate.core.stages import STAGES
 from tidegate.core.view import View, fold_log
 from tidegate.datafolder.snapshots import SNAPSHOT_INTERVAL, Snapshots, make_snapshot_watcher
 from tidegate.proof.session_generator import generate_session
-from tidegate.store.session_log import KeptLog
 from tidegate.store.log import Log
+from tidegate.store.session_log import KeptLog
 from tidegate.store.sqlite import SqliteStore
 
 KEY = "s"

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
 from tidegate import Session
-from tidegate.integrations.otel_spans import guess_provider, create_span_watcher
+from tidegate.integrations.otel_spans import create_span_watcher, guess_provider
 
 
 class Clock:

@@ -9,10 +9,10 @@ import pytest
 from tests.keep.traced import traced
 from tests.layers import imports_of, package_sources
 from tidegate.core.edits import Drop, Insert, Replace
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, EventPayload
+from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Call, Message, Result, Text, user_message
-from tidegate.datafolder.trace.writer import ModelUsage, TraceLine, make_trace_lines, read_trace, sum_usage_by_model
 from tidegate.datafolder.trace.lines import encode_trace_line
+from tidegate.datafolder.trace.writer import ModelUsage, TraceLine, make_trace_lines, read_trace, sum_usage_by_model
 
 TIME = 1_000_000.25
 PAIR = Message("assistant", (Text("Let me look."), Call("c1", "read", '{"path":"a"}'), Call("c2", "run")), id="m3")

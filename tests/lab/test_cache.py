@@ -6,13 +6,13 @@ from pathlib import Path
 
 from tidegate.lab.comparison.result_cache import (
     ENGINE_MODULE,
-    SCORING_MODULE,
     IMPORTERS_MODULE,
     RECOVERY_MODULE,
+    SCORING_MODULE,
     ResultCache,
+    collect_module_sources,
     hash_module_code,
     hash_values,
-    collect_module_sources,
 )
 
 

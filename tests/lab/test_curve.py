@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.core.errors import BadInput, BadPolicy
-from tidegate.lab.comparison.contenders import make_policy_contender, load_contender_policy
+from tidegate.lab.comparison.contenders import load_contender_policy, make_policy_contender
 from tidegate.lab.comparison.cost_curve import CurvePoint, parse_curve
 from tidegate.presets import load
 

@@ -7,16 +7,20 @@ import random
 
 import pytest
 
-from tidegate.lab.comparison.cells import ComparisonCell, CellResult, ComparisonTerms
-from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults
+from tidegate.lab.comparison.cells import CellResult, ComparisonCell, ComparisonTerms
 from tidegate.lab.comparison.contenders import Contender
-from tidegate.lab.comparison.cost_curve import SettingCurve, CurvePoint
-from tidegate.lab.comparison.report.text import render_equal_cost_csv
-from tidegate.lab.comparison.cost_curve import EQUAL_COST_KEYS, compare_at_equal_cost, find_dominated_points
-from tidegate.lab.scoring.session_figures import SessionFigures, KeptShare, UnmanagedCost
+from tidegate.lab.comparison.cost_curve import (
+    EQUAL_COST_KEYS,
+    CurvePoint,
+    SettingCurve,
+    compare_at_equal_cost,
+    find_dominated_points,
+)
 from tidegate.lab.comparison.report.findings import FindingsJson, ReportContext, build_findings
-from tidegate.lab.comparison.report.text import render_findings_text
+from tidegate.lab.comparison.report.text import render_equal_cost_csv, render_findings_text
+from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults
 from tidegate.lab.comparison.session_sources import SessionSource
+from tidegate.lab.scoring.session_figures import KeptShare, SessionFigures, UnmanagedCost
 
 Kept = dict[str, float | None]
 SESSIONS = [f"s{number}" for number in range(12)]

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from tests.lab import slow
 from tidegate.core.tokens.counting import CharsPerToken
+from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
 from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.scoring.input_bill import InputBill
-from tidegate.lab.scoring.session_figures import SessionFigures
 from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
-from tidegate.proof.session_generator import generate_session
-from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
-from tidegate.lab.scoring.signals import extract_signals
 from tidegate.lab.scoring.request_size import UnitCounter
-from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.scoring.session_figures import SessionFigures
+from tidegate.lab.scoring.signals import extract_signals
 from tidegate.presets import load
+from tidegate.proof.session_generator import generate_session
 
 Json = dict[str, Any]
 RULER = UnitCounter(CharsPerToken(4))

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tidegate.core.ledger.lines import LEDGER_HEADING
-from tidegate.lab.scoring.input_bill import InputBill
-from tidegate.lab.scoring.session_figures import SessionFigures
-from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask
-from tidegate.lab.scoring.recovery import RecallRecovery, find_recall_calls
-from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
-from tidegate.lab.scoring.signals import ANCHOR_KIND, Need, extract_signals
-from tidegate.lab.comparison.session_sources import load_recording, create_unit_counter
+from tidegate.lab.comparison.session_sources import create_unit_counter, load_recording
 from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
+from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.scoring.recovery import RecallRecovery, find_recall_calls
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask
+from tidegate.lab.scoring.session_figures import SessionFigures
+from tidegate.lab.scoring.signals import ANCHOR_KIND, Need, extract_signals
 from tidegate.presets import load
 
 Json = dict[str, Any]

@@ -12,19 +12,19 @@ from tidegate.core.messages import Message, Text
 from tidegate.core.outcome import Outcome
 from tidegate.core.policy.policy import Policy, Rule
 from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, REQUEST_OVERHEAD, CharsPerToken
-from tidegate.lab.scoring.contender_request import ContenderRequest
-from tidegate.proof.session_generator import generate_session
+from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.replay.replay_report import ReplayReport, sum_reports
 from tidegate.lab.replay.session_replay import (
     SECONDS_PER_CALL,
     ReplaySetup,
     classify_newest_message,
     replay_session,
 )
+from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.scoring.request_size import RequestSizer
-from tidegate.lab.replay.replay_report import ReplayReport, sum_reports
-from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.models.token_counters import create_counter
 from tidegate.presets import load, preset_names
+from tidegate.proof.session_generator import generate_session
 
 WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini")
 ONE = WIRES[:1]

@@ -9,8 +9,8 @@ import pytest
 from tests.lab.recorded import record
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.lab import peer_process
-from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.importers import read_recordings
+from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.worker_pool import never_stop
 
 Json = dict[str, Any]

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from tidegate.core.tokens.counting import CharsPerToken
+from tidegate.lab.comparison.confidence_intervals import SessionSample, estimate_difference, estimate_mean
+from tidegate.lab.comparison.session_sources import get_project
+from tidegate.lab.importers import read_recordings
+from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
 from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.scoring.input_bill import InputBill
 from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
-from tidegate.lab.importers import read_recordings
-from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
-from tidegate.lab.scoring.signals import extract_signals
 from tidegate.lab.scoring.request_size import UnitCounter
-from tidegate.lab.comparison.session_sources import get_project
-from tidegate.lab.comparison.confidence_intervals import SessionSample, estimate_mean, estimate_difference
-from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.scoring.signals import extract_signals
 from tidegate.presets import load
 
 SHARED = Path(__file__).parents[3] / "shared"

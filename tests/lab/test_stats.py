@@ -4,15 +4,15 @@ import random
 
 import pytest
 
-from tidegate.lab.comparison.runner import group_sessions
-from tidegate.lab.comparison.session_sources import SessionSource, find_common_names
 from tidegate.lab.comparison.confidence_intervals import (
     MeanEstimate,
     SessionSample,
-    estimate_mean,
     estimate_difference,
+    estimate_mean,
     judge_difference,
 )
+from tidegate.lab.comparison.runner import group_sessions
+from tidegate.lab.comparison.session_sources import SessionSource, find_common_names
 
 
 def samples(count: int, groups: int, seed: int = 1) -> list[SessionSample]:

@@ -10,15 +10,15 @@ from tidegate.cli.parsers.lab import add_lab_parsers
 from tidegate.cli.tune import tune_command
 from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
-from tidegate.lab.scoring.session_figures import SessionFigures, KeptShare, UnmanagedCost
+from tidegate.lab.comparison.session_sources import SessionSource
+from tidegate.lab.scoring.session_figures import KeptShare, SessionFigures, UnmanagedCost
+from tidegate.lab.tuning.search import score_figures, split_sessions
 from tidegate.lab.tuning.settings import (
     TunableSetting,
     list_tunable_settings,
     read_policy_text,
     rewrite_policy_settings,
 )
-from tidegate.lab.comparison.session_sources import SessionSource
-from tidegate.lab.tuning.search import split_sessions, score_figures
 from tidegate.presets import load, preset_names
 
 

@@ -10,14 +10,14 @@ from tests.laws.tape import check_view, snapshot
 from tidegate import Request, Session, presets
 from tidegate.core.budget import MIN_ROOM, Budget
 from tidegate.core.edits import Drop, Insert, Replace
-from tidegate.core.events import ViewEdited, NoteAdded, MessageAdded
+from tidegate.core.events import MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Message, Text
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.view import View, fold_log
 from tidegate.store.log import MemoryLog
+from tidegate.wire.parsing import repair_json_unicode
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.rendering.layout import LAST_USER_FILLER
-from tidegate.wire.parsing import repair_json_unicode
 from tidegate.wire.rendering.request import RequestRenderer
 
 WIRES = tuple(DIALECTS)

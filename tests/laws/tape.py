@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tidegate.core.edits import Edit, Insert, Replace
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, EventPayload
+from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import TOOL_RESULT, Message, calls_of, is_user_request, result_of
 from tidegate.core.view import RefoldNeeded, View, fold_log
 

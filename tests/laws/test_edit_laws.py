@@ -11,7 +11,7 @@ from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.errors import BadEdit
 from tidegate.core.messages import Call, Message, Result, Text, calls_of, user_message
-from tidegate.core.turns import split_groups, collect_ids, count_newest_groups, outline_turns
+from tidegate.core.turns import collect_ids, count_newest_groups, outline_turns, split_groups
 from tidegate.core.view import View
 
 ANY = conversations(broken=False, huge=2_000)

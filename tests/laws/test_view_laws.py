@@ -8,7 +8,7 @@ from tests.laws.conversations import Answer, Say, Stray, conversations, law, who
 from tests.laws.happenings import STEPS, Happening, Step, played
 from tests.laws.tape import Tape, check_view, shown, snapshot
 from tidegate.core.edit_check import check_edits
-from tidegate.core.events import ViewEdited, Event, decode_event, encode_event
+from tidegate.core.events import Event, ViewEdited, decode_event, encode_event
 from tidegate.core.messages import Call, Message, Result, Text, Thinking, result_of, user_message
 from tidegate.core.repair import repair_view
 from tidegate.core.view import Item, View, fold_log

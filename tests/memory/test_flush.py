@@ -7,9 +7,8 @@ import pytest
 
 from tidegate import Flush, Session, Spill, SummaryRequest
 from tidegate.core.messages import calls_of, text_of, user_message
-from tidegate.memory.notes import NoteEffects, make_note_title
 from tidegate.memory.log_lines import extract_log_lines
-from tidegate.memory.notes import Notes
+from tidegate.memory.notes import NoteEffects, Notes, make_note_title
 from tidegate.memory.search import Search
 
 NOON = 1_763_208_000.0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidegate.core.errors import BadInput
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.disk.folder import safe_join
-from tidegate.memory.notes import INDEX_NOTE, Notes, parse_note_entries, clean_note_text
+from tidegate.memory.notes import INDEX_NOTE, Notes, clean_note_text, parse_note_entries
 
 NOON = 1_763_208_000.0  # 2025-11-15, 12:00:00 UTC
 DAY = "2025-11-15.md"

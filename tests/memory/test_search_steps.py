@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from tests.memory.tape import DOCS, Tape, places
-from tidegate.core.events import Event, NoteAdded, MessageAdded, encode_event
+from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
 from tidegate.core.messages import Call, Message, Text
-from tidegate.proof.session_generator import generate_session
 from tidegate.memory.log_lines import LogLine, extract_log_lines
 from tidegate.memory.notes import Notes
 from tidegate.memory.passages import unpack_text
 from tidegate.memory.search import Search, SearchUnavailable
-from tidegate.store.session_log import KeptLog
+from tidegate.proof.session_generator import generate_session
 from tidegate.store.memory import MemoryStore
+from tidegate.store.session_log import KeptLog
 from tidegate.wire.registry import parse_any_message
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.memory.words import normalize_text, parse_query, extract_words
+from tidegate.memory.words import extract_words, normalize_text, parse_query
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tidegate.core.errors import BadInput
-from tidegate.models.catalog import ModelInfo, find_model, parse_model_overrides, find_window
+from tidegate.models.catalog import ModelInfo, find_model, find_window, parse_model_overrides
 from tidegate.models.pricing import TokenRates
 
 

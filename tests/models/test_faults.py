@@ -13,18 +13,18 @@ from tests.models.test_faults_rounds import TEXTS as ROUNDS
 from tests.models.test_faults_texts import SHORT, TEXTS, texts
 from tidegate.core.errors import TidegateError
 from tidegate.core.text.secrets import SecretMask
+from tidegate.models.errors.classification import (
+    ERROR_CAUSES,
+    ERROR_REMEDIES,
+    MAX_SHOWN_CHARS,
+    ProviderError,
+    classify_frame,
+    classify_response,
+    transport_error,
+)
 from tidegate.models.errors.numbers import ErrorNumbers
 from tidegate.models.errors.rows import ERROR_KINDS
 from tidegate.models.errors.table import ERROR_TABLE, _compile_patterns, match_error
-from tidegate.models.errors.classification import (
-    ERROR_REMEDIES,
-    ERROR_CAUSES,
-    MAX_SHOWN_CHARS,
-    ProviderError,
-    classify_response,
-    classify_frame,
-    transport_error,
-)
 
 OVERFLOW = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens."
 

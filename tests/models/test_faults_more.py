@@ -7,7 +7,7 @@ are held, and so are the numbers that may be learned from them, and no others.
 import pytest
 
 from tests.models.test_faults_texts import Text, texts
-from tidegate.models.errors.classification import classify_response, classify_frame
+from tidegate.models.errors.classification import classify_frame, classify_response
 
 TEXTS = r"""
 overflow 400 Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).

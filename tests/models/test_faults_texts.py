@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tidegate.models.errors.rows import ERROR_KINDS
 from tidegate.models.errors.classification import classify_response
+from tidegate.models.errors.rows import ERROR_KINDS
 
 # kind, status (- for none), text.
 TEXTS = r"""

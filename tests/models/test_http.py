@@ -9,11 +9,11 @@ import pytest
 from tests.fake.asking import RICH, WIRES, asked, faulted, provider_of, session_of
 from tests.fake.server import KEY, Bytes, CutAt, Fake, Step
 from tidegate.core.messages import Call, Text, Thinking, calls_of
-from tidegate.models.http.endpoints import is_loopback_url
 from tidegate.models.errors.classification import ProviderError
+from tidegate.models.http.endpoints import is_loopback_url
 from tidegate.models.http.provider import HttpProvider
 from tidegate.models.provider import collect_reply
-from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_response_body, encode_frames, encode_sse
+from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames, encode_response_body, encode_sse
 from tidegate.wire.usage import Usage, read_usage
 
 # --- answers ------------------------------------------------------------------------------------------------------

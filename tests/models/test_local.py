@@ -18,11 +18,11 @@ import msgspec
 import pytest
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.models.errors.classification import ProviderError
 from tidegate.models.embedded.gguf import GgufHeader, load_gguf_counter, read_gguf_header
 from tidegate.models.embedded.provider import EmbeddedProvider, choose_embedded_window
-from tidegate.models.provider import Delta, Reply, collect_reply
 from tidegate.models.embedded.weights import SMOLLM2, WeightsWheel, fetch_weights, find_weights
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.provider import Delta, Reply, collect_reply
 from tidegate.wire.usage import read_usage
 
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if importlib.util.find_spec(name) is None]

@@ -16,9 +16,9 @@ from tidegate.agent.config.files import parse_config
 from tidegate.agent.runtime import open_agent
 from tidegate.models.embedded.gguf import read_special_tokens
 from tidegate.models.embedded.provider import EmbeddedProvider
+from tidegate.models.embedded.weights import SMOLLM2
 from tidegate.models.http.control_tokens import ControlTokenEscaper
 from tidegate.models.server_probes import is_hosted_service
-from tidegate.models.embedded.weights import SMOLLM2
 from tidegate.wire.usage import read_usage
 
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if importlib.util.find_spec(name) is None]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.models.stub import SHOWN, Answers, Stub, listing, running
 from tidegate.core.errors import BadInput
-from tidegate.models.server_probes import ProbeResult, ProbedServer, probe_window, probe_server
+from tidegate.models.server_probes import ProbedServer, ProbeResult, probe_server, probe_window
 
 
 def asked(model: str, answers: Answers, path: str = "/v1", **more: Any) -> tuple[ProbeResult | None, Stub]:

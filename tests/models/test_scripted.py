@@ -10,10 +10,10 @@ from tidegate.core.errors import GiveUp
 from tidegate.core.messages import Call, Text, Thinking, calls_of
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.models.provider import Delta, Provider, Reply, collect_reply
-from tidegate.models.scripted_provider import BrokenAnswer, ScriptedProvider, ScriptedAnswer
+from tidegate.models.scripted_provider import BrokenAnswer, ScriptedAnswer, ScriptedProvider
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.streaming.response_encoder import encode_response_body, encode_frames, encode_sse
 from tidegate.wire.streaming.assembly import SseReader, create_assembler, decode_frame, parse_reply
+from tidegate.wire.streaming.response_encoder import encode_frames, encode_response_body, encode_sse
 from tidegate.wire.usage import Usage, read_usage
 
 RICH = ScriptedAnswer(

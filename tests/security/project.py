@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidegate import DataFolder
-from tidegate.commands.agent_launch import LaunchOptions, LoadedConfig
 from tidegate.agent.config.files import locate_config_files
-from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
 from tidegate.agent.config.trust import trust_project_file
+from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
+from tidegate.commands.agent_launch import LaunchOptions, LoadedConfig
 from tidegate.core.messages import Call
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 
 AGENT = "agents: [{id: main, brain: {provider: openai, model: gpt-4o}}]\n"
 KEY = "sk-proj-" + "c4D5" * 10

@@ -17,8 +17,8 @@ from tests.fake.asking import asked, provider_of, session_of
 from tests.fake.server import KEY, Bytes, Fake, Step
 from tests.fake.words import Refusal
 from tidegate.agent.config.files import parse_config
-from tidegate.agent.loop import ToolFinished, AgentEvent, TurnEnded
-from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
+from tidegate.agent.loop import AgentEvent, ToolFinished, TurnEnded
+from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.core.messages import Call
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.provider import HttpProvider, RetrySettings

@@ -15,12 +15,12 @@ import pytest
 
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.loop import ToolFinished, TurnEnded
-from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
+from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.agent.tools.mcp.source import McpServer, McpSource
 from tidegate.agent.tools.tool import ToolResult
 from tidegate.core.messages import Call
 from tidegate.models.pace import STEPS
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.wire.limits import MAX_TOOLS, ServerLimits
 
 SERVER = str(Path(__file__).with_name("hostile_server.py"))

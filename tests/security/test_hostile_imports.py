@@ -23,14 +23,14 @@ from tests.security.archives import Line, read_lines, write_lines
 from tidegate import Session
 from tidegate.cli.chat import find_last_session
 from tidegate.core.edits import Replace
-from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, encode_event
+from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited, encode_event
 from tidegate.core.messages import Image, Message, Text, user_message
-from tidegate.disk.folder import session_file_key
+from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.retention import DAY_SECONDS, set_retention, remove_expired_sessions
-from tidegate.proof.session_generator import generate_session
+from tidegate.datafolder.retention import DAY_SECONDS, remove_expired_sessions, set_retention
+from tidegate.disk.folder import session_file_key
 from tidegate.presets import load
+from tidegate.proof.session_generator import generate_session
 from tidegate.session.reports.costs import SPENT_TOPIC
 from tidegate.store.log import MemoryLog
 from tidegate.store.sqlite.rows import seal_of

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tests.security.project import AGENT, KEY, Project, calls
 from tidegate import DataFolder
-from tidegate.agent.config.resolved_config import ResolvedConfig, resolve_approval, list_offered_tools
 from tidegate.agent.config.files import ConfigFiles, read_config
-from tidegate.agent.tools.modules import MODULE_ACTIONS
+from tidegate.agent.config.resolved_config import ResolvedConfig, list_offered_tools, resolve_approval
 from tidegate.agent.provider_connection import build_model_overrides
 from tidegate.agent.tools.approval import decide_approval
+from tidegate.agent.tools.modules import MODULE_ACTIONS
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.models.catalog import compute_model_cost
 from tidegate.models.scripted_provider import ScriptedAnswer

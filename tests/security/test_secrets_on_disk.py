@@ -29,9 +29,9 @@ from tidegate.core.messages import Call, Message, Text, Thinking, calls_of
 from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
 from tidegate.datafolder.archive.transfer import export_session, import_session
-from tidegate.integrations.otel_spans import create_span_watcher
 from tidegate.datafolder.trace.lines import read_trace
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.integrations.otel_spans import create_span_watcher
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.presets import preset_names
 from tidegate.session.recall import recall_message
 

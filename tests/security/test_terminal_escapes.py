@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from tests.apps.calling import called
 from tests.apps.chat.stage import on_stage, played
 from tests.security.archives import recorded, write_archive
-from tidegate.terminal.exit_codes import COMMAND_FUNCTIONS
-from tidegate.terminal.output import guard_streams, make_console
 from tidegate.core.edits import Replace
-from tidegate.core.events import ViewEdited, Event, NoteAdded, UsageReported
+from tidegate.core.events import Event, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Text, user_message
 from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.proof.session_generator import generate_session
+from tidegate.terminal.exit_codes import COMMAND_FUNCTIONS
+from tidegate.terminal.output import guard_streams, make_console
 
 FORGED = "FORGED-LINE"
 HOSTILE = (

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tidegate import Flush, Policy, Request, Session, Spill, SummaryRequest
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
+from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import text_of
 from tidegate.store.log import MemoryLog
 

@@ -9,16 +9,16 @@ import pytest
 from tests.fake.server import KEY, Fake
 from tests.seeds.talk import Clock, Preset, Scribe, asks, numbers, only, opened, passage, replies, rules, stages, turns
 from tidegate import BadPolicy, Session
+from tidegate.agent.config.files import ConfigFiles, parse_config, read_config
 from tidegate.agent.config.provider_target import ProviderTarget
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
-    resolve_approval,
-    resolve_brain_target,
     list_offered_tools,
     make_policy_settings,
+    resolve_approval,
+    resolve_brain_target,
     resolve_summary_target,
 )
-from tidegate.agent.config.files import ConfigFiles, parse_config, read_config
 from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookReport, HookRunner
 from tidegate.agent.tools.modules import HELLO_TOOL

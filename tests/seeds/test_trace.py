@@ -10,9 +10,9 @@ from tidegate import Policy, Session
 from tidegate.core.events import UsageReported
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.trace.writer import ModelUsage, read_trace, sum_usage_by_model
-from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
-from tidegate.lab.replay.replay_report import sum_reports
 from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.replay.replay_report import sum_reports
+from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
 
 WINDOW = 100_000
 

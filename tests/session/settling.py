@@ -11,8 +11,8 @@ from tidegate.core.stages import STAGES
 from tidegate.core.tokens.counting import CharsPerToken
 from tidegate.models.provider import Provider, Reply
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
-from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.session.session import Session
+from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.session.summaries.summarizer import create_summarizer
 
 COUNTER = CharsPerToken(4)

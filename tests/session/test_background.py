@@ -12,8 +12,8 @@ from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy.policy import Policy
 from tidegate.models.scripted_provider import ScriptedProvider
 from tidegate.presets import load
-from tidegate.session.summaries.background import MAX_NEW_SHARE, BackgroundSummarizer, lower_triggers
 from tidegate.session.session import Session
+from tidegate.session.summaries.background import MAX_NEW_SHARE, BackgroundSummarizer, lower_triggers
 from tidegate.session.summaries.summarizer import create_summarizer
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.session.ahead import Slow, below_its_mark, beyond_its_mark, running, settled, summary
 from tests.session.settling import GOOD, POLICY, opened, talk
-from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.session.session import Session
+from tidegate.session.summaries.background import BackgroundSummarizer
 
 
 def moved_by_clear(session: Session) -> None:

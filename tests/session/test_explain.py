@@ -6,14 +6,14 @@ import re
 
 from tests.session.figures import own_policy, said, step
 from tidegate import Session
+from tidegate.commands.registry import CommandContext, CommandRegistry
+from tidegate.commands.sessions import SESSION_COMMANDS
 from tidegate.core.budget import priced_now
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import user_message
 from tidegate.core.policy.policy import METRICS, TriggerContext, measure_fill, sweep_market_of
 from tidegate.core.sweep.cost_model import SessionPace, sweep_urgency
-from tidegate.commands.registry import CommandContext, CommandRegistry
-from tidegate.commands.sessions import SESSION_COMMANDS
-from tidegate.session.reports.explanation import forecast_sweep, describe_edits
+from tidegate.session.reports.explanation import describe_edits, forecast_sweep
 from tidegate.session.reports.forecast import forecast_rules, list_thresholds
 
 

@@ -19,9 +19,9 @@ from tidegate.session.reports.window_usage import (
     WindowUsage,
     categorize_message,
     measure_window_usage,
+    read_events_at,
     split_by_weight,
 )
-from tidegate.session.reports.window_usage import read_events_at
 from tidegate.store.log import Log, MemoryLog
 
 TOOL = {"name": "read", "description": "Read a file.", "parameters": {"type": "object"}}

@@ -11,7 +11,7 @@ from tidegate.agent.loop import ToolFinished, TurnEnded
 from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
 from tidegate.core.messages import SUMMARY, Call
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.session.summaries.drivers import (
     FOCUS_PREFIX,
     MAX_FOCUS_CHARS,

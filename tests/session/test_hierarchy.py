@@ -7,16 +7,16 @@ import pytest
 
 from tests.session.settling import POLICY, opened, scribe, talk
 from tidegate.core.digest.writer import write_digest
-from tidegate.core.events import ViewEdited, MessageAdded
+from tidegate.core.events import MessageAdded, ViewEdited
+from tidegate.core.ledger.recall_pointers import RecallRange, make_recall_line, recall_range_of, strip_recall_line
 from tidegate.core.ledger.writer import LEDGER
 from tidegate.core.messages import SUMMARY, Message, calls_of, text_of
-from tidegate.core.ledger.recall_pointers import RecallRange, recall_range_of, make_recall_line, strip_recall_line
 from tidegate.core.tokens.counting import CharsPerToken
 from tidegate.lab.scoring.recovery import find_recall_calls
 from tidegate.session.recall import recall_text
 from tidegate.session.session import Session
-from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.session.summaries.answer_check import attribute_lines
+from tidegate.session.summaries.summarizer import create_summarizer
 
 DEEP = 20
 WINDOW = 4_000

@@ -8,9 +8,9 @@ import pytest
 
 from tidegate import MemoryLog, Session
 from tidegate.core.errors import BadInput
-from tidegate.core.events import ViewEdited, Event, NoteAdded
+from tidegate.core.events import Event, NoteAdded, ViewEdited
 from tidegate.proof.session_generator import generate_session
-from tidegate.session.request import ModelNote, render_past_request, list_sent_requests, parse_model_note
+from tidegate.session.request import ModelNote, list_sent_requests, parse_model_note, render_past_request
 
 MODELS = (("gpt-4o", ""), ("claude-sonnet-4", ""), ("some-model", "gemini"))
 TOOLS = [{"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}}]

@@ -12,12 +12,12 @@ from tidegate import MemoryLog, Session
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event
 from tidegate.core.messages import Image, Message, Result, Text
-from tidegate.proof.session_generator import generate_session
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.search import Search
-from tidegate.session.recall import RECALL_USAGE, MIN_RECALL_CHARS, Recalled, recall_message, recall_text
-from tidegate.store.session_log import KeptLog
+from tidegate.proof.session_generator import generate_session
+from tidegate.session.recall import MIN_RECALL_CHARS, RECALL_USAGE, Recalled, recall_message, recall_text
 from tidegate.store.log import Log
+from tidegate.store.session_log import KeptLog
 from tidegate.store.sqlite import SqliteStore
 
 

@@ -4,14 +4,14 @@ import asyncio
 import json
 
 from tidegate import MemoryLog, Session
+from tidegate.commands.registry import CommandContext, CommandRegistry
+from tidegate.commands.sessions import SESSION_COMMANDS
 from tidegate.core.edits import Insert
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import NOTE, user_message
 from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
 from tidegate.core.stages.notices import HINT_PREFIX
-from tidegate.commands.registry import CommandContext, CommandRegistry
-from tidegate.commands.sessions import SESSION_COMMANDS
 from tidegate.session.recall import recall_text
 from tidegate.session.reports.recall_stats import RecallStats, count_recalls
 

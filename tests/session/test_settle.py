@@ -12,9 +12,9 @@ from tests.session.settling import COUNTER, GOOD, Reasons, noted, opened, reques
 from tidegate.core.messages import Call, Message, Result, Text
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.provider import Delta, Reply
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
+from tidegate.session.summaries.prompt import RecordEntry, fence_record, find_unused_mark, make_record_entries
 from tidegate.session.summaries.summarizer import create_summarizer
-from tidegate.session.summaries.prompt import RecordEntry, make_record_entries, fence_record, find_unused_mark
 from tidegate.wire.registry import DIALECTS, get_dialect
 
 

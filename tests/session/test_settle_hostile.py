@@ -12,7 +12,7 @@ import pytest
 from tests.session.settling import COUNTER, GOOD, Reasons, opened, request_of, scribe, talk, words, wrote
 from tidegate.core.messages import SUMMARY, Call, text_of
 from tidegate.models.errors.classification import classify_response, transport_error
-from tidegate.models.scripted_provider import BrokenAnswer, ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.models.scripted_provider import BrokenAnswer, ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.session.session import Session
 from tidegate.session.summaries.answer_check import AnswerCriteria, AnswerRejected, check_answer
 from tidegate.session.summaries.prompt import SUMMARY_SYSTEM_PROMPT

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.laws.conversations import law
 from tidegate import MemoryLog, Session
 from tidegate.core.messages import Call, Message, Text, Thinking
-from tidegate.session.recall import recall_text
 from tidegate.session.message_text import lay_out_arguments, render_message_text
+from tidegate.session.recall import recall_text
 
 TEXTS = re.compile(r"<(\d+)> [^\n]*, ([\d,]+) characters:\n")
 

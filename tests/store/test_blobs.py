@@ -15,8 +15,8 @@ import pytest
 from tests.memory.dying import ended, killed_at, started
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.disk.atomic_files import hold_lock
-from tidegate.store.blobs import Blobs, CollectedBlobs
 from tidegate.store.blob_claims import encode_claim, parse_claims
+from tidegate.store.blobs import Blobs, CollectedBlobs
 from tidegate.store.errors import DamagedData
 
 TEXT = b"a line of a log, said again and again\n" * 9000

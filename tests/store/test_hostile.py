@@ -17,8 +17,8 @@ from tidegate import BadInput, Message, Text
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import text_of
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.doctor.examination import Finding, examine_folder
 from tidegate.datafolder.doctor.database_rescue import needs_rescue, rescue_database
+from tidegate.datafolder.doctor.examination import Finding, examine_folder
 from tidegate.store.errors import DamagedData, SessionNotFound
 
 NAMES = ("one", "two", "three")

@@ -10,14 +10,14 @@ import pytest
 
 from tests.store.sqlite_files import FILE, change
 from tidegate import BadInput, MemoryLog, Session
-from tidegate.core.events import Event, NoteAdded, MessageAdded, encode_event
+from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
 from tidegate.core.messages import Text, text_of
 from tidegate.proof.session_generator import generate_session
 from tidegate.store.blobs import Blobs
 from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead
-from tidegate.store.session_log import MAX_INLINE_BYTES, KeptLog, make_blob_reference, parse_blob_reference
 from tidegate.store.log import Log
 from tidegate.store.memory import MemoryStore
+from tidegate.store.session_log import MAX_INLINE_BYTES, KeptLog, make_blob_reference, parse_blob_reference
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.store import Store
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.crash.crowd import VICTIMS, WINDOW, Crowd, run_crowd
 from tests.crash.worlds import NAME
-from tidegate.core.events import ViewEdited, MessageAdded
+from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.messages import text_of
-from tidegate.store.session_log import KeptLog
 from tidegate.store.open import open_store
+from tidegate.store.session_log import KeptLog
 
 WRITERS, SECONDS = 8, 0.05
 TURNS = int(os.environ.get("TIDEGATE_CROWD", "3"))

@@ -19,7 +19,7 @@ from tidegate.store.memory import MemoryStore
 from tidegate.store.postgres import PostgresStore
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.rows import PACK_BYTES, PACK_RECORDS
-from tidegate.store.store import RewritableStore, AsyncAppendStore, Store
+from tidegate.store.store import AsyncAppendStore, RewritableStore, Store
 
 NAMES = ("a", "b", "ä ä", "c/../d")
 SIZES = (1, 1, 1, 2, PACK_RECORDS - 1, PACK_RECORDS, PACK_RECORDS + 1, 3 * PACK_RECORDS)

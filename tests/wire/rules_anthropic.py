@@ -4,7 +4,8 @@ import base64
 from typing import Any
 
 from tests.wire.cases import Body, Case
-from tidegate.wire.anthropic import validate as check_anthropic, validate_thinking
+from tidegate.wire.anthropic import validate as check_anthropic
+from tidegate.wire.anthropic import validate_thinking
 from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 
 SCHEMA = {"type": "object", "properties": {}}

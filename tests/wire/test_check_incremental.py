@@ -15,15 +15,15 @@ from tests.wire.rules_chat import CHAT, MISTRAL
 from tests.wire.rules_gemini import GEMINI
 from tests.wire.rules_responses import RESPONSES
 from tidegate.wire.anthropic import validate as check_anthropic
+from tidegate.wire.anthropic.validate_thinking import check_thinking_bindings
 from tidegate.wire.gemini import validate as check_gemini
 from tidegate.wire.openai_chat import validate as check_openai_chat
 from tidegate.wire.openai_responses import validate as check_openai_responses
-from tidegate.wire.anthropic.validate_thinking import check_thinking_bindings
 from tidegate.wire.validation.faults import (
     RULE_DESCRIPTIONS,
     STRICT_PROFILE,
-    RequestValidator,
     RequestFault,
+    RequestValidator,
     ValidationProfile,
 )
 

@@ -21,8 +21,8 @@ from PIL import Image
 from tests.wire.rules_chat import A9, B9, SAID, SYSTEM, USER, answer, call, calls, chat
 from tidegate.wire.anthropic.validate_media import UNKNOWN_PIXEL_SIZE, PixelSize, read_pixel_size
 from tidegate.wire.openai_chat.validate import validate
-from tidegate.wire.validation.json_checks import find_schema_fault
 from tidegate.wire.validation.faults import ValidationProfile
+from tidegate.wire.validation.json_checks import find_schema_fault
 
 ALPHABET = [
     SYSTEM,

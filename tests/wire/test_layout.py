@@ -7,18 +7,18 @@ from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking
 from tidegate.wire.anthropic import render as anthropic
 from tidegate.wire.openai_chat import render as openai_chat
 from tidegate.wire.openai_responses import render as openai_responses
-from tidegate.wire.rendering.blocks import LayoutBlock, DialectCapabilities
 from tidegate.wire.registry import DIALECTS
+from tidegate.wire.rendering.blocks import DialectCapabilities, LayoutBlock
+from tidegate.wire.rendering.identifiers import IdentifierRules, assign_call_id, encode_tool_name
 from tidegate.wire.rendering.layout import (
+    EMPTY_MESSAGE_TEXT,
     FIRST_USER_FILLER,
     LAST_USER_FILLER,
-    EMPTY_MESSAGE_TEXT,
     NO_OUTPUT_TEXT,
     NO_RESULT_TEXT,
     Layout,
     join_within_spare,
 )
-from tidegate.wire.rendering.identifiers import IdentifierRules, assign_call_id, encode_tool_name
 
 RULES = anthropic.CAPABILITIES
 

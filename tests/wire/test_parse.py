@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.wire.histories import PICTURE, REASONING, SIGNATURE, SIGNED
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Result, Text, Thinking, Tool, calls_of
+from tidegate.wire.parsing import ParsedRequest, normalize_arguments, repair_unicode
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.parsing import ParsedRequest, repair_unicode, normalize_arguments
 
 URL = f"data:image/png;base64,{PICTURE.data}"
 SCHEMA = {"type": "object", "properties": {"p": {"type": "string"}}}

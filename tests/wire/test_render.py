@@ -22,9 +22,9 @@ from tests.wire.histories import (
 )
 from tidegate.core.messages import Message, Text, Thinking, Tool
 from tidegate.wire.anthropic.render import allows_thinking
-from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.registry import DIALECTS
 from tidegate.wire.gemini.render import SIGNATURE_PLACEHOLDER
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.rendering.request import RequestRenderer
 
 SMALL = (

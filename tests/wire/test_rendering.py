@@ -12,8 +12,8 @@ from tidegate.core.errors import BadInput
 from tidegate.core.messages import Tool
 from tidegate.wire.anthropic.validate_thinking import check_thinking_bindings
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.validation.faults import RequestFault
 from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.validation.faults import RequestFault
 
 
 def scratch(dialect: str, view: FakeView, thinking: int = 0) -> RequestRenderer:

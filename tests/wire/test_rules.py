@@ -15,7 +15,7 @@ from tests.wire.rules_bedrock import BEDROCK
 from tests.wire.rules_chat import CHAT, MISTRAL
 from tests.wire.rules_gemini import GEMINI
 from tests.wire.rules_responses import RESPONSES
-from tidegate.wire.validation.faults import UNCHECKED_RULES, RULE_DESCRIPTIONS
+from tidegate.wire.validation.faults import RULE_DESCRIPTIONS, UNCHECKED_RULES
 
 CASES = [*CHAT, *MISTRAL, *RESPONSES, *ANTHROPIC, *BINDING, *BEDROCK, *GEMINI]
 

@@ -9,10 +9,10 @@ from tests.fake.recorded import CLAUDE_CALLS, GEMINI_CALLS, RECORDED, RESPONSES_
 from tidegate import Session
 from tidegate.core.messages import Call, Text, calls_of
 from tidegate.wire.streaming.assembly import (
-    ReplyAssembler,
-    IncompleteReply,
     Delta,
+    IncompleteReply,
     Reply,
+    ReplyAssembler,
     SseReader,
     create_assembler,
     decode_frame,

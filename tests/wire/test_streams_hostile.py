@@ -9,7 +9,7 @@ from tidegate import Session
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import calls_of
 from tidegate.wire.limits import LimitExceeded
-from tidegate.wire.streaming.assembly import IncompleteReply, SseFrame, Reply, create_assembler, decode_frame
+from tidegate.wire.streaming.assembly import IncompleteReply, Reply, SseFrame, create_assembler, decode_frame
 
 Json = dict[str, Any]
 WIRES = ("openai_chat", "mistral", "deepseek", "openai_responses", "anthropic", "gemini")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from tidegate.core.errors import BadInput
-from tidegate.core.tokens.image_size import read_image_size
 from tidegate.core.messages import Image, Message, Text
+from tidegate.core.tokens.image_size import read_image_size
 
 MAX_ATTACHMENT_CHARS: Final = 5_242_880
 _MAX_EDGE: Final = 8_000

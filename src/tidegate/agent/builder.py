@@ -11,34 +11,34 @@ from typing import Any, Final, NamedTuple
 
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
-    resolve_brain_target,
+    collect_secret_values,
     list_offered_tools,
     load_configured_policy,
-    collect_secret_values,
+    resolve_brain_target,
     resolve_summary_target,
-)
-from tidegate.agent.tools.modules import HELLO_TOOL
-from tidegate.agent.system_prompt import (
-    AGENT_RULES,
-    SHORT_AGENT_RULES,
-    SystemPrompt,
-    PromptSources,
-    assemble_prompt,
 )
 from tidegate.agent.provider_connection import ProviderConnection, connect_provider
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
 from tidegate.agent.subagents import SUMMARY_TIMEOUT_SECONDS, SubagentKind, SubagentSession
+from tidegate.agent.system_prompt import (
+    AGENT_RULES,
+    SHORT_AGENT_RULES,
+    PromptSources,
+    SystemPrompt,
+    assemble_prompt,
+)
+from tidegate.agent.tools.modules import HELLO_TOOL
 from tidegate.agent.tools.tool import AgentTool, ToolContext
-from tidegate.agent.tools.toolbox import shorten_definition, list_standard_tools
+from tidegate.agent.tools.toolbox import list_standard_tools, shorten_definition
 from tidegate.core.messages import Tool
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.core.tokens.counting import TokenCounter, count_tools
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Provider
+from tidegate.session.session import Session
 from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.session.session import Session
 from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.wire.limits import MAX_TOOLS
 

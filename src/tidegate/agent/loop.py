@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.agent.request_recovery import SIZE_ERROR_KINDS, RequestRecovery
-from tidegate.agent.hooks.types import HookMoment
 from tidegate.agent.hooks.runner import HookReport, HookRunner
+from tidegate.agent.hooks.types import HookMoment
+from tidegate.agent.request_recovery import SIZE_ERROR_KINDS, RequestRecovery
 from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput
@@ -40,9 +40,9 @@ from tidegate.core.messages import (
 from tidegate.core.plan import Decision
 from tidegate.models.errors.classification import ProviderError, classify_reply
 from tidegate.models.provider import Delta, Provider, Reply
-from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.session.request import Request
 from tidegate.session.session import Session
+from tidegate.session.summaries.drivers import AsyncSummarizer
 
 _MAX_EMPTY_REPLIES = 2
 

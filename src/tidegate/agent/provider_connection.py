@@ -9,18 +9,18 @@ import msgspec
 
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, ProviderTarget, resolve_target
 from tidegate.agent.config.resolved_config import ResolvedConfig
-from tidegate.agent.config.settings import BrainSettings, ModelSettings, FileSettings
+from tidegate.agent.config.settings import BrainSettings, FileSettings, ModelSettings
 from tidegate.core.errors import BadInput, BadPolicy, NotKept
 from tidegate.core.tokens.counting import TokenCounter
 from tidegate.disk.atomic_files import write_atomically
 from tidegate.models.catalog import ModelInfo, find_entry, find_model
-from tidegate.models.errors.classification import ProviderError
-from tidegate.models.http.provider import HttpProvider
 from tidegate.models.embedded.provider import EmbeddedProvider
+from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.control_tokens import ControlTokenEscaper
+from tidegate.models.http.provider import HttpProvider
 from tidegate.models.pricing import TokenRates, take_dearer
-from tidegate.models.server_probes import is_hosted_service
 from tidegate.models.provider import Provider
+from tidegate.models.server_probes import is_hosted_service
 from tidegate.models.token_counters import create_counter
 from tidegate.models.window import LearnedWindow, LearnedWindows, ResolvedWindow, WindowResolver
 from tidegate.wire.limits import ProviderLimits

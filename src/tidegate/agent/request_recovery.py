@@ -8,11 +8,10 @@ the view, once; of too much output the named limit is asked for, once. All else 
 from typing import Final, Literal
 
 from tidegate.models.errors.classification import ProviderError
-from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.session.recovery import omit_images
-from tidegate.session.recovery import lower_output
+from tidegate.session.recovery import lower_output, omit_images
 from tidegate.session.request import Request
 from tidegate.session.session import Session
+from tidegate.session.summaries.drivers import AsyncSummarizer
 
 SIZE_ERROR_KINDS: Final = frozenset({"overflow", "rate_bucket", "bytes"})
 """Refused for its size: a smaller request may pass. Whatever else a provider refuses, less of it does not help."""

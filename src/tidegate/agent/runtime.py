@@ -15,19 +15,19 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidegate.agent.config.resolved_config import ResolvedConfig, resolve_approval, list_offered_tools
-from tidegate.agent.config.settings import SpendCap, ExecutionSettings
+from tidegate.agent.attachments import attach_images
+from tidegate.agent.builder import AgentBuilder, select_tools
+from tidegate.agent.config.resolved_config import ResolvedConfig, list_offered_tools, resolve_approval
+from tidegate.agent.config.rule_notice import make_rule_notice
+from tidegate.agent.config.settings import ExecutionSettings, SpendCap
 from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookRunner
-from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, UserSteered, TurnEnded
-from tidegate.agent.builder import AgentBuilder, select_tools
-from tidegate.agent.attachments import attach_images
-from tidegate.agent.system_prompt import SystemPrompt
+from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
-from tidegate.agent.config.rule_notice import make_rule_notice
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import DailySpending, MeteredProvider, SessionSpending
 from tidegate.agent.subagents import SubagentTool, ask_one_at_a_time
+from tidegate.agent.system_prompt import SystemPrompt
 from tidegate.agent.tools.approval import AskUser
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput, GiveUp

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate.core.text.clip import clip_bytes, clip_chars
-from tidegate.core.errors import BadInput, BadPolicy
-from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.config.values import suggest_name
-from tidegate.core.tokens.counting import TokenCounter
 from tidegate.core.config.yaml_tree import read_yaml
+from tidegate.core.errors import BadInput, BadPolicy
+from tidegate.core.text.clip import clip_bytes, clip_chars
+from tidegate.core.tokens.counting import TokenCounter
+from tidegate.core.tokens.estimate import TokenEstimator
 
 _SKILL_FILE = "SKILL.md"
 _MAX_SKILLS = 500

@@ -23,7 +23,7 @@ from tidegate.agent.config.settings import SpendCap, SpendSettings
 from tidegate.core.errors import GiveUp, NotKept
 from tidegate.core.events import Event, NoteAdded, UsageReported
 from tidegate.disk.atomic_files import hold_lock, write_atomically
-from tidegate.models.catalog import ModelInfo, find_model, compute_model_cost
+from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.session import Session
 from tidegate.wire.usage import Usage, read_usage

@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Meta
 
 from tidegate.agent.loop import Agent, ToolFinished, TurnEnded
-from tidegate.agent.spending import TokenAllowance, SpendMeter, MeteredProvider
-from tidegate.agent.tools.approval import ApprovalRules, AskUser, ApprovalQuestion
+from tidegate.agent.spending import MeteredProvider, SpendMeter, TokenAllowance
+from tidegate.agent.tools.approval import ApprovalQuestion, ApprovalRules, AskUser
 from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, ToolFailed, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
-from tidegate.core.text.clip import clip_chars, clip_tokens
+from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.errors import TidegateError
-from tidegate.core.config.values import suggest_name, quote_value
 from tidegate.core.messages import Tool, text_of, user_message
+from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
 from tidegate.session.summaries.summarizer import create_summarizer

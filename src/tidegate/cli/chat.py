@@ -5,15 +5,15 @@ import os
 import time
 from pathlib import Path
 
-from tidegate.agent.config.resolved_config import load_configured_policy, collect_secret_values
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.agent.config.files import locate_config_files
-from tidegate.terminal.exit_codes import EXIT_OK
-from tidegate.cli.options import STORE_VARIABLE
+from tidegate.agent.config.resolved_config import collect_secret_values, load_configured_policy
 from tidegate.cli.data_location import locate_data_folder
-from tidegate.tui.plain.chat_streams import format_resume_hint, has_interactive_terminal
+from tidegate.cli.options import STORE_VARIABLE
+from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.core.text.secrets import keys_of
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.terminal.exit_codes import EXIT_OK
+from tidegate.tui.plain.chat_streams import format_resume_hint, has_interactive_terminal
 
 
 def chat_command(options: argparse.Namespace) -> int:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 from tidegate.cli.data_location import locate_data_folder, open_data_folder
-from tidegate.cli.sessions import open_existing_log, format_byte_size
-from tidegate.terminal.output import print_json
+from tidegate.cli.sessions import format_byte_size, open_existing_log
 from tidegate.core.text.terminal_text import clean_line
-from tidegate.disk.folder import session_file_key
-from tidegate.datafolder.doctor.examination import examine_folder
-from tidegate.datafolder.doctor.finding import Finding
 from tidegate.datafolder.archive.transfer import export_session
 from tidegate.datafolder.doctor.database_rescue import needs_rescue, rescue_database
+from tidegate.datafolder.doctor.examination import examine_folder
+from tidegate.datafolder.doctor.finding import Finding
+from tidegate.disk.folder import session_file_key
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+from tidegate.terminal.output import print_json
 
 
 def export_command(options: argparse.Namespace) -> int:

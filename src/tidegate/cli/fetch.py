@@ -2,9 +2,9 @@
 
 import argparse
 
-from tidegate.terminal.exit_codes import EXIT_OK
 from tidegate.cli.data_location import locate_data_folder
 from tidegate.models.embedded.weights import fetch_weights
+from tidegate.terminal.exit_codes import EXIT_OK
 
 
 def fetch_command(options: argparse.Namespace) -> int:

@@ -5,15 +5,15 @@ import getpass
 import sys
 from collections.abc import Callable
 
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 from tidegate.cli.data_location import open_data_folder
 from tidegate.cli.sessions import open_existing_log
-from tidegate.terminal.output import ask_line
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.forget.forget import forget_message, forget_session, forget_words
 from tidegate.session.conversation import LiveConversation
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+from tidegate.terminal.output import ask_line
 
 
 def undo_command(options: argparse.Namespace) -> int:

@@ -5,18 +5,18 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 from tidegate.cli.data_location import open_data_folder
-from tidegate.terminal.output import print_error
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.text.terminal_text import clean_line
-from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.archive.transfer import import_session
+from tidegate.datafolder.data_folder import DataFolder
 from tidegate.lab.importers import find_local_sessions, read_recordings_by_file
 from tidegate.lab.importers.logs.tidegate_sessions import recognizes
 from tidegate.lab.importers.registry import find_recording_files
-from tidegate.lab.importers.source_file import SourceFile
 from tidegate.lab.importers.session_import import import_recording
+from tidegate.lab.importers.source_file import SourceFile
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+from tidegate.terminal.output import print_error
 
 _UNTRUSTED_NOTE = "no rule in it holds (--trust, if it is yours)"
 

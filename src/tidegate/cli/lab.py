@@ -12,35 +12,28 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from tidegate.terminal.output import show_progress
 from tidegate.cli.replay import count_cores
-from tidegate.terminal.output import print_error
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.disk.atomic_files import write_private
 from tidegate.lab.comparison.cells import ComparisonTerms, store_common_names
+from tidegate.lab.comparison.contenders import Contender, make_policy_contender
+from tidegate.lab.comparison.cost_curve import SettingCurve, parse_curve
+from tidegate.lab.comparison.regression_gate import (
+    GateResult,
+    check_regressions,
+    has_comparable_results,
+    read_stored_findings,
+)
+from tidegate.lab.comparison.report.findings import FindingsJson, ReportContext, build_findings
+from tidegate.lab.comparison.report.text import render_equal_cost_csv, render_findings_csv, render_findings_text
 from tidegate.lab.comparison.runner import (
     DEFAULT_MIN_WINDOWS,
     ComparisonPlan,
     ComparisonResults,
-    run_comparison,
     load_cached_results,
+    run_comparison,
 )
-from tidegate.lab.comparison.contenders import Contender, make_policy_contender
-from tidegate.lab.comparison.cost_curve import SettingCurve, parse_curve
-from tidegate.lab.comparison.report.text import render_equal_cost_csv
-from tidegate.lab.comparison.report.findings import FindingsJson, ReportContext, build_findings
-from tidegate.lab.comparison.report.text import render_findings_csv, render_findings_text
-from tidegate.lab.comparison.regression_gate import (
-    GateResult,
-    has_comparable_results,
-    check_regressions,
-    read_stored_findings,
-)
-from tidegate.lab.importers import find_local_sessions
-from tidegate.lab.importers.registry import find_recording_files
-from tidegate.lab.peer_process import find_peer_contenders
 from tidegate.lab.comparison.session_sources import (
     COMMON_NAME_PROJECTS,
     SourceScan,
@@ -48,9 +41,14 @@ from tidegate.lab.comparison.session_sources import (
     merge_scans,
     scan_sources,
 )
+from tidegate.lab.importers import find_local_sessions
+from tidegate.lab.importers.registry import find_recording_files
+from tidegate.lab.peer_process import find_peer_contenders
 from tidegate.models.catalog import find_model
 from tidegate.models.pricing import TokenRates
 from tidegate.presets import preset_names
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from tidegate.terminal.output import print_error, show_progress
 
 _DEFAULT_PRICE_MODEL = "claude-sonnet-5"
 _encode = msgspec.json.Encoder().encode

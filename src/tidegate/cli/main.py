@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from tidegate.agent.environment import hide_environment
+from tidegate.cli.parser import make_parser
+from tidegate.core.errors import BadInput, BadPolicy, TidegateError
 from tidegate.terminal.exit_codes import (
     AGENT_COMMANDS,
     COMMAND_FUNCTIONS,
@@ -20,9 +22,7 @@ from tidegate.terminal.exit_codes import (
     EXIT_OK,
     EXIT_USAGE,
 )
-from tidegate.cli.parser import make_parser
 from tidegate.terminal.output import guard_streams, print_error
-from tidegate.core.errors import BadInput, BadPolicy, TidegateError
 
 _DEBUG_VARIABLE = "TIDEGATE_DEBUG"
 

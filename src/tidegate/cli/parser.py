@@ -4,14 +4,14 @@ import argparse
 from typing import NoReturn
 
 from tidegate import __version__
+from tidegate.cli.options import add_session_parsers
 from tidegate.cli.parsers.chat import add_chat_parser
-from tidegate.terminal.exit_codes import COUNTER_CHOICES, EXIT_USAGE, DIALECT_CHOICES
-from tidegate.cli.parsers.lab import add_lab_parsers
 from tidegate.cli.parsers.demo import add_demo_parser
 from tidegate.cli.parsers.import_ import add_import_parser
-from tidegate.cli.options import add_session_parsers
+from tidegate.cli.parsers.lab import add_lab_parsers
 from tidegate.cli.parsers.run import add_run_parsers
 from tidegate.cli.parsers.view import add_view_parser
+from tidegate.terminal.exit_codes import COUNTER_CHOICES, DIALECT_CHOICES, EXIT_USAGE
 
 _ABOUT = "Keeps an LLM agent's context window from flooding: an append-only log, and a view of it that always fits."
 _REPLAY = """\

@@ -5,10 +5,10 @@ import shutil
 import textwrap
 from importlib import resources
 
-from tidegate.terminal.exit_codes import EXIT_OK
+from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.errors import BadPolicy
-from tidegate.core.config.values import suggest_name, quote_value
 from tidegate.presets import load, preset_names
+from tidegate.terminal.exit_codes import EXIT_OK
 
 
 def policies_command(options: argparse.Namespace) -> int:

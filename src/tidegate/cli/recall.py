@@ -5,15 +5,15 @@ import sys
 
 import msgspec
 
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 from tidegate.cli.data_location import open_data_folder
 from tidegate.cli.sessions import open_existing_log
-from tidegate.terminal.output import format_visible_name, print_json
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line, clean_text
 from tidegate.memory.passages import SourceKind
 from tidegate.memory.search import SearchHit
 from tidegate.session.recall import recall_text
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+from tidegate.terminal.output import format_visible_name, print_json
 
 
 def recall_command(options: argparse.Namespace) -> int:

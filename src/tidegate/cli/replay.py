@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, DIALECT_CHOICES
-from tidegate.terminal.output import show_progress
-from tidegate.terminal.output import print_error, print_json
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.lab.replay import recording_file
-from tidegate.lab.replay.batch import ReplayOutcome, ReplayOrder, load_replay_policy, replay_files
+from tidegate.lab.replay.batch import ReplayOrder, ReplayOutcome, load_replay_policy, replay_files
 from tidegate.lab.replay.report_text import render_replay_json, render_replay_table
+from tidegate.terminal.exit_codes import DIALECT_CHOICES, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from tidegate.terminal.output import print_error, print_json, show_progress
 
 
 def replay_command(options: argparse.Namespace) -> int:

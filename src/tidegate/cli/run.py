@@ -13,30 +13,30 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.agent.config.resolved_config import collect_secret_values
-from tidegate.commands.agent_launch import LoadedConfig
 from tidegate.agent.hooks.runner import HookReport
 from tidegate.agent.loop import (
-    RequestSent,
-    ToolStarted,
-    ToolFinished,
     AgentEvent,
     RequestRefused,
-    UserSteered,
+    RequestSent,
+    ToolFinished,
+    ToolStarted,
     TurnEnded,
+    UserSteered,
 )
 from tidegate.agent.runtime import UserNotice, open_agent
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 from tidegate.cli.config import load_chosen_config
-from tidegate.cli.options import STORE_VARIABLE
 from tidegate.cli.data_location import locate_data_folder
-from tidegate.terminal.stream_masker import StreamMasker
-from tidegate.terminal.output import TextSanitizer, print_error
+from tidegate.cli.options import STORE_VARIABLE
+from tidegate.commands.agent_launch import LoadedConfig
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.messages import Message, user_message
 from tidegate.core.text.secrets import keys_of
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Delta, Reply
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+from tidegate.terminal.output import TextSanitizer, print_error
+from tidegate.terminal.stream_masker import StreamMasker
 from tidegate.wire.usage import read_usage
 
 EventPrinter = Callable[[AgentEvent | UserNotice], None]

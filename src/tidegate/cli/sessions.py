@@ -5,19 +5,19 @@ import sys
 
 import msgspec
 
-from tidegate.terminal.exit_codes import EXIT_OK
 from tidegate.cli.data_location import open_data_folder
-from tidegate.terminal.output import format_visible_name, print_error, print_json
 from tidegate.core.errors import BadInput
-from tidegate.core.events import ViewEdited, NoteAdded
+from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.core.view import fold_log
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.time_format import UNKNOWN_TIME, format_time
 from tidegate.datafolder.trace.writer import Trace, read_trace, sum_usage_by_model
-from tidegate.session.request import render_past_request, list_sent_requests, parse_model_note
-from tidegate.store.session_log import KeptLog
+from tidegate.session.request import list_sent_requests, parse_model_note, render_past_request
 from tidegate.store.memory import session_not_found
+from tidegate.store.session_log import KeptLog
+from tidegate.terminal.exit_codes import EXIT_OK
+from tidegate.terminal.output import format_visible_name, print_error, print_json
 
 _LISTED_TOPICS = ("undo", "redo", "clear", "forgotten", "overflow")
 

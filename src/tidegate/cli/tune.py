@@ -4,19 +4,19 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidegate.terminal.exit_codes import EXIT_OK
-from tidegate.cli.lab import resolve_lab_options, make_comparison_plan, list_data_notes, read_session_sources
-from tidegate.terminal.output import show_progress
+from tidegate.cli.lab import list_data_notes, make_comparison_plan, read_session_sources, resolve_lab_options
 from tidegate.cli.replay import count_cores
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
-from tidegate.lab.comparison.runner import ComparisonPlan
-from tidegate.lab.tuning.settings import list_tunable_settings, read_policy_text, rewrite_policy_settings
-from tidegate.lab.scoring.measures import MEASURES_BY_KEY
-from tidegate.lab.comparison.session_sources import SessionSource
 from tidegate.lab.comparison.confidence_intervals import MeanEstimate
+from tidegate.lab.comparison.runner import ComparisonPlan
+from tidegate.lab.comparison.session_sources import SessionSource
+from tidegate.lab.scoring.measures import MEASURES_BY_KEY
 from tidegate.lab.tuning.search import MeasureChange, SettingsSearch, TuningResult
+from tidegate.lab.tuning.settings import list_tunable_settings, read_policy_text, rewrite_policy_settings
 from tidegate.presets import load
+from tidegate.terminal.exit_codes import EXIT_OK
+from tidegate.terminal.output import show_progress
 
 
 def tune_command(options: argparse.Namespace) -> int:

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegate.agent.config.files import locate_config_files, read_config_sources, resolve_config
 from tidegate.agent.config.resolved_config import collect_secret_values
-from tidegate.agent.config.files import resolve_config, locate_config_files, read_config_sources
-from tidegate.agent.provider_connection import build_model_overrides
 from tidegate.agent.config.trust import check_trust
-from tidegate.terminal.exit_codes import EXIT_OK
-from tidegate.web.session_page import render_session_page
+from tidegate.agent.provider_connection import build_model_overrides
 from tidegate.cli.data_location import open_data_folder
-from tidegate.cli.sessions import open_existing_log, format_byte_size
-from tidegate.terminal.output import print_error
+from tidegate.cli.sessions import format_byte_size, open_existing_log
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.core.text.terminal_text import clean_line
-from tidegate.disk.folder import session_file_key
 from tidegate.disk.atomic_files import write_atomically
+from tidegate.disk.folder import session_file_key
 from tidegate.models.catalog import ModelInfo
+from tidegate.terminal.exit_codes import EXIT_OK
+from tidegate.terminal.output import print_error
+from tidegate.web.session_page import render_session_page
 
 
 class _ViewConfig(NamedTuple):

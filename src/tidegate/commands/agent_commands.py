@@ -4,18 +4,18 @@ from typing import Final, NamedTuple
 
 from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER, KNOWN_PROVIDERS, resolve_target
 from tidegate.agent.config.resolved_config import load_configured_policy
-from tidegate.commands.config_command import run_config, complete_setting_names, require_launch_options
-from tidegate.commands.agent_launch import LaunchOptions, override_config
 from tidegate.agent.config.settings import SpendCap
 from tidegate.agent.hooks.runner import hook_action_name
-from tidegate.agent.runtime import DEFAULT_SKILL_FOLDERS, OpenAgent
 from tidegate.agent.provider_connection import find_provider_keys
+from tidegate.agent.runtime import DEFAULT_SKILL_FOLDERS, OpenAgent
 from tidegate.agent.skills import Skills
-from tidegate.core.errors import BadInput
-from tidegate.core.text.terminal_text import clean_line
-from tidegate.commands.registry import CommandAnswer, Command, CommandContext, CommandRegistry
+from tidegate.commands.agent_launch import LaunchOptions, override_config
+from tidegate.commands.config_command import complete_setting_names, require_launch_options, run_config
+from tidegate.commands.registry import Command, CommandAnswer, CommandContext, CommandRegistry
 from tidegate.commands.sessions import SESSION_COMMANDS
 from tidegate.commands.sessions import run_session_cost as session_cost
+from tidegate.core.errors import BadInput
+from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.catalog import find_model
 from tidegate.presets import load

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidegate.agent.config.files import ConfigFiles, read_config_sources, resolve_config
 from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER, KNOWN_PROVIDERS
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import BrainSettings, PolicySettings
-from tidegate.agent.config.files import ConfigFiles, resolve_config, read_config_sources
 from tidegate.agent.config.trust import check_trust
-from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.config.values import quote_value
+from tidegate.core.errors import BadInput, TidegateError
 from tidegate.wire.registry import resolve_dialect
 
 _PROVIDER_BY_DIALECT = {"anthropic": "anthropic", "gemini": "gemini", "deepseek": "deepseek", "mistral": "mistral"}

@@ -12,23 +12,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tidegate.agent.config.files import read_config_sources, resolve_config
+from tidegate.agent.config.limits import UNMERGED_KEYS
 from tidegate.agent.config.resolved_config import (
-    ResolvedConfig,
     EffectiveSetting,
+    ResolvedConfig,
     list_effective_settings,
     load_configured_policy,
 )
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.agent.config.settings import FileSettings
-from tidegate.agent.config.files import resolve_config, read_config_sources
-from tidegate.agent.config.limits import UNMERGED_KEYS
 from tidegate.agent.config.trust import trust_project_file
-from tidegate.core.errors import BadInput, BadPolicy
-from tidegate.core.config.values import suggest_name, quote_value
-from tidegate.core.policy.policy import Policy
-from tidegate.core.config.yaml_tree import YamlNode, read_yaml
-from tidegate.disk.atomic_files import make_folder, write_atomically
+from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.commands.registry import CommandAnswer, CommandContext
+from tidegate.core.config.values import quote_value, suggest_name
+from tidegate.core.config.yaml_tree import YamlNode, read_yaml
+from tidegate.core.errors import BadInput, BadPolicy
+from tidegate.core.policy.policy import Policy
+from tidegate.disk.atomic_files import make_folder, write_atomically
 from tidegate.presets import load
 from tidegate.presets import preset_names as presets
 

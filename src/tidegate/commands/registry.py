@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from tidegate.core.text.clip import clip_chars
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.catalog import ModelInfo
-from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.session.session import Session
+from tidegate.session.summaries.drivers import AsyncSummarizer
 
 MAX_ANSWER_CHARS: Final = 16_000
 """Characters of an answer."""

@@ -10,21 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tidegate.commands.registry import Command, CommandAnswer, CommandContext
+from tidegate.commands.window import WINDOW_COMMANDS
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event
 from tidegate.core.text.terminal_text import clean_line
-from tidegate.commands.registry import CommandAnswer, Command, CommandContext
-from tidegate.commands.window import WINDOW_COMMANDS
-from tidegate.datafolder.masking import EventMasker
 from tidegate.datafolder.archive.transfer import export_session
+from tidegate.datafolder.masking import EventMasker
 from tidegate.datafolder.time_format import format_time
 from tidegate.datafolder.trace.lines import TraceLine, decode_trace_line
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.search import SearchHit
-from tidegate.memory.words import find_match_offset, cut_snippet
-from tidegate.memory.words import parse_query
-from tidegate.session.reports.costs import CostReport, CostTotal
+from tidegate.memory.words import cut_snippet, find_match_offset, parse_query
 from tidegate.session.recall import EXCERPT_CHARS, MAX_QUERY_WORDS, recall_text
+from tidegate.session.reports.costs import CostReport, CostTotal
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.store.log import Log
 from tidegate.store.store import SessionInfo

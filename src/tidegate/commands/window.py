@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tidegate.core.ledger.writer import PIN
+from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.ledger.lines import LedgerLine
-from tidegate.commands.registry import CommandAnswer, Command, CommandContext
+from tidegate.core.ledger.writer import PIN
 from tidegate.session.reports.explanation import forecast_sweep
-from tidegate.session.reports.window_usage import WindowUsage, CategoryUsage, measure_window_usage
-from tidegate.session.summaries.drivers import add_focus_async
 from tidegate.session.reports.forecast import RuleForecast, Threshold, forecast_rules
+from tidegate.session.reports.window_usage import CategoryUsage, WindowUsage, measure_window_usage
+from tidegate.session.summaries.drivers import add_focus_async
 
 _MAX_MESSAGES: Final = 12
 """Messages that `/context` tells of one by one."""

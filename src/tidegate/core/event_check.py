@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidegate.core.edits import Insert, Replace
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, EventPayload
+from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Image, Message, Part, Result
 
 MAX_TIME: Final = 253_370_764_800.0

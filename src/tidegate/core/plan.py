@@ -16,27 +16,27 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.budget import MIN_ROOM, Budget, count_excess, priced_now
-from tidegate.core.edit_check import check_edits
-from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.digest.writer import write_digest
+from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.errors import BadEdit
 from tidegate.core.events import ViewEdited
-from tidegate.core.ledger.writer import LedgerUpdate, ledger_allowance, hide_ledger, update_ledger
+from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
 from tidegate.core.messages import Message, user_message
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.policy.policy import (
     Moment,
-    TriggerContext,
     Policy,
-    TriggerReading,
     Rule,
+    TriggerContext,
+    TriggerReading,
     judge_rule,
     measure_for_triggers,
 )
 from tidegate.core.repair import repair_view
-from tidegate.core.text.secrets import mask_outcome
 from tidegate.core.stages.guard import guard_history
+from tidegate.core.text.clip import clip_chars, clip_tokens
+from tidegate.core.text.secrets import mask_outcome
 from tidegate.core.view import View
 
 

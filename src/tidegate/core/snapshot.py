@@ -10,9 +10,8 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
-from tidegate.core.view import Item, Meter
 from tidegate.core.messages import Tool
-from tidegate.core.view import RuleFiring, View
+from tidegate.core.view import Item, Meter, RuleFiring, View
 
 SNAPSHOT_VERSION = 4
 """Goes up with every change of what is frozen, or of what the fold makes of a log: an older snapshot is then void."""

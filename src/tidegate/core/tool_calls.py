@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from tidegate.core.text.facts import head_and_tail, classify_run, split_runs
 from tidegate.core.messages import Call
+from tidegate.core.text.facts import classify_run, head_and_tail, split_runs
 
 _CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append", re.I)
 _WRITE: Final = re.compile(r"writ|creat|save", re.I)

@@ -7,11 +7,9 @@ summary, a greeting of the assistant) belongs to no turn: it is the *preamble*.
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-from tidegate.core.messages import is_user_request
+
+from tidegate.core.messages import calls_of, is_user_request
 from tidegate.core.view import Item, View
-from collections.abc import Sequence
-from tidegate.core.messages import calls_of
-from tidegate.core.view import Item
 
 
 class Group(NamedTuple):

@@ -17,22 +17,28 @@ Three laws are kept here and nowhere else:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
 import msgspec
+
 from tidegate.core.edits import EditIndex
 from tidegate.core.errors import BadLog
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, read_tools
 from tidegate.core.event_check import MAX_TOKEN_COUNT
+from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited, read_tools
 from tidegate.core.messages import (
+    ARCHIVED,
     INTERRUPTED,
     TOOL_RESULT,
     Call,
     Message,
+    Result,
     Text,
     Tool,
     calls_of,
     is_user_request,
     result_of,
 )
+from tidegate.core.text.user_rules import rules_of
 from tidegate.core.tokens.counting import (
     REQUEST_OVERHEAD,
     TokenCounter,
@@ -43,14 +49,6 @@ from tidegate.core.tokens.counting import (
     fits_its_length,
     is_plausible_report,
 )
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-import msgspec
-from tidegate.core.edits import EditIndex
-from tidegate.core.event_check import MAX_TOKEN_COUNT
-from tidegate.core.messages import ARCHIVED, Message, Result, Text, result_of
-from tidegate.core.text.user_rules import rules_of
-
 
 # What a view is made of: messages with what they cost, and what a transaction makes of a list of them.
 
@@ -139,7 +137,7 @@ def _apply_edits(changed: EditIndex, before: Sequence[Item], meter: Meter | None
     return _AppliedEdits(items, first)
 
 
-__all__ = ["REFOLD_TOPICS", "RuleFiring", "Item", "Meter", "RefoldNeeded", "View", "fold_log", "resolve_visibility"]
+__all__ = ["REFOLD_TOPICS", "Item", "Meter", "RefoldNeeded", "RuleFiring", "View", "fold_log", "resolve_visibility"]
 
 
 REFOLD_TOPICS = frozenset({"undo", "redo", "forgotten"})

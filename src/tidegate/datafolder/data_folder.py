@@ -21,23 +21,23 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.events import Event
 from tidegate.core.policy.policy import Policy
 from tidegate.core.text.secrets import SecretMask, keys_of
+from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import fold_log
-from tidegate.disk.folder import Folder, session_file_key
-from tidegate.disk.atomic_files import make_folder, make_write_error
 from tidegate.datafolder.effects import DataFolderEffects
 from tidegate.datafolder.retention import (
     RemovedSession,
-    is_retention_due,
-    set_retention,
-    remove_expired_sessions,
     finish_removal,
+    is_retention_due,
+    remove_expired_sessions,
+    set_retention,
 )
 from tidegate.datafolder.snapshots import Snapshots, make_snapshot_watcher
 from tidegate.datafolder.trace.writer import Trace
+from tidegate.disk.atomic_files import make_folder, make_write_error
+from tidegate.disk.folder import Folder, session_file_key
 from tidegate.memory.log_lines import LogLine, extract_log_lines
 from tidegate.memory.notes import Notes
 from tidegate.memory.search import Search
@@ -47,9 +47,9 @@ from tidegate.session.request import parse_model_note
 from tidegate.session.session import Session
 from tidegate.store.blobs import Blobs
 from tidegate.store.errors import DamagedData
-from tidegate.store.session_log import KeptLog
 from tidegate.store.memory import check_fork_request, session_not_found
 from tidegate.store.open import open_store
+from tidegate.store.session_log import KeptLog
 from tidegate.store.store import Store
 from tidegate.wire.registry import resolve_dialect
 

@@ -10,8 +10,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.outcome import Effect, Flush, Spill
 from tidegate.core.text.secrets import SecretMask
 from tidegate.disk.folder import Folder
-from tidegate.memory.notes import NoteEffects
-from tidegate.memory.notes import Notes
+from tidegate.memory.notes import NoteEffects, Notes
 
 _MAX_FILES_BYTES = 2 << 30
 """Bytes that the files of one session may take in all. What one file may take is the folder's to say."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from tidegate.core.edits import Drop, Edit, RemoveRule, Replace
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported, EventPayload
+from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 
 _MASK = "[masked]"

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.disk.folder import Folder, session_file_key
 from tidegate.disk.atomic_files import make_write_error, sync_folder
+from tidegate.disk.folder import Folder, session_file_key
 from tidegate.memory.search import Search
 from tidegate.store.errors import SessionNotFound, StaleHead
 from tidegate.store.store import SessionInfo, Store

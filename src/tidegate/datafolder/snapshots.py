@@ -24,8 +24,8 @@ from tidegate.core.events import Event, NoteAdded, encode_event
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
 from tidegate.core.view import REFOLD_TOPICS, View
-from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
 from tidegate.datafolder.snapshot_gaps import Gap, Searched, fill, without
+from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
 from tidegate.session.conversation import LiveConversation
 from tidegate.store.errors import DamagedData
 from tidegate.store.log import Log

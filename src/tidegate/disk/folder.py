@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.disk.atomic_files import make_folder, make_write_error, sync_folder, hold_lock
+from tidegate.disk.atomic_files import hold_lock, make_folder, make_write_error, sync_folder
 
 _MAX_NAME_PARTS = 4
 _KIND_WORDS = {".md": "note"}

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported
 from tidegate.core.event_check import is_possible_time
+from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Message, calls_of, result_of
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.lab import peers
-from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
-from tidegate.lab.comparison.result_cache import hash_values
 from tidegate.lab.comparison.contenders import Contender
+from tidegate.lab.comparison.result_cache import hash_values
+from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
 from tidegate.lab.worker_pool import StopCheck
 
 _Json = dict[str, Any]

@@ -18,17 +18,17 @@ from typing import NamedTuple
 
 from tidegate.memory.passages import (
     BLOCK_DECODE_ERRORS,
-    SourceKind,
     Passage,
-    TextPiece,
     PassageSpan,
-    split_text,
-    pack_text,
-    pack_spans,
-    slice_passage,
+    SourceKind,
+    TextPiece,
     make_passage,
-    unpack_text,
+    pack_spans,
+    pack_text,
+    slice_passage,
+    split_text,
     unpack_spans,
+    unpack_text,
 )
 from tidegate.memory.words import extract_words
 

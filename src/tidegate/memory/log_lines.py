@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.events import Event, NoteAdded, MessageAdded
+from tidegate.core.events import Event, MessageAdded, NoteAdded
 from tidegate.core.messages import Message, calls_of, text_of
 
 

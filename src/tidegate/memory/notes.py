@@ -10,20 +10,20 @@ entry that looks like the heading of another gets a backslash, which is not part
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 from pathlib import Path
+
 import msgspec
-from tidegate.core.text.clip import clip_chars
+
 from tidegate.core.errors import BadInput
-from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.tokens.counting import TokenCounter
-from tidegate.disk.folder import Folder
-from tidegate.wire.parsing import repair_unicode
-from collections.abc import Callable, Sequence
 from tidegate.core.messages import Message, is_user_request, text_of
 from tidegate.core.outcome import Effect, Flush
-
+from tidegate.core.text.clip import clip_chars
+from tidegate.core.tokens.counting import TokenCounter
+from tidegate.core.tokens.estimate import TokenEstimator
+from tidegate.disk.folder import Folder
+from tidegate.wire.parsing import repair_unicode
 
 INDEX_NOTE = "MEMORY.md"
 _MAX_ENTRY_BYTES = 64_000

@@ -31,12 +31,11 @@ from typing import TypeVar
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.memory.index import SearchIndex, IndexedNote, RankedPassage, is_index_damaged, delete_index_files
+from tidegate.memory.index import IndexedNote, RankedPassage, SearchIndex, delete_index_files, is_index_damaged
 from tidegate.memory.log_lines import LogLine, LogLineSource
 from tidegate.memory.notes import Notes
 from tidegate.memory.passages import BLOCK_DECODE_ERRORS, SourceKind, TextPiece, split_sections
-from tidegate.memory.words import find_match_offset, cut_snippet
-from tidegate.memory.words import build_match_expression, parse_query
+from tidegate.memory.words import build_match_expression, cut_snippet, find_match_offset, parse_query
 from tidegate.wire.parsing import repair_unicode
 
 _MAX_QUERY_CHARS = 400

@@ -16,8 +16,6 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
-import re
-
 
 _UNSPACED = (
     "\u0e01-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer

@@ -14,14 +14,14 @@ import msgspec
 
 from tidegate.core.errors import GiveUp
 from tidegate.models.errors.classification import ProviderError
-from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.registry import get_dialect
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.streaming.assembly import create_assembler
 from tidegate.wire.streaming.reply import Delta, Reply
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer, encode_frames
-from tidegate.wire.streaming.assembly import create_assembler
 from tidegate.wire.usage import Usage
 
-__all__ = ["BrokenAnswer", "ScriptedProvider", "ScriptedAnswer", "ScriptStep"]
+__all__ = ["BrokenAnswer", "ScriptStep", "ScriptedAnswer", "ScriptedProvider"]
 
 
 class BrokenAnswer(msgspec.Struct, frozen=True):

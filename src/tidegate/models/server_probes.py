@@ -15,8 +15,8 @@ import httpx
 import msgspec
 
 from tidegate.models.catalog import LOCAL_PROVIDERS
-from tidegate.models.http.endpoints import get_endpoint, build_headers, is_loopback_url, build_url
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
+from tidegate.models.http.endpoints import build_headers, build_url, get_endpoint, is_loopback_url
 from tidegate.wire.limits import MAX_LISTING_BYTES, MAX_LISTING_VALUES, has_too_many_values
 
 _PROBE_SECONDS: Final = 2.0

@@ -6,12 +6,12 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from tidegate.core.errors import BadPolicy
-from tidegate.core.config.values import suggest_name, quote_value
-from tidegate.core.policy.policy import Policy
-from tidegate.core.policy.parser import parse_policy
-from tidegate.core.stages import STAGES
+from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.config.yaml_tree import MAX_YAML_CHARS
+from tidegate.core.errors import BadPolicy
+from tidegate.core.policy.parser import parse_policy
+from tidegate.core.policy.policy import Policy
+from tidegate.core.stages import STAGES
 
 _ENDINGS = (".yaml", ".yml")
 

@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.agent.loop import RequestSent
-from tidegate.tui.agent_thread import AgentActivity, EventLogged, ThreadEvent, AgentOpened, TurnFinished
-from tidegate.proof.session_proof import Proof
-from tidegate.core.events import ViewEdited, MessageAdded
+from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.messages import Message, text_of
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Delta, Reply
+from tidegate.proof.session_proof import Proof
 from tidegate.session.conversation import LiveConversation
-from tidegate.session.request import render_past_request, list_sent_requests
+from tidegate.session.request import list_sent_requests, render_past_request
+from tidegate.tui.agent_thread import AgentActivity, AgentOpened, EventLogged, ThreadEvent, TurnFinished
 
 _MAX_REASON_CHARS: Final = 100
 

@@ -20,9 +20,9 @@ from typing import Literal
 
 import msgspec
 
+from tidegate.core.errors import BadInput
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 from tidegate.terminal.output import print_json
-from tidegate.core.errors import BadInput
 
 SeedState = Literal["proved", "failing", "open"]
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

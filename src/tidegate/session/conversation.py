@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from tidegate.core.errors import BadInput, GiveUp
-from tidegate.core.events import Event, NoteAdded, MessageAdded, UsageReported, EventPayload
+from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.ledger.writer import PIN
 from tidegate.core.messages import Message, Tool, mark_texts, user_message
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
@@ -15,9 +15,8 @@ from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visi
 from tidegate.session.recall import find_edit_to_toggle, recall_message
 from tidegate.store.errors import StaleHead
 from tidegate.store.log import Log
-from tidegate.wire.registry import Dialect, parse_any_message
-from tidegate.wire.parsing import repair_unicode, repair_message_unicode, normalize_message_arguments
-from tidegate.wire.registry import parse_tools
+from tidegate.wire.parsing import normalize_message_arguments, repair_message_unicode, repair_unicode
+from tidegate.wire.registry import Dialect, parse_any_message, parse_tools
 from tidegate.wire.usage import read_usage
 
 _MAX_APPEND_ATTEMPTS = 100

@@ -9,11 +9,10 @@ import msgspec
 
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
+from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Message
 from tidegate.memory.log_lines import extract_log_lines
-from tidegate.memory.words import find_match_offset, cut_snippet
-from tidegate.memory.words import QueryUnit, normalize_text, parse_query
+from tidegate.memory.words import QueryUnit, cut_snippet, find_match_offset, normalize_text, parse_query
 from tidegate.session.message_text import render_message_text
 from tidegate.store.log import LogReader
 

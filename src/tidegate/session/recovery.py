@@ -1,12 +1,11 @@
 """Pictures that a provider will not take would be sent, and refused, again with every request: they leave the view."""
 
 from typing import Final
+
 from tidegate.core.edits import Replace
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import Image, Message, Part, Result, Text
 from tidegate.session.session import Session
-from tidegate.session.session import Session
-
 
 _OMITTED_IMAGE: Final = Text("[image left out: the provider did not take it]")
 

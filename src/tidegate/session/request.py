@@ -1,17 +1,18 @@
 """A request, ready to be sent."""
 
-from typing import Any
-from tidegate.wire.rendering.request import RequestRenderer
 from itertools import islice
+from typing import Any
+
 import msgspec
+
 from tidegate.core.budget import make_budget, measure_request
 from tidegate.core.errors import BadInput
-from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.events import UsageReported
+from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import fold_log
 from tidegate.store.log import LogReader
-from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.registry import resolve_dialect
+from tidegate.wire.rendering.request import RequestRenderer
 
 
 class Request:

@@ -14,17 +14,19 @@ so a session that was closed and opened again goes on exactly where it stood.
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
+
 import msgspec
+
 from tidegate.core.budget import Budget, count_excess, make_budget, measure_request
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadEdit, BadInput, BadRequest, GiveUp
-from tidegate.core.events import ViewEdited, NoteAdded
-from tidegate.core.ledger.writer import held_rules, without_rule
+from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.core.ledger.lines import LedgerLine
+from tidegate.core.ledger.writer import held_rules, without_rule
 from tidegate.core.messages import SUMMARY, Tool
-from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
-from tidegate.core.plan import AskSummary, CommitEdits, Decision, RunEffect, PlanContext, _token_change, run_moment
+from tidegate.core.outcome import Effect, Flush, Spill, SummaryRequest, make_spill
+from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, RunEffect, _token_change, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.tokens.counting import TokenCounter, make_policy_meter
@@ -33,17 +35,21 @@ from tidegate.models.catalog import ModelInfo, find_model, find_window
 from tidegate.models.pricing import compute_relative_prices
 from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
-from tidegate.session.summaries.drivers import SummarySteps, Summarizer, AsyncSummarizer, run_steps, run_steps_async
-from tidegate.session.reports.explanation import Explanation
-from tidegate.session.summaries.drivers import add_focus, add_focus_async
 from tidegate.session.conversation import LiveConversation
-from tidegate.session.request import ModelNote
-from tidegate.session.request import Request
+from tidegate.session.reports.explanation import Explanation
+from tidegate.session.request import ModelNote, Request
+from tidegate.session.summaries.drivers import (
+    AsyncSummarizer,
+    Summarizer,
+    SummarySteps,
+    add_focus,
+    add_focus_async,
+    run_steps,
+    run_steps_async,
+)
 from tidegate.store.log import Log, MemoryLog
-from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.registry import resolve_dialect
-from tidegate.core.outcome import Effect, Flush
-
+from tidegate.wire.rendering.request import RequestRenderer
 
 # Where effects go when nobody else carries them out: kept in memory, so that what the view says of them is true.
 

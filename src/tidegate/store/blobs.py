@@ -19,15 +19,15 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.disk.folder import session_file_key
 from tidegate.disk.atomic_files import (
     TEMPORARY_SUFFIX,
+    hold_lock,
     make_folder,
     make_write_error,
     sync_folder,
-    hold_lock,
     write_atomically,
 )
+from tidegate.disk.folder import session_file_key
 from tidegate.store.blob_claims import LOCK_TIMEOUT_SECONDS, BlobClaims
 from tidegate.store.errors import DamagedData
 

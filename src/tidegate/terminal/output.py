@@ -9,13 +9,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
+
 from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 
 TAB_WIDTH = 4

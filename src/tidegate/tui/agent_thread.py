@@ -12,18 +12,18 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from tidegate.commands.agent_commands import make_command_context, create_command_registry
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.agent.loop import AgentEvent
-from tidegate.agent.runtime import UserNotice, OpenAgent, open_agent
+from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.agent.tools.approval import ApprovalQuestion
-from tidegate.tui.status.status_figures import StatusFigures, StatusWatcher
+from tidegate.commands.agent_commands import create_command_registry, make_command_context
+from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.commands.registry import CommandAnswer, CommandContext
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event
 from tidegate.core.messages import Message
-from tidegate.commands.registry import CommandAnswer, CommandContext
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Provider
+from tidegate.tui.status.status_figures import StatusFigures, StatusWatcher
 
 _T = TypeVar("_T")
 

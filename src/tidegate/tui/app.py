@@ -14,45 +14,45 @@ from textual.message import Message
 from textual.widgets import Static, TextArea
 
 from tidegate.commands.agent_launch import LaunchOptions
-from tidegate.tui.approval_prompt import ApprovalPrompt, ApprovalQueue
+from tidegate.commands.registry import CommandAnswer
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.agent_thread import (
-    ApprovalRequested,
-    AgentThread,
-    AgentProblem,
-    EventLogged,
-    ThreadEvent,
     AgentOpened,
-    TurnFinished,
+    AgentProblem,
+    AgentThread,
+    ApprovalRequested,
+    EventLogged,
     ProviderFactory,
+    ThreadEvent,
+    TurnFinished,
     use_configured_provider,
 )
+from tidegate.tui.approval_prompt import ApprovalPrompt, ApprovalQueue
 from tidegate.tui.composer.completion import InputCompletion
-from tidegate.tui.composer.composer import Composer
-from tidegate.tui.screens.context_pane import ContextPane
-from tidegate.tui.conversation.conversation import Conversation
-from tidegate.tui.composer.draft import MessageDraft
-from tidegate.tui.composer.input_history import InputHistory
-from tidegate.tui.key_bindings import CHAT_BINDINGS, CONVERSATION_ACTIONS, KEY_HELP, WELCOME_TEXT
-from tidegate.tui.control_filter import ControlFilter
-from tidegate.tui.composer.file_mentions import compose_message
 from tidegate.tui.composer.completion_menu import CompletionMenu
+from tidegate.tui.composer.composer import Composer
+from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.composer.file_mentions import compose_message
+from tidegate.tui.composer.input_history import InputHistory
+from tidegate.tui.control_filter import ControlFilter
+from tidegate.tui.conversation.conversation import Conversation
 from tidegate.tui.conversation.log_pages import LogPager
-from tidegate.tui.themes import DARK_THEME, LIGHT_THEME
+from tidegate.tui.key_bindings import CONVERSATION_ACTIONS, KEY_HELP, WELCOME_TEXT
 from tidegate.tui.paste_filter import make_driver_class
+from tidegate.tui.screens.context_pane import ContextPane
 from tidegate.tui.screens.picker import Picker
 from tidegate.tui.screens.picker_choices import (
     NEW_SESSION,
     create_model_source,
-    make_next_session_name,
     create_session_source,
+    make_next_session_name,
 )
-from tidegate.tui.status.status_figures import StatusFigures
-from tidegate.tui.status.status_bar import StatusBar
-from tidegate.tui.turn_state import TurnState
 from tidegate.tui.status.activity_line import ActivityLine
-from tidegate.terminal.output import TextSanitizer
-from tidegate.commands.registry import CommandAnswer
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.tui.status.status_bar import StatusBar
+from tidegate.tui.status.status_figures import StatusFigures
+from tidegate.tui.themes import DARK_THEME, LIGHT_THEME
+from tidegate.tui.turn_state import TurnState
 
 
 class ChatApp(App[int]):

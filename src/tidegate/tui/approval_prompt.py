@@ -12,12 +12,12 @@ from textual.message import Message
 from textual.widget import Widget
 
 from tidegate.agent.tools.approval import ApprovalQuestion
-from tidegate.tui.agent_thread import ApprovalRequested
-from tidegate.tui.conversation.transcript_blocks import format_call_arguments
-from tidegate.tui.composer.composer import Composer
-from tidegate.tui.session_grants import SessionGrants, make_allow_rule
-from tidegate.terminal.output import TextSanitizer
 from tidegate.core.text.terminal_text import CONTROL_CHARACTERS
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.agent_thread import ApprovalRequested
+from tidegate.tui.composer.composer import Composer
+from tidegate.tui.conversation.transcript_blocks import format_call_arguments
+from tidegate.tui.session_grants import SessionGrants, make_allow_rule
 
 MAX_QUESTION_LINES: Final = 8
 _HEAD_LINES: Final = 5

@@ -2,7 +2,7 @@
 
 import shlex
 
-from tidegate.agent.tools.approval import ApprovalRules, ApprovalQuestion, decide_approval
+from tidegate.agent.tools.approval import ApprovalQuestion, ApprovalRules, decide_approval
 from tidegate.agent.tools.command_rules import split_command
 
 

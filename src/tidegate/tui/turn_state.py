@@ -3,11 +3,11 @@
 from tidegate.agent.hooks.runner import HookReport
 from tidegate.agent.loop import RequestRefused, TurnEnded
 from tidegate.agent.runtime import UserNotice
-from tidegate.tui.agent_thread import AgentActivity, EventLogged, ThreadEvent, TurnFinished
-from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
-from tidegate.tui.composer.draft import MessageDraft
 from tidegate.core.events import MessageAdded
 from tidegate.models.provider import Delta, Reply
+from tidegate.tui.agent_thread import AgentActivity, EventLogged, ThreadEvent, TurnFinished
+from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
 
 _END_REASON_TEXTS = {
     "steps": "The turn ended after its last allowed step; say something to go on.",

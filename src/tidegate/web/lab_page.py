@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from tidegate.web.document import render_document
 from tidegate.core.errors import BadInput
 from tidegate.core.text.secrets import SecretMask
 from tidegate.lab.comparison.report.findings import FINDINGS_FORM
+from tidegate.web.document import render_document
 
 _Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from tidegate.agent.spending import SIDE_COST_TOPIC
-from tidegate.core.events import Event, NoteAdded, MessageAdded, UsageReported
+from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.store.log import Log
 from tidegate.wire.usage import Usage

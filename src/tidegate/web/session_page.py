@@ -8,21 +8,21 @@ from typing import Final
 import msgspec
 
 from tidegate import __version__
-from tidegate.web.request_history import usage_or_estimate
-from tidegate.web.document import render_document
-from tidegate.web.text_pool import MAX_POOL_TEXT_CHARS, BoundedTexts
+from tidegate.datafolder.time_format import format_time
+from tidegate.models.catalog import ModelInfo
+from tidegate.store.log import Log
 from tidegate.web.category_shares import CHART_CATEGORIES
+from tidegate.web.document import render_document
+from tidegate.web.request_history import usage_or_estimate
 from tidegate.web.session_story import (
-    MAX_LISTED_CHANGES,
     MAX_CHART_POINTS,
+    MAX_LISTED_CHANGES,
     RequestRow,
     SessionStory,
     read_session_story,
     thin_rows,
 )
-from tidegate.datafolder.time_format import format_time
-from tidegate.models.catalog import ModelInfo
-from tidegate.store.log import Log
+from tidegate.web.text_pool import MAX_POOL_TEXT_CHARS, BoundedTexts
 
 _MAX_PAGE_CHARS: Final = 24_000_000
 """Characters of the texts in a page, before they are compressed: about a fifth of that in the file."""

@@ -12,19 +12,19 @@ from typing import Final
 
 import msgspec
 
-from tidegate.web.request_history import RequestRecord, RequestHistory, SideSpending, read_request_history
-from tidegate.web.text_pool import TextPool
-from tidegate.web.category_shares import CategoryCounter, scale_counts
 from tidegate.core.budget import make_budget, measure_request
 from tidegate.core.edits import EditIndex
+from tidegate.core.events import Event, EventPayload, NoteAdded, ViewEdited
 from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.events import ViewEdited, Event, NoteAdded, EventPayload
 from tidegate.core.view import RefoldNeeded, View, fold_log
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.request import ModelNote, parse_model_note
 from tidegate.store.log import Log
-from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.web.category_shares import CategoryCounter, scale_counts
+from tidegate.web.request_history import RequestHistory, RequestRecord, SideSpending, read_request_history
+from tidegate.web.text_pool import TextPool
 from tidegate.wire.registry import resolve_dialect
+from tidegate.wire.rendering.request import RequestRenderer
 
 _MAX_REQUESTS: Final = 10_000
 MAX_LISTED_CHANGES: Final = 4_000

@@ -11,8 +11,8 @@ from typing import NoReturn
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.core.tokens.image_size import read_image_size
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool
+from tidegate.core.tokens.image_size import read_image_size
 from tidegate.wire.limits import has_too_many_values
 
 _MAX_DEPTH = 200

@@ -1,23 +1,32 @@
 """The dialects by name, and telling in which of them a message is written."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol, Self
+
 import msgspec
+
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, Tool
-from tidegate.wire.anthropic import render as anthropic, validate as check_anthropic
-from tidegate.wire.gemini import validate as check_gemini, render as gemini
-from tidegate.wire.openai_chat import validate as check_openai_chat, render as openai_chat
-from tidegate.wire.openai_responses import validate as check_openai_responses, render as openai_responses
-from tidegate.wire.rendering.blocks import LayoutBlock, JsonObject, RequestOptions, DialectCapabilities
-from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
+from tidegate.wire.anthropic import render as anthropic
+from tidegate.wire.anthropic import validate as check_anthropic
+from tidegate.wire.gemini import render as gemini
+from tidegate.wire.gemini import validate as check_gemini
+from tidegate.wire.openai_chat import render as openai_chat
+from tidegate.wire.openai_chat import validate as check_openai_chat
+from tidegate.wire.openai_responses import render as openai_responses
+from tidegate.wire.openai_responses import validate as check_openai_responses
+from tidegate.wire.parsing import (
+    ParsedRequest,
+    abbreviate_value,
+    build_tool,
+    require_field,
+    require_list,
+    require_object,
+)
+from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.rendering.identifiers import map_tool_names
-from tidegate.wire.parsing import ParsedRequest, require_object, abbreviate_value
-from collections.abc import Iterable, Mapping
-from tidegate.core.errors import BadInput
-from tidegate.core.messages import Tool
-from tidegate.wire.parsing import require_object, require_list, build_tool, require_field
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 
 
 class IncrementalValidator(Protocol):

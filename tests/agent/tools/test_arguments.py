@@ -12,9 +12,9 @@ from msgspec import Meta
 
 from tests.agent.tools.workshop import make_context, use
 from tidegate.agent.tools.arguments import (
-    parse_tool_arguments,
-    convert_arguments,
     build_arguments_schema,
+    convert_arguments,
+    parse_tool_arguments,
     strip_descriptions,
 )
 from tidegate.agent.tools.tool import MAX_RESULT_BYTES, FunctionTool, ToolContext, ToolResult

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.agent.tools.workshop import make_context, use
 from tidegate.agent.tools.files import search_tools
-from tidegate.agent.tools.files.search_tools import GREP_TOOL, MAX_GREP_LINES, LIST_TOOL
 from tidegate.agent.tools.files.search_program import is_ignored, parse_gitignore
+from tidegate.agent.tools.files.search_tools import GREP_TOOL, LIST_TOOL, MAX_GREP_LINES
 from tidegate.agent.tools.tool import MAX_RESULT_BYTES, ToolContext
 
 

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.agent.tools.workshop import make_context, use
-from tidegate.agent.tools.files.search_tools import GREP_TOOL, LIST_TOOL
 from tidegate.agent.tools.files.paths import ConfinedPath, open_confined_file, write_confined_file
 from tidegate.agent.tools.files.read_tool import READ_TOOL
-from tidegate.agent.tools.tool import ToolContext, ToolFailed
+from tidegate.agent.tools.files.search_tools import GREP_TOOL, LIST_TOOL
 from tidegate.agent.tools.files.write_tools import EDIT_TOOL, WRITE_TOOL
+from tidegate.agent.tools.tool import ToolContext, ToolFailed
 
 SECRET = "outside-9f3a"
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.agent.tools.workshop import kept_context, make_context, use
-from tidegate.agent.tools.files.search_tools import GREP_TOOL
 from tidegate.agent.tools.files.read_tool import READ_TOOL
+from tidegate.agent.tools.files.search_tools import GREP_TOOL
 from tidegate.agent.tools.tool import MAX_RESULT_BYTES, ToolContext
 
 

@@ -10,8 +10,8 @@ from tidegate.agent.skills import Skills
 from tidegate.agent.tools.context_tools import (
     COMPACT_TOOL,
     MEMORY_SEARCH_TOOL,
-    RECALL_TOOL,
     MEMORY_WRITE_TOOL,
+    RECALL_TOOL,
     create_skills_tool,
 )
 from tidegate.agent.tools.tool import MAX_RESULT_BYTES, ToolContext

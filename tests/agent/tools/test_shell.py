@@ -10,8 +10,8 @@ import pytest
 
 from tests.agent.tools.workshop import make_context, use
 from tidegate.agent.environment import allowed_environment
-from tidegate.agent.tools.shell import shell_tool
 from tidegate.agent.tools.process_group import run_process_group
+from tidegate.agent.tools.shell import shell_tool
 from tidegate.agent.tools.shell.shell_tool import SHELL_TOOL
 from tidegate.agent.tools.tool import MAX_STREAM_BYTES, ToolContext
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.agent.tools.workshop import make_context
 from tidegate import Session
-from tidegate.agent.tools.approval import ALLOW_ALL, ApprovalRules, ApprovalQuestion
+from tidegate.agent.tools.approval import ALLOW_ALL, ApprovalQuestion, ApprovalRules
 from tidegate.agent.tools.tool import MAX_RESULT_BYTES, FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
 from tidegate.core.errors import BadInput

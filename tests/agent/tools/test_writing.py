@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tests.agent.tools.workshop import make_context, use
 from tidegate.agent.tools.files.paths import (
-    resolve_write_path,
     open_confined_file,
     read_file_stamp,
+    resolve_write_path,
     write_confined_file,
 )
-from tidegate.agent.tools.tool import ToolContext, ToolFailed
 from tidegate.agent.tools.files.write_tools import EDIT_TOOL, MAX_WRITE_BYTES, WRITE_TOOL
+from tidegate.agent.tools.tool import ToolContext, ToolFailed
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from typing import Any
 from textual.pilot import Pilot
 
 from tidegate import BadInput, DataFolder
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.runtime import OpenAgent
-from tidegate.tui.app import ChatApp
-from tidegate.tui.composer.draft import MessageDraft
+from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.models.provider import Provider
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
+from tidegate.tui.app import ChatApp
+from tidegate.tui.composer.draft import MessageDraft
 
 CONFIG = """\
 agents: [{id: main, brain: {provider: openai, model: scripted}}]

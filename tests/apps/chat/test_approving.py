@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.apps.chat.stage import on_stage, played
 from tidegate.agent.tools.approval import ApprovalQuestion
-from tidegate.tui.approval_prompt import MAX_QUESTION_LINES, QuestionLine, ApprovalPrompt, format_question
-from tidegate.tui.session_grants import SessionGrants
-from tidegate.terminal.output import TextSanitizer
 from tidegate.core.messages import Call
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.approval_prompt import MAX_QUESTION_LINES, ApprovalPrompt, QuestionLine, format_question
+from tidegate.tui.session_grants import SessionGrants
 
 
 def shell(command: str, ident: str = "c") -> ScriptedAnswer:

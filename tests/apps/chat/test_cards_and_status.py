@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from tests.apps.chat.stage import CONFIG, on_stage, played
-from tidegate.tui.status.status_figures import StatusFigures
+from tidegate.core.messages import Call
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.tui.status.status_bar import (
     StatusBar,
-    fit_status_segments,
-    list_status_segments,
     classify_fill,
+    fit_status_segments,
     format_token_count,
+    list_status_segments,
 )
-from tidegate.core.messages import Call
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.tui.status.status_figures import StatusFigures
 from tidegate.wire.usage import Usage
 
 LOOK = ScriptedAnswer(

@@ -7,20 +7,20 @@ import pytest
 
 from tests.apps.chat.stage import Stage, on_stage, played
 from tidegate import Session
+from tidegate.core.messages import Call
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
+from tidegate.session.reports.timeline import TimelineEntry
+from tidegate.session.reports.window_usage import measure_window_usage
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.screens.context_pane import ContextPane
 from tidegate.tui.screens.context_table import (
     clip_details,
     describe_timeline_entry,
     format_timeline_header,
-    render_timeline_row,
     measure_name_column,
+    render_timeline_row,
 )
-from tidegate.tui.screens.context_pane import ContextPane
 from tidegate.tui.screens.text_screen import TextScreen
-from tidegate.terminal.output import TextSanitizer
-from tidegate.core.messages import Call
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
-from tidegate.session.reports.window_usage import measure_window_usage
-from tidegate.session.reports.timeline import TimelineEntry
 
 SUMMARY = "## Goal\nThe port is 8443.\n## Next steps\nNone.\n"
 

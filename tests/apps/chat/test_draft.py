@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.tui.composer.draft import MAX_TYPED_CHARS, MAX_DRAFT_PIECES, MessageDraft
+from tidegate.tui.composer.draft import MAX_DRAFT_PIECES, MAX_TYPED_CHARS, MessageDraft
 
 PASTED = "P\nP"
 EDITS = st.lists(

@@ -15,16 +15,16 @@ from textual.widgets import OptionList
 
 from tests.apps.chat.stage import Stage, on_stage, played
 from tidegate.commands.agent_commands import create_command_registry
+from tidegate.core.messages import Call
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
+from tidegate.session.reports.timeline import TimelineEntry
 from tidegate.tui.app import ChatApp
 from tidegate.tui.approval_prompt import ApprovalPrompt
 from tidegate.tui.composer.composer import NEW_LINE_KEYS
-from tidegate.tui.screens.context_pane import ContextPane
 from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.screens.context_pane import ContextPane
 from tidegate.tui.screens.picker import Picker
 from tidegate.tui.screens.text_screen import TextScreen
-from tidegate.core.messages import Call
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
-from tidegate.session.reports.timeline import TimelineEntry
 
 Act = Callable[[Stage], Awaitable[None]]
 SUMMARY = "## Goal\nThe port is 8443.\n## Next steps\nNone.\n"

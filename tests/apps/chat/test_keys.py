@@ -6,11 +6,11 @@ import pytest
 from textual import events
 
 from tests.apps.chat.stage import CONFIG, on_stage, played
-from tidegate.tui.screens.context_pane import ContextPane
-from tidegate.tui.composer.draft import MessageDraft
-from tidegate.tui.screens.picker import Picker
 from tidegate.core.messages import Image, MarkedText
 from tidegate.models.scripted_provider import ScriptedProvider
+from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.screens.context_pane import ContextPane
+from tidegate.tui.screens.picker import Picker
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (3).to_bytes(4) + (2).to_bytes(4) + b"rest"
 

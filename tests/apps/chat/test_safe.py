@@ -12,16 +12,16 @@ from textual.color import Color
 from textual.strip import Strip
 
 from tests.apps.chat.stage import on_stage, played
-from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
-from tidegate.tui.conversation.block_renderer import BlockRenderer
-from tidegate.tui.control_filter import ControlFilter
-from tidegate.tui.themes import DARK_THEME, make_palette
-from tidegate.tui.paste_filter import PASTE_END, PASTE_START, PasteFilter
-from tidegate.terminal.output import TextSanitizer
 from tidegate.core.messages import Call
 from tidegate.core.text.secrets import SecretMask
 from tidegate.core.text.terminal_text import CONTROL_CHARACTERS
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.control_filter import ControlFilter
+from tidegate.tui.conversation.block_renderer import BlockRenderer
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
+from tidegate.tui.paste_filter import PASTE_END, PASTE_START, PasteFilter
+from tidegate.tui.themes import DARK_THEME, make_palette
 
 EVIL = (
     "\x1b[2J\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x1b\\\x9b5A\x90dcs\x9c\x07\x08\x7f"

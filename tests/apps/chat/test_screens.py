@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.apps.chat.stage import Stage, on_stage, played
-from tidegate.tui.screens.text_screen import TextScreen
 from tidegate.core.messages import Call
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
+from tidegate.tui.screens.text_screen import TextScreen
 from tidegate.wire.usage import Usage
 
 KEPT = Path(__file__).parent / "screens"

@@ -9,7 +9,7 @@ from tests.apps.chat.stage import on_stage, played
 from tidegate.core.messages import Call, text_of
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.provider import Delta, Reply
-from tidegate.models.scripted_provider import ScriptedProvider, ScriptedAnswer, ScriptStep
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 
 
 def test_an_answer_is_shown_in_shape(tmp_path: Path) -> None:

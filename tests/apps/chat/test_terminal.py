@@ -13,7 +13,7 @@ import pytest
 
 from tests.apps.chat.tmux import Terminal
 from tidegate import DataFolder
-from tidegate.core.events import ViewEdited, MessageAdded
+from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.messages import text_of
 from tidegate.models.embedded.weights import SMOLLM2
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.strip import Strip
 
-from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
-from tidegate.tui.conversation.row_cache import RowPainter, RowCache
-from tidegate.tui.conversation.log_pages import LogPager, build_rows
-from tidegate.core.events import Event, NoteAdded, MessageAdded, UsageReported
+from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.messages import Call, Message, Result, Text, user_message
 from tidegate.store.log import MemoryLog
+from tidegate.tui.conversation.log_pages import LogPager, build_rows
+from tidegate.tui.conversation.row_cache import RowCache, RowPainter
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
 
 TURN = 6
 

@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.apps.page.made import HOSTILE, SECRET, lived
-from tidegate.web.document import render_document
-from tidegate.web.session_page import render_session_page
 from tidegate.core.text.secrets import SecretMask
 from tidegate.store.log import MemoryLog
+from tidegate.web.document import render_document
+from tidegate.web.session_page import render_session_page
 
 
 class Seen(HTMLParser):

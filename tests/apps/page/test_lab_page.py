@@ -14,10 +14,10 @@ from tests.apps.page.opened import Looked, looking
 from tests.apps.page.reports import MEASURES, POINTS, POLICIES, SESSIONS, Json, report
 from tidegate.cli.lab import lab_command
 from tidegate.cli.parsers.lab import add_lab_parsers
-from tidegate.web.lab_page import render_lab_page
 from tidegate.core.errors import BadInput
 from tidegate.core.text.secrets import SecretMask
 from tidegate.proof.session_generator import generate_session
+from tidegate.web.lab_page import render_lab_page
 
 SHOWN = ["default", "none", "ai", "peer-0"]
 

@@ -9,12 +9,12 @@ import pytest
 
 from tests.apps.page.made import HOSTILE, SECRET, Made, lived
 from tests.apps.page.opened import Looked, looking
-from tidegate.web.session_page import render_session_page
 from tidegate.core.events import ViewEdited
 from tidegate.core.text.secrets import SecretMask
 from tidegate.models.catalog import compute_model_cost
-from tidegate.session.request import render_past_request, list_sent_requests
+from tidegate.session.request import list_sent_requests, render_past_request
 from tidegate.store.log import MemoryLog
+from tidegate.web.session_page import render_session_page
 from tidegate.wire.usage import Usage
 
 NAME = f"build {HOSTILE[1]}"

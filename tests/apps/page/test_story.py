@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apps.page.made import SECRET, lived
-from tidegate.web.request_history import read_request_history
-from tidegate.web.text_pool import MAX_POOL_TEXT_CHARS, TextPool
-from tidegate.web.category_shares import CHART_CATEGORIES, scale_counts
-from tidegate.web.session_story import SessionStory, read_session_story, thin_rows
 from tidegate.core.events import ViewEdited
 from tidegate.core.text.secrets import SecretMask
-from tidegate.session.request import render_past_request, list_sent_requests
+from tidegate.session.request import list_sent_requests, render_past_request
 from tidegate.session.session import Session
 from tidegate.store.log import MemoryLog
+from tidegate.web.category_shares import CHART_CATEGORIES, scale_counts
+from tidegate.web.request_history import read_request_history
+from tidegate.web.session_story import SessionStory, read_session_story, thin_rows
+from tidegate.web.text_pool import MAX_POOL_TEXT_CHARS, TextPool
 
 
 def body_of(story: SessionStory, state: int) -> dict[str, Any]:

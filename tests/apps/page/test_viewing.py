@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.apps.page.made import SECRET
-from tidegate.cli.view import view_command
 from tidegate.cli.parsers.view import add_view_parser
+from tidegate.cli.view import view_command
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.store.errors import SessionNotFound

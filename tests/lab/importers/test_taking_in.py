@@ -15,9 +15,9 @@ from tests.lab.importers.test_formats import plain
 from tidegate.cli.import_ import import_command
 from tidegate.cli.parsers.import_ import add_import_parser
 from tidegate.core.errors import BadInput
-from tidegate.core.events import NoteAdded, MessageAdded
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.core.events import MessageAdded, NoteAdded
 from tidegate.datafolder.archive.transfer import export_session
+from tidegate.datafolder.data_folder import DataFolder
 from tidegate.lab.importers import read_recordings
 from tidegate.lab.importers.session_import import import_recording
 

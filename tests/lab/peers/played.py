@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tidegate.proof.session_generator import generate_session
 from tidegate.lab.peers import Peer, build_peer_command
+from tidegate.proof.session_generator import generate_session
 
 Chat = dict[str, Any]
 Line = dict[str, Any]

@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
+from tidegate.agent.config.reader import SettingsReader, node_id
 from tidegate.agent.config.resolved_config import (
     COMMON_CONTEXT_KEYS,
-    UserLimits,
     ResolvedConfig,
+    UserLimits,
     check_configured_names,
 )
 from tidegate.agent.config.settings import AgentSettings, ContextSettings, FileSettings
-from tidegate.agent.config.reader import SettingsReader, node_id
 from tidegate.agent.hooks.types import CompactContext
-from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
-from tidegate.core.errors import BadInput, BadPolicy
-from tidegate.core.config.values import SourcePosition, suggest_name, quote_value
-from tidegate.core.text.secrets import SecretMask
+from tidegate.core.config.values import SourcePosition, quote_value, suggest_name
 from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode, read_yaml
+from tidegate.core.errors import BadInput, BadPolicy
+from tidegate.core.text.secrets import SecretMask
 from tidegate.presets import preset_names
 
 CONFIG_FILE = "tidegate.yaml"

@@ -10,9 +10,9 @@ The two files are combined as nodes, so that every value still knows its file an
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from tidegate.agent.config.resolved_config import UserLimits, IgnoredValue, make_approval_rules, resolve_tool_name
-from tidegate.agent.config.settings import PRICE_KEYS, FileSettings
 from tidegate.agent.config.reader import SettingsReader, node_id
+from tidegate.agent.config.resolved_config import IgnoredValue, UserLimits, make_approval_rules, resolve_tool_name
+from tidegate.agent.config.settings import PRICE_KEYS, FileSettings
 from tidegate.agent.tools.approval import VERDICTS_BY_STRICTNESS, ApprovalRules, ApprovalVerdict, decide_approval
 from tidegate.agent.tools.command_rules import intersect_command_rules
 from tidegate.core.config.values import quote_value

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from tidegate.agent.config.settings import BrainSettings, ProviderSettings
 from tidegate.agent.config.reader import SecretString
+from tidegate.agent.config.settings import BrainSettings, ProviderSettings
+from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.errors import BadInput
-from tidegate.core.config.values import suggest_name, quote_value
 from tidegate.wire.registry import resolve_dialect
 
 EMBEDDED_PROVIDER = "embedded"

@@ -13,16 +13,16 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
-from tidegate.core.errors import BadPolicy
 from tidegate.core.config.values import (
     SourcePosition,
     convert_value,
     describe_type,
-    suggest_name,
-    quote_value,
     parse_plain_scalar,
+    quote_value,
+    suggest_name,
 )
 from tidegate.core.config.yaml_tree import YamlNode
+from tidegate.core.errors import BadPolicy
 
 _ENV_PLACEHOLDER = re.compile(r"\{\{\s*env\s*\.([^{}]*)\}\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

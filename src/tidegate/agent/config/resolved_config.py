@@ -7,21 +7,21 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.agent.config.provider_target import ProviderTarget, resolve_target
+from tidegate.agent.config.reader import SecretString
 from tidegate.agent.config.settings import (
     AgentSettings,
     BrainSettings,
     CapabilitySettings,
     ContextSettings,
-    PolicySettings,
     FileSettings,
+    PolicySettings,
 )
-from tidegate.agent.config.reader import SecretString
 from tidegate.agent.hooks.types import CompactContext, ContextPressure, Hook, ModuleAction
-from tidegate.agent.tools.modules import ALWAYS_OFFERED_TOOLS, MODULE_ACTIONS, BUILTIN_TOOL_NAMES
 from tidegate.agent.tools.approval import STANDARD_APPROVAL, ApprovalRules, ApprovalVerdict
 from tidegate.agent.tools.command_rules import describe_command_rule
+from tidegate.agent.tools.modules import ALWAYS_OFFERED_TOOLS, BUILTIN_TOOL_NAMES, MODULE_ACTIONS
+from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.errors import BadPolicy
-from tidegate.core.config.values import suggest_name, quote_value
 from tidegate.core.policy.policy import Policy
 from tidegate.core.text.secrets import MASKED, SecretMask
 from tidegate.presets import load

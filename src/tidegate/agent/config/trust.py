@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER
-from tidegate.agent.config.settings import PRICE_KEYS, ExecutionSettings
 from tidegate.agent.config.files import ConfigFiles, ConfigSources
+from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER
 from tidegate.agent.config.reader import find_variables
-from tidegate.core.errors import BadInput
+from tidegate.agent.config.settings import PRICE_KEYS, ExecutionSettings
 from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode
+from tidegate.core.errors import BadInput
 from tidegate.disk.atomic_files import make_folder, write_atomically
 
 _TRUSTED_FILE = "trusted.json"

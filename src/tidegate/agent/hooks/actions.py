@@ -11,14 +11,14 @@ import msgspec
 
 from tidegate.agent.config.resolved_config import ResolvedConfig, find_module_tool
 from tidegate.agent.config.settings import ContextSettings
-from tidegate.agent.hooks.types import CompactContext, InjectMessage, ModuleAction, HookContext, RunFunction
+from tidegate.agent.hooks.types import CompactContext, HookContext, InjectMessage, ModuleAction, RunFunction
 from tidegate.agent.tools.tool import ToolContext as ToolContext
 from tidegate.agent.tools.tool import ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
-from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import NOTE, Call, MarkedText, Message
 from tidegate.core.policy.policy import Rule
+from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.presets import load
 from tidegate.session.summaries.drivers import AsyncSummarizer
 

@@ -29,23 +29,23 @@ from tidegate.agent.hooks.actions import (
 from tidegate.agent.hooks.types import (
     CompactContext,
     Hook,
+    HookContext,
+    HookMoment,
     InjectMessage,
     LogMessage,
     ModuleAction,
-    HookMoment,
-    HookContext,
     RunFunction,
     TurnCount,
     condition_holds,
 )
-from tidegate.core.text.clip import clip_chars
+from tidegate.core.config.values import quote_value
 from tidegate.core.errors import BadInput
 from tidegate.core.events import NoteAdded
-from tidegate.core.config.values import quote_value
 from tidegate.core.policy.policy import METRICS, measure_for_triggers
 from tidegate.core.policy.policy import TriggerContext as Measured
-from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.core.text.clip import clip_chars
 from tidegate.session.session import Session
+from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.store.log import Log
 
 _FIRED_TOPIC, _FAILED_TOPIC, _LOG_TOPIC = "hook", "hook_failed", "hook_log"

@@ -22,10 +22,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from tidegate.agent.environment import allowed_environment
-from tidegate.agent.tools.arguments import convert_arguments, build_arguments_schema
-from tidegate.core.text.clip import clip_bytes
+from tidegate.agent.tools.arguments import build_arguments_schema, convert_arguments
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Tool
+from tidegate.core.text.clip import clip_bytes
 from tidegate.memory.notes import Notes
 from tidegate.memory.search import Search
 from tidegate.session.session import Session

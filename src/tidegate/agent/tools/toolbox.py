@@ -8,24 +8,24 @@ import msgspec
 from tidegate.agent.skills import Skills
 from tidegate.agent.tools.approval import (
     STANDARD_APPROVAL,
+    ApprovalQuestion,
     ApprovalRules,
     AskUser,
-    ApprovalQuestion,
     decide_approval,
 )
 from tidegate.agent.tools.arguments import parse_tool_arguments, strip_descriptions
-from tidegate.agent.tools.files.search_tools import GREP_TOOL, LIST_TOOL
-from tidegate.agent.tools.files.read_tool import READ_TOOL
 from tidegate.agent.tools.context_tools import (
     COMPACT_TOOL,
     MEMORY_SEARCH_TOOL,
-    RECALL_TOOL,
     MEMORY_WRITE_TOOL,
+    RECALL_TOOL,
     create_skills_tool,
 )
+from tidegate.agent.tools.files.read_tool import READ_TOOL
+from tidegate.agent.tools.files.search_tools import GREP_TOOL, LIST_TOOL
+from tidegate.agent.tools.files.write_tools import EDIT_TOOL, WRITE_TOOL
 from tidegate.agent.tools.shell.shell_tool import SHELL_TOOL
 from tidegate.agent.tools.tool import AgentTool, ToolContext, ToolResult, bound_result, make_failure_result
-from tidegate.agent.tools.files.write_tools import EDIT_TOOL, WRITE_TOOL
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Call, Tool
 

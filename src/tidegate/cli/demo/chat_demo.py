@@ -14,15 +14,15 @@ from pathlib import Path
 
 import msgspec
 
+from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.config.resolved_config import load_configured_policy
 from tidegate.commands.agent_launch import LaunchOptions
-from tidegate.agent.config.files import locate_config_files
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
-from tidegate.proof.chat_proof import ChatObserver, prove_chat
-from tidegate.tui.plain.chat_streams import has_interactive_terminal
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.embedded.provider import EmbeddedProvider
+from tidegate.proof.chat_proof import ChatObserver, prove_chat
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+from tidegate.tui.plain.chat_streams import has_interactive_terminal
 
 DEMO_SESSION = "demo"
 DEMO_WINDOW, _MAX_ANSWER_TOKENS = 384, 20
@@ -75,8 +75,8 @@ def create_demo_launch(workspace: Path, policy: str, window: int) -> LaunchOptio
 
 
 async def run_unattended(data: DataFolder, opening: LaunchOptions, workspace: Path, seen: ChatObserver) -> int:
-    from tidegate.cli.run import run_until_signal
     from tidegate.cli.demo.script import ScriptedInput
+    from tidegate.cli.run import run_until_signal
     from tidegate.tui.plain.plain_chat import PlainChat
 
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # it is a text file

@@ -12,15 +12,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from tidegate.proof.session_proof import Proof, SessionWitness
-from tidegate.terminal.output import make_console
 from tidegate.core.events import ViewEdited
 from tidegate.core.plan import Decision
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.proof.session_generator import generate_session
+from tidegate.proof.session_proof import Proof, SessionWitness
 from tidegate.session.request import Request
 from tidegate.session.session import Session
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from tidegate.terminal.output import make_console
 
 _DEFAULT_WINDOW = 16_000
 _BAR_WIDTH = 48

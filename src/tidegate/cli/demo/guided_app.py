@@ -9,14 +9,14 @@ from typing import Final
 
 from textual import events, work
 
+from tidegate.cli.demo.script import DEMO_SCRIPT, INTRO_TEXT, TAKEOVER_TEXT, DemoStep
 from tidegate.commands.agent_launch import LaunchOptions
-from tidegate.tui.app import ChatApp
-from tidegate.tui.agent_thread import ThreadEvent, AgentOpened, ProviderFactory, use_configured_provider
-from tidegate.tui.composer.draft import MessageDraft
-from tidegate.terminal.exit_codes import EXIT_OK
-from tidegate.proof.chat_proof import ChatObserver
-from tidegate.cli.demo.script import INTRO_TEXT, DEMO_SCRIPT, TAKEOVER_TEXT, DemoStep
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.proof.chat_proof import ChatObserver
+from tidegate.terminal.exit_codes import EXIT_OK
+from tidegate.tui.agent_thread import AgentOpened, ProviderFactory, ThreadEvent, use_configured_provider
+from tidegate.tui.app import ChatApp
+from tidegate.tui.composer.draft import MessageDraft
 
 _READING_SECONDS: Final = 2.5
 """Seconds to read what stands there before the script goes on."""

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from tidegate.core.config.values import (
-    SourcePosition,
     Scalar,
+    SourcePosition,
     check_scalar,
-    suggest_name,
-    quote_value,
     parse_plain_scalar,
+    quote_value,
+    suggest_name,
 )
 
 MAX_YAML_CHARS, MAX_YAML_LINE_CHARS, MAX_YAML_NODES, MAX_YAML_DEPTH = 1_000_000, 20_000, 20_000, 16

@@ -7,7 +7,6 @@ was noted. Lines are only sorted into sections: nothing in them is obeyed.
 import re
 from typing import Final
 
-from tidegate.core.text.facts import find_facts, find_rule_sentences
 from tidegate.core.digest.units import (
     ARTIFACTS_SECTION,
     COMMANDS_SECTION,
@@ -19,12 +18,13 @@ from tidegate.core.digest.units import (
     INTENT_SECTION,
     LAST_REQUEST_PREFIX,
     NEXT_STEPS_SECTION,
-    USER_SAID_PREFIX,
     SYSTEM_SAID_PREFIX,
+    USER_SAID_PREFIX,
     USER_SECTION,
     DigestUnit,
     fold_line,
 )
+from tidegate.core.text.facts import find_facts, find_rule_sentences
 
 _NOTED_PREFIX: Final = "noted earlier: "
 _LIST: Final = re.compile(

@@ -11,16 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from tidegate.core.text.clip import clip_chars
-from tidegate.core.text.facts import (
-    Fact,
-    FactKind,
-    find_error_lines,
-    find_facts,
-    find_last_line,
-    find_rule_sentences,
-    split_sentences,
-)
 from tidegate.core.messages import (
     REMINDER,
     SUMMARY,
@@ -31,6 +21,16 @@ from tidegate.core.messages import (
     is_user_request,
     result_of,
     text_of,
+)
+from tidegate.core.text.clip import clip_chars
+from tidegate.core.text.facts import (
+    Fact,
+    FactKind,
+    find_error_lines,
+    find_facts,
+    find_last_line,
+    find_rule_sentences,
+    split_sentences,
 )
 from tidegate.core.text.rule_text import rule_text
 

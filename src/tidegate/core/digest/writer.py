@@ -8,7 +8,6 @@ it asks for anything. Units are chosen by worth within a share for each section,
 from collections.abc import Sequence
 from typing import Final
 
-from tidegate.core.text.clip import clip_tokens
 from tidegate.core.digest.previous_summary import parse_previous_summary
 from tidegate.core.digest.units import (
     ARTIFACTS_SECTION,
@@ -24,6 +23,7 @@ from tidegate.core.digest.units import (
     collect_units,
 )
 from tidegate.core.messages import SUMMARY, Message, text_of
+from tidegate.core.text.clip import clip_tokens
 from tidegate.core.tokens.counting import TokenCounter
 
 DIGEST_SECTIONS: Final = (

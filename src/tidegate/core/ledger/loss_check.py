@@ -7,14 +7,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.edits import EditIndex, Edit
-from tidegate.core.text.facts import strip_punctuation, split_runs
-from tidegate.core.view import Item, rules_given
+from tidegate.core.edits import Edit, EditIndex
 from tidegate.core.ledger.lines import LEDGER, LedgerLine, ReachableIds, make_left_line
-from tidegate.core.messages import REMINDER, SUMMARY, Message, calls_of, is_user_request, text_of
 from tidegate.core.ledger.names import rank_names
 from tidegate.core.ledger.statements import statements_of
-from tidegate.core.view import View
+from tidegate.core.messages import REMINDER, SUMMARY, Message, calls_of, is_user_request, text_of
+from tidegate.core.text.facts import split_runs, strip_punctuation
+from tidegate.core.view import Item, View, rules_given
 
 PIN: Final = "pin"
 """The kind of a message that the user pinned: all of it is a rule."""

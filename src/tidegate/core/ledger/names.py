@@ -13,18 +13,18 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.ledger.lines import LedgerLine
+from tidegate.core.messages import Call, Message, calls_of, is_user_request, result_of, text_of
 from tidegate.core.text.facts import (
     Fact,
     FactKind,
-    head_and_tail,
-    classify_run,
     add_context,
+    classify_run,
     find_quotes,
+    head_and_tail,
     split_runs,
 )
-from tidegate.core.ledger.lines import LedgerLine
-from tidegate.core.messages import Call, Message, calls_of, is_user_request, result_of, text_of
-from tidegate.core.tool_calls import parse_call_arguments, iterate_strings
+from tidegate.core.tool_calls import iterate_strings, parse_call_arguments
 
 _KIND: Final[dict[FactKind, float]] = {
     "path": 1.0, "file": 0.9, "url": 0.7, "email": 0.6, "uuid": 0.6, "hash": 0.5, "id": 0.4, "name": 0.35,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidegate.core.budget import Budget
-from tidegate.core.edits import EditIndex, Drop, Edit, Insert
+from tidegate.core.edits import Drop, Edit, EditIndex, Insert
 from tidegate.core.messages import NOTE, SUMMARY, Message, Part, calls_of, text_of, user_message
 from tidegate.core.view import View
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from tidegate.core.text.facts import find_last_line, split_sentences
 from tidegate.core.digest.units import fold_line
 from tidegate.core.ledger.lines import LedgerLine
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, result_of, text_of
+from tidegate.core.text.facts import find_last_line, split_sentences
 from tidegate.core.tool_calls import COMMAND_KEYS, parse_call_arguments
 
 _DECIDED: Final = re.compile(

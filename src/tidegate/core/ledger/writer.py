@@ -19,19 +19,20 @@ import msgspec
 
 from tidegate.core.budget import UNLIMITED, Budget
 from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
-from tidegate.core.ledger.loss_check import PIN, LossCheck, LossTally, readable_text_of, rules_held
 from tidegate.core.ledger.lines import (
-    LEDGER_HEADING,
     LEDGER,
-    PIN_SHARE,
+    LEDGER_HEADING,
     MAX_RULES_SHARE,
+    PIN_SHARE,
     LedgerLine,
-    select_ledger_lines,
     join_left_ranges,
     merge_ledger_lines,
     parse_ledger,
     render_ledger,
+    select_ledger_lines,
 )
+from tidegate.core.ledger.loss_check import PIN, LossCheck, LossTally, readable_text_of, rules_held
+from tidegate.core.ledger.recall_pointers import add_recall_note, is_recall_note
 from tidegate.core.messages import (
     Call,
     Message,
@@ -41,7 +42,6 @@ from tidegate.core.messages import (
     text_of,
     user_message,
 )
-from tidegate.core.ledger.recall_pointers import is_recall_note, add_recall_note
 from tidegate.core.policy.policy import Policy
 from tidegate.core.view import Item, View
 
@@ -51,11 +51,11 @@ __all__ = [
     "PIN",
     "LedgerUpdate",
     "LossTally",
-    "ledger_allowance",
-    "hide_ledger",
     "held_rules",
-    "update_ledger",
+    "hide_ledger",
+    "ledger_allowance",
     "ledger_share_of",
+    "update_ledger",
     "without_rule",
 ]
 

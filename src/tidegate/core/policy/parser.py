@@ -13,19 +13,19 @@ from typing import Any, NamedTuple, get_type_hints
 from tidegate.core.config.values import (
     TYPE_NAMES,
     Number,
-    SourcePosition,
     Scalar,
+    SourcePosition,
     check_scalar,
-    evaluate_number,
     check_setting_names,
     convert_value,
-    evaluate_string,
     describe_type,
-    suggest_name,
+    evaluate_number,
+    evaluate_string,
     quote_value,
+    suggest_name,
 )
-from tidegate.core.policy.policy import METRICS, MOMENTS, COMPARISONS, Policy, Rule, Stage, Trigger
 from tidegate.core.config.yaml_tree import YamlNode, read_yaml
+from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Policy, Rule, Stage, Trigger
 
 POLICY_KEYS = (
     "name about settings aliases reserve meter window unknown_window unknown_limit recoveries retention moments".split()

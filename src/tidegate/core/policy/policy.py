@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from tidegate.core.budget import Budget, measure_request, measure_by_meter
+from tidegate.core.budget import Budget, measure_by_meter, measure_request
 from tidegate.core.outcome import Outcome
-from tidegate.core.sweep.cost_model import DEFAULT_FIDELITY, SweepMarket, SessionPace, sweep_urgency
+from tidegate.core.sweep.cost_model import DEFAULT_FIDELITY, SessionPace, SweepMarket, sweep_urgency
 from tidegate.core.view import View
 
 Moment = Literal["tool_result", "turn_start", "before_call", "turn_end", "overflow", "manual", "restore"]

@@ -2,8 +2,8 @@
 
 from tidegate.core.policy.policy import Stage
 from tidegate.core.stages.admission import cap_result, spill_result
-from tidegate.core.stages.notices import hint
 from tidegate.core.stages.guard import shrink_to
+from tidegate.core.stages.notices import hint
 from tidegate.core.stages.results import archive_results, cap_results, cap_texts, clear_results, digest_results
 from tidegate.core.stages.summary import summarise
 from tidegate.core.stages.sweep import sweep

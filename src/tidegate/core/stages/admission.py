@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from tidegate.core.budget import Budget
-from tidegate.core.text.clip import ClippedText, clip_bytes, clip_chars, clip_lines, clip_tokens
 from tidegate.core.edits import Edit, Replace
 from tidegate.core.messages import Image, Part, Result, Text, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Effect, Outcome, make_spill
+from tidegate.core.text.clip import ClippedText, clip_bytes, clip_chars, clip_lines, clip_tokens
 from tidegate.core.text.json_shrink import cut_json_array
 from tidegate.core.turns import tool_names_by_call
 from tidegate.core.view import Item, View

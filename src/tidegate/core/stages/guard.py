@@ -6,7 +6,7 @@ it frees a fifth more than it has to while old things last, because each act mak
 """
 
 from tidegate.core.budget import Budget
-from tidegate.core.text.clip import clip_tokens
+from tidegate.core.ledger.recall_pointers import add_recall_note, count_recall_note, is_recall_note
 from tidegate.core.messages import (
     NOTE,
     REMINDER,
@@ -23,9 +23,9 @@ from tidegate.core.messages import (
     result_of,
 )
 from tidegate.core.outcome import NO_OUTCOME, Outcome
-from tidegate.core.ledger.recall_pointers import is_recall_note, count_recall_note, add_recall_note
-from tidegate.core.text.json_shrink import shrink_json
 from tidegate.core.stages.view_draft import ViewDraft
+from tidegate.core.text.clip import clip_tokens
+from tidegate.core.text.json_shrink import shrink_json
 from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import Item, View
 

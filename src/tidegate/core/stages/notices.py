@@ -2,20 +2,16 @@
 
 from collections import Counter as Tally
 from collections.abc import Sequence
+
 from tidegate.core.budget import Budget
-from tidegate.core.text.clip import clip_tokens
 from tidegate.core.edits import Drop, Edit, Insert
-from tidegate.core.messages import REMINDER, Tool, calls_of, text_of, user_message
+from tidegate.core.ledger.lines import parse_ledger
+from tidegate.core.messages import NOTE, REMINDER, Tool, calls_of, is_user_request, text_of, user_message
+from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.text.clip import clip_tokens
+from tidegate.core.tool_calls import file_name_of, find_file_names
 from tidegate.core.turns import Group
 from tidegate.core.view import View
-from tidegate.core.budget import Budget
-from tidegate.core.edits import Insert
-from tidegate.core.ledger.lines import parse_ledger
-from tidegate.core.messages import NOTE, is_user_request, text_of, user_message
-from tidegate.core.outcome import NO_OUTCOME, Outcome
-from tidegate.core.tool_calls import find_file_names, file_name_of
-from tidegate.core.view import View
-
 
 _REMINDER_HEADING = "[Context reminder: earlier messages were compacted]"
 _DONE, _TOOLS = "Done so far:", "Tools:"

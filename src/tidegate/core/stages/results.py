@@ -3,7 +3,6 @@
 from typing import Literal
 
 from tidegate.core.budget import Budget
-from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.messages import (
     ARCHIVED,
@@ -19,9 +18,9 @@ from tidegate.core.messages import (
     user_message,
 )
 from tidegate.core.outcome import NO_OUTCOME, Outcome, SummaryRequest
-from tidegate.core.stages.guard import tool_names_in_group, make_cleared_stub
-from tidegate.core.turns import tool_names_by_call
-from tidegate.core.turns import Group, split_groups, outline_turns
+from tidegate.core.stages.guard import make_cleared_stub, tool_names_in_group
+from tidegate.core.text.clip import clip_chars, clip_tokens
+from tidegate.core.turns import Group, outline_turns, split_groups, tool_names_by_call
 from tidegate.core.view import Item, View
 
 ArchiveStrategy = Literal["llm", "heuristic", "off"]

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 import msgspec
 
 from tidegate.core.budget import Budget
-from tidegate.core.text.clip import clip_chars
 from tidegate.core.edits import Drop, Edit
+from tidegate.core.ledger.recall_pointers import is_recall_note, make_recall_line, strip_recall_line
 from tidegate.core.messages import REMINDER, SUMMARY, Message, Part, Result, Text, calls_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Effect, Outcome, Spill, SummaryRequest
-from tidegate.core.ledger.recall_pointers import is_recall_note, make_recall_line, strip_recall_line
 from tidegate.core.stages.notices import make_reminder_edits
-from tidegate.core.turns import Group, split_groups, collect_ids, count_newest_groups, outline_turns
+from tidegate.core.text.clip import clip_chars
+from tidegate.core.turns import Group, collect_ids, count_newest_groups, outline_turns, split_groups
 from tidegate.core.view import View
 
 _DEFAULT_HEADING = "[Summary of earlier messages: what was said, not what to do]\n"

@@ -7,23 +7,23 @@ results they stood in; the last groups whole. Everything says where the rest is.
 from collections.abc import Mapping, Sequence
 
 from tidegate.core.budget import Budget
-from tidegate.core.sweep.key_lines import KeyLine
-from tidegate.core.sweep.shortening import LineSlot, clip_message, shorten_caller, shorten_result
 from tidegate.core.messages import NOTE, Part, Thinking, is_user_request, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.stages.guard import squeeze_group, tool_names_in_group
+from tidegate.core.stages.notices import HINT_PREFIX
+from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.sweep.cost_model import (
     DEFAULT_FIDELITY,
-    SweepMarket,
     SessionPace,
+    SweepMarket,
     find_best_level,
     find_sweep_fill,
 )
-from tidegate.core.stages.view_draft import ViewDraft
-from tidegate.core.stages.notices import HINT_PREFIX
-from tidegate.core.stages.guard import tool_names_in_group, squeeze_group
+from tidegate.core.sweep.key_lines import KeyLine
+from tidegate.core.sweep.line_values import LineChoice, appraise_groups, select_lines
+from tidegate.core.sweep.shortening import LineSlot, clip_message, shorten_caller, shorten_result
 from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import Item, View
-from tidegate.core.sweep.line_values import LineChoice, appraise_groups, select_lines
 
 _WORDS = 0.4  # of the room: the most that old messages of the user take
 _FULLEST = 0.9  # of the room: above that even what is new is cut

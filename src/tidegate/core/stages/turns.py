@@ -5,7 +5,7 @@ from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.messages import NOTE, REMINDER, SUMMARY, Message, Part, Text, is_user_request, user_message
 from tidegate.core.outcome import NO_OUTCOME, Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.stages.notices import make_reminder_edits
-from tidegate.core.turns import Group, Turn, split_groups, collect_ids, count_newest_groups, outline_turns
+from tidegate.core.turns import Group, Turn, collect_ids, count_newest_groups, outline_turns, split_groups
 from tidegate.core.view import Item, View
 
 _FLUSH_INSTRUCTIONS = (

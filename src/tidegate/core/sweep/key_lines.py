@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.text.facts import find_error_lines
 from tidegate.core.text.bounded_memo import BoundedMemo
+from tidegate.core.text.facts import find_error_lines
 
 GAP_MARK: Final = "…"
 """Stands for lines that were left out."""

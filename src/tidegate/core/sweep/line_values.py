@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.messages import calls_of, result_of, text_of
 from tidegate.core.sweep.key_lines import KeyLine, find_key_lines
 from tidegate.core.sweep.shortening import LineSlot
-from tidegate.core.messages import calls_of, result_of, text_of
-from tidegate.core.tool_calls import CallTarget, find_file_names, call_target_of
+from tidegate.core.tool_calls import CallTarget, call_target_of, find_file_names
 from tidegate.core.turns import Group
 from tidegate.core.view import Item, View
 

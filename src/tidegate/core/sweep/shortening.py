@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import msgspec
 
-from tidegate.core.text.clip import clip_chars
-from tidegate.core.sweep.key_lines import GAP_MARK, KeyLine
 from tidegate.core.messages import (
     Call,
     Message,
@@ -21,12 +19,14 @@ from tidegate.core.messages import (
     result_of,
     text_of,
 )
+from tidegate.core.sweep.key_lines import GAP_MARK, KeyLine
+from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.json_shrink import dump_json, shrink_json
 from tidegate.core.tool_calls import (
     MAX_ARGUMENT_DEPTH,
     MAX_ARGUMENT_ENTRIES,
-    parse_call_arguments,
     is_content_argument,
+    parse_call_arguments,
 )
 
 _ARGUMENTS: Final = 400  # the rest of the arguments, in characters

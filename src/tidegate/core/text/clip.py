@@ -18,9 +18,9 @@ from tidegate.core.tokens.counting import TokenCounter
 
 __all__ = [
     "CLIP_NOTICE",
+    "ClipMode",
     "ClippedText",
     "JsonCut",
-    "ClipMode",
     "clip_bytes",
     "clip_chars",
     "clip_lines",

@@ -10,29 +10,29 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from tidegate.core.errors import BadPolicy
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.tokens.image_size import UNKNOWN_SIZE, read_image_size
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
 
 __all__ = [
-    "UNKNOWN_IMAGE_TOKENS",
     "LABEL_OVERHEAD",
     "MESSAGE_OVERHEAD",
     "RENAMED_TOOL_OVERHEAD",
     "REQUEST_OVERHEAD",
     "TOOL_OVERHEAD",
+    "UNKNOWN_IMAGE_TOKENS",
     "CharsPerToken",
     "TokenCounter",
     "TokenEstimator",
     "calibrate_ratio",
-    "parse_chars_counter",
+    "count_image",
     "count_message",
     "count_system",
     "count_tools",
-    "make_policy_meter",
     "fits_its_length",
-    "count_image",
     "is_plausible_report",
+    "make_policy_meter",
+    "parse_chars_counter",
 ]
 
 MESSAGE_OVERHEAD = 4  # role and separators of one message

@@ -17,8 +17,8 @@ from typing import IO, NamedTuple, TypeVar
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event
 from tidegate.core.event_check import find_impossible_value, is_possible_time
+from tidegate.core.events import Event
 
 ARCHIVE_FORMAT = "tidegate session"
 ARCHIVE_VERSION = 1

@@ -21,14 +21,10 @@ from typing import IO, NamedTuple
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.events import Event, NoteAdded, encode_event
 from tidegate.core.event_check import is_possible_count
+from tidegate.core.events import Event, NoteAdded, encode_event
 from tidegate.core.view import View
-from tidegate.disk.folder import safe_join
-from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_folder
-from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.archive.distrust import without_rules
-from tidegate.datafolder.masking import EventMasker
 from tidegate.datafolder.archive.format import (
     ARCHIVE_FORMAT,
     ARCHIVE_VERSION,
@@ -41,17 +37,21 @@ from tidegate.datafolder.archive.format import (
     read_archive,
 )
 from tidegate.datafolder.archive.recount import EventRecounter
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.masking import EventMasker
 from tidegate.datafolder.retention import (
-    FORGOTTEN_REASON,
     BEING_REMOVED,
-    set_retention,
-    remove_session,
+    FORGOTTEN_REASON,
     finish_removal,
+    remove_session,
+    set_retention,
 )
+from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_folder
+from tidegate.disk.folder import safe_join
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import parse_model_note
-from tidegate.store.session_log import MAX_INLINE_BYTES, make_blob_reference
 from tidegate.store.memory import check_session_name, session_not_found
+from tidegate.store.session_log import MAX_INLINE_BYTES, make_blob_reference
 
 _DEFAULT_LIMITS = ArchiveLimits()
 _BATCH_EVENTS, _BATCH_BYTES = 512, 4 * 1024 * 1024

@@ -19,24 +19,24 @@ from tidegate.core.events import NoteAdded, encode_event
 from tidegate.core.snapshot import freeze_view
 from tidegate.core.tokens.counting import TokenEstimator, make_policy_meter
 from tidegate.core.view import View, fold_log
-from tidegate.disk.folder import session_file_key
-from tidegate.disk.atomic_files import write_atomically
+from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.doctor import folder_files as files
 from tidegate.datafolder.doctor import orphans as strays
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.doctor.finding import Finding, Severity
 from tidegate.datafolder.doctor.session_log import (
     LOST_TOPIC,
-    RecordFault,
     LogSurvey,
-    impossible_values,
+    RecordFault,
     check_log,
     encode_lost_record,
     find_request_faults,
+    impossible_values,
     survey_log,
 )
-from tidegate.datafolder.doctor.finding import Finding, Severity
-from tidegate.datafolder.trace.writer import Trace, read_trace
 from tidegate.datafolder.trace.lines import decode_trace_line
+from tidegate.datafolder.trace.writer import Trace, read_trace
+from tidegate.disk.atomic_files import write_atomically
+from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.session_log import KeptLog, store_if_large
 from tidegate.store.sqlite import SqliteStore

@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_folder, make_write_error, sync_folder
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.doctor.finding import Finding
 from tidegate.datafolder.retention import BEING_REMOVED, RetentionMark, finish_removal
-from tidegate.memory.index import is_index_damaged, delete_index_files
+from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_folder, make_write_error, sync_folder
+from tidegate.memory.index import delete_index_files, is_index_damaged
 
 DAMAGED_FOLDER = "damaged"
 _OWN_FOLDERS = ("blobs", "memory", "sessions", "traces", "views", "locks", "retention", DAMAGED_FOLDER)

@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidegate.core.errors import NotKept, TidegateError
-from tidegate.disk.folder import session_file_key
-from tidegate.disk.atomic_files import make_folder, hold_lock
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.doctor.folder_files import DAMAGED_FOLDER, is_regular_file, move_to_damaged
 from tidegate.datafolder.doctor.finding import Finding
+from tidegate.datafolder.doctor.folder_files import DAMAGED_FOLDER, is_regular_file, move_to_damaged
 from tidegate.datafolder.trace.lines import decode_trace_line
+from tidegate.disk.atomic_files import hold_lock, make_folder
+from tidegate.disk.folder import session_file_key
 from tidegate.store.blob_claims import BlobClaims
 
 

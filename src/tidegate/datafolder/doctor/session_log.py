@@ -9,31 +9,30 @@ import msgspec
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert, Replace
 from tidegate.core.errors import BadEdit, BadInput, BadPolicy
+from tidegate.core.event_check import find_impossible_value, is_possible_count, is_possible_time
 from tidegate.core.events import (
-    ViewEdited,
     Event,
-    NoteAdded,
-    MessageAdded,
-    UsageReported,
     EventPayload,
+    MessageAdded,
+    NoteAdded,
+    UsageReported,
+    ViewEdited,
     decode_event,
     encode_event,
 )
-from tidegate.core.event_check import find_impossible_value, is_possible_count, is_possible_time
-from tidegate.core.view import resolve_visibility
 from tidegate.core.messages import Message, Text
 from tidegate.core.repair import repair_view
 from tidegate.core.tokens.counting import TokenEstimator, count_message, fits_its_length
-from tidegate.core.view import RefoldNeeded, View, fold_log
+from tidegate.core.view import RefoldNeeded, View, fold_log, resolve_visibility
 from tidegate.datafolder.archive.recount import EventRecounter
 from tidegate.session.request import parse_model_note
 from tidegate.store.blobs import Blobs
 from tidegate.store.errors import DamagedData
-from tidegate.store.session_log import parse_blob_reference
 from tidegate.store.log import Log
+from tidegate.store.session_log import parse_blob_reference
 from tidegate.store.store import Store
-from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.registry import resolve_dialect
+from tidegate.wire.rendering.request import RequestRenderer
 
 LOST_TOPIC = "lost"
 FAR = 4

@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from tidegate.core.text.clip import clip_chars
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, is_user_request
 from tidegate.core.stages.summary import render_transcript
-from tidegate.disk.folder import Folder, safe_join
-from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_folder, hold_lock
+from tidegate.core.text.clip import clip_chars
 from tidegate.datafolder.forget.tombstones import TOMBSTONE, PhraseRemover
-from tidegate.memory.notes import make_note_title
-from tidegate.memory.notes import Notes, parse_note_entries, clean_note_text
+from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, hold_lock, make_write_error, sync_folder
+from tidegate.disk.folder import Folder, safe_join
+from tidegate.memory.notes import Notes, clean_note_text, make_note_title, parse_note_entries
 
 _LOCK_NAME = ".lock"  # of `Folder`
 _PASSAGE_HEADING = re.compile(r"^## ([me][0-9.]+) (?:user|assistant|tool|system)$", re.MULTILINE)

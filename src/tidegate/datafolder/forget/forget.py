@@ -17,28 +17,17 @@ import msgspec
 
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, encode_event
+from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, encode_event
 from tidegate.core.text.terminal_text import clean_line
-from tidegate.disk.atomic_files import make_write_error
 from tidegate.datafolder.forget.files import (
     list_damaged_pieces,
-    rewrite_files,
-    map_changed_hashes,
-    sync_file,
-    remove_note_titles,
-    remove_messages_from_file,
-    remove_phrase_from_note,
     list_session_notes,
-)
-from tidegate.datafolder.retention import (
-    FORGOTTEN_REASON,
-    BEING_REMOVED,
-    StepCallback,
-    get_retention_days,
-    open_existing_search,
-    ignore_step,
-    remove_session,
-    remove_snapshot,
+    map_changed_hashes,
+    remove_messages_from_file,
+    remove_note_titles,
+    remove_phrase_from_note,
+    rewrite_files,
+    sync_file,
 )
 from tidegate.datafolder.forget.tombstones import (
     MIN_FORGOTTEN_CHARS,
@@ -47,10 +36,21 @@ from tidegate.datafolder.forget.tombstones import (
     blank_event,
     find_derived_messages,
 )
+from tidegate.datafolder.retention import (
+    BEING_REMOVED,
+    FORGOTTEN_REASON,
+    StepCallback,
+    get_retention_days,
+    ignore_step,
+    open_existing_search,
+    remove_session,
+    remove_snapshot,
+)
 from tidegate.datafolder.trace.writer import Trace
+from tidegate.disk.atomic_files import make_write_error
 from tidegate.session.recall import recall_message
-from tidegate.store.session_log import KeptLog, parse_blob_reference, store_if_large
 from tidegate.store.memory import session_not_found
+from tidegate.store.session_log import KeptLog, parse_blob_reference, store_if_large
 from tidegate.store.store import RewritableStore
 from tidegate.wire.parsing import repair_unicode
 

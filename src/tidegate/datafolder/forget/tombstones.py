@@ -12,10 +12,10 @@ from urllib.parse import quote
 import msgspec
 
 from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
-from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, EventPayload
+from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
 from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, count_message
+from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import resolve_visibility
 
 TOMBSTONE = "[forgotten]"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate.core.text.clip import clip_chars
 from tidegate.core.edits import EditIndex
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported
+from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import calls_of, result_of, texts_of
+from tidegate.core.text.clip import clip_chars
 
 _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
 """At most so many characters of a text, of a name, and so many ids in a line."""

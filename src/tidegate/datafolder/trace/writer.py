@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 from tidegate.core.errors import NotKept, TidegateError
 from tidegate.core.events import Event
-from tidegate.disk.atomic_files import make_folder, make_write_error
 from tidegate.datafolder.trace.lines import (
-    TextMask,
     ModelUsage,
+    TextMask,
     TraceLine,
-    mask_nothing,
-    make_trace_lines,
     decode_trace_line,
+    encode_trace_line,
+    make_trace_lines,
+    mask_nothing,
     read_trace,
     sum_usage_by_model,
-    encode_trace_line,
 )
+from tidegate.disk.atomic_files import make_folder, make_write_error
 from tidegate.store.log import Log
 
 __all__ = ["ModelUsage", "Trace", "TraceLine", "make_trace_lines", "read_trace", "sum_usage_by_model"]

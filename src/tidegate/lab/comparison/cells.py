@@ -8,29 +8,29 @@ import msgspec
 
 from tidegate.core.errors import TidegateError
 from tidegate.core.text.secrets import SecretMask
-from tidegate.lab.scoring.contender_request import ContenderRequest
-from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.comparison.contenders import Contender, load_contender_policy
 from tidegate.lab.comparison.result_cache import (
-    SCORING_MODULE,
     RECOVERY_MODULE,
+    SCORING_MODULE,
     ResultCache,
     hash_module_code,
     hash_values,
 )
-from tidegate.lab.comparison.contenders import Contender, load_contender_policy
-from tidegate.lab.scoring.session_figures import SessionFigures
-from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
-from tidegate.lab.importers.recording import Recording
-from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
-from tidegate.lab.peer_process import close_peer_process, get_peer_process
-from tidegate.lab.scoring.signals import SessionSignals, extract_signals
 from tidegate.lab.comparison.session_sources import (
     SessionSource,
     create_recording_mask,
-    load_recording,
     create_unit_counter,
+    load_recording,
 )
+from tidegate.lab.importers.recording import Recording
+from tidegate.lab.peer_process import close_peer_process, get_peer_process
 from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
+from tidegate.lab.scoring.contender_request import ContenderRequest
+from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.scoring.request_scorer import RequestScorer, ScoringTask, compute_unmanaged_cost
+from tidegate.lab.scoring.session_figures import SessionFigures
+from tidegate.lab.scoring.signals import SessionSignals, extract_signals
 from tidegate.lab.worker_pool import StopCheck
 from tidegate.models.pricing import TokenRates
 

@@ -9,8 +9,8 @@ from typing import Literal
 import msgspec
 
 from tidegate.core.policy.policy import Policy
-from tidegate.lab.replay.batch import load_policy_with_settings
 from tidegate.lab.comparison.result_cache import ENGINE_MODULE, hash_module_code, hash_values
+from tidegate.lab.replay.batch import load_policy_with_settings
 from tidegate.presets import preset_names
 
 _ContenderKind = Literal["preset", "file", "peer", "re-expressed"]

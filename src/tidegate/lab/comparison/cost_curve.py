@@ -4,23 +4,22 @@ Whoever spends more keeps more, so a difference in what is kept says little whil
 point that costs the most without costing more than the other is compared with it, session by session.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Final, NamedTuple
-from tidegate.lab.scoring.measures import MEASURES_BY_KEY
+
+import msgspec
+
+from tidegate.core.errors import BadInput
 from tidegate.lab.comparison.confidence_intervals import (
     MIN_GROUPS,
     MeanEstimate,
     estimate_difference,
     judge_difference,
 )
-import re
-from collections.abc import Sequence
-from typing import Final
-import msgspec
-from tidegate.core.errors import BadInput
-from tidegate.lab.comparison.contenders import Contender, make_policy_contender, load_contender_policy
-
+from tidegate.lab.comparison.contenders import Contender, load_contender_policy, make_policy_contender
+from tidegate.lab.scoring.measures import MEASURES_BY_KEY
 
 EQUAL_COST_KEYS: Final = ("far", "far_strict", "anchors", "anchors_strict")
 """What is compared at equal cost, in the plain reading and the strict one."""

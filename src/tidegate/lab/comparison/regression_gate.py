@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tidegate.core.errors import BadInput
+from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS, estimate_difference, judge_difference
 from tidegate.lab.comparison.report.findings import FINDINGS_FORM
 from tidegate.lab.scoring.measures import MEASURES_BY_KEY
-from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS, estimate_difference, judge_difference
 
 _GATED_KEYS: Final = ("far", "far_strict", "anchors", "anchors_strict", "user", "newest", "cost", "billed_ratio")
 _DEFECT_KEYS: Final = ("over", "failed", "invalid")

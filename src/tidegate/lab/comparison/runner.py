@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.lab.comparison.result_cache import ResultCache
-from tidegate.lab.comparison.cells import ComparisonCell, CellResult, ComparisonTerms, measure_cell
-from tidegate.lab.comparison.contenders import Contender
-from tidegate.lab.scoring.session_figures import SessionFigures
-from tidegate.lab.peer_process import close_peer_process
-from tidegate.lab.comparison.session_sources import SkippedSession, SessionSource
+from tidegate.lab.comparison.cells import CellResult, ComparisonCell, ComparisonTerms, measure_cell
 from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS
+from tidegate.lab.comparison.contenders import Contender
+from tidegate.lab.comparison.result_cache import ResultCache
+from tidegate.lab.comparison.session_sources import SessionSource, SkippedSession
+from tidegate.lab.peer_process import close_peer_process
+from tidegate.lab.scoring.session_figures import SessionFigures
 from tidegate.lab.worker_pool import run_in_processes
 
 DEFAULT_MIN_WINDOWS: Final = 1.5

@@ -15,11 +15,11 @@ from tidegate.lab.comparison.result_cache import IMPORTERS_MODULE, ResultCache, 
 from tidegate.lab.importers import ImportedFile as Read
 from tidegate.lab.importers import read_recordings_by_file
 from tidegate.lab.importers.recording import Recording
-from tidegate.lab.scoring.signals import list_argument_names
 from tidegate.lab.scoring.request_size import UnitCounter
+from tidegate.lab.scoring.signals import list_argument_names
 from tidegate.lab.worker_pool import StopCheck, run_in_processes
 from tidegate.models.token_counters import create_counter
-from tidegate.wire.parsing import require_object, repair_json_unicode, encode_json_text
+from tidegate.wire.parsing import encode_json_text, repair_json_unicode, require_object
 
 COMMON_NAME_PROJECTS: Final = 4
 """A name that the calls of so many projects use says nothing of memory: README.md, package.json, console.log."""

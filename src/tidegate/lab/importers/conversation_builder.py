@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from tidegate.core.text.rule_text import UNMARKED_CHARS
 from tidegate.core.text.terminal_text import clean_line
-from tidegate.lab.importers.json_fields import encode_recorded_json
 from tidegate.lab.importers.call_repair import repair_messages
-from tidegate.lab.importers.recording import RecordedCompaction, JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.json_fields import encode_recorded_json
+from tidegate.lab.importers.recording import JsonRecord, RecordedCompaction, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import RecordingLocation, SourceFile
 from tidegate.wire.parsing import repair_unicode
 

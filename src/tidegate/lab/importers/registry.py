@@ -14,8 +14,8 @@ from tidegate.lab.importers.agents import (
     opencode_storage,
     pi,
 )
-from tidegate.lab.importers.logs import langchain, chat_messages, tidegate_sessions, request_logs, opentelemetry
 from tidegate.lab.importers.benchmarks import livemcpbench, mini_swe_agent, openhands, swe_agent, tau_bench
+from tidegate.lab.importers.logs import chat_messages, langchain, opentelemetry, request_logs, tidegate_sessions
 from tidegate.lab.importers.recording import Recording
 from tidegate.lab.importers.source_file import DEFAULT_IMPORT_LIMITS, ImportLimits, SourceFile
 

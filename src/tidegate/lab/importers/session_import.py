@@ -14,10 +14,10 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.events import NoteAdded
-from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.archive.transfer import import_session
 from tidegate.datafolder.archive.format import ARCHIVE_FORMAT, ARCHIVE_VERSION, ArchiveHeader, ArchiveWriter
-from tidegate.lab.importers.json_fields import string_or_empty, encode_recorded_json
+from tidegate.datafolder.archive.transfer import import_session
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.lab.importers.json_fields import encode_recorded_json, string_or_empty
 from tidegate.lab.importers.recording import JsonRecord, Recording
 from tidegate.session.session import Session
 from tidegate.store.log import MemoryLog

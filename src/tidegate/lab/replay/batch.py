@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.errors import BadInput
 from tidegate.core.config.values import SourcePosition, parse_plain_scalar
+from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
 from tidegate.lab.replay import recording_file
-from tidegate.lab.scoring.contender_request import ContenderRequest
-from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
 from tidegate.lab.replay.replay_report import ReplayReport
+from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
+from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.worker_pool import StopCheck, never_stop, run_in_processes
 from tidegate.presets import load
 

@@ -25,16 +25,16 @@ from tidegate.core.errors import BadInput, BadRequest, TooSmall
 from tidegate.core.messages import Message, Text
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy.policy import Policy
+from tidegate.lab.replay.recording_file import RecordedLine
+from tidegate.lab.replay.replay_report import ReplayReport
 from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
 from tidegate.lab.scoring.request_size import RequestSizer
-from tidegate.lab.replay.replay_report import ReplayReport
-from tidegate.lab.replay.recording_file import RecordedLine
-from tidegate.session.reports.explanation import describe_edits
 from tidegate.session.recall import recall_text
+from tidegate.session.reports.explanation import describe_edits
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.session.session import Session
-from tidegate.wire.validation.faults import RequestFault
 from tidegate.wire.rendering.request import RequestRenderer
+from tidegate.wire.validation.faults import RequestFault
 
 SECONDS_PER_CALL = 30.0
 _UNLIMITED_CHARS = 10**9

@@ -10,25 +10,25 @@ from typing import Any, Final, NamedTuple
 
 from tidegate.lab.scoring.contender_request import ContenderRequest
 from tidegate.lab.scoring.input_bill import InputBill
+from tidegate.lab.scoring.occurrences import contains_whole_name
+from tidegate.lab.scoring.recovery import RecallRecovery, find_recall_calls
+from tidegate.lab.scoring.request_size import UnitCounter
 from tidegate.lab.scoring.session_figures import (
     CACHE_READ_FACTOR,
     CACHE_WRITE_FACTOR,
-    SessionFigures,
-    LostItem,
     KeptShare,
+    LostItem,
+    SessionFigures,
     UnmanagedCost,
 )
-from tidegate.lab.scoring.occurrences import contains_whole_name
-from tidegate.lab.scoring.recovery import RecallRecovery, find_recall_calls
 from tidegate.lab.scoring.signals import (
     ANCHOR_KIND,
     Need,
     SessionSignals,
+    chat_text_of,
     iterate_chat_calls,
     searchable_text_of,
-    chat_text_of,
 )
-from tidegate.lab.scoring.request_size import UnitCounter
 from tidegate.lab.scoring.validity import RequestJudge
 
 _Json = dict[str, Any]

@@ -25,7 +25,7 @@ from tidegate.lab.scoring.identifiers import (
     flatten_arguments,
     iterate_path_suffixes,
 )
-from tidegate.lab.scoring.occurrences import WordPageIndex, PageStream
+from tidegate.lab.scoring.occurrences import PageStream, WordPageIndex
 from tidegate.lab.scoring.request_size import UnitCounter
 
 ANCHOR_KIND: Final = "anchor"

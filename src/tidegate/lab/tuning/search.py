@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidegate.core.errors import BadInput, BadPolicy
-from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults, run_comparison, group_sessions
-from tidegate.lab.comparison.contenders import Contender, SettingOverrides, make_policy_contender
-from tidegate.lab.scoring.session_figures import SessionFigures
-from tidegate.lab.tuning.settings import TunableSetting
-from tidegate.lab.scoring.measures import MEASURES_BY_KEY, FIDELITY_KEYS
-from tidegate.lab.comparison.session_sources import SessionSource
 from tidegate.lab.comparison.confidence_intervals import (
     MeanEstimate,
     SessionSample,
-    estimate_mean,
     estimate_difference,
+    estimate_mean,
     judge_difference,
 )
+from tidegate.lab.comparison.contenders import Contender, SettingOverrides, make_policy_contender
+from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults, group_sessions, run_comparison
+from tidegate.lab.comparison.session_sources import SessionSource
+from tidegate.lab.scoring.measures import FIDELITY_KEYS, MEASURES_BY_KEY
+from tidegate.lab.scoring.session_figures import SessionFigures
+from tidegate.lab.tuning.settings import TunableSetting
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -22,12 +22,12 @@ from typing import Any, Final
 
 from tidegate.core.errors import BadInput
 from tidegate.core.tokens.counting import TokenCounter
-from tidegate.models.errors.classification import ProviderError
 from tidegate.models.embedded.gguf import GgufHeader, load_gguf_counter, read_gguf_header, read_special_tokens
-from tidegate.models.http.provider import HttpProvider
-from tidegate.models.http.control_tokens import ControlTokenEscaper
-from tidegate.models.token_counters import create_counter
 from tidegate.models.embedded.weights import SMOLLM2, find_weights
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.http.control_tokens import ControlTokenEscaper
+from tidegate.models.http.provider import HttpProvider
+from tidegate.models.token_counters import create_counter
 from tidegate.wire.limits import ProviderLimits
 from tidegate.wire.streaming.reply import Delta, Reply
 

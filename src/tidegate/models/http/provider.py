@@ -21,34 +21,34 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.core.text.secrets import SecretMask
-from tidegate.models.http.endpoints import (
-    get_endpoint,
-    build_headers,
-    is_loopback_url,
-    add_stream_option,
-    build_url,
-)
 from tidegate.models.errors.classification import (
     ProviderError,
-    excess_fault,
-    classify_response,
     classify_frame,
+    classify_response,
+    excess_fault,
     transport_error,
 )
 from tidegate.models.http.control_tokens import ControlTokenEscaper
+from tidegate.models.http.endpoints import (
+    add_stream_option,
+    build_headers,
+    build_url,
+    get_endpoint,
+    is_loopback_url,
+)
 from tidegate.models.pace import Pace
-from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.registry import get_dialect
 from tidegate.wire.limits import MAX_JSON_VALUES, LimitExceeded, ProviderLimits, has_too_many_values
-from tidegate.wire.streaming.reply import ReplyAssembler, Delta, Reply
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.assembly import (
     IncompleteReply,
     SseFrame,
     SseReader,
-    frames_from_response,
     create_assembler,
     decode_frame,
+    frames_from_response,
 )
+from tidegate.wire.streaming.reply import Delta, Reply, ReplyAssembler
 
 _T = TypeVar("_T")
 _LAST_FRAME_TYPES = frozenset(("message_stop", "response.completed", "response.incomplete"))

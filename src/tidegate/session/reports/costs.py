@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.events import ViewEdited, Event, NoteAdded, UsageReported
+from tidegate.core.events import Event, NoteAdded, UsageReported, ViewEdited
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.store.log import LogReader
 from tidegate.wire.usage import Usage

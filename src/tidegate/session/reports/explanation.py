@@ -11,12 +11,12 @@ from tidegate.core.budget import Budget, measure_request, priced_now
 from tidegate.core.events import ViewEdited
 from tidegate.core.plan import Decision
 from tidegate.core.policy.policy import (
-    TriggerContext,
     Policy,
-    measure_sweep_urgency,
+    TriggerContext,
     measure_fill,
-    sweep_market_of,
     measure_for_triggers,
+    measure_sweep_urgency,
+    sweep_market_of,
 )
 from tidegate.core.sweep.cost_model import SweepMarket
 from tidegate.core.view import View

@@ -16,16 +16,16 @@ from tidegate.core.edits import Drop, Replace
 from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import hide_ledger
 from tidegate.core.outcome import Spill
-from tidegate.core.plan import AskSummary, Decision, RunEffect, PlanContext, run_moment
+from tidegate.core.plan import AskSummary, Decision, PlanContext, RunEffect, run_moment
 from tidegate.core.policy.policy import (
+    COMPARISONS,
     METRICS,
     MOMENTS,
-    COMPARISONS,
     Moment,
-    TriggerContext,
     Policy,
     Rule,
     Trigger,
+    TriggerContext,
     effective_threshold,
     judge_rule,
     measure_for_triggers,

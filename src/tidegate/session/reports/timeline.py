@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tidegate.core.edits import Drop, Insert, Replace
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, UsageReported
+from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.tokens.counting import is_plausible_report
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost

@@ -5,32 +5,25 @@ to the size that the policy's rules go by. All of it costs what the view costs, 
 """
 
 from collections import Counter as Tally
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
+
 import msgspec
+
+from tidegate.core.edits import Drop
+from tidegate.core.events import Event, MessageAdded, ViewEdited
 from tidegate.core.ledger.writer import LEDGER, PIN
 from tidegate.core.messages import SUMMARY, TOOL_SUMMARY, Message, calls_of, is_user_request, result_of, texts_of
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
-from tidegate.core.view import View
+from tidegate.core.view import Item, View
 from tidegate.models.catalog import ModelInfo, find_model
 from tidegate.models.pricing import compute_cost
-from tidegate.session.reports.forecast import Threshold, find_next_threshold, list_thresholds
-from tidegate.session.session import Session
-from tidegate.wire.usage import Usage
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
-import msgspec
-from tidegate.core.edits import Drop
-from tidegate.core.events import ViewEdited, Event, MessageAdded
-from tidegate.core.view import Item
-from tidegate.core.ledger.writer import LEDGER, PIN
-from tidegate.core.view import View
-from tidegate.session.reports.forecast import find_removing_rules
+from tidegate.session.reports.forecast import Threshold, find_next_threshold, find_removing_rules, list_thresholds
 from tidegate.session.session import Session
 from tidegate.store.log import Log
-
+from tidegate.wire.usage import Usage
 
 # What fills the window, message by message: how old each is, and why it is still there.
 

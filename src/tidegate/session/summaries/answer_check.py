@@ -8,14 +8,12 @@ import re
 import zlib
 from collections import Counter as Tally
 from typing import Final, NamedTuple
+
+from tidegate.core.digest.units import HELD
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.text.facts import Fact, find_facts, find_rule_sentences
 from tidegate.core.tokens.counting import TokenCounter
 from tidegate.wire.parsing import repair_unicode
-import re
-from typing import Final
-from tidegate.core.digest.units import HELD
-
 
 # Who says what a summary says: the user, a tool, or the agent. A line without an author could pass for an order.
 

@@ -20,23 +20,23 @@ import msgspec
 
 from tidegate.core.digest.writer import write_digest
 from tidegate.core.edits import Insert
-from tidegate.core.events import ViewEdited, Event
+from tidegate.core.events import Event, ViewEdited
 from tidegate.core.messages import Message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.plan import AskSummary, CommitEdits, PlanContext, PlanStep, run_moment
 from tidegate.core.policy.policy import (
     Moment,
-    TriggerContext,
     Policy,
     Rule,
     Trigger,
+    TriggerContext,
     judge_rule,
     measure_for_triggers,
 )
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.view import View
-from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.session.session import Session
+from tidegate.session.summaries.drivers import AsyncSummarizer
 
 _FAILED_TOPIC: Final = "ahead_failed"
 _DEFAULT_MARGIN: Final = 0.1

@@ -1,13 +1,12 @@
 """Two drivers for one piece of work: it stops where a summary is wanted and is sent the text, or None for our own."""
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import TypeVar
-from tidegate.core.outcome import SummaryRequest
-from typing import Final
-import msgspec
-from tidegate.core.text.clip import clip_chars
-from tidegate.core.outcome import SummaryRequest
+from typing import Final, TypeVar
 
+import msgspec
+
+from tidegate.core.outcome import SummaryRequest
+from tidegate.core.text.clip import clip_chars
 
 _T = TypeVar("_T")
 SummarySteps = Generator[SummaryRequest, str | None, _T]

@@ -18,16 +18,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.text.clip import clip_tokens
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Text, calls_of
 from tidegate.core.outcome import SummaryRequest
+from tidegate.core.text.clip import clip_tokens
 from tidegate.core.text.secrets import SecretMask
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Provider, Reply
-from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.session.summaries.drivers import strip_focus_line
 from tidegate.session.session import Session
 from tidegate.session.summaries.answer_check import (
     AnswerCriteria,
@@ -35,17 +33,18 @@ from tidegate.session.summaries.answer_check import (
     check_answer,
     restore_missing_facts,
 )
+from tidegate.session.summaries.drivers import AsyncSummarizer, strip_focus_line
 from tidegate.session.summaries.prompt import (
     MIN_RECORD_TOKENS,
     SUMMARY_SYSTEM_PROMPT,
     RecordChunk,
     SummaryRequestView,
-    make_question_item,
     find_leading_items,
-    write_closing_question,
+    make_question_item,
     make_record_entries,
-    write_question,
     plan_chunks,
+    write_closing_question,
+    write_question,
 )
 from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.streaming.reply import Delta

@@ -18,8 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from tidegate.store.conformance.checks import STORE_CHECKS
-from tidegate.store.conformance.checks import SHARED_DATA_CHECKS
+from tidegate.store.conformance.checks import SHARED_DATA_CHECKS, STORE_CHECKS
 from tidegate.store.conformance.rewrite_checks import REWRITE_CHECKS, SHARED_REWRITE_CHECKS
 from tidegate.store.store import Store
 

@@ -2,21 +2,17 @@
 
 from collections.abc import Callable
 from functools import partial
+
 from tidegate.core.errors import TidegateError
-from tidegate.store.conformance.concurrency import check_racing_appends
 from tidegate.store.conformance.assertions import (
-    read_records,
+    abbreviate_repr,
+    expect_equal,
+    expect_error,
     get_session_info,
     make_records,
-    expect_error,
-    expect_equal,
-    abbreviate_repr,
+    read_records,
 )
-from tidegate.store.errors import SessionNotFound, StaleHead
-from tidegate.store.store import Store
-from collections.abc import Callable
 from tidegate.store.conformance.concurrency import check_racing_appends, check_removal_during_use
-from tidegate.store.conformance.assertions import read_records, make_records, expect_error, expect_equal
 from tidegate.store.errors import SessionNotFound, StaleHead
 from tidegate.store.store import Store
 

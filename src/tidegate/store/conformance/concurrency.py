@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from tidegate.store.conformance.assertions import read_records, expect_equal
+from tidegate.store.conformance.assertions import expect_equal, read_records
 from tidegate.store.errors import SessionNotFound, StaleHead
 from tidegate.store.store import Store
 

@@ -5,14 +5,14 @@ from functools import partial
 from typing import cast
 
 from tidegate.core.errors import BadInput
-from tidegate.store.conformance.concurrency import run_in_threads, append_with_retry
 from tidegate.store.conformance.assertions import (
-    read_records,
+    expect_equal,
+    expect_error,
     get_session_info,
     make_records,
-    expect_error,
-    expect_equal,
+    read_records,
 )
+from tidegate.store.conformance.concurrency import append_with_retry, run_in_threads
 from tidegate.store.errors import SessionNotFound
 from tidegate.store.store import RewritableStore, Store
 

@@ -21,8 +21,8 @@ from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.errors import DamagedData, SessionNotFound, StoreUnreachable
 from tidegate.store.memory import (
     check_fork_request,
-    check_session_name,
     check_record_numbers,
+    check_session_name,
     session_not_found,
     stale_head_error,
 )

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from tidegate.tui.agent_thread import AgentThread
-from tidegate.tui.composer.composer import Composer, CompletionToken
-from tidegate.tui.composer.file_mentions import list_workspace_files, match_files
 from tidegate.tui.composer.completion_menu import CompletionMenu
+from tidegate.tui.composer.composer import CompletionToken, Composer
+from tidegate.tui.composer.file_mentions import list_workspace_files, match_files
 
 _FILE_LIST_SECONDS: Final = 5.0
 """Seconds for which a list of the files is good enough."""

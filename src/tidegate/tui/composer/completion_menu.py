@@ -7,8 +7,8 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual.widget import Widget
 
-from tidegate.tui.composer.composer import CompletionToken
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.tui.composer.composer import CompletionToken
 
 _MAX_ROWS: Final = 6
 

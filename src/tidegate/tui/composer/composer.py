@@ -7,10 +7,10 @@ from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult
 
+from tidegate.core.text.terminal_text import clean_text
+from tidegate.terminal.output import TAB_WIDTH
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.composer.input_history import InputHistory
-from tidegate.terminal.output import TAB_WIDTH
-from tidegate.core.text.terminal_text import clean_text
 
 NEW_LINE_KEYS: Final = ("ctrl+j", "alt+enter", "shift+enter", "ctrl+enter")
 """Not bound: a binding has its turn when a key has been everywhere, and a fast writer's next letters would pass it."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tidegate.agent.tools.files.search_program import walk_files
-from tidegate.tui.composer.draft import MessageDraft
-from tidegate.core.text.clip import clip_chars
 from tidegate.core.messages import MENTIONED_FILE, Image, MarkedText, Message, Part
+from tidegate.core.text.clip import clip_chars
+from tidegate.tui.composer.draft import MessageDraft
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"@]+))')
 _MAX_FILE_CHARS: Final = 64 * 1024

@@ -13,11 +13,10 @@ from rich.style import Style
 from rich.text import Text
 from textual.strip import Strip
 
-from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
-from tidegate.tui.conversation.transcript_blocks import format_call_arguments, find_call_subject
-from tidegate.tui.conversation.markdown import find_stable_end, create_markdown
-from tidegate.tui.themes import Palette, make_rich_theme
 from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.conversation.markdown import create_markdown, find_stable_end
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, find_call_subject, format_call_arguments
+from tidegate.tui.themes import Palette, make_rich_theme
 
 _MARGIN: Final = 2
 _MAX_CARD_LINES: Final = 600

@@ -13,13 +13,13 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
-from tidegate.tui.conversation.block_renderer import BlockRenderer
-from tidegate.tui.conversation.row_cache import MAX_CACHED_ROWS, RowPainter, RowCache, LinePosition
-from tidegate.tui.conversation.log_pages import LogPager
-from tidegate.tui.themes import make_palette
-from tidegate.terminal.output import TextSanitizer
 from tidegate.core.events import Event
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.conversation.block_renderer import BlockRenderer
+from tidegate.tui.conversation.log_pages import LogPager
+from tidegate.tui.conversation.row_cache import MAX_CACHED_ROWS, LinePosition, RowCache, RowPainter
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
+from tidegate.tui.themes import make_palette
 
 
 class Conversation(ScrollView, can_focus=False):

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, build_blocks, merge_results
 from tidegate.core.events import Event
 from tidegate.store.log import Log
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, build_blocks, merge_results
 
 _BATCH_EVENTS: Final = 48
 """Events that are read at once."""

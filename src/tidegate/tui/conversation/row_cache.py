@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from textual.strip import Strip
 
-from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, build_blocks
-from tidegate.tui.conversation.log_pages import LogPage, LogPager, TranscriptRow
 from tidegate.core.events import Event
+from tidegate.tui.conversation.log_pages import LogPage, LogPager, TranscriptRow
+from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, build_blocks
 
 MAX_CACHED_ROWS: Final = 240
 """Rows that are held, on a screen of usual height. Beyond it those furthest from the screen are let go."""

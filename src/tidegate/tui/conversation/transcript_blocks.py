@@ -4,14 +4,15 @@ A card is a block that is shown in one line until someone opens it. Open or not 
 here is ever sent to a model.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Literal
-import msgspec
-from tidegate.core.edits import Drop, Insert, RemoveRule, Replace
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded
-from tidegate.core.messages import MENTIONED_FILE, Call, Image, Message, Result, Text, Thinking
-import json
 
+import msgspec
+
+from tidegate.core.edits import Drop, Insert, RemoveRule, Replace
+from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.messages import MENTIONED_FILE, Call, Image, Message, Result, Text, Thinking
 
 BlockKind = Literal["user", "said", "thinking", "call", "result", "attached", "edit", "note", "answer", "problem"]
 _CARD_KINDS = frozenset({"thinking", "call", "result", "attached", "edit"})

@@ -5,9 +5,9 @@ import shlex
 import sys
 from typing import Protocol
 
-from tidegate.tui.plain.line_reader import LineReader
-from tidegate.terminal.output import TextSanitizer
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.plain.line_reader import LineReader
 
 
 class ChatOutput:

@@ -16,38 +16,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tidegate.commands.agent_launch import LaunchOptions
-from tidegate.agent.loop import ToolStarted, ToolFinished, AgentEvent, RequestRefused, TurnEnded
+from tidegate.agent.loop import AgentEvent, RequestRefused, ToolFinished, ToolStarted, TurnEnded
 from tidegate.agent.runtime import UserNotice
 from tidegate.cli.run import run_until_signal
-from tidegate.tui.agent_thread import (
-    ApprovalRequested,
-    AgentThread,
-    AgentProblem,
-    AgentActivity,
-    EventLogged,
-    ThreadEvent,
-    AgentOpened,
-    TurnFinished,
-    ProviderFactory,
-    ThreadListener,
-)
-from tidegate.tui.agent_thread import use_configured_provider as own
-from tidegate.tui.conversation.transcript_blocks import build_blocks
-from tidegate.tui.conversation.transcript_blocks import format_call_arguments, find_call_subject
-from tidegate.tui.composer.draft import MessageDraft
-from tidegate.tui.session_grants import SessionGrants
-from tidegate.tui.composer.file_mentions import compose_message
-from tidegate.tui.turn_state import TurnState
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from tidegate.terminal.stream_masker import StreamMasker
-from tidegate.tui.plain.line_reader import LineReader
-from tidegate.tui.plain.chat_streams import ChatOutput, ChatInput, TypedInput, format_resume_hint
-from tidegate.terminal.output import TextSanitizer
-from tidegate.core.events import Event
+from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.commands.registry import CommandAnswer
+from tidegate.core.events import Event
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.provider import Delta, Reply
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from tidegate.terminal.output import TextSanitizer
+from tidegate.terminal.stream_masker import StreamMasker
+from tidegate.tui.agent_thread import (
+    AgentActivity,
+    AgentOpened,
+    AgentProblem,
+    AgentThread,
+    ApprovalRequested,
+    EventLogged,
+    ProviderFactory,
+    ThreadEvent,
+    ThreadListener,
+    TurnFinished,
+)
+from tidegate.tui.agent_thread import use_configured_provider as own
+from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.composer.file_mentions import compose_message
+from tidegate.tui.conversation.transcript_blocks import build_blocks, find_call_subject, format_call_arguments
+from tidegate.tui.plain.chat_streams import ChatInput, ChatOutput, TypedInput, format_resume_hint
+from tidegate.tui.plain.line_reader import LineReader
+from tidegate.tui.session_grants import SessionGrants
+from tidegate.tui.turn_state import TurnState
 
 _T = TypeVar("_T")
 _MAX_SUBJECT_CHARS: Final = 160

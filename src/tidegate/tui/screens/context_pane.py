@@ -12,31 +12,31 @@ from textual.screen import Screen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from tidegate.commands.registry import CommandContext
+from tidegate.core.errors import TidegateError
+from tidegate.session.recall import recall_text
+from tidegate.session.reports.timeline import Timeline, TimelineEntry, read_timeline
+from tidegate.session.reports.window_usage import WindowUsage, measure_window_usage
+from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.agent_thread import AgentThread
 from tidegate.tui.screens.context_table import (
     MESSAGE_HEADER,
     FillStyles,
     clip_details,
     describe_timeline_entry,
-    format_timeline_header,
-    render_timeline_row,
-    render_legend,
-    measure_name_column,
-    render_message_row,
     format_category_header,
+    format_next_trigger,
+    format_timeline_header,
+    measure_name_column,
     render_category_row,
     render_fill_bar,
     render_fill_title,
-    format_next_trigger,
+    render_legend,
+    render_message_row,
+    render_timeline_row,
 )
-from tidegate.tui.themes import make_palette
 from tidegate.tui.screens.text_screen import TextScreen
-from tidegate.terminal.output import TextSanitizer
-from tidegate.core.errors import TidegateError
-from tidegate.commands.registry import CommandContext
-from tidegate.session.reports.window_usage import WindowUsage, measure_window_usage
-from tidegate.session.recall import recall_text
-from tidegate.session.reports.timeline import TimelineEntry, Timeline, read_timeline
+from tidegate.tui.themes import make_palette
 
 _MAX_SHOWN_CHARS = 60_000
 _DETAIL_LINES = 3

@@ -8,12 +8,11 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from tidegate.tui.status.status_bar import classify_fill, format_token_count
-from tidegate.terminal.output import TextSanitizer
 from tidegate.datafolder.time_format import format_time
-from tidegate.session.reports.window_usage import WindowUsage, CategoryUsage
-from tidegate.session.reports.window_usage import MessageUsage
 from tidegate.session.reports.timeline import TimelineEntry
+from tidegate.session.reports.window_usage import CategoryUsage, MessageUsage, WindowUsage
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.status.status_bar import classify_fill, format_token_count
 
 CATEGORY_COLORS: Final = {
     "system": "#7aa2d6",

@@ -5,14 +5,14 @@ import time
 from itertools import islice
 from typing import Final
 
-from tidegate.tui.agent_thread import AgentThread
-from tidegate.tui.screens.context_table import format_age
-from tidegate.tui.screens.picker import PickerChoice, ChoiceSource
-from tidegate.terminal.output import TextSanitizer
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import is_user_request, text_of
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.agent_thread import AgentThread
+from tidegate.tui.screens.context_table import format_age
+from tidegate.tui.screens.picker import ChoiceSource, PickerChoice
 
 NEW_SESSION: Final = "\n"
 """The value of the choice to begin a new session: no session is called that."""

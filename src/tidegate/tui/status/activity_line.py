@@ -5,8 +5,8 @@ from typing import Final
 from rich.text import Text
 from textual.widgets import Static
 
-from tidegate.tui.turn_state import TurnState
 from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.turn_state import TurnState
 
 _SPINNER: Final = "◐◓◑◒"
 _MAX_QUEUED: Final = 3

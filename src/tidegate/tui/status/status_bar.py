@@ -7,8 +7,8 @@ from rich.text import Text
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from tidegate.tui.status.status_figures import StatusFigures
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.tui.status.status_figures import StatusFigures
 
 _WARNING_PERCENT: Final = 70
 _CRITICAL_PERCENT: Final = 90

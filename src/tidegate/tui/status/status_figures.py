@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from tidegate.agent.runtime import OpenAgent
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event, NoteAdded
-from tidegate.session.summaries.background import BackgroundSummarizer
 from tidegate.session.reports.costs import CostReport
+from tidegate.session.summaries.background import BackgroundSummarizer
 
 _POLL_SECONDS: Final = 0.2
 """Seconds between two looks while something goes on that nobody tells of."""

@@ -8,30 +8,30 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking, Tool
-from tidegate.wire.rendering.blocks import CallAnswer, LayoutBlock, JsonObject, RequestOptions, DialectCapabilities
-from tidegate.wire.rendering.layout import is_blank
-from tidegate.wire.rendering.identifiers import IdentifierRules, define_tools
-from tidegate.wire.rendering.image_limits import ImageLimits
 from tidegate.wire.parsing import (
     ParsedRequest,
-    require_object,
-    require_list,
-    require_text,
-    build_tool,
-    read_call_arguments,
+    abbreviate_value,
     build_parsed_request,
+    build_tool,
+    build_tool_message,
+    decode_object,
+    encode_json_text,
     image_from_base64,
     join_text_parts,
-    encode_json_text,
-    require_field,
-    decode_object,
-    read_parts,
     raise_bad_input,
-    abbreviate_value,
+    read_call_arguments,
     read_optional_text,
-    build_tool_message,
+    read_parts,
+    require_field,
+    require_list,
+    require_object,
+    require_text,
     unknown_part_error,
 )
+from tidegate.wire.rendering.blocks import CallAnswer, DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
+from tidegate.wire.rendering.identifiers import IdentifierRules, define_tools
+from tidegate.wire.rendering.image_limits import ImageLimits
+from tidegate.wire.rendering.layout import is_blank
 
 FAMILY = "anthropic"
 _THINKING_TYPES = ("thinking", "redacted_thinking")

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from tidegate.wire.anthropic import validate_fields as known
 from tidegate.wire.anthropic.validate_fields import check_head, is_thinking_enabled
 from tidegate.wire.anthropic.validate_media import MediaTally
-from tidegate.wire.validation.json_checks import UnsendableError, describe_value, measure_json_bytes
 from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES, ToolLoop, check_thinking_block
-from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, FaultLog, IdSet, ValidationProfile
+from tidegate.wire.validation.faults import STRICT_PROFILE, FaultLog, IdSet, RequestFault, ValidationProfile
+from tidegate.wire.validation.json_checks import UnsendableError, describe_value, measure_json_bytes
 
 _MAX_BODY_BYTES = 33_554_432
 

@@ -3,13 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
-from tidegate.wire.validation.json_checks import has_only_finite_numbers, is_tool_name
+
 from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES
 from tidegate.wire.validation.faults import RequestFault
-from collections.abc import Iterator, Mapping
-from tidegate.wire.validation.json_checks import is_tool_name, find_schema_fault, describe_value
-from tidegate.wire.validation.faults import RequestFault
-
+from tidegate.wire.validation.json_checks import (
+    describe_value,
+    find_schema_fault,
+    has_only_finite_numbers,
+    is_tool_name,
+)
 
 RESULT_BLOCK_TYPES = frozenset(("text", "image", "document", "search_result", "tool_reference"))
 USER_BLOCK_TYPES = RESULT_BLOCK_TYPES | {"tool_result", "container_upload"}

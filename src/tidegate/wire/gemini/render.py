@@ -12,29 +12,29 @@ import re
 from collections.abc import Iterable
 
 from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking, Tool
-from tidegate.wire.rendering.blocks import LayoutBlock, JsonObject, RequestOptions, DialectCapabilities
-from tidegate.wire.rendering.layout import RESULT_SEPARATOR_CHARS, is_blank, join_within_spare
-from tidegate.wire.rendering.identifiers import ToolDefinition, IdentifierRules, define_tools
 from tidegate.wire.parsing import (
     ParsedRequest,
-    require_object,
-    require_list,
-    require_text,
-    build_tool,
-    read_call_arguments,
-    repair_unicode,
+    abbreviate_value,
     build_parsed_request,
+    build_tool,
+    build_tool_message,
+    decode_object,
+    encode_json_text,
     image_from_base64,
     join_text_parts,
-    encode_json_text,
-    require_field,
-    decode_object,
     raise_bad_input,
-    abbreviate_value,
+    read_call_arguments,
     read_optional_text,
-    build_tool_message,
+    repair_unicode,
+    require_field,
+    require_list,
+    require_object,
+    require_text,
     unknown_part_error,
 )
+from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
+from tidegate.wire.rendering.identifiers import IdentifierRules, ToolDefinition, define_tools
+from tidegate.wire.rendering.layout import RESULT_SEPARATOR_CHARS, is_blank, join_within_spare
 
 FAMILY = "gemini"
 SIGNATURE_PLACEHOLDER = "skip_thought_signature_validator"

@@ -8,23 +8,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from tidegate.wire.gemini.validate_fields import (
+    BAD_FUNCTION_NAME_TEXT,
     BODY_FIELDS,
     CONTENT_FIELDS,
     DATA_FIELDS,
-    BAD_FUNCTION_NAME_TEXT,
     PART_FIELDS,
-    is_function_name,
     check_declarations,
     check_field_names,
+    is_function_name,
 )
+from tidegate.wire.validation.faults import STRICT_PROFILE, FaultLog, RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import (
     UnsendableError,
-    has_only_finite_numbers,
-    describe_value,
     describe_json_type,
+    describe_value,
+    has_only_finite_numbers,
     measure_json_bytes,
 )
-from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, FaultLog, ValidationProfile
 
 _MAX_BODY_BYTES = 20_971_520
 

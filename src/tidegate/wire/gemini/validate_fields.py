@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from tidegate.wire.validation.json_checks import find_schema_fault, describe_json_type
 from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.validation.json_checks import describe_json_type, find_schema_fault
 
 is_function_name = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}").fullmatch
 BAD_FUNCTION_NAME_TEXT = (

@@ -9,23 +9,23 @@ from types import MappingProxyType
 
 import msgspec
 
-from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.parsing import is_object_text
+from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import (
     Delta,
     Reply,
     StopReason,
-    as_object,
+    as_index,
     as_list,
+    as_object,
     as_string,
+    assign_unique_ids,
     bound_parts,
+    ensure_parseable,
+    extract_error,
     find_broken_calls,
     incomplete_reply_error,
-    extract_error,
     merge_usage,
-    assign_unique_ids,
-    as_index,
-    ensure_parseable,
     normalize_stop,
 )
 

@@ -8,19 +8,19 @@ Check, fork it, feed the new tail to the fork.
 import re
 from collections.abc import Iterator, Mapping
 
-from tidegate.wire.openai_chat.validate_fields import check_chat_content
 from tidegate.wire.openai_chat.validate_fields import (
     array_too_long_text,
+    check_chat_content,
+    check_function_tools,
     describe_bad_function_name,
+    describe_unsendable,
     empty_array_text,
     empty_string_text,
-    check_function_tools,
     string_too_long_text,
-    describe_unsendable,
     wrong_type_text,
 )
-from tidegate.wire.validation.json_checks import MAX_ARGUMENT_CHARS, is_json_object, describe_value
-from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, FaultLog, ValidationProfile
+from tidegate.wire.validation.faults import STRICT_PROFILE, FaultLog, RequestFault, ValidationProfile
+from tidegate.wire.validation.json_checks import MAX_ARGUMENT_CHARS, describe_value, is_json_object
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 _is_mistral_id = re.compile(r"[a-zA-Z0-9]{9}").fullmatch

@@ -1,22 +1,19 @@
 """OpenAI's wording for a bad field, and its tool list: the same in chat and in Responses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from tidegate.wire.validation.faults import RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import (
     MAX_STRING_CHARS,
     UnsendableError,
+    describe_json_type,
+    describe_value,
+    find_schema_fault,
     is_tool_name,
     lacks_required_list,
     longest_string_length,
-    find_schema_fault,
-    describe_value,
-    describe_json_type,
     measure_json_bytes,
 )
-from tidegate.wire.validation.faults import RequestFault, ValidationProfile
-from collections.abc import Iterator, Mapping
-from tidegate.wire.validation.json_checks import describe_value
-from tidegate.wire.validation.faults import RequestFault, ValidationProfile
-
 
 _MAX_TOOLS = 128
 

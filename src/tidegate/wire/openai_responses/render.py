@@ -8,31 +8,31 @@ import re
 from collections.abc import Iterable
 
 from tidegate.core.messages import Call, Image, Message, Part, Role, Text, Thinking, Tool
-from tidegate.wire.rendering.blocks import LayoutBlock, JsonObject, RequestOptions, DialectCapabilities
-from tidegate.wire.rendering.layout import is_blank
-from tidegate.wire.rendering.identifiers import IdentifierRules, define_tools
 from tidegate.wire.openai_chat.render import build_data_url
 from tidegate.wire.parsing import (
     ParsedRequest,
-    require_object,
-    require_list,
-    require_text,
-    build_tool,
-    read_call_arguments,
-    repair_unicode,
-    build_parsed_request,
-    image_from_url,
-    encode_json_text,
-    merge_adjacent_messages,
-    require_field,
-    decode_object,
-    read_parts,
-    raise_bad_input,
     abbreviate_value,
-    read_optional_text,
+    build_parsed_request,
+    build_tool,
     build_tool_message,
+    decode_object,
+    encode_json_text,
+    image_from_url,
+    merge_adjacent_messages,
+    raise_bad_input,
+    read_call_arguments,
+    read_optional_text,
+    read_parts,
+    repair_unicode,
+    require_field,
+    require_list,
+    require_object,
+    require_text,
     unknown_part_error,
 )
+from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
+from tidegate.wire.rendering.identifiers import IdentifierRules, define_tools
+from tidegate.wire.rendering.layout import is_blank
 
 FAMILY = "openai_responses"
 

@@ -8,18 +8,18 @@ answered before its next run begins.
 import re
 from collections.abc import Iterator, Mapping
 
-from tidegate.wire.openai_chat.validate_fields import check_item_content
 from tidegate.wire.openai_chat.validate_fields import (
+    check_function_tools,
+    check_item_content,
     describe_bad_function_name,
+    describe_unsendable,
     empty_array_text,
     empty_string_text,
-    check_function_tools,
     string_too_long_text,
-    describe_unsendable,
     wrong_type_text,
 )
-from tidegate.wire.validation.json_checks import MAX_ARGUMENT_CHARS, is_json_object, describe_value
-from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, FaultLog, IdSet, ValidationProfile
+from tidegate.wire.validation.faults import STRICT_PROFILE, FaultLog, IdSet, RequestFault, ValidationProfile
+from tidegate.wire.validation.json_checks import MAX_ARGUMENT_CHARS, describe_value, is_json_object
 
 # A call and the item that answers it; the middle of the sentence in which the server names the pair.
 _OUTPUTS: Mapping[str, str] = {

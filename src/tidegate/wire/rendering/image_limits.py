@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.tokens.image_size import read_image_size
 from tidegate.core.messages import Image, Message, Part, Result, Text
+from tidegate.core.tokens.image_size import read_image_size
 
 IMAGE_PLACEHOLDER: Final = "(image)"
 _OMIT_STEP: Final = 5

@@ -21,17 +21,17 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.wire.parsing import normalize_arguments
 from tidegate.wire.rendering.blocks import (
-    CallAnswer,
-    LayoutBlock,
-    DialectCapabilities,
     BlockSide,
+    CallAnswer,
     CallSlot,
+    DialectCapabilities,
+    LayoutBlock,
     RenderableView,
 )
 from tidegate.wire.rendering.identifiers import assign_call_id, encode_tool_name
 from tidegate.wire.rendering.image_limits import IMAGE_PLACEHOLDER, ImageSelection
-from tidegate.wire.parsing import normalize_arguments
 
 FIRST_USER_FILLER = "(conversation continues)"
 LAST_USER_FILLER = "Continue."

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.messages import Tool
-from tidegate.wire.rendering.blocks import LayoutBlock, JsonObject, RequestOptions, RenderableView
-from tidegate.wire.registry import IncrementalValidator, Dialect, get_dialect
-from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.parsing import repair_json_unicode, require_object
+from tidegate.wire.registry import Dialect, IncrementalValidator, get_dialect
+from tidegate.wire.rendering.blocks import JsonObject, LayoutBlock, RenderableView, RequestOptions
 from tidegate.wire.rendering.layout import Layout
-from tidegate.wire.parsing import require_object, repair_json_unicode
+from tidegate.wire.validation.faults import RequestFault
 
 _encode = msgspec.json.Encoder().encode
 

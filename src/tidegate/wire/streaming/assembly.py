@@ -18,26 +18,26 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.wire.anthropic import stream as stream_anthropic
 from tidegate.wire.gemini import stream as stream_gemini
+from tidegate.wire.limits import MAX_JSON_VALUES, LimitExceeded, has_too_many_values
 from tidegate.wire.openai_chat import stream as stream_openai_chat
 from tidegate.wire.openai_responses import stream as stream_openai_responses
-from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.registry import get_dialect
-from tidegate.wire.limits import MAX_JSON_VALUES, LimitExceeded, has_too_many_values
 from tidegate.wire.parsing import abbreviate_value
-from tidegate.wire.streaming.reply import ReplyAssembler, IncompleteReply, Delta, Reply, StopReason
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.streaming.reply import Delta, IncompleteReply, Reply, ReplyAssembler, StopReason
 from tidegate.wire.streaming.sse import SseFrame, SseReader
 
 __all__ = [
-    "ReplyAssembler",
-    "IncompleteReply",
     "Delta",
-    "SseFrame",
+    "IncompleteReply",
     "Reply",
+    "ReplyAssembler",
+    "SseFrame",
     "SseReader",
     "StopReason",
-    "frames_from_response",
     "create_assembler",
     "decode_frame",
+    "frames_from_response",
     "parse_reply",
 ]
 

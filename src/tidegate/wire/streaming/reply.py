@@ -11,10 +11,10 @@ import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.messages import Message
-from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.registry import get_dialect
 from tidegate.wire.limits import MAX_CALLS, MAX_PARTS, MAX_USAGE_FIELDS, LimitExceeded
 from tidegate.wire.parsing import is_object_text, merge_adjacent_messages
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.rendering.blocks import JsonObject
 
 StopReason = Literal["end", "calls", "length", "refused", "filtered", "paused", "unknown"]
 

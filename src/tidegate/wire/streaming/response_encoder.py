@@ -10,9 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.messages import Call
-from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.registry import get_dialect
 from tidegate.wire.parsing import decode_object
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import StopReason
 from tidegate.wire.usage import Usage
 

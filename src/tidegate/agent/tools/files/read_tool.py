@@ -12,8 +12,8 @@ from msgspec import Meta
 from tidegate.agent.tools.files.paths import (
     ConfinedPath,
     is_also_session_file,
-    resolve_read_path,
     open_confined_file,
+    resolve_read_path,
 )
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolFailed, ToolResult
 from tidegate.core.tokens.image_size import UNKNOWN_SIZE, read_image_size

@@ -9,9 +9,9 @@ from msgspec import Meta
 
 from tidegate.agent.tools.files.paths import (
     ConfinedPath,
-    resolve_write_path,
     open_confined_file,
     read_file_stamp,
+    resolve_write_path,
     write_confined_file,
 )
 from tidegate.agent.tools.files.read_tool import refuse_binary_file

@@ -15,7 +15,7 @@ import mcp_types as types
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tidegate.agent.tools.mcp.transport import McpTrafficLimiter, McpServer, McpProcess, open_http_transport
+from tidegate.agent.tools.mcp.transport import McpProcess, McpServer, McpTrafficLimiter, open_http_transport
 from tidegate.core.text.clip import clip_chars
 from tidegate.wire.limits import ServerLimits
 

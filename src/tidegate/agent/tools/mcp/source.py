@@ -19,14 +19,14 @@ import msgspec
 
 from tidegate.agent.tools.mcp.connection import (
     McpConnection,
-    is_connection_lost,
     describe_innermost_error,
     describe_server,
+    is_connection_lost,
 )
 from tidegate.agent.tools.mcp.transport import McpServer
 from tidegate.agent.tools.tool import AgentTool, ToolContext, ToolResult, bound_result
-from tidegate.core.text.clip import clip_bytes
 from tidegate.core.messages import Tool
+from tidegate.core.text.clip import clip_bytes
 from tidegate.wire.limits import ServerLimits
 
 __all__ = ["McpServer", "McpSource", "McpTool"]

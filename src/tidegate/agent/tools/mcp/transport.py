@@ -31,11 +31,11 @@ from tidegate.agent.tools.process_group import (
 )
 from tidegate.core.text.clip import clip_chars
 from tidegate.models.pace import Pace
-from tidegate.wire.validation.json_checks import find_schema_fault
 from tidegate.wire.limits import MAX_JSON_VALUES, LimitExceeded, ServerLimits, has_too_many_values
 from tidegate.wire.streaming.sse import SseReader
+from tidegate.wire.validation.json_checks import find_schema_fault
 
-__all__ = ["McpTrafficLimiter", "McpServer", "McpProcess", "open_http_transport"]
+__all__ = ["McpProcess", "McpServer", "McpTrafficLimiter", "open_http_transport"]
 
 _STOP_SECONDS: Final = 2.0
 """Seconds that a server has to exit after its input is closed."""

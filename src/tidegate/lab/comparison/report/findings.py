@@ -3,12 +3,12 @@
 from typing import Any, Final, NamedTuple
 
 from tidegate import __version__
-from tidegate.lab.comparison.runner import ComparisonResults
+from tidegate.lab.comparison.confidence_intervals import RESAMPLE_COUNT, RESAMPLE_SEED
 from tidegate.lab.comparison.cost_curve import SettingCurve
 from tidegate.lab.comparison.report.window_findings import WindowFindingsBuilder
+from tidegate.lab.comparison.runner import ComparisonResults
+from tidegate.lab.comparison.session_sources import SessionSource, SkippedSession
 from tidegate.lab.scoring.measures import JUDGED_KEYS, MEASURES
-from tidegate.lab.comparison.session_sources import SkippedSession, SessionSource
-from tidegate.lab.comparison.confidence_intervals import RESAMPLE_COUNT, RESAMPLE_SEED
 
 FINDINGS_FORM: Final = "tidegate-lab/1"
 

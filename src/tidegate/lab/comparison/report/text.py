@@ -2,18 +2,12 @@
 
 import csv
 import io
-from collections.abc import Sequence
-from typing import Any, Final
-from tidegate.lab.scoring.measures import JUDGED_KEYS, MEASURES
 from collections.abc import Callable, Sequence
 from typing import Any, Final
-from tidegate.lab.scoring.measures import MEASURES_BY_KEY
-import csv
-import io
-from typing import Any, Final
-from tidegate.lab.comparison.cost_curve import COST_KEY, EQUAL_COST_KEYS
-from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS
 
+from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS
+from tidegate.lab.comparison.cost_curve import COST_KEY, EQUAL_COST_KEYS
+from tidegate.lab.scoring.measures import JUDGED_KEYS, MEASURES, MEASURES_BY_KEY
 
 # Tables for a terminal: how a measure is headed, how its values and differences are written.
 

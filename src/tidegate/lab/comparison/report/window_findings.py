@@ -5,24 +5,24 @@ from itertools import combinations, permutations
 from math import fsum
 from typing import Any, Final
 
-from tidegate.lab.comparison.runner import SessionGroups, ComparisonResults, group_sessions
-from tidegate.lab.comparison.cost_curve import SettingCurve
-from tidegate.lab.comparison.cost_curve import (
-    COST_KEY,
-    EqualCostComparison,
-    compare_at_equal_cost,
-    find_dominated_points,
-)
-from tidegate.lab.scoring.session_figures import SessionFigures
-from tidegate.lab.scoring.measures import MEASURES_BY_KEY, JUDGED_KEYS, MEASURES
 from tidegate.lab.comparison.confidence_intervals import (
     MIN_GROUPS,
     MeanEstimate,
     SessionSample,
-    estimate_mean,
     estimate_difference,
+    estimate_mean,
     judge_difference,
 )
+from tidegate.lab.comparison.cost_curve import (
+    COST_KEY,
+    EqualCostComparison,
+    SettingCurve,
+    compare_at_equal_cost,
+    find_dominated_points,
+)
+from tidegate.lab.comparison.runner import ComparisonResults, SessionGroups, group_sessions
+from tidegate.lab.scoring.measures import JUDGED_KEYS, MEASURES, MEASURES_BY_KEY
+from tidegate.lab.scoring.session_figures import SessionFigures
 
 _COST_RATIO_KEYS: Final = ("cost", "billed_ratio")
 """Above 1 managing costs more than not managing: those sessions are listed."""

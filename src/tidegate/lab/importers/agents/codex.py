@@ -6,23 +6,23 @@ plain of them is kept.
 
 from collections.abc import Iterator
 
-from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    string_or_empty,
-    list_objects,
-    encode_recorded_json,
-    first_text,
-    parse_recorded_time,
-)
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
-from tidegate.lab.importers.source_file import SourceFile
 from tidegate.lab.importers.conversation_builder import (
-    RecordedCall,
     ChatContent,
     ConversationBuilder,
+    RecordedCall,
     list_content_parts,
     make_content,
 )
+from tidegate.lab.importers.json_fields import (
+    encode_recorded_json,
+    first_text,
+    list_objects,
+    object_or_empty,
+    parse_recorded_time,
+    string_or_empty,
+)
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
+from tidegate.lab.importers.source_file import SourceFile
 
 FORMAT = "codex"
 _LINE_TYPES = ("session_meta", "response_item", "turn_context", "compacted", "event_msg")

@@ -2,22 +2,22 @@
 
 from collections.abc import Iterator
 
+from tidegate.lab.importers.conversation_builder import (
+    ConversationBuilder,
+    RecordedCall,
+    make_content,
+    make_data_url,
+)
 from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    string_or_empty,
-    list_objects,
     encode_recorded_json,
     first_text,
+    list_objects,
+    object_or_empty,
     parse_recorded_time,
+    string_or_empty,
 )
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import SourceFile
-from tidegate.lab.importers.conversation_builder import (
-    RecordedCall,
-    ConversationBuilder,
-    make_data_url,
-    make_content,
-)
 
 FORMAT = "copilot"
 _EVENT_TYPES = ("session.start", "session.resume", "user.message", "assistant.message", "system.message")

@@ -5,16 +5,16 @@ A message can hold several steps of the model, each begun by a `step-start`; a r
 
 from collections.abc import Iterator
 
+from tidegate.lab.importers.conversation_builder import ChatContent, ConversationBuilder, RecordedCall, make_content
 from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    string_or_empty,
-    list_objects,
     first_text,
+    list_objects,
+    object_or_empty,
     parse_recorded_time,
+    string_or_empty,
 )
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import RecordingLocation, SourceFile
-from tidegate.lab.importers.conversation_builder import RecordedCall, ChatContent, ConversationBuilder, make_content
 
 FORMAT = "opencode"
 

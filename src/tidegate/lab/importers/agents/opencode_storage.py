@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from tidegate.core.errors import BadInput
-from tidegate.lab.importers.json_fields import object_or_empty, string_or_empty
 from tidegate.lab.importers.agents.opencode import build_opencode_recording
+from tidegate.lab.importers.json_fields import object_or_empty, string_or_empty
 from tidegate.lab.importers.recording import JsonRecord, Recording
 from tidegate.lab.importers.source_file import (
     DEFAULT_IMPORT_LIMITS,

@@ -5,9 +5,9 @@ A result is the printed form of an MCP object, and stays so: that text is what t
 
 from collections.abc import Iterator
 
-from tidegate.lab.importers.json_fields import list_objects, first_text
+from tidegate.lab.importers.json_fields import first_text, list_objects
 from tidegate.lab.importers.logs.chat_messages import build_chat_conversation
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import SourceFile
 
 FORMAT = "livemcp"

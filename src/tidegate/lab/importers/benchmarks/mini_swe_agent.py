@@ -7,16 +7,16 @@ call of `bash`, and what the user says next its result. A message with the role 
 import re
 from collections.abc import Iterator
 
+from tidegate.lab.importers.conversation_builder import ConversationBuilder, RecordedCall
 from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    string_or_empty,
-    list_objects,
     first_text,
+    list_objects,
+    object_or_empty,
     parse_recorded_time,
+    string_or_empty,
 )
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import SourceFile
-from tidegate.lab.importers.conversation_builder import RecordedCall, ConversationBuilder
 
 FORMAT = "mini-swe-agent"
 _COMMAND_BLOCK = re.compile(r"```(?:bash|mswea_bash_command)[ \t]*\n(.*?)\n?```", re.DOTALL)

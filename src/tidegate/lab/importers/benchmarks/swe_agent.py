@@ -6,16 +6,16 @@ The last action ends the run and is never answered: its words stay. A demonstrat
 
 from collections.abc import Iterator
 
+from tidegate.lab.importers.conversation_builder import ChatContent, ConversationBuilder, RecordedCall
 from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    list_or_empty,
-    string_or_empty,
-    list_objects,
     first_text,
+    list_objects,
+    list_or_empty,
+    object_or_empty,
+    string_or_empty,
 )
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import SourceFile
-from tidegate.lab.importers.conversation_builder import RecordedCall, ChatContent, ConversationBuilder
 
 FORMAT = "swe-agent"
 

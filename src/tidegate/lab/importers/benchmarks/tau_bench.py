@@ -6,17 +6,17 @@ file: it is made of the policy, as the agent gets it.
 
 from collections.abc import Iterator
 
+from tidegate.lab.importers.conversation_builder import ConversationBuilder, RecordedCall
 from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    list_or_empty,
-    string_or_empty,
-    list_objects,
     first_text,
+    list_objects,
+    list_or_empty,
+    object_or_empty,
     parse_recorded_time,
+    string_or_empty,
 )
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import SourceFile
-from tidegate.lab.importers.conversation_builder import RecordedCall, ConversationBuilder
 
 FORMAT, _TAU2_FORMAT = "tau-bench", "tau2-bench"
 

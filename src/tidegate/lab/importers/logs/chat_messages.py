@@ -8,26 +8,26 @@ from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Image, Message, Result, Text, Thinking, Tool, calls_of, common_mark
-from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    list_or_empty,
-    string_or_empty,
-    list_objects,
-    collect_part_types,
-    first_text,
-    parse_recorded_time,
-)
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
-from tidegate.lab.importers.source_file import SourceFile
 from tidegate.lab.importers.conversation_builder import (
-    RecordedCall,
     ChatContent,
     ConversationBuilder,
-    make_data_url,
+    RecordedCall,
     make_content,
+    make_data_url,
 )
-from tidegate.wire.registry import parse_any_message
+from tidegate.lab.importers.json_fields import (
+    collect_part_types,
+    first_text,
+    list_objects,
+    list_or_empty,
+    object_or_empty,
+    parse_recorded_time,
+    string_or_empty,
+)
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
+from tidegate.lab.importers.source_file import SourceFile
 from tidegate.wire.parsing import decode_object
+from tidegate.wire.registry import parse_any_message
 
 FORMAT = "chat"
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")

@@ -5,23 +5,23 @@ A LangGraph state, or its history, is taken by its longest list of messages: eac
 
 from collections.abc import Iterator
 
-from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    list_or_empty,
-    string_or_empty,
-    list_objects,
-    encode_recorded_json,
-    first_text,
-)
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
-from tidegate.lab.importers.source_file import SourceFile
 from tidegate.lab.importers.conversation_builder import (
-    RecordedCall,
     ChatContent,
     ConversationBuilder,
-    make_data_url,
+    RecordedCall,
     make_content,
+    make_data_url,
 )
+from tidegate.lab.importers.json_fields import (
+    encode_recorded_json,
+    first_text,
+    list_objects,
+    list_or_empty,
+    object_or_empty,
+    string_or_empty,
+)
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
+from tidegate.lab.importers.source_file import SourceFile
 
 FORMAT = "langchain"
 _ROLE_BY_TYPE = {

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    string_or_empty,
-    list_objects,
     first_text,
+    list_objects,
+    object_or_empty,
     parse_recorded_time,
+    string_or_empty,
 )
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.logs.opentelemetry_messages import build_span_conversation, read_span_prompt
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import SourceFile
-from tidegate.lab.importers.logs.opentelemetry_messages import read_span_prompt, build_span_conversation
 
 FORMAT = "spans"
 _MAX_ANCESTORS = 200

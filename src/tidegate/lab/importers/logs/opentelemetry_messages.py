@@ -8,17 +8,17 @@ its call not yet told apart, so it is left out.
 import ast
 import re
 
+from tidegate.lab.importers.conversation_builder import ConversationBuilder, RecordedCall
 from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    list_or_empty,
-    string_or_empty,
-    list_objects,
     encode_recorded_json,
     first_text,
+    list_objects,
+    list_or_empty,
+    object_or_empty,
+    string_or_empty,
 )
 from tidegate.lab.importers.recording import JsonRecord
 from tidegate.lab.importers.source_file import load_bounded_json
-from tidegate.lab.importers.conversation_builder import RecordedCall, ConversationBuilder
 
 _MAX_LITERAL_CHARS = 2**20
 _INPUT_PREFIXES, _OUTPUT_PREFIXES = (

@@ -9,20 +9,20 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
+from tidegate.lab.importers.conversation_builder import ConversationBuilder
 from tidegate.lab.importers.json_fields import (
-    object_or_empty,
-    list_or_empty,
-    string_or_empty,
-    list_objects,
-    encode_recorded_json,
     collect_part_types,
+    encode_recorded_json,
     first_text,
+    list_objects,
+    list_or_empty,
+    object_or_empty,
     parse_recorded_time,
+    string_or_empty,
 )
 from tidegate.lab.importers.logs.chat_messages import add_core_message, render_chat_tools
-from tidegate.lab.importers.recording import JsonRecord, RecordingOrigin, Recording
+from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import SourceFile
-from tidegate.lab.importers.conversation_builder import ConversationBuilder
 from tidegate.wire.registry import DIALECTS, parse_any_message
 
 FORMAT = "requests"

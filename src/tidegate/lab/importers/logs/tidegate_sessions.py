@@ -10,17 +10,17 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.events import Event, NoteAdded, MessageAdded
 from tidegate.core.event_check import is_possible_time
+from tidegate.core.events import Event, MessageAdded, NoteAdded
 from tidegate.core.messages import TOOL_RESULT, Tool
-from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.archive.format import ARCHIVE_FORMAT as EXPORT
 from tidegate.datafolder.archive.format import ArchiveHeader, ArchiveLimits, read_archive
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.lab.importers.conversation_builder import ConversationBuilder
 from tidegate.lab.importers.json_fields import object_or_empty
 from tidegate.lab.importers.logs.chat_messages import add_core_message, render_chat_tools
-from tidegate.lab.importers.recording import RecordingOrigin, Recording
+from tidegate.lab.importers.recording import Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import RecordingLocation, SourceFile
-from tidegate.lab.importers.conversation_builder import ConversationBuilder
 from tidegate.session.request import parse_model_note
 
 FORMAT = "tidegate"

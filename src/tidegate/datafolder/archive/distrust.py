@@ -7,9 +7,9 @@ ledgers become notes, and a ledger loses its rules and the heading that says tha
 import msgspec
 
 from tidegate.core.edits import Edit, Insert, Replace
-from tidegate.core.events import ViewEdited, Event, MessageAdded
-from tidegate.core.ledger.writer import LEDGER, PIN
+from tidegate.core.events import Event, MessageAdded, ViewEdited
 from tidegate.core.ledger.lines import LEDGER_HEADING, parse_ledger
+from tidegate.core.ledger.writer import LEDGER, PIN
 from tidegate.core.messages import NOTE, Message, Part, Text, mark_texts
 
 _NO_RULES = "[From the ledger of an imported session. This is data.]"  # shorter than the heading it replaces

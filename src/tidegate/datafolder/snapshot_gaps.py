@@ -12,11 +12,10 @@ from typing import Any, Literal
 import msgspec
 
 from tidegate.core.edits import EditIndex
-from tidegate.core.events import ViewEdited, Event, NoteAdded, MessageAdded, read_tools
-from tidegate.core.view import Item, resolve_visibility
+from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, read_tools
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 from tidegate.core.text.user_rules import rules_of
-from tidegate.core.view import View
+from tidegate.core.view import Item, View, resolve_visibility
 
 LARGE = 1024 * 1024
 """Characters. A longer text is not searched: it is left out of snapshots as if it held a secret."""
