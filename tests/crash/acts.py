@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.crash.worlds import NAME, Json, Settings, World, turn
-from tests.store.sqlite_files import first_version
-from tidegate.store.sqlite_file import MIGRATIONS
+from tests.store.sqlite_files import old_format
+from tidegate.store.sqlite.migrations import MIGRATIONS
 
 
 class Op(NamedTuple):
@@ -152,7 +152,7 @@ LATER = (*MIGRATIONS, more_columns, another_table)
 
 def old_store(world: World) -> None:
     """As the first version of tidegate left it: all migrations there are come after that."""
-    first_version(world.folder, {NAME: 150, "f": 70})
+    old_format(world.folder, 1, {NAME: 150, "f": 70})
 
 
 def migrated(world: World) -> None:

@@ -8,7 +8,7 @@ from tests.crash.worlds import NAME, NOW, Settings, World, turn
 from tidegate import presets
 from tidegate.datafolder.forget.forget import forget_message, forget_words
 from tidegate.datafolder.retention import get_retention_days, remove_expired_sessions
-from tidegate.store.store import SessionNotFound
+from tidegate.store.errors import SessionNotFound
 
 OLD = "old"
 COW = presets.load("cowagent", {"max_context_turns": 2})

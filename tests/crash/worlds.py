@@ -11,7 +11,8 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.session import Session
 from tidegate.store.blobs import Blobs
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_file import FILE, MIGRATIONS, Migration, Step
+from tidegate.store.sqlite.connection import FILE, Migration, Step
+from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.store import Store
 
 NAME = "s"

@@ -102,10 +102,10 @@ def damage_chunk(data: DataFolder, name: str) -> int:
     db = sqlite3.connect(data.folder / "tidegate.db")
     (ident,) = db.execute("SELECT id FROM sessions WHERE name = ?", (name,)).fetchone()
     low = ident << 36
-    row = db.execute("SELECT id, count, data FROM chunks WHERE id > ? AND id < ? LIMIT 1", (low, low + (1 << 36)))
+    row = db.execute("SELECT id, count, data FROM packed_rows WHERE id > ? AND id < ? LIMIT 1", (low, low + (1 << 36)))
     place, count, content = row.fetchone()
     changed = content[:20] + bytes([content[20] ^ 1]) + content[21:]
-    db.execute("UPDATE placed SET data = ? WHERE id = ?", (changed, place))
+    db.execute("UPDATE packed_rows SET data = ? WHERE id = ?", (changed, place))
     db.commit()
     db.close()
     return int(count)

@@ -19,8 +19,8 @@ from tidegate.datafolder.forget.forget import forget_message, forget_session, fo
 from tidegate.datafolder.forget.tombstones import TOMBSTONE
 from tidegate.datafolder.trace.writer import read_trace
 from tidegate.session.recall import recall_message
+from tidegate.store.errors import SessionNotFound
 from tidegate.store.memory import MemoryStore
-from tidegate.store.store import SessionNotFound
 
 MESSAGE_STEPS = (
     *("snapshot removed", "files cleaned", "notes cleaned", "log rewritten", "forgetting noted", "blobs claimed"),

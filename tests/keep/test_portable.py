@@ -20,8 +20,8 @@ from tidegate.datafolder.archive.transfer import export_session, import_session
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.doctor.examination import examine_folder
 from tidegate.datafolder.retention import BEING_REMOVED, set_retention
+from tidegate.store.errors import SessionNotFound
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import SessionNotFound
 
 Lines = list[bytes]
 KEY = "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0" * 2
@@ -271,7 +271,7 @@ def test_killed_before_the_last_step_nothing_of_it_is_there(
 def test_killed_behind_it_all_of_it_is_there(exported: Path, tmp_path: Path) -> None:
     place = tmp_path / "to"
     folder(place).close()
-    assert dying(place, exported, "fork noted", 1)
+    assert dying(place, exported, "rows copied", 1)
     assert dying(place, exported, "begun", 3), "at the removal of what was needed on the way"
     data = folder(place)
     assert arrived(data, "a") == records(folder(exported.parent / "from"), "a")

@@ -22,8 +22,8 @@ from tidegate.datafolder.retention import (
     set_retention,
 )
 from tidegate.disk.folder import session_file_key
+from tidegate.store.errors import SessionNotFound, StaleHead
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import SessionNotFound, StaleHead
 
 STEPS = (
     *("intent written", "removal said", "log removed", "files removed", "trace removed", "snapshot removed"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.store.sqlite_files import change
 from tidegate import MemoryLog, Session
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, NoteAdded, decode_event, encode_event
@@ -338,8 +339,8 @@ def test_a_damaged_record_where_it_ends(tmp_path: Path) -> None:
     talk(session, 0, 40)
     session.close()
     head = session.log.head
-    store._db.execute("UPDATE placed SET sum = zeroblob(32)")
     store.close()
+    change(tmp_path, "UPDATE recent_rows SET sum = zeroblob(32)")
     store = SqliteStore(tmp_path)
     log = KeptLog(store, "s")
     assert log.head == head

@@ -2,8 +2,8 @@
 
 import sys
 
+from tidegate.store.errors import StaleHead
 from tidegate.store.open import open_store
-from tidegate.store.store import StaleHead
 
 
 def main(url: str, session: str, writer: str, count: str) -> None:

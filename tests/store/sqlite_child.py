@@ -17,8 +17,9 @@ from threading import Thread
 from typing import cast
 
 from tidegate.core.errors import NotKept
+from tidegate.store.errors import StaleHead
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import RewritableStore, StaleHead, Store
+from tidegate.store.store import RewritableStore, Store
 
 
 def record(number: int) -> bytes:
@@ -57,9 +58,11 @@ def steps(folder: Path, number: int) -> None:
     seen: list[str] = []
 
     def step(name: str) -> None:
-        if name == "entry read":  # nothing is written there
+        if name == "session read":  # nothing is written there
             return
         seen.append(name)
+        if name == "committed":
+            say(name)
         if len(seen) == number:
             say(f"at {name}")
             os.kill(os.getpid(), signal.SIGKILL)

@@ -17,7 +17,7 @@ from tidegate.core.errors import BadInput, NotKept
 from tidegate.disk.atomic_files import hold_lock
 from tidegate.store.blob_claims import encode_claim, parse_claims
 from tidegate.store.blobs import Blobs, CollectedBlobs
-from tidegate.store.store import DamagedData
+from tidegate.store.errors import DamagedData
 
 TEXT = b"a line of a log, said again and again\n" * 9000
 NOISE = random.Random(3).randbytes(50_000)

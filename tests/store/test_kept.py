@@ -1,7 +1,5 @@
 """A session in a store: closed and opened again it is the same session, and two of them do not overwrite each other."""
 
-import asyncio
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
@@ -10,18 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.store.sqlite_files import FILE, change
 from tidegate import BadInput, MemoryLog, Session
 from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
 from tidegate.core.messages import Text, text_of
 from tidegate.proof.session_generator import generate_session
 from tidegate.store.blobs import Blobs
+from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead
 from tidegate.store.log import Log
 from tidegate.store.memory import MemoryStore
 from tidegate.store.session_log import MAX_INLINE_BYTES, KeptLog, make_blob_reference, parse_blob_reference
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_end import End
-from tidegate.store.sqlite_file import FILE
-from tidegate.store.store import DamagedData, SessionNotFound, StaleHead, Store
+from tidegate.store.store import Store
 
 Open = Callable[[], Store]
 
@@ -246,77 +244,57 @@ def test_opening_reads_the_newest_record_once(tmp_path: Path) -> None:
     steps: list[str] = []
     with closing(SqliteStore(tmp_path, step=steps.append)) as store:
         log = KeptLog(store, "s")
+        steps.clear()
         assert [event.seq for _ in range(3) for event in log.read(3)] == [3, 3, 3]
-        assert list(log.catch_up()) == []
-        assert steps.count("entry read") == 1
+        assert steps == [], "the store is not asked for it again"
 
 
-def test_a_log_that_was_only_opened_misses_its_record(tmp_path: Path) -> None:
+def test_a_log_that_was_only_opened_misses_its_record(reopen: Open) -> None:
+    store, other = reopen(), reopen()
+    filled(other, "s", ["a", "b"])
+    log = KeptLog(store, "s")
+    other.delete("s")
+    filled(other, "s", ["x", "y", "z"])
+    with pytest.raises(SessionNotFound, match="was replaced meanwhile: record 2"):
+        list(log.catch_up())
+
+
+def test_the_end_is_seen_whoever_has_changed_it(tmp_path: Path) -> None:
     with closing(SqliteStore(tmp_path)) as store, closing(SqliteStore(tmp_path)) as other:
-        filled(other, "s", ["a", "b"])
-        log = KeptLog(store, "s")
-        other.delete("s")
-        filled(other, "s", ["x", "y", "z"])
-        with pytest.raises(SessionNotFound, match="was replaced meanwhile: record 2"):
-            list(log.catch_up())
 
+        def end(session: str = "s") -> tuple[int, list[bytes]]:
+            head = store.head(session)
+            assert head == other.head(session)
+            return head, list(store.read(session, head)) if head else []
 
-def test_the_end_is_looked_up_again_when_anyone_has_changed_it(tmp_path: Path) -> None:
-    steps: list[str] = []
-    with closing(SqliteStore(tmp_path, step=steps.append)) as store, closing(SqliteStore(tmp_path)) as other:
-
-        def told() -> End:
-            steps.clear()
-            end = store.end("s")
-            assert store.head("s") == end.head == other.head("s")
-            assert steps.count("entry read") <= 1
-            return end
-
-        assert told() == (0, None)
+        assert end() == (0, [])
         other.append("s", 0, [b"a"])
-        assert told() == (1, b"a")
+        assert end() == (1, [b"a"])
         store.append("s", 1, [b"b"])
-        assert told() == (2, b"b")
+        assert end() == (2, [b"b"])
         store.append("s", 2, [b"c", b"d"])
-        assert told() == (4, b"d")
+        assert end() == (4, [b"d"])
         store.append("s", 4, [b"%d" % number for number in range(200)])
-        assert told() == (204, b"199")
+        assert end() == (204, [b"199"])
         other.rewrite("s", {204: b"other"})
-        assert told() == (204, b"other")
+        assert end() == (204, [b"other"])
         store.rewrite("s", {204: b"own"})
-        assert told() == (204, b"own")
+        assert end() == (204, [b"own"])
         other.append("t", 0, [b"t"])
-        assert told() == (204, b"own")
+        assert end() == (204, [b"own"])
         store.fork("s", 3, "u")
-        assert (store.end("u"), told()) == ((3, b"c"), (204, b"own"))
+        assert (end("u"), end()) == ((3, [b"c"]), (204, [b"own"]))
         other.delete("s")
-        assert told() == (0, None)
-
-
-def test_what_many_said_at_once_is_the_end_of_each(tmp_path: Path) -> None:
-    with closing(SqliteStore(tmp_path)) as store, closing(SqliteStore(tmp_path)) as other:
-        rooms = [f"room {number}" for number in range(8)]
-
-        async def speak() -> None:
-            await asyncio.gather(*(store.append_async(room, 0, [room.encode()]) for room in rooms))
-            await asyncio.gather(*(store.append_async(room, 1, [b"more"]) for room in rooms))
-
-        asyncio.run(speak())
-        for each in (store, other):
-            assert [KeptLog(each, room).head for room in rooms] == [2] * 8
-            assert [each.end(room).record for room in rooms] == [b"more"] * 8
-        store.append(rooms[3], 2, [b"alone"])
-        assert (store.end(rooms[3]), other.end(rooms[3])) == ((3, b"alone"), (3, b"alone"))
+        assert end() == (0, [])
 
 
 def test_an_end_that_is_damaged_is_told_of_when_it_is_read(tmp_path: Path) -> None:
     with closing(SqliteStore(tmp_path)) as store:
         filled(store, "s", ["a", "b", "c"])
-    with closing(sqlite3.connect(tmp_path / FILE)) as db, db:
-        (last,) = db.execute("SELECT max(id) FROM placed").fetchone()
-        db.execute("UPDATE placed SET data = zeroblob(length(data)) WHERE id = ?", (last,))
+    change(
+        tmp_path, "UPDATE recent_rows SET data = zeroblob(length(data)) WHERE id = (SELECT max(id) FROM recent_rows)"
+    )
     with closing(SqliteStore(tmp_path)) as store:
-        assert store.end("s") == (3, None)
         log = KeptLog(store, "s")
         assert (log.head, next(log.read(2)).seq) == (3, 2)
         with pytest.raises(DamagedData, match="Records 3 to 3"):

@@ -10,11 +10,12 @@ import pytest
 from tests.store.conftest import run_sql, wait_until
 from tidegate.core.errors import BadInput, NotKept
 from tidegate.store.conformance import suite
+from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead, StoreUnreachable
 from tidegate.store.memory import MemoryStore
 from tidegate.store.postgres import MAX_RECORD, PostgresStore
-from tidegate.store.postgres_link import MIGRATION_LOCK, MIGRATIONS
-from tidegate.store.postgres_statements import BATCH_BYTES, BATCH_RECORDS
-from tidegate.store.store import DamagedData, SessionNotFound, StaleHead, Store, StoreUnreachable
+from tidegate.store.postgres.connection import MIGRATION_LOCK, MIGRATIONS
+from tidegate.store.postgres.statements import BATCH_BYTES, BATCH_RECORDS
+from tidegate.store.store import Store
 
 ALL_BYTES = bytes(range(256))
 

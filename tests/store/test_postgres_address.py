@@ -7,9 +7,9 @@ import pytest
 
 from tests.store.conftest import Server
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.store.errors import StoreUnreachable
 from tidegate.store.open import open_store
 from tidegate.store.postgres import PostgresStore
-from tidegate.store.store import StoreUnreachable
 
 SECRET = "hunter2secret"
 BAD_ADDRESSES = [

@@ -14,9 +14,10 @@ import pytest
 
 from tests.store.conftest import answers, run_sql, wait_until
 from tidegate.core.errors import BadInput, NotKept
+from tidegate.store.errors import SessionNotFound, StaleHead, StoreUnreachable
 from tidegate.store.postgres import PostgresStore
-from tidegate.store.postgres_statements import BATCH_RECORDS
-from tidegate.store.store import SessionNotFound, StaleHead, Store, StoreUnreachable
+from tidegate.store.postgres.statements import BATCH_RECORDS
+from tidegate.store.store import Store
 
 WRITER = Path(__file__).with_name("appending.py")
 OTHERS = "pid <> pg_backend_pid() and datname = current_database() and backend_type = 'client backend'"

@@ -8,9 +8,9 @@ import pytest
 from tests.store.conftest import run_sql, wait_until
 from tests.store.proxy import MARK, Proxy
 from tidegate.core.errors import NotKept
+from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.postgres import PostgresStore
-from tidegate.store.postgres_statements import BATCH_BYTES
-from tidegate.store.store import StaleHead, StoreUnreachable
+from tidegate.store.postgres.statements import BATCH_BYTES
 
 
 @pytest.fixture

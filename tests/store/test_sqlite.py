@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import random
 import sqlite3
 import stat
 import time
@@ -11,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.sqlite_files import FILE, filled, noise
+from tests.store.sqlite_files import FILE, filled, noise, open_with_connection
 from tidegate import BadInput, Session
 from tidegate.core.errors import NotKept
 from tidegate.proof.session_generator import generate_session
+from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.session_log import KeptLog
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_file import MIGRATIONS
-from tidegate.store.sqlite_read import READ_AT_ONCE
-from tidegate.store.store import DamagedData, SessionNotFound, Store
+from tidegate.store.sqlite.migrations import MIGRATIONS
+from tidegate.store.sqlite.tables import READ_ROWS
+from tidegate.store.store import Store
 
 # --- the file -----------------------------------------------------------------------------------------------------
 
@@ -43,9 +43,9 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
 
 def test_an_append_is_power_safe_when_it_returns(tmp_path: Path) -> None:
     """The settings that this rests on: a power cut cannot be had in a test."""
-    store = SqliteStore(tmp_path)
-    assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    store, db = open_with_connection(tmp_path)
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert db.execute("PRAGMA synchronous").fetchone() == (2,)
     store.close()
 
 
@@ -68,7 +68,7 @@ def test_migrations_run_once_and_whole(tmp_path: Path) -> None:
     SqliteStore(tmp_path, migrations=(*MIGRATIONS, third)).close()
     db = sqlite3.connect(path)
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert tables == {"migrations", "sessions", "placed", "batches", "members", "sqlite_sequence", "third"}
+    assert tables == {"migrations", "sessions", "packed_rows", "recent_rows", "sqlite_sequence", "third"}
     names = [name for (name,) in db.execute("SELECT name FROM migrations ORDER BY applied, rowid")]
     assert names == [*(migration.__name__ for migration in MIGRATIONS), "third"]
     db.close()
@@ -156,21 +156,21 @@ def test_who_makes_the_file_second_uses_that_of_the_first(tmp_path: Path) -> Non
 
 
 def test_a_session_deleted_in_the_middle_of_a_read_is_no_damage(tmp_path: Path) -> None:
-    """Each record is more than is read at once, so every one of them is a look of its own."""
+    """There are more rows than are read at once."""
     other = SqliteStore(tmp_path)
-    records = [random.Random(number).randbytes(READ_AT_ONCE + 1) for number in range(3)]
+    records = [b"%d" % number for number in range(64 * READ_ROWS + 1)]
     other.append("s", 0, records)
     armed: list[bool] = []
 
     def step(name: str) -> None:
-        if name == "entry read" and armed and other.head("s"):
+        if name == "session read" and armed and other.head("s"):
             other.delete("s")
 
     store = SqliteStore(tmp_path, step=step)
     reading = store.read("s")
     armed.append(True)
     begun = time.monotonic()
-    assert [next(reading) for _ in range(2)] == records[:2]
+    assert [next(reading) for _ in range(64 * READ_ROWS)] == records[:-1]
     assert time.monotonic() - begun < 20, "deleting does not wait for those who read"
     with pytest.raises(SessionNotFound):
         next(reading)

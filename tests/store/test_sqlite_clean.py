@@ -9,8 +9,8 @@ import pytest
 
 from tests.store.sqlite_files import FILE, noise, together
 from tidegate.core.errors import NotKept
+from tidegate.store.errors import SessionNotFound
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import SessionNotFound
 
 WORDS = b"the password is swordfish"
 
@@ -95,7 +95,7 @@ def test_many_sessions_leave_the_disk_at_once(tmp_path: Path) -> None:
         for name in "abc":
             store.delete(name)
     assert steps.count("session deleted") == 3
-    assert steps.count("file written anew") == 1
+    assert steps.count("file vacuumed") == 1
     assert on_disk(tmp_path) == 0
     store.close()
 
@@ -126,7 +126,7 @@ def test_what_another_writer_hinders_is_said_and_done_later(tmp_path: Path) -> N
     others: list[sqlite3.Connection] = []
 
     def step(name: str) -> None:
-        if name == "rewriting noted":
+        if name == "vacuum requested":
             others.append(sqlite3.connect(tmp_path / FILE, isolation_level=None))
         elif name == "committed" and others:
             others[0].execute("BEGIN IMMEDIATE")
@@ -147,7 +147,7 @@ def test_one_who_is_late_does_not_take_another_debt_for_its_own(tmp_path: Path) 
     met: list[int] = []
 
     def step(name: str) -> None:
-        if name == "file written anew":
+        if name == "file vacuumed":
             with closing(sqlite3.connect(tmp_path / FILE)) as db:
                 db.execute("PRAGMA user_version=3")  # as `delete` of another would
         if name == "session deleted":

@@ -11,10 +11,10 @@ from threading import Thread
 
 import pytest
 
-from tests.store.sqlite_files import FILE, filled, noise
+from tests.store.sqlite_files import FILE, change, filled, noise
 from tidegate.core.errors import NotKept
+from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.store import DamagedData, SessionNotFound
 
 SECRET = bytes(random.Random(99).randbytes(24))
 
@@ -46,7 +46,7 @@ def test_a_large_record_leaves_the_disk(tmp_path: Path) -> None:
     large = random.Random(3).randbytes(700_000)
     store.append("s", 0, [b"before", large, b"after"])
     with closing(sqlite3.connect(tmp_path / FILE)) as other:
-        (packed,) = other.execute("SELECT data FROM chunks ORDER BY length(data) DESC").fetchone()
+        (packed,) = other.execute("SELECT data FROM packed_rows ORDER BY length(data) DESC").fetchone()
     parts = [packed[place : place + 32] for place in range(1000, len(packed), 100_000)]
     assert any(on_disk(tmp_path, part) for part in parts)  # some may lie across two pages
     store.rewrite("s", {2: b""})
@@ -60,7 +60,7 @@ def test_what_another_still_reads_leaves_the_disk_when_it_is_done(tmp_path: Path
     store.append("s", 0, [SECRET, b"x"])
     other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
     other.execute("BEGIN")
-    other.execute("SELECT count(*) FROM chunks").fetchone()
+    other.execute("SELECT count(*) FROM sessions").fetchone()
     store.rewrite("s", {1: b"[forgotten]"})
     assert list(store.read("s")) == [b"[forgotten]", b"x"]
     other.execute("ROLLBACK")
@@ -74,7 +74,7 @@ def test_it_waits_for_who_is_just_reading(tmp_path: Path) -> None:
     store.append("s", 0, [SECRET, b"x"])
     other = sqlite3.connect(tmp_path / FILE, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN")
-    other.execute("SELECT count(*) FROM chunks").fetchone()
+    other.execute("SELECT count(*) FROM sessions").fetchone()
     rewriting = Thread(target=store.rewrite, args=("s", {1: b"[forgotten]"}))
     rewriting.start()
     rewriting.join(0.1)
@@ -153,30 +153,23 @@ def test_the_disk_refuses_what_comes_after_the_commit(what: str, tmp_path: Path)
 # --- damage -------------------------------------------------------------------------------------------------------
 
 
-def spoil(folder: Path, statement: str) -> None:
-    db = sqlite3.connect(folder / FILE)
-    assert db.execute(statement).rowcount > 0, "nothing was damaged"
-    db.commit()
-    db.close()
-
-
 @pytest.mark.parametrize(
     ("statement", "gap"),
     [
-        ("UPDATE placed SET data = x'00' WHERE id % 1024 = 65", (65, 128)),
-        ("UPDATE placed SET count = 'x' WHERE id % 1024 = 193", (193, 200)),
-        ("UPDATE placed SET id = id + 7 WHERE id % 1024 = 65", (65, 128)),
-        ("DELETE FROM placed WHERE id % 1024 = 1", (1, 64)),
-        ("DELETE FROM placed WHERE id % 1024 IN (65, 129)", (65, 192)),
-        ("DELETE FROM placed WHERE id % 1024 = 193", (193, 200)),
-        ("DELETE FROM placed", (1, 200)),
+        ("UPDATE packed_rows SET data = x'00' WHERE id % 1024 = 65", (65, 128)),
+        ("UPDATE packed_rows SET count = 'x' WHERE id % 1024 = 193", (193, 200)),
+        ("UPDATE packed_rows SET id = id + 7 WHERE id % 1024 = 65", (65, 128)),
+        ("DELETE FROM packed_rows WHERE id % 1024 = 1", (1, 64)),
+        ("DELETE FROM packed_rows WHERE id % 1024 IN (65, 129)", (65, 192)),
+        ("DELETE FROM packed_rows WHERE id % 1024 = 193", (193, 200)),
+        ("DELETE FROM packed_rows", (1, 200)),
     ],
 )
 def test_damage_is_put_in_order_when_all_of_it_is_replaced(
     statement: str, gap: tuple[int, int], tmp_path: Path
 ) -> None:
     filled(tmp_path, {"s": 200})
-    spoil(tmp_path, statement)
+    change(tmp_path, statement)
     store = SqliteStore(tmp_path)
     first, last = gap
     good = {number: noise(number) for number in range(1, 201) if not first <= number <= last}
@@ -200,7 +193,7 @@ def test_a_damaged_loose_row_is_put_in_order(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     for number in range(1, 21):
         store.append("s", number - 1, [noise(number)])
-    spoil(tmp_path, "UPDATE placed SET data = x'00' WHERE id % 1024 IN (7, 8)")
+    change(tmp_path, "UPDATE recent_rows SET data = x'00' WHERE id % 1024 IN (7, 8)")
     for first in (7, 8):
         with pytest.raises(DamagedData) as damage:
             list(store.read("s", first))
@@ -215,10 +208,9 @@ def test_a_damaged_loose_row_is_put_in_order(tmp_path: Path) -> None:
 
 
 def _size(folder: Path) -> int:
-    db = sqlite3.connect(folder / FILE)
-    (size,) = db.execute("SELECT sum(length(data)) FROM chunks").fetchone()
-    db.close()
-    return int(size)
+    with closing(sqlite3.connect(folder / FILE)) as db:
+        sizes = [db.execute(f"SELECT total(length(data)) FROM {table}") for table in ("packed_rows", "recent_rows")]
+        return int(sum(size.fetchone()[0] for size in sizes))
 
 
 def test_a_rewriting_that_finds_no_room_changes_nothing(tmp_path: Path) -> None:

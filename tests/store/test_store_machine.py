@@ -18,7 +18,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.store.memory import MemoryStore
 from tidegate.store.postgres import PostgresStore
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_rows import PACK_BYTES, PACK_RECORDS
+from tidegate.store.sqlite.rows import PACK_BYTES, PACK_RECORDS
 from tidegate.store.store import AsyncAppendStore, RewritableStore, Store
 
 NAMES = ("a", "b", "ä ä", "c/../d")

@@ -46,10 +46,11 @@ from tidegate.session.conversation import LiveConversation
 from tidegate.session.request import parse_model_note
 from tidegate.session.session import Session
 from tidegate.store.blobs import Blobs
+from tidegate.store.errors import DamagedData
 from tidegate.store.memory import check_fork_request, session_not_found
 from tidegate.store.open import open_store
 from tidegate.store.session_log import KeptLog
-from tidegate.store.store import DamagedData, Store
+from tidegate.store.store import Store
 from tidegate.wire.registry import resolve_dialect
 
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -20,7 +20,8 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.disk.atomic_files import make_write_error, sync_folder
 from tidegate.disk.folder import Folder, session_file_key
 from tidegate.memory.search import Search
-from tidegate.store.store import SessionInfo, SessionNotFound, StaleHead, Store
+from tidegate.store.errors import SessionNotFound, StaleHead
+from tidegate.store.store import SessionInfo, Store
 
 if TYPE_CHECKING:
     from tidegate.datafolder.data_folder import DataFolder

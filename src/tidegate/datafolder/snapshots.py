@@ -27,8 +27,8 @@ from tidegate.core.view import REFOLD_TOPICS, View
 from tidegate.datafolder.snapshot_gaps import Gap, Searched, fill, without
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
 from tidegate.session.conversation import LiveConversation
+from tidegate.store.errors import DamagedData
 from tidegate.store.log import Log
-from tidegate.store.store import DamagedData
 
 SNAPSHOT_INTERVAL = 64
 """Events between two saves: so many are folded at most when a process that was killed opens its session again."""

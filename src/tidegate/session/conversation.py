@@ -13,8 +13,8 @@ from tidegate.core.messages import Message, Tool, mark_texts, user_message
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
 from tidegate.session.recall import find_edit_to_toggle, recall_message
+from tidegate.store.errors import StaleHead
 from tidegate.store.log import Log
-from tidegate.store.store import StaleHead
 from tidegate.wire.parsing import normalize_message_arguments, repair_message_unicode, repair_unicode
 from tidegate.wire.registry import Dialect, parse_any_message, parse_tools
 from tidegate.wire.usage import read_usage

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
 from tidegate.disk.atomic_files import hold_lock, make_folder, make_write_error, sync_folder, write_atomically
-from tidegate.store.store import DamagedData
+from tidegate.store.errors import DamagedData
 
 _LINE = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,15}) ([0-9a-f]{8})").fullmatch
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

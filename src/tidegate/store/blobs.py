@@ -29,7 +29,7 @@ from tidegate.disk.atomic_files import (
 )
 from tidegate.disk.folder import session_file_key
 from tidegate.store.blob_claims import LOCK_TIMEOUT_SECONDS, BlobClaims
-from tidegate.store.store import DamagedData
+from tidegate.store.errors import DamagedData
 
 _MAX_BLOB_BYTES = 256 << 20
 _MAX_SESSION_BYTES = 4 << 30

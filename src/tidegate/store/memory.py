@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 
 from tidegate.core.errors import BadInput
-from tidegate.store.store import SessionInfo, SessionNotFound, StaleHead
+from tidegate.store.errors import SessionNotFound, StaleHead
+from tidegate.store.store import SessionInfo
 
 _MAX_NAME_CHARS = 512
 

@@ -3,17 +3,18 @@
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, NoteAdded, decode_event, encode_event
 from tidegate.store.blobs import Blobs
+from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.memory import stale_head_error
-from tidegate.store.store import AsyncAppendStore, DamagedData, SessionNotFound, Store
+from tidegate.store.store import AsyncAppendStore, Store
 
 _AppendAsync = Callable[[str, int, Sequence[bytes]], Awaitable[int]]
-_ReadEnd = Callable[[str], tuple[int, bytes | None]]
 MAX_INLINE_BYTES = 256 * 1024
 _MARK = 0xC1  # no MessagePack value begins with it, so no event does
 _REFERENCE = struct.Struct(">B32sQ")
@@ -60,15 +61,16 @@ class KeptLog:
         self._store = store
         self._blobs = blobs
         self.session = session
-        self._seen = (0, b"")  # a record we know, to notice another log in this one's place
-        end: _ReadEnd | None = getattr(store, "end", None)  # some give the last record with its number, in one look
-        if end is None:
-            self._head = store.head(session)
-        else:
-            self._head, record = end(session)
-            if record is not None:
-                self._seen = (self._head, record)
+        self._head = store.head(session)
+        self._seen = self._newest()  # a record we know, to notice another log in this one's place
         self._append_async: _AppendAsync | None = None  # the store's own, once someone asks for it
+
+    def _newest(self) -> tuple[int, bytes]:
+        """Return the number of the last record and the record; 0 if it cannot be read, which is said when it is."""
+        with suppress(DamagedData, SessionNotFound):
+            for record in self._store.read(self.session, self._head) if self._head else ():
+                return self._head, record
+        return 0, b""
 
     @property
     def head(self) -> int:

@@ -11,32 +11,6 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from tidegate.core.errors import TidegateError
-
-
-class StaleHead(TidegateError):
-    """Someone else appended meanwhile: read on from your head and try again. Nothing was written."""
-
-
-class SessionNotFound(TidegateError):
-    """There is no such session."""
-
-
-class DamagedData(TidegateError):
-    """What is on disk cannot be read as it should be. The text says what and where; the rest is untouched.
-
-    `first` and `last` are the records it is about, so that code can go on behind them; 0 if that is not known.
-    """
-
-    def __init__(self, cause: str, remedy: str, first: int = 0, last: int = 0) -> None:
-        super().__init__(cause, remedy)
-        self.first = first
-        self.last = last
-
-
-class StoreUnreachable(TidegateError):
-    """The database does not answer, or the connection broke under a call: whether it was done is not known."""
-
 
 class SessionInfo(msgspec.Struct, frozen=True):
     """`size` is what the session takes on disk, in bytes; times are seconds since the epoch."""

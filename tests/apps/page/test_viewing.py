@@ -10,7 +10,7 @@ from tidegate.cli.parsers.view import add_view_parser
 from tidegate.cli.view import view_command
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.store.store import SessionNotFound
+from tidegate.store.errors import SessionNotFound
 
 
 @pytest.fixture

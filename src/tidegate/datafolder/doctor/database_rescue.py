@@ -24,10 +24,11 @@ from tidegate.datafolder.doctor.session_log import RecordFault, encode_lost_reco
 from tidegate.datafolder.retention import StepCallback, ignore_step
 from tidegate.disk.atomic_files import make_folder, make_write_error, sync_folder
 from tidegate.disk.folder import session_file_key
+from tidegate.store.errors import DamagedData
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_file import FILE
-from tidegate.store.sqlite_raw import sessions_of_rows, structure
-from tidegate.store.store import DamagedData, SessionInfo, Store
+from tidegate.store.sqlite.connection import FILE
+from tidegate.store.sqlite.inspection import sessions_of_rows, structure
+from tidegate.store.store import SessionInfo, Store
 
 _BATCH_RECORDS = 64
 _WORK_PREFIX = ".rescue-"
@@ -120,7 +121,7 @@ def _repair_structure(path: Path) -> None:
         for session in sessions_of_rows(db):
             _try_statement(
                 db,
-                f"INSERT INTO sessions SELECT {session}, 'recovered-{session}', 0, 0, 0, 0, 0, 0, 0"
+                f"INSERT INTO sessions SELECT {session}, 'recovered-{session}', 0, 0, '', 0, 0, 0, -1"
                 f" WHERE {session} NOT IN (SELECT id FROM sessions NOT INDEXED)",
             )
         db.commit()

@@ -37,10 +37,11 @@ from tidegate.datafolder.trace.lines import decode_trace_line
 from tidegate.datafolder.trace.writer import Trace, read_trace
 from tidegate.disk.atomic_files import write_atomically
 from tidegate.disk.folder import session_file_key
+from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.session_log import KeptLog, store_if_large
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite_raw import raw_rows, structure
-from tidegate.store.store import DamagedData, SessionInfo, SessionNotFound
+from tidegate.store.sqlite.inspection import raw_rows, structure
+from tidegate.store.store import SessionInfo
 
 __all__ = ["Finding", "Severity", "examine_folder"]
 

@@ -27,9 +27,10 @@ from tidegate.core.view import RefoldNeeded, View, fold_log, resolve_visibility
 from tidegate.datafolder.archive.recount import EventRecounter
 from tidegate.session.request import parse_model_note
 from tidegate.store.blobs import Blobs
+from tidegate.store.errors import DamagedData
 from tidegate.store.log import Log
 from tidegate.store.session_log import parse_blob_reference
-from tidegate.store.store import DamagedData, Store
+from tidegate.store.store import Store
 from tidegate.wire.registry import resolve_dialect
 from tidegate.wire.rendering.request import RequestRenderer
 

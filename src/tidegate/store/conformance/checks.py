@@ -13,7 +13,8 @@ from tidegate.store.conformance.assertions import (
     read_records,
 )
 from tidegate.store.conformance.concurrency import check_racing_appends, check_removal_during_use
-from tidegate.store.store import SessionNotFound, StaleHead, Store
+from tidegate.store.errors import SessionNotFound, StaleHead
+from tidegate.store.store import Store
 
 
 def _an_empty_store_is_empty(store: Store) -> None:

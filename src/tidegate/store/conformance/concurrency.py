@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tidegate.store.conformance.assertions import expect_equal, read_records
-from tidegate.store.store import SessionNotFound, StaleHead, Store
+from tidegate.store.errors import SessionNotFound, StaleHead
+from tidegate.store.store import Store
 
 
 def run_in_threads(works: Sequence[Callable[[], object]]) -> None:

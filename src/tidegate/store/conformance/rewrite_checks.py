@@ -13,7 +13,8 @@ from tidegate.store.conformance.assertions import (
     read_records,
 )
 from tidegate.store.conformance.concurrency import append_with_retry, run_in_threads
-from tidegate.store.store import RewritableStore, SessionNotFound, Store
+from tidegate.store.errors import SessionNotFound
+from tidegate.store.store import RewritableStore, Store
 
 
 def _rewrite(store: Store, session: str, changes: Mapping[int, bytes]) -> None:

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.store.store import DamagedData, StoreUnreachable
+from tidegate.store.errors import DamagedData, StoreUnreachable
 
 Link = Connection[TupleRow]
 

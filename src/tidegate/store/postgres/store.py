@@ -18,6 +18,7 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from tidegate.core.errors import BadInput, NotKept
+from tidegate.store.errors import DamagedData, SessionNotFound, StoreUnreachable
 from tidegate.store.memory import (
     check_fork_request,
     check_record_numbers,
@@ -25,8 +26,8 @@ from tidegate.store.memory import (
     session_not_found,
     stale_head_error,
 )
-from tidegate.store.postgres_link import Link, explained, has_ended, hung_up, migrate, place_of, prepare, read_url
-from tidegate.store.postgres_statements import (
+from tidegate.store.postgres.connection import Link, explained, has_ended, hung_up, migrate, place_of, prepare, read_url
+from tidegate.store.postgres.statements import (
     APPEND_FIRST,
     APPEND_NEXT,
     BATCH_BYTES,
@@ -39,7 +40,7 @@ from tidegate.store.postgres_statements import (
     REWRITE,
     SESSIONS,
 )
-from tidegate.store.store import DamagedData, SessionInfo, SessionNotFound, StoreUnreachable
+from tidegate.store.store import SessionInfo
 
 MAX_RECORD = 1_000_000_000
 """Bytes of a record: a value in PostgreSQL takes little more."""

@@ -1,0 +1,159 @@
+"""Group commit: appends of many threads and asyncio tasks share one transaction and one fsync.
+
+A thread that finds nobody committing commits its append itself: alone, it hands nothing over and waits for nobody. All
+other appends enter one queue. A worker thread commits all that is in it at once, and wakes the threads and tasks that
+wait. After a commit of several appends it waits a moment for as many again: otherwise the first caller to return would
+commit alone, and the others wait for a second fsync.
+
+The queue is bounded: a thread has at most one append in it, and an event loop at most MAX_QUEUED; further tasks wait.
+"""
+
+import asyncio
+from _thread import LockType
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Lock, RLock, get_ident
+from time import monotonic, sleep
+
+import msgspec
+
+from tidegate.core.errors import NotKept
+
+MAX_QUEUED = 1024
+MAX_WAIT = 0.01
+"""Seconds to wait for those who shared the last commit, at most; and not longer than half of what that took."""
+
+
+class Append(msgspec.Struct):
+    """An append on its way. `outcome` is the new head, or why there is none; `wake` is what its caller waits for."""
+
+    session: str
+    after: int
+    records: list[bytes]
+    time: float
+    outcome: int | BaseException | None = None
+    wake: LockType | asyncio.Future[None] | None = None
+    abandoned: bool = False
+    """Whether its caller was interrupted or cancelled: then it must not be written any more."""
+
+    def result(self) -> int:
+        if isinstance(self.outcome, int):
+            return self.outcome
+        raise self.outcome or AssertionError("an append was not settled")
+
+
+class GroupCommit:
+    """`write` gives every append an outcome. If it raises, those without one were not written."""
+
+    def __init__(self, lock: RLock, write: Callable[[list[Append]], None]) -> None:
+        self._lock = lock
+        self._write = write
+        self._queue: deque[Append] = deque()
+        self._slots: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+        self._worker = ThreadPoolExecutor(1, "tidegate-store")  # starts its thread when it is first needed
+        self._working = False  # whether the worker will look into the queue again
+        self._committer = 0  # the thread that commits its own append
+
+    def __len__(self) -> int:
+        """Return how many appends are in the queue."""
+        return len(self._queue)
+
+    def commit(self, append: Append) -> int:
+        """Return the new head when it is committed, or raise why it was not."""
+        if not (self._committer or self._working or self._queue):
+            with self._lock:
+                self._committer = get_ident()
+                try:
+                    self._write([append])
+                finally:
+                    self._committer = 0
+            return append.result()
+        if self._committer == get_ident():  # in the handler of a signal: the commit it interrupted cannot go on
+            raise NotKept("This thread is in the middle of another append.", "Try again when that is done.")
+        append.wake = turn = Lock()
+        turn.acquire()
+        self._queue.append(append)
+        try:
+            self._start_worker()
+            turn.acquire()
+        finally:
+            append.abandoned = True
+        return append.result()
+
+    async def commit_async(self, append: Append) -> int:
+        """The same for a task. Cancelled during its commit, it may be written all the same."""
+        loop = asyncio.get_running_loop()
+        slots = self._slots.get(loop) or self._add_slots(loop)
+        await slots.acquire()
+        try:
+            append.wake = future = loop.create_future()
+            self._queue.append(append)
+            if not self._working:
+                loop.call_soon(self._start_worker)  # after all tasks that are ready now
+            await future
+        finally:
+            append.abandoned = True
+            slots.release()
+        return append.result()
+
+    def close(self) -> None:
+        self._worker.shutdown()
+
+    def _add_slots(self, loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
+        for other in [known for known in list(self._slots) if known.is_closed()]:
+            self._slots.pop(other, None)
+        return self._slots.setdefault(loop, asyncio.Semaphore(MAX_QUEUED))
+
+    def _start_worker(self) -> None:
+        if self._queue and not self._working:
+            try:
+                self._worker.submit(self._work)
+            except RuntimeError:  # the store is closed, and says so to each of them
+                self._work()
+
+    def _work(self) -> None:
+        """Commit until nobody comes any more. Whoever enters the queue while `_working` is set will be seen."""
+        while self._queue:
+            self._working = True
+            begun = monotonic()
+            count = self._commit_queue()
+            deadline = monotonic() + min((monotonic() - begun) / 2, MAX_WAIT)
+            while count > 1 and len(self._queue) < count and monotonic() < deadline:
+                sleep(MAX_WAIT / 50)
+            self._working = False
+
+    def _commit_queue(self) -> int:
+        """Commit all that wait; return how many."""
+        with self._lock:
+            # Only now: appends that came while another thread was committing share this commit, and a caller that was
+            # interrupted may already have looked whether its append was written.
+            queued = [self._queue.popleft() for _ in range(len(self._queue))]
+            waiting = [append for append in queued if not append.abandoned and not _is_cancelled(append)]
+            try:
+                if waiting:
+                    self._write(waiting)
+            except BaseException as fault:  # noqa: BLE001 - raised in those who wait
+                for append in waiting:
+                    append.outcome = fault if append.outcome is None else append.outcome
+        loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        for append in waiting:
+            if isinstance(append.wake, asyncio.Future):
+                loops.setdefault(append.wake.get_loop(), []).append(append.wake)
+            elif append.wake is not None:
+                append.wake.release()
+        for loop, futures in loops.items():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_resolve, futures)
+        return len(waiting)
+
+
+def _is_cancelled(append: Append) -> bool:
+    return isinstance(append.wake, asyncio.Future) and append.wake.cancelled()
+
+
+def _resolve(futures: "list[asyncio.Future[None]]") -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

@@ -1,0 +1,189 @@
+"""The store over one SQLite file. The package's docstring explains the format and the promises."""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tidegate.core.errors import BadInput, NotKept, TidegateError
+from tidegate.store.errors import DamagedData
+from tidegate.store.memory import check_session_name, stale_head_error
+from tidegate.store.sqlite import connection
+from tidegate.store.sqlite.appends import Appends
+from tidegate.store.sqlite.connection import FILE, Migration, Step, explained, plain_errors, snapshot, transact
+from tidegate.store.sqlite.group_commit import Append, GroupCommit
+from tidegate.store.sqlite.migrations import MIGRATIONS
+from tidegate.store.sqlite.rewrite import Vacuum, fork_session, rewrite_session
+from tidegate.store.sqlite.rows import SessionRow
+from tidegate.store.sqlite.tables import Tables
+from tidegate.store.store import SessionInfo
+
+VACUUM_WAIT = 1.0
+"""Seconds to wait for other processes before the file is vacuumed."""
+
+
+class SqliteStore:
+    """Threads and tasks may share it. A process that forks opens its own afterwards.
+
+    `limit` caps the database file, in bytes; an append that would exceed it is refused whole.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        timeout: float = 30.0,
+        limit: int | None = None,
+        clock: Callable[[], float] = time.time,
+        migrations: Sequence[Migration] = MIGRATIONS,
+        step: Step = lambda _: None,
+    ) -> None:
+        self.path = Path(folder) / FILE
+        if not os.path.isdir(folder) and os.path.exists(folder):
+            raise BadInput(f"{self.path.parent} is not a folder.", "Give the folder that is to hold the data.")
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._db = connection.open_file(self.path, timeout=timeout, migrations=migrations, step=step)
+        if limit is not None:
+            page = self._db.execute("PRAGMA page_size").fetchone()[0]
+            self._db.execute(f"PRAGMA max_page_count={max(1, limit // page)}").close()
+        self._tables = Tables(self._db)
+        self._appends = Appends(self._db, self._tables)
+        self._vacuum = Vacuum(self._db, timeout)
+        self._commits = GroupCommit(self._lock, self._write)
+
+    def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        return self._commits.commit(self._prepared(session, after, records))
+
+    async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        """Append while the event loop goes on. Tasks and threads that wait share a commit."""
+        return await self._commits.commit_async(self._prepared(session, after, records))
+
+    def _prepared(self, session: str, after: int, records: Sequence[bytes]) -> Append:
+        self._check_process()
+        connection.check_free(self._db)
+        check_session_name(session)
+        return Append(session, after, list(map(bytes, records)), float(self._clock()))
+
+    def _write(self, batch: list[Append]) -> None:
+        """Write appends in one transaction. If that fails, each gets its own: one must not harm the others."""
+        try:
+            outcomes = self._appends.write(batch)
+        except (OverflowError, sqlite3.Error, TidegateError) as fault:
+            for append in batch:
+                if len(batch) == 1 or connection.is_busy(fault):
+                    append.outcome = explained(fault, self._place(append.session))
+                else:
+                    self._write([append])
+        else:
+            for append, outcome in zip(batch, outcomes, strict=True):
+                append.outcome = outcome
+            self._db.step("committed")
+
+    def fork(self, session: str, at: int, new: str) -> None:
+        check_session_name(new)
+        now = float(self._clock())
+        self._change(session, lambda: fork_session(self._db, self._tables, session, at, new, now))
+
+    def delete(self, session: str, head: int | None = None) -> None:
+        def work() -> None:
+            found = self._tables.get(session)
+            if head is not None and head != found.head:
+                raise stale_head_error(session, head, found.head)
+            self._tables.delete(found)
+            self._vacuum.request()
+
+        try:
+            self._change(session, work)
+        finally:
+            # Also if there is no such session: a caller who was killed here before comes back for this.
+            with suppress(TidegateError):
+                self._run_vacuum(session)
+
+    def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
+        """Replace records, and remove the old ones from the disk. Without changes only the latter, if it is due.
+
+        While others read for long, the old records stay in the write-ahead log until a later checkpoint.
+        """
+
+        def work() -> None:
+            rewrite_session(self._db, self._tables, session, copies)
+            self._vacuum.request()
+
+        copies = {number: bytes(record) for number, record in changes.items()}
+        self._change(session, work)
+        try:
+            self._run_vacuum(session)
+        except (DamagedData, NotKept) as refusal:
+            raise NotKept(
+                f"The records are rewritten; what stood there may still be in the file: {refusal.args[0]}",
+                "Rewrite them again when the disk is well.",
+            ) from refusal
+
+    def _change(self, session: str, work: Callable[[], object]) -> None:
+        with self._using(session):
+            self._appends.invalidate()
+            transact(self._db, work)
+        self._db.step("committed")
+
+    @contextmanager
+    def cleaning_once(self) -> Iterator[None]:
+        """Vacuum once, at the end, for everything that is deleted in this block: many take as long as one."""
+        with self._vacuum.postponed():
+            yield
+        self._run_vacuum("all sessions")
+
+    def _run_vacuum(self, session: str) -> None:
+        with self._using(session):
+            connection.check_free(self._db)
+            self._vacuum.run(VACUUM_WAIT)
+
+    def read(self, session: str, start: int = 1) -> Iterator[bytes]:
+        with self._using(session), snapshot(self._db):
+            return self._records(self._tables.get(session), max(1, start))
+
+    def _records(self, session: SessionRow, number: int) -> Iterator[bytes]:
+        """Yield records, some rows at a time, with nothing held open between them: others may write meanwhile."""
+        while number <= session.head:
+            with self._using(session.name), snapshot(self._db):
+                session = self._tables.refresh(session)
+                records = self._tables.read(session, number)
+            yield from records
+            number += len(records)
+
+    def head(self, session: str) -> int:
+        with self._using(session), snapshot(self._db):
+            found = self._tables.find(session)
+            return found.head if found else 0
+
+    def sessions(self) -> list[SessionInfo]:
+        with self._using("the list of sessions"), snapshot(self._db):
+            found = self._tables.list_sessions()
+        return [SessionInfo(each.name, each.head, each.created, each.used, each.size) for each in found]
+
+    def close(self) -> None:
+        if self._process == os.getpid():
+            self._commits.close()
+            with self._lock:
+                if self._vacuum.due:
+                    with suppress(TidegateError), plain_errors(str(self.path)):
+                        self._vacuum.run(0)
+                self._db.close()
+
+    @contextmanager
+    def _using(self, session: str) -> Iterator[None]:
+        self._check_process()
+        with self._lock, plain_errors(self._place(session)):
+            yield
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            cause = f"{self.path} was opened before this process was forked."
+            raise BadInput(cause, "Open the store in the new process.")
+
+    def _place(self, session: str) -> str:
+        return f"session {session!r} in {self.path}"

@@ -1,0 +1,229 @@
+"""The tables of the SQLite store: sessions, their packed rows and their recent rows. The caller holds a transaction."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from tidegate.core.event_check import is_possible_time
+from tidegate.store.errors import DamagedData
+from tidegate.store.memory import session_not_found
+from tidegate.store.sqlite.connection import Database, skip_damage
+from tidegate.store.sqlite.rows import (
+    NUMBERS,
+    PLAIN,
+    RECENT,
+    Damaged,
+    Row,
+    SessionRow,
+    last_number,
+    open_row,
+    pack_row,
+    pack_rows,
+    row_id,
+    seal_of,
+)
+
+READ_ROWS = 8
+"""Packed rows read at once. Each holds 64 records, or some 256 KiB unless a single record is larger."""
+SELECT_SESSION = "SELECT id, name, head, packed, places, size, created, used, seal FROM sessions"
+SELECT_PACKED = "SELECT id, count, mark, sum, data FROM packed_rows"
+
+
+class Tables:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> SessionRow | None:
+        try:
+            row = self._db.execute(f"{SELECT_SESSION} WHERE name = ?", (name,)).fetchone()
+        except UnicodeEncodeError:  # half a surrogate pair: no such name is ever stored
+            return None
+        return None if row is None else self._checked(row)
+
+    def get(self, name: str) -> SessionRow:
+        session = self.find(name)
+        if session is None:
+            raise session_not_found(name)
+        return session
+
+    def refresh(self, session: SessionRow) -> SessionRow:
+        row = self._db.execute(f"{SELECT_SESSION} WHERE id = ?", (session.id,)).fetchone()
+        if row is None:
+            raise session_not_found(session.name)
+        return self._checked(row)
+
+    def list_sessions(self) -> list[SessionRow]:
+        """Return all sessions, the last used first."""
+        sessions = map(self._checked, self._db.execute(SELECT_SESSION).fetchall())
+        return sorted(sessions, key=lambda session: (session.used, session.id), reverse=True)
+
+    def create(self, name: str, now: float) -> SessionRow:
+        made = self._db.execute("INSERT INTO sessions VALUES (NULL, ?, 0, 0, '', 0, ?, ?, 0)", (name, now, now))
+        self._db.step("session created")
+        return SessionRow(made.lastrowid or 0, name, 0, 0, "", 0, now, now)
+
+    def save(self, session: SessionRow) -> SessionRow:
+        columns = "head = ?, packed = ?, places = ?, size = ?, created = ?, used = ?, seal = ?"
+        session = session._replace(seal=seal_of(session.head, session.packed, session.size))
+        self._db.execute(f"UPDATE sessions SET {columns} WHERE id = ?", (*session[2:], session.id))
+        self._db.step("session saved")
+        return session
+
+    def delete(self, session: SessionRow) -> None:
+        for table in ("packed_rows", "recent_rows"):
+            self._db.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", span_of(session))
+        self._db.step("rows deleted")
+        self._db.execute("DELETE FROM sessions WHERE id = ?", (session.id,))
+        self._db.step("session deleted")
+
+    def counted(self, session: SessionRow) -> SessionRow:
+        """Return the session with the size of its rows as they are."""
+        ask = "SELECT total(length(data)) FROM packed_rows WHERE id BETWEEN ? AND ?"
+        size = int(self._db.execute(ask, span_of(session, 1, session.packed)).fetchone()[0])
+        return session._replace(size=size + sum(len(row.data) for row in self.recent_rows(session)))
+
+    def _checked(self, row: Iterable[Any]) -> SessionRow:
+        """Return the session. One that is damaged, or holds impossible values, is rebuilt from its rows."""
+        self._db.step("session read")
+        session = SessionRow._make(row)
+        if session.is_intact():
+            return session
+        last = self.row_before(session, NUMBERS)
+        packed = last_number(last) if last else 0
+        rows = self._scan_recent(span_of(session, packed + 1))
+        head = max((row.first for row in rows), default=packed)
+        return self.counted(rebuilt(session, head, packed))
+
+    # --- writing rows -------------------------------------------------------------------------------------------------
+
+    def insert(self, session: SessionRow, rows: Iterable[Row]) -> None:
+        # A row after the head is left by damage, and may be replaced.
+        insert = "INSERT OR REPLACE INTO packed_rows VALUES (?, ?, ?, ?, ?)"
+        self._db.executemany(insert, [(row_id(session.id, row.first), *row[1:]) for row in rows])
+
+    def pack(
+        self, session: SessionRow, more: Sequence[bytes] = (), recent: Sequence[bytes] | None = None
+    ) -> SessionRow:
+        """Put the recent records, and `more` after them, into packed rows. The caller saves the session."""
+        recent = self.recent_records(session) if recent is None else recent
+        intact = recent is not None
+        if recent is None:  # keep each by itself, and the damaged ones as they are
+            self.insert(session, map(_isolated, self.recent_rows(session)))
+            session, recent = session._replace(packed=session.head), ()
+        places = [(place, *span_of(session)) for place in session.places.split(",")[1:]]
+        done = self._db.executemany("DELETE FROM recent_rows WHERE place = ? AND id BETWEEN ? AND ?", places)
+        if done.rowcount != session.head - session.packed:
+            self._db.execute("DELETE FROM recent_rows WHERE id BETWEEN ? AND ?", span_of(session))
+        self._db.step("recent rows deleted")
+        rows = list(pack_rows(session.packed + 1, [*recent, *more]))
+        self.insert(session, rows)
+        self._db.step("packed rows inserted")
+        head = session.packed + len(recent) + len(more)
+        size = session.size + sum(len(row.data) for row in rows) - sum(map(len, recent))
+        session = session._replace(head=head, packed=head, places="", size=size)
+        return session if intact else self.counted(session)
+
+    # --- reading rows -------------------------------------------------------------------------------------------------
+
+    def read(self, session: SessionRow, number: int) -> list[bytes]:
+        """Return the records from a number on, as many as are read at once. Raise Broken if the first is damaged."""
+        records: list[bytes] = []
+        why = "they are not there"
+        for row in self._rows_from(session, number):
+            if row.first > number + len(records):
+                break
+            try:
+                records += open_row(row)[number + len(records) - row.first :]
+            except Damaged as fault:
+                why = str(fault)
+                break
+        if not records:
+            raise self.damage(session, number, why)
+        return records
+
+    def _rows_from(self, session: SessionRow, number: int) -> list[Row]:
+        """Return rows in order, the first being the one that should hold the number. A damaged page ends them."""
+        if number > session.packed:
+            return self.recent_rows(session, number)
+        before = "SELECT max(id) FROM packed_rows WHERE id BETWEEN ? AND ?"
+        ask = f"{SELECT_PACKED} WHERE id BETWEEN coalesce(({before}), ?) AND ? ORDER BY id LIMIT {READ_ROWS}"
+        rows: list[Row] = []
+        with skip_damage():
+            spans = (*span_of(session, 1, number), *span_of(session, number, session.packed))
+            rows.extend(map(Row._make, self._db.execute(ask, spans)))
+        return rows
+
+    def recent_rows(self, session: SessionRow, first: int = 0) -> list[Row]:
+        """Return the recent rows that can be found, from a number on."""
+        low, high = span_of(session, max(first, session.packed + 1), session.head)
+        rows: dict[int, Row] = {}
+        for place in session.places.split(",")[1:]:
+            with skip_damage():
+                for row in self._db.execute("SELECT id, sum, data FROM recent_rows WHERE place = ?", (place,)):
+                    rows[row[0]] = Row(row[0], 1, RECENT, *row[1:])
+        if any(row not in rows for row in range(low, high + 1)):
+            rows |= {row.id: row for row in self._scan_recent((low, high))}
+        return [rows[row] for row in sorted(rows) if low <= row <= high]
+
+    def _scan_recent(self, span: tuple[int, int]) -> list[Row]:
+        """Find recent rows wherever they are, from both ends of the table up to a damaged page."""
+        rows: list[Row] = []
+        for order in ("place", "place DESC"):
+            with skip_damage():
+                ask = f"SELECT id, sum, data FROM recent_rows WHERE id BETWEEN ? AND ? ORDER BY {order}"
+                for row in self._db.execute(ask, span):
+                    rows.append(Row(row[0], 1, RECENT, *row[1:]))
+                break
+        return rows
+
+    def recent_records(self, session: SessionRow) -> list[bytes] | None:
+        """Return the recent records; None if one of them is damaged or missing."""
+        with suppress(Damaged):
+            records = [record for row in self.recent_rows(session) for record in open_row(row)]
+            return records if len(records) == session.head - session.packed else None
+        return None
+
+    def row_before(self, session: SessionRow, number: int) -> Row | None:
+        """Return the packed row in which the number should be: the last one that starts at it or before it."""
+        ask = f"{SELECT_PACKED} WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
+        found = self._db.execute(ask, span_of(session, 1, number)).fetchone()
+        return Row(*found) if found else None
+
+    def next_number(self, session: SessionRow, number: int) -> int:
+        """Return the first number of the next row that can be found, behind damaged pages if need be."""
+        ask = "SELECT min(id) FROM packed_rows WHERE id BETWEEN ? AND ?"
+        for start in range(number + 1, session.packed + 1):
+            with skip_damage():
+                (found,) = self._db.execute(ask, span_of(session, start, session.packed)).fetchone()
+                if found is not None:
+                    return int(found) & NUMBERS
+                break
+        recent = self.recent_rows(session, number + 1)
+        return recent[0].first if recent else max(session.head, number) + 1
+
+    def damage(self, session: SessionRow, first: int, why: str) -> DamagedData:
+        """Describe damage from this record up to the next row: how many records a damaged row held is not known."""
+        last = self.next_number(session, first) - 1
+        cause = f"Records {first} to {last} of session {session.name!r} are damaged: {why}."
+        return DamagedData(cause, f"All others can be read; go on from record {last + 1}.", first, last)
+
+
+def span_of(session: SessionRow, first: int = 1, last: int = NUMBERS) -> tuple[int, int]:
+    return row_id(session.id, first), row_id(session.id, last)
+
+
+def rebuilt(session: SessionRow, head: int, packed: int) -> SessionRow:
+    """Return a damaged session with what its rows say. A name or time that cannot be one is replaced."""
+    name = session.name if isinstance(session.name, str) else repr(session.name)
+    created, used = (float(each) if is_possible_time(each) else 0.0 for each in (session.created, session.used))
+    return SessionRow(session.id, name, head, packed, "", 0, created, used)
+
+
+def _isolated(row: Row) -> Row:
+    """Return a packed row for one recent record. One that is damaged stays as it is, so that reading still says so."""
+    try:
+        return pack_row(row.first, open_row(row))
+    except Damaged:
+        return row._replace(mark=PLAIN)

@@ -1,0 +1,546 @@
+"""Group commit: tasks and threads share commits, and what befalls one of them is its own affair."""
+
+import asyncio
+import gc
+import os
+import random
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.store.conftest import wait_until
+from tests.store.sqlite_files import FILE, change
+from tidegate import KeptLog, Session
+from tidegate.core.errors import BadInput, NotKept
+from tidegate.core.events import Event, NoteAdded
+from tidegate.store.errors import StaleHead
+from tidegate.store.memory import MemoryStore
+from tidegate.store.sqlite import SqliteStore
+from tidegate.store.sqlite.group_commit import MAX_QUEUED, Append, GroupCommit
+from tidegate.store.store import AsyncAppendStore, Store
+
+NAMES = [f"room {number}" for number in range(20)]
+
+
+async def talk(log: KeptLog, count: int) -> None:
+    for _ in range(count):
+        assert await log.append_async(Event(log.head + 1, 0.0, NoteAdded("n", log.session)))
+
+
+def all_at_once(*work: Coroutine[Any, Any, None]) -> None:
+    async def act() -> None:
+        await asyncio.gather(*work)
+
+    asyncio.run(act())
+
+
+def test_tasks_share_commits(tmp_path: Path) -> None:
+    steps: list[str] = []
+    store = SqliteStore(tmp_path, step=steps.append)
+    steps.clear()
+    all_at_once(*(talk(KeptLog(store, name), 30) for name in NAMES))
+    assert steps.count("committed") <= 60, "600 appends, and one commit for all that wait"
+    for name in NAMES:
+        assert [event.seq for event in KeptLog(store, name).read()] == list(range(1, 31))
+    store.close()
+    again = SqliteStore(tmp_path)
+    assert {info.name: info.head for info in again.sessions()} == dict.fromkeys(NAMES, 30)
+    again.close()
+
+
+def at_once(*appends: Coroutine[Any, Any, int]) -> list[int | BaseException]:
+    """What becomes of appends that go into one commit."""
+
+    async def act() -> list[int | BaseException]:
+        return await asyncio.gather(*appends, return_exceptions=True)
+
+    return asyncio.run(act())
+
+
+def test_one_that_is_late_hurts_nobody(tmp_path: Path) -> None:
+    steps: list[str] = []
+    store = SqliteStore(tmp_path, step=steps.append)
+    store.append("s", 0, [b"1"])
+    steps.clear()
+    two, late, absent, third, unnamed, *others = at_once(
+        store.append_async("s", 1, [b"2"]),
+        store.append_async("s", 1, [b"late"]),
+        store.append_async("t", 5, [b"x"]),
+        store.append_async("s", 2, [b"3"]),
+        store.append_async("a\0", 0, [b"x"]),
+        *(store.append_async(name, 0, [b"x"]) for name in NAMES),
+    )
+    assert (two, third, others) == (2, 3, [1] * len(NAMES))
+    assert isinstance(late, StaleHead)
+    assert isinstance(absent, StaleHead)
+    assert isinstance(unnamed, BadInput)
+    assert steps.count("committed") == 1
+    assert list(store.read("s")) == [b"1", b"2", b"3"]
+    assert store.head("t") == 0
+    store.close()
+
+
+def test_the_one_that_is_too_large_does_not_make_the_others_fail(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, limit=40 * 4096)
+    large = random.Random(1).randbytes(300_000)
+    appends = [store.append_async(f"s{number}", 0, [b"small"]) for number in range(6)]
+    done = at_once(*appends[:3], store.append_async("large", 0, [large]), *appends[3:])
+    refusal = done.pop(3)
+    assert isinstance(refusal, NotKept)
+    assert "'large'" in str(refusal)
+    assert done == [1] * 6
+    assert sorted(info.name for info in store.sessions()) == [f"s{number}" for number in range(6)]
+    assert store.append("s0", 1, [b"on"]) == 2
+    store.close()
+
+
+def test_a_damaged_session_does_not_make_the_others_fail(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    store.append("hurt", 0, [b"1"])
+    change(tmp_path, "UPDATE sessions SET head = 'x', seal = 'y'", "UPDATE recent_rows SET data = x'00'")
+    appends = [store.append_async("hurt", 1, [b"2"]), store.append_async("well", 0, [b"1"])]
+    assert at_once(*appends) == [2, 1]
+    assert list(store.read("hurt", 2)) == [b"2"], "its end was found by the row, though that cannot be read"
+    store.close()
+
+
+def test_when_another_process_has_the_file_all_are_told_at_once(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, timeout=0.5)
+    other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    begun = time.monotonic()
+    done = at_once(*(store.append_async(f"s{number}", 0, [b"x"]) for number in range(60)))
+    assert all(isinstance(each, NotKept) for each in done)
+    assert time.monotonic() - begun < 20, "half a second for all, not for each of sixty"
+    other.execute("ROLLBACK")
+    assert store.sessions() == []
+    assert store.append("s0", 0, [b"x"]) == 1
+    other.close()
+    store.close()
+
+
+def test_cancelled_before_its_commit_begins_it_is_not_written(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+
+    async def act() -> None:
+        task = asyncio.ensure_future(store.append_async("a", 0, [b"1"]))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await store.append_async("b", 0, [b"x"]) == 1
+
+    asyncio.run(act())
+    assert store.head("a") == 0
+    store.close()
+
+
+def test_cancelled_while_it_is_written_the_session_finds_out(tmp_path: Path) -> None:
+    """The commit waits at a step, and meanwhile the task that asked for it goes away."""
+    writing, go_on = threading.Event(), threading.Event()
+
+    def step(name: str) -> None:
+        if name == "begun" and armed:
+            armed.clear()
+            writing.set()
+            go_on.wait(10)
+
+    armed: list[bool] = []
+    store = SqliteStore(tmp_path, step=step)
+    session = Session("gpt-4o", log=KeptLog(store, "s"))
+    session.add({"role": "user", "content": "one"})
+
+    async def act() -> None:
+        armed.append(True)
+        task = asyncio.ensure_future(session.add_async({"role": "assistant", "content": "two"}))
+        await asyncio.to_thread(writing.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go_on.set()
+        await session.add_async({"role": "user", "content": "three"})
+
+    asyncio.run(act())
+    body = session.prepare().body
+    assert [message["content"] for message in body["messages"]] == ["one", "two", "three"]
+    assert [event.seq for event in session.log.read()] == list(range(1, session.log.head + 1))
+    store.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+def test_tasks_of_one_session_and_plain_calls_between_them(kind: str, tmp_path: Path) -> None:
+    """Nothing is folded twice, nothing is left out, whoever is told first."""
+    store: Store = SqliteStore(tmp_path) if kind == "sqlite" else MemoryStore()
+    assert isinstance(store, AsyncAppendStore) == (kind == "sqlite")
+    session = Session("gpt-4o", log=KeptLog(store, "s"))
+
+    async def say(who: int) -> None:
+        for place in range(10):
+            await session.add_async({"role": "user", "content": f"{who}.{place}"})
+            if place % 3 == 0:
+                session.note("between", str(who))
+
+    all_at_once(*(say(who) for who in range(5)))
+    said = [event.seq for event in session.log.read()]
+    assert said == list(range(1, session.log.head + 1))
+    assert session.view.messages == 50
+    fresh = Session("gpt-4o", log=KeptLog(store, "s"))
+    assert fresh.prepare().to_bytes() == session.prepare().to_bytes()
+    store.close()
+
+
+def test_loops_and_threads_in_one_store(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+
+    def speak(name: str) -> None:
+        log = KeptLog(store, name)
+        for _ in range(40):
+            log.append(Event(log.head + 1, 0.0, NoteAdded("n", name)))
+
+    def loop(number: int) -> None:
+        all_at_once(*(talk(KeptLog(store, f"loop {number} {name}"), 10) for name in NAMES[:5]))
+
+    threads = [threading.Thread(target=loop, args=(number,)) for number in range(2)]
+    threads += [threading.Thread(target=speak, args=(name,)) for name in NAMES[:3]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    heads = {info.name: info.head for info in store.sessions()}
+    assert heads == dict.fromkeys(NAMES[:3], 40) | {
+        f"loop {number} {name}": 10 for number in range(2) for name in NAMES[:5]
+    }
+    for name, head in heads.items():
+        assert [event.seq for event in KeptLog(store, name).read()] == list(range(1, head + 1))
+    store.close()
+
+
+def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    store.close()
+
+    async def act() -> None:
+        with pytest.raises(BadInput, match="closed"):
+            await store.append_async("a", 0, [b"1"])
+
+    asyncio.run(act())
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+class Commits:
+    """Group commit over a `write` that counts, and waits in its first commit until it may go on."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.commits = GroupCommit(self.lock, self.write)
+        self.batches: list[list[str]] = []
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.fault: BaseException | None = None
+
+    def write(self, batch: list[Append]) -> None:
+        self.batches.append([append.session for append in batch])
+        if len(self.batches) == 1:
+            self.begun.set()
+            assert self.go_on.wait(60)
+            if self.fault is not None:
+                raise self.fault
+        for append in batch:
+            append.outcome = len(self.batches)
+
+    def append(self, name: str) -> int:
+        return self.commits.commit(Append(name, 0, [b"x"], 0.0))
+
+    def start_first(self, pool: ThreadPoolExecutor) -> "Future[int]":
+        """Append in a thread; returns when that thread is in the middle of its commit."""
+        done = pool.submit(self.append, "first")
+        assert self.begun.wait(60)
+        return done
+
+    def start(self, pool: ThreadPoolExecutor, name: str) -> "Future[int]":
+        """Append in a thread; returns when it is in the queue."""
+        before = len(self.commits)
+        done = pool.submit(self.append, name)
+        assert wait_until(lambda: len(self.commits) > before)
+        return done
+
+
+def test_threads_that_wait_share_one_commit() -> None:
+    commits = Commits()
+    with ThreadPoolExecutor(20) as pool:
+        first = commits.start_first(pool)
+        others = [commits.start(pool, f"s{number}") for number in range(15)]
+        commits.go_on.set()
+        assert [each.result() for each in (first, *others)] == [1] + [2] * 15
+    assert commits.batches == [["first"], [f"s{number}" for number in range(15)]]
+    assert len(commits.commits) == 0
+    commits.commits.close()
+
+
+def test_a_thread_that_is_alone_commits_by_itself() -> None:
+    threads: list[int] = []
+
+    def write(batch: list[Append]) -> None:
+        threads.append(threading.get_ident())
+        batch[0].outcome = 7
+
+    commits = GroupCommit(threading.RLock(), write)
+    assert commits.commit(Append("s", 0, [b"x"], 0.0)) == 7
+    assert threads == [threading.get_ident()]
+    commits.close()
+
+
+def test_who_commits_is_interrupted_and_nobody_else_is_hurt() -> None:
+    """What the interrupted one has not written is not written; the others are, once."""
+    commits = Commits()
+    commits.fault = KeyboardInterrupt()
+    with ThreadPoolExecutor(5) as pool:
+        first = commits.start_first(pool)
+        others = [commits.start(pool, f"s{number}") for number in range(4)]
+        commits.go_on.set()
+        assert isinstance(first.exception(), KeyboardInterrupt)
+        assert [each.result() for each in others] == [2] * 4
+    assert commits.batches[1:] == [[f"s{number}" for number in range(4)]]
+    commits.commits.close()
+
+
+def test_a_fault_that_nobody_expects_is_told_to_all_who_wait() -> None:
+    """As where there is no memory: those whom the worker writes for must not wait for ever."""
+
+    def write(batch: list[Append]) -> None:
+        if batch[0].session != "first":
+            raise MemoryError
+        begun.set()
+        assert go_on.wait(60)
+        batch[0].outcome = 1
+
+    begun, go_on = threading.Event(), threading.Event()
+    commits = GroupCommit(threading.RLock(), write)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(commits.commit, Append("first", 0, [b"x"], 0.0))
+        assert begun.wait(60)
+        others = [pool.submit(commits.commit, Append("s", 0, [b"x"], 0.0)) for _ in range(3)]
+        assert wait_until(lambda: len(commits) == 3)
+        go_on.set()
+        assert first.result() == 1
+        assert [type(each.exception()) for each in others] == [MemoryError] * 3
+    commits.close()
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_who_waits_is_interrupted_and_is_not_written() -> None:
+    """Signals come to the main thread, where this runs."""
+    commits = Commits()
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    def signal_when_waiting() -> None:
+        assert wait_until(lambda: len(commits.commits) == 1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            first = commits.start_first(pool)
+            signalling = pool.submit(signal_when_waiting)
+            with pytest.raises(Interrupted):
+                commits.append("mine")
+            signalling.result()
+            other = commits.start(pool, "other")
+            commits.go_on.set()
+            assert (first.result(), other.result()) == (1, 2)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert commits.batches == [["first"], ["other"]]
+    commits.commits.close()
+
+
+def test_the_queue_is_bounded() -> None:
+    """Tasks beyond the limit wait for a place in it."""
+    commits = Commits()
+    many = 2 * MAX_QUEUED + 500
+
+    async def act() -> None:
+        append = commits.commits.commit_async
+        with commits.lock:  # as if another thread were committing
+            tasks = [asyncio.ensure_future(append(Append("s", 0, [b"x"], 0.0))) for _ in range(many)]
+            while len(commits.commits) < MAX_QUEUED:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)
+            assert len(commits.commits) == MAX_QUEUED
+        commits.go_on.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(act())
+    sizes = [len(batch) for batch in commits.batches]
+    assert sum(sizes) == many
+    assert max(sizes) <= MAX_QUEUED
+    commits.commits.close()
+
+
+@pytest.fixture
+def swept() -> None:
+    """Without what other tests left: a signal that comes while that is cleaned up would be lost there."""
+    gc.collect()
+
+
+@pytest.mark.usefixtures("swept")
+def test_interrupted_again_and_again(tmp_path: Path) -> None:
+    """Wherever the signal hits the main thread: as one who waits, as one who commits for others, while it cleans up."""
+    store = SqliteStore(tmp_path)
+    stop = threading.Event()
+    armed: list[bool] = []
+
+    def interrupt(*_: object) -> None:
+        if armed:
+            raise Interrupted
+
+    def write(session: str) -> int:
+        head = 0
+        while not stop.is_set():
+            head = store.append(session, head, [b"%d" % (head + 1)])
+        return head
+
+    def disturb() -> None:
+        rng = random.Random(8)
+        for _ in range(600):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            stop.wait(rng.uniform(0, 0.004))
+        stop.set()
+
+    signal.signal(signal.SIGUSR1, interrupt)
+    interrupted = head = 0
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            writing = [pool.submit(write, f"s{number}") for number in range(3)]
+            disturbing = pool.submit(disturb)
+            while not stop.is_set():
+                try:
+                    armed.append(True)
+                    head = store.append("main", head, [b"%d" % (head + 1)])
+                    armed.clear()
+                except Interrupted:
+                    armed.clear()
+                    interrupted += 1
+                    head = store.head("main")  # who was interrupted does not know
+            disturbing.result()
+            heads = [each.result() for each in writing]
+    finally:
+        armed.clear()
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # one may still be on its way
+    assert interrupted > 50, "or this test would show nothing"
+    for session, end in zip(("s0", "s1", "s2", "main"), (*heads, head), strict=True):
+        assert list(store.read(session)) == [b"%d" % number for number in range(1, end + 1)]
+    store.close()
+
+
+def test_interrupted_again_and_again_when_alone(tmp_path: Path) -> None:
+    """Each append is committed by the thread that the signals come to."""
+    store = SqliteStore(tmp_path)
+    stop = threading.Event()
+    armed: list[bool] = []
+
+    def interrupt(*_: object) -> None:
+        if armed:
+            raise Interrupted
+
+    def disturb() -> None:
+        rng = random.Random(9)
+        for _ in range(600):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            stop.wait(rng.uniform(0, 0.003))
+        stop.set()
+
+    signal.signal(signal.SIGUSR1, interrupt)
+    interrupted = head = 0
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            disturbing = pool.submit(disturb)
+            while not stop.is_set():
+                try:
+                    armed.append(True)
+                    head = store.append("main", head, [b"%d" % (head + 1)])
+                    armed.clear()
+                except Interrupted:
+                    armed.clear()
+                    interrupted += 1
+                    there = store.head("main")
+                    assert there in (head, head + 1)
+                    head = there
+            disturbing.result()
+    finally:
+        armed.clear()
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    assert interrupted > 50, "or this test would show nothing"
+    assert list(store.read("main")) == [b"%d" % number for number in range(1, head + 1)]
+    store.close()
+
+
+def test_an_append_within_an_append_is_refused_not_waited_for(tmp_path: Path) -> None:
+    """As by the handler of a signal that comes in the middle of one."""
+    refused: list[NotKept] = []
+
+    def step(name: str) -> None:
+        if name == "rows inserted":
+            with pytest.raises(NotKept, match="in the middle of another") as refusal:
+                store.append("inner", 0, [b"x"])
+            refused.append(refusal.value)
+
+    store = SqliteStore(tmp_path, step=step)
+    assert store.append("outer", 0, [b"x"]) == 1
+    assert len(refused) == 1
+    assert [info.name for info in store.sessions()] == ["outer"]
+    store.close()
+
+
+@pytest.mark.parametrize("act", ["fork", "delete", "rewrite"])
+def test_an_append_within_another_change_is_refused(act: str, tmp_path: Path) -> None:
+    refused: list[NotKept] = []
+
+    def step(name: str) -> None:
+        if name in ("rows copied", "rows deleted", "row rewritten"):
+            assert list(store.read("t")) == [b"x"], "reading is well"
+            with pytest.raises(NotKept, match="in the middle of another change") as refusal:
+                store.append("t", 1, [b"y"])
+            refused.append(refusal.value)
+
+    store = SqliteStore(tmp_path, step=step)
+    store.append("s", 0, [b"1", b"2"])
+    store.append("t", 0, [b"x"])
+    acts = {"fork": lambda: store.fork("s", 1, "f"), "delete": lambda: store.delete("s")}
+    acts.get(act, lambda: store.rewrite("s", {1: b"new"}))()
+    assert len(refused) == 1
+    assert store.append("t", 1, [b"y"]) == 2
+    assert store.head("s") == (0 if act == "delete" else 2)
+    assert store.head("f") == (1 if act == "fork" else 0)
+    store.close()
+
+
+def test_many_threads_on_many_sessions_lose_nothing(tmp_path: Path) -> None:
+    """Two stores on one file: what each has cached of its sessions must not outlive what the other does to them."""
+    stores = [SqliteStore(tmp_path), SqliteStore(tmp_path)]
+
+    def write(number: int) -> None:
+        head = 0
+        while head < 70:
+            store = stores[(number + head // 3) % 2]
+            head = store.append(f"s{number}", head, [b"%d/%d" % (number, head + 1)])
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(write, range(16)))
+    for number in range(16):
+        assert list(stores[0].read(f"s{number}")) == [b"%d/%d" % (number, place) for place in range(1, 71)]
+    for store in stores:
+        store.close()
