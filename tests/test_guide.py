@@ -61,7 +61,8 @@ def test_every_command_of_the_chat_and_no_other() -> None:
         (row[0].strip("`").replace("\\|", "|"), row[1], re.findall(r"`/([^`]+)`", row[2])) for row in table("command")
     ]
     there = [
-        (f"/{each.name} {each.usage}".rstrip(), each.about, list(each.aliases)) for each in create_command_registry()
+        (f"/{each.name} {each.usage}".rstrip(), each.description, list(each.aliases))
+        for each in create_command_registry()
     ]
     assert told == there
 
@@ -107,7 +108,7 @@ def test_the_policy_is_one_and_works(tmp_path: Path) -> None:
         if message["role"] == "assistant":
             session.prepare()
         session.add(message)
-    stages = {event.what.stage for event in session.log.read() if isinstance(event.what, ViewEdited)}
+    stages = {event.payload.stage for event in session.log.read() if isinstance(event.payload, ViewEdited)}
     assert {"clear_results", "summarise"} <= stages
     assert "compact" in {command.name for command in create_command_registry()}
     assert load(path).moments["manual"]

@@ -86,8 +86,8 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"of 16,000 tokens, policy default\n  .*window 16,000", capsys.readouterr().out)
     session = space["session"]
     assert isinstance(session, Session)
-    assert session.edits, "something was done to make it fit"
-    told = [text_of(event.what.message) for event in session.log.read() if isinstance(event.what, MessageAdded)]
+    assert session.edit_counts, "something was done to make it fit"
+    told = [text_of(event.payload.message) for event in session.log.read() if isinstance(event.payload, MessageAdded)]
     for number in range(1, ROUNDS + 1):
         assert any(text.startswith(f"step of call_{number} took") for text in told), "nothing was lost"
 
@@ -122,4 +122,4 @@ def test_the_same_for_async_code() -> None:
     check_requests(model.asked)
     assert asked, "the async summariser was awaited"
     assert "found nothing slow yet" in str(model.asked[-1]["messages"])
-    assert "summarise" in session.edits
+    assert "summarise" in session.edit_counts

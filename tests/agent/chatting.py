@@ -47,14 +47,14 @@ class Chat(NamedTuple):
 
     @asynccontextmanager
     async def open(self, opening: LaunchOptions, steps: Sequence[ScriptStep] = ()) -> AsyncIterator[OpenAgent]:
-        read = opening.read()
+        read = opening.load_config()
         brain = read.config.agent.brain
         wire = "anthropic" if brain.provider == "anthropic" else "openai_chat"
         provider = ScriptedProvider(wire, steps, model=brain.model)
         async with open_agent(
             read.config,
             data=self.data,
-            name=opening.name,
+            name=opening.session_name,
             workspace=self.tmp / "work",
             provider=provider,
             environment=self.environment,
@@ -62,7 +62,7 @@ class Chat(NamedTuple):
             yield agent
 
     async def say(self, agent: OpenAgent, text: str) -> None:
-        async with aclosing(agent.turn(text)) as turn:
+        async with aclosing(agent.run_turn(text)) as turn:
             async for _ in turn:
                 pass
 
@@ -76,7 +76,7 @@ class Chat(NamedTuple):
             for line in lines:
                 async with self.open(now) as agent:
                     told.append(await REGISTRY.answer(line, make_command_context(agent, self.data, now)))
-                now = now.after(told[-1].act)
+                now = now.apply_action(told[-1].action)
             async with self.open(now) as agent:
                 if then is not None:
                     await then(agent)

@@ -34,14 +34,14 @@ def test_the_model_is_switched_and_the_conversation_goes_on(chat: Chat) -> None:
             told = await REGISTRY.answer(
                 "/model anthropic/claude-sonnet-5", make_command_context(agent, chat.data, opening)
             )
-        assert told.act == "model anthropic/claude-sonnet-5"
-        async with chat.open(opening.after(told.act), ["8443."]) as agent:
+        assert told.action == "model anthropic/claude-sonnet-5"
+        async with chat.open(opening.apply_action(told.action), ["8443."]) as agent:
             assert (agent.session.model, agent.session.dialect.name) == ("claude-sonnet-5", "anthropic")
             await chat.say(agent, "Which port?")
-            provider = agent.reached.provider
+            provider = agent.connection.provider
             assert isinstance(provider, ScriptedProvider)
             assert b"The port is 8443." in provider.requests[0]
-            notes = [each.what for each in agent.session.log.read() if isinstance(each.what, NoteAdded)]
+            notes = [each.payload for each in agent.session.log.read() if isinstance(each.payload, NoteAdded)]
             assert [note.topic for note in notes].count("model") == 2
 
     asyncio.run(run())
@@ -62,15 +62,15 @@ def test_the_models_that_can_be_picked(chat: Chat) -> None:
         found.extend(list_model_choices(make_command_context(agent, chat.data, chat.opening())))
 
     (told,) = chat.answers("/model", then=then)
-    assert told.act == "pick-model"
-    assert [each.name for each in found if each.here] == ["openai/gpt-4o"]
+    assert told.action == "pick-model"
+    assert [each.name for each in found if each.is_current] == ["openai/gpt-4o"]
     names = [each.name for each in found]
     assert {"openai/gpt-4.1", "embedded"} <= set(names)
     assert found[0].window == 20_000
     assert found[0].input is not None
     assert all(str(each) in told.text for each in found)
     assert "There are keys for openai:" in told.text
-    assert chat.answers("/models")[0].act == "pick-model"
+    assert chat.answers("/models")[0].action == "pick-model"
 
 
 def test_the_policy_is_switched(chat: Chat) -> None:
@@ -78,7 +78,7 @@ def test_the_policy_is_switched(chat: Chat) -> None:
         assert agent.session.policy.name == "jutul"
 
     told = chat.answers("/policy nosuch", "/policy jutul", then=then)
-    assert [each.act for each in told] == ["", "policy jutul"]
+    assert [each.action for each in told] == ["", "policy jutul"]
     assert told[0].error
     shown = chat.answers("/policy")[0].text
     assert "default  (this one)" in shown
@@ -97,7 +97,7 @@ def test_nothing_is_switched_while_the_agent_works(chat: Chat) -> None:
 
 def test_another_session(chat: Chat) -> None:
     async def then(agent: OpenAgent) -> None:
-        assert agent.name == "copy"
+        assert agent.session_name == "copy"
         assert agent.session.log.head >= 3
 
     chat.answers("/pin Answer in French.", "/fork copy", then=then)

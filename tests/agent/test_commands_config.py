@@ -30,20 +30,20 @@ def test_a_setting_holds_at_once_and_after_a_restart(chat: Chat) -> None:
         async with chat.open(opening, ["ok"] * 4) as agent:
             for number in range(4):
                 await chat.say(agent, f"ask {number}")
-            assert agent.session.view.turns == 4
+            assert agent.session.view.visible_turns == 4
             told = await REGISTRY.answer("/config max_context_turns 3", make_command_context(agent, chat.data, opening))
-        assert told.act == "reopen"
+        assert told.action == "reopen"
         assert "policy.settings.max_context_turns is 3 from now on" in told.text
-        opening = opening.after(told.act)
+        opening = opening.apply_action(told.action)
         async with chat.open(opening, ["ok"] * 4) as agent:  # what leaves is summarised into memory first
             assert agent.session.policy.settings["max_context_turns"] == 3
             await chat.say(agent, "ask 4")
-            rules = [event.what.rule for event in agent.session.log.read() if isinstance(event.what, ViewEdited)]
+            rules = [event.payload.rule for event in agent.session.log.read() if isinstance(event.payload, ViewEdited)]
         assert "turn_limit" in rules
 
     asyncio.run(run())
     again = DataFolder(chat.tmp / "data", secrets=[])
-    found = chat._replace(data=again).opening().read().config
+    found = chat._replace(data=again).opening().load_config().config
     again.close()
     assert found.settings.policy.settings == {"max_context_turns": 3}
     assert "# mine, by hand" in chat.file.read_text()
@@ -121,7 +121,7 @@ def test_a_secret_is_named_and_not_written(chat: Chat) -> None:
     (told,) = chat.answers("/config agents.main.brain.config.api_key {{env.MINE}}")
     assert not told.error
     assert "mine-mine" not in told.text + chat.file.read_text()
-    assert chat.opening().read().config.agent.brain.config.api_key == "mine-mine-mine"
+    assert chat.opening().load_config().config.agent.brain.config.api_key == "mine-mine-mine"
 
 
 def test_it_goes_where_it_stands(chat: Chat) -> None:
@@ -171,9 +171,9 @@ def test_a_setting_of_a_policy_from_the_command_line(chat: Chat) -> None:
 
     opening = chat.opening(policy="jutul")
     (told,) = chat.answers("/config clear_at 0.4", opening=opening, then=then)
-    assert (told.act, opening.after(told.act).policy) == ("policy", "")
+    assert (told.action, opening.apply_action(told.action).policy) == ("policy", "")
     assert "with policy.name jutul" in told.text
-    kept = opening.read().config.settings.policy
+    kept = opening.load_config().config.settings.policy
     assert (kept.name, kept.settings) == ("jutul", {"clear_at": 0.4}), "nor is it lost where the policy is named again"
 
 
@@ -196,7 +196,7 @@ def test_another_policy_comes_without_the_settings_of_the_old(chat: Chat) -> Non
     chat.file.write_text(USER + "policy: {name: cowagent, settings: {max_context_turns: 3}}\n")
     told = chat.answers("/config policy jutul", "/config policy jutul", "/config clear_at 0.5", "/config policy jutul")
     assert [each.error for each in told] == [False] * 4
-    kept = chat.opening().read().config.settings.policy
+    kept = chat.opening().load_config().config.settings.policy
     assert (kept.name, kept.settings) == ("jutul", {"clear_at": 0.5})
 
 
@@ -211,4 +211,4 @@ def test_a_policy_of_ones_own(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> No
     (told,) = chat.answers("/config policy own.yaml", then=then)
     assert not told.error
     assert str(chat.tmp / "work" / "own.yaml") in chat.file.read_text()
-    assert chat.answers("/policy own.yaml")[0].act == "policy own.yaml"
+    assert chat.answers("/policy own.yaml")[0].action == "policy own.yaml"

@@ -287,10 +287,10 @@ def test_where_files_are_looked_for(tmp_path: Path) -> None:
     files = locate_config_files(tmp_path, {"HOME": "/home/me"})
     assert files == ConfigFiles(tmp_path / "tidegate.yaml", Path("/home/me/.config/tidegate/tidegate.yaml"))
     assert locate_config_files(tmp_path, {"XDG_CONFIG_HOME": "/etc/me"}).user == Path("/etc/me/tidegate/tidegate.yaml")
-    asked = locate_config_files(tmp_path, {"HOME": "/home/me"}, asked="other.yaml")
+    asked = locate_config_files(tmp_path, {"HOME": "/home/me"}, explicit_file="other.yaml")
     assert asked.project == Path("other.yaml")
     with pytest.raises(BadInput, match=r"There is no file"):
-        read_config(ConfigFiles(tmp_path / "no.yaml", tmp_path / "none.yaml", asked=True), {})
+        read_config(ConfigFiles(tmp_path / "no.yaml", tmp_path / "none.yaml", is_explicit=True), {})
 
 
 def test_the_project_goes_over_the_user_except_for_limits(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_the_project_goes_over_the_user_except_for_limits(tmp_path: Path) -> Non
     shown = lines(config, {})
     assert shown["execution.mode"].source == f"{files.project}:1"
     assert shown["execution.max_turns"].source == f"{files.user}:1"
-    named = read_config(files._replace(asked=True), {})
+    named = read_config(files._replace(is_explicit=True), {})
     assert named.settings.execution.max_turns == 9
     assert named.settings.providers["a"].base_url == "http://b/v1"
     assert named.settings.providers["a"].wire == "anthropic"

@@ -40,21 +40,25 @@ def test_a_context_is_settings_of_the_policy_it_belongs_to() -> None:
     )
     policy = load_configured_policy(chosen)
     assert (policy.name, policy.window, policy.reserve) == ("digitorn", 9_000, 900)
-    session = Session("qwen2.5:14b", policy=policy, window=chosen.window, reserve=chosen.reserve, count="chars/4")
+    session = Session(
+        "qwen2.5:14b", policy=policy, window=chosen.window, reserve=chosen.output_reserve, count="chars/4"
+    )
     assert session.budget().window == 9_000
     session.add(*({"role": role, "content": "word " * 400} for _ in range(8) for role in ("user", "assistant")))
     session.add({"role": "user", "content": "and now?"})
     session.prepare()
-    assert [(each.rule, each.stage) for each in session.decisions if each.acted] == [("_auto_compact", "keep_recent")]
-    assert "[Earlier messages truncated]" in str(session.request().messages)
+    assert [(each.rule, each.stage) for each in session.last_decisions if each.acted] == [
+        ("_auto_compact", "keep_recent")
+    ]
+    assert "[Earlier messages truncated]" in str(session.render_request().messages)
     assert [item.message.kind for item in session.view.items].count("") == 3, "so many recent messages"
 
 
 def test_without_a_context_the_default_policy_holds() -> None:
     assert load_configured_policy(config("")) == load("default")
     other = config("execution: {context: {max_tokens: 9000, output_reserved: 100}}")
-    assert (load_configured_policy(other).name, other.window, other.reserve) == ("default", 9_000, 100)
-    assert config("").reserve is None
+    assert (load_configured_policy(other).name, other.window, other.output_reserve) == ("default", 9_000, 100)
+    assert config("").output_reserve is None
 
 
 def test_a_policy_and_its_settings_can_be_named() -> None:
@@ -80,7 +84,7 @@ HOOK = "hooks: [{id: own, condition: {type: always}, action: {type: compact_cont
 
 def test_auto_compact_is_there_only_where_no_compaction_is_declared() -> None:
     chosen = config("execution: {context: {compression_trigger: 0.6, strategy: truncate, keep_recent: 3}}")
-    hook = chosen.auto_compact
+    hook = chosen.auto_compact_hook
     assert hook is not None
     assert (hook.id, hook.on, hook.cooldown) == ("_auto_compact", "turn_start", 30.0)
     assert hook.condition == ContextPressure(0.6)
@@ -88,7 +92,7 @@ def test_auto_compact_is_there_only_where_no_compaction_is_declared() -> None:
     assert load_configured_policy(chosen).settings["auto_compact"] is True
     assert load_configured_policy(chosen).moments["before_call"][0].name == hook.id
     for text in (f"execution: {{context: {{keep_recent: 3}}, {HOOK}}}", "execution: {context: {auto_compact: false}}"):
-        assert config(text).auto_compact is None
+        assert config(text).auto_compact_hook is None
         assert load_configured_policy(config(text)).moments["before_call"] == ()
 
 
@@ -123,12 +127,15 @@ def test_a_providers_name_can_be_sent_elsewhere() -> None:
 
 
 def test_the_key_is_the_brains_or_the_providers_variable() -> None:
-    assert target("{provider: openai}", OPENAI_API_KEY="k1").key == "k1"
-    assert target("{provider: openai, config: {api_key: '{{env.MINE}}'}}", OPENAI_API_KEY="k1", MINE="k2").key == "k2"
-    assert target("{provider: ollama}", OPENAI_API_KEY="k1").key == ""
+    assert target("{provider: openai}", OPENAI_API_KEY="k1").api_key == "k1"
+    assert (
+        target("{provider: openai, config: {api_key: '{{env.MINE}}'}}", OPENAI_API_KEY="k1", MINE="k2").api_key == "k2"
+    )
+    assert target("{provider: ollama}", OPENAI_API_KEY="k1").api_key == ""
     providers = {"openai": ProviderSettings(key_env="OTHER")}
     assert (
-        resolve_target(BrainSettings(provider="openai"), providers, {"OPENAI_API_KEY": "k1", "OTHER": "k3"}).key == "k3"
+        resolve_target(BrainSettings(provider="openai"), providers, {"OPENAI_API_KEY": "k1", "OTHER": "k3"}).api_key
+        == "k3"
     )
     assert "k1" not in repr(target("{provider: openai}", OPENAI_API_KEY="k1-secret"))
 
@@ -152,8 +159,8 @@ def test_the_wire_follows_from_backend_and_provider(brain: str, wire: str) -> No
 def test_an_unknown_provider_asks_for_an_address() -> None:
     with pytest.raises(BadInput, match=r'"olama" is not known.*Did you mean "ollama"\?.*TIDEGATE_OLAMA_BASE_URL'):
         target("{provider: olama}")
-    assert target("{}").embedded
-    assert not target("{provider: openai}").embedded
+    assert target("{}").is_embedded
+    assert not target("{provider: openai}").is_embedded
 
 
 def test_every_known_provider_makes_a_provider() -> None:
@@ -163,8 +170,8 @@ def test_every_known_provider_makes_a_provider() -> None:
                 BrainSettings(provider=name, model="m"), {}, {known.key_env: "k"} if known.key_env else {}
             )
             assert made.wire in DIALECTS
-            if not made.embedded:
-                await HttpProvider(made.wire, made.model, base_url=made.base_url, key=made.key).close()
+            if not made.is_embedded:
+                await HttpProvider(made.wire, made.model, base_url=made.base_url, key=made.api_key).close()
 
     asyncio.run(make())
 
@@ -173,7 +180,7 @@ def test_summaries_go_to_their_own_brain() -> None:
     text = "{model: big, provider: openai, context: {summary_brain: {provider: ollama, model: small}}}"
     chosen = config(f"agents: [{{id: a, brain: {text}}}]")
     found = resolve_summary_target(chosen, {"OPENAI_API_KEY": "k"})
-    assert (found.provider, found.model, found.key) == ("ollama", "small", "")
+    assert (found.provider, found.model, found.api_key) == ("ollama", "small", "")
     both = config("agents: [{id: a, brain: {model: big, provider: openai}}]")
     assert resolve_summary_target(both, {}) == resolve_brain_target(both, {})
 

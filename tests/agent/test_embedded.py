@@ -32,14 +32,14 @@ TURNS = [
 
 
 def an_agent(model: EmbeddedProvider) -> Agent:
-    system = assemble_prompt(PromptSources(rules=SHORT_AGENT_RULES), room=WINDOW // 8).text
+    system = assemble_prompt(PromptSources(rules=SHORT_AGENT_RULES), max_tokens=WINDOW // 8).text
     session = Session(model.model, wire=model.wire, window=model.window, count=model.counter, system=system)
     return Agent(session, model, Toolbox(), ToolContext(Path("."), session))
 
 
 async def chat(agent: Agent) -> list[list[AgentEvent]]:
     try:
-        return [[each async for each in agent.turn(text)] for text in TURNS]
+        return [[each async for each in agent.run_turn(text)] for text in TURNS]
     finally:
         await agent.provider.close()
 
@@ -54,7 +54,7 @@ def test_six_turns_in_a_window_of_two_thousand_tokens() -> None:
     acted = [decision.stage for each in asked for decision in each.decisions if decision.acted]
     assert {"sweep", "summarise", "guard"} & set(acted), "more was said than fits: something had to give way"
     replies = [each for turn in turns for each in turn if isinstance(each, Reply)]
-    assert all(text_of(reply.said("openai_chat")[0]).strip() for reply in replies)
+    assert all(text_of(reply.to_messages("openai_chat")[0]).strip() for reply in replies)
     for each, reply in zip(asked, replies, strict=True):
         told = read_usage(reply.usage).input_tokens
         assert told <= WINDOW
@@ -66,7 +66,7 @@ def test_what_is_said_at_once_may_be_larger_than_the_window() -> None:
 
     async def act() -> list[AgentEvent]:
         try:
-            return [each async for each in agent.turn(f"What are these? {LEDGER * 10}")]
+            return [each async for each in agent.run_turn(f"What are these? {LEDGER * 10}")]
         finally:
             await agent.provider.close()
 

@@ -32,11 +32,11 @@ def opened(*, window: int = 20_000, log: MemoryLog | None = None, **more: Any) -
 
 
 def fired(hooks: HookRunner, session: Session, moment: Any = "turn_start", **more: Any) -> list[HookReport]:
-    return asyncio.run(hooks.fire(moment, session, **more))
+    return asyncio.run(hooks.run_due(moment, session, **more))
 
 
 def notes(session: Session, topic: str) -> list[str]:
-    found = (event.what for event in session.log.read())
+    found = (event.payload for event in session.log.read())
     return [what.text for what in found if isinstance(what, NoteAdded) and what.topic == topic]
 
 
@@ -48,8 +48,8 @@ def test_a_hook_fires_at_its_moment_in_the_order_given() -> None:
     hooks = HookRunner(
         [Hook("b", Always(), LOG, "turn_start"), Hook("a", Always(), LOG, "turn_start"), Hook("c", Always(), LOG)]
     )
-    assert [done.hook for done in fired(hooks, session)] == ["b", "a"]
-    assert [done.hook for done in fired(hooks, session, "turn_end")] == ["c"]
+    assert [done.hook_id for done in fired(hooks, session)] == ["b", "a"]
+    assert [done.hook_id for done in fired(hooks, session, "turn_end")] == ["c"]
     with pytest.raises(BadInput, match="twice"):
         hooks.add(Hook("a", Always(), LOG))
 
@@ -57,7 +57,7 @@ def test_a_hook_fires_at_its_moment_in_the_order_given() -> None:
 def test_thresholds_are_strict() -> None:
     session = opened()
     session.add(asks("ask-1"), *batch("call-1", 100, 100), replies("reply-1"), asks("ask-2"))
-    assert (session.view.messages, session.view.tool_calls) == (6, 2)
+    assert (session.view.message_count, session.view.tool_call_count) == (6, 2)
     for condition, fires in (
         (MessageCount(6), False),
         (MessageCount(5), True),
@@ -118,7 +118,7 @@ def test_each_hook_rests_by_itself_and_each_session_has_its_own_rest() -> None:
     first, second = opened(clock=clock), opened(clock=clock)
     assert len(fired(hooks, first)) == 2
     clock.now += 15
-    assert [done.hook for done in fired(hooks, first)] == ["a"]
+    assert [done.hook_id for done in fired(hooks, first)] == ["a"]
     assert len(fired(hooks, second)) == 2
     assert fired(hooks, first) == [], "what was noted is read again, not forgotten with the other session"
 

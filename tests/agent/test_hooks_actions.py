@@ -45,7 +45,7 @@ def test_log_fills_in_three_numbers_and_nothing_else() -> None:
     text = "Turn 1: ~1100 tokens, 2 messages, {session} {} {turn!r} {1}"
     assert done == [HookReport("h", "log", text)]
     assert notes(session, "hook_log") == [f"h: {text}"]
-    assert session.view.messages == 2, "the model does not see it"
+    assert session.view.message_count == 2, "the model does not see it"
 
 
 @pytest.mark.parametrize("wire", sorted(DIALECTS))
@@ -57,8 +57,8 @@ def test_an_injected_message_is_shown_once_and_starts_no_turn(wire: str, role: A
     assert fired(hooks, session) == [HookReport("h", "inject_message", "It is turn 1.")]
     body = session.prepare().to_bytes().decode()
     assert body.count("It is turn 1.") == 1
-    assert session.view.turn_count == 1
-    said = [event.what.message for event in session.log.read() if isinstance(event.what, MessageAdded)]
+    assert session.view.total_turns == 1
+    said = [event.payload.message for event in session.log.read() if isinstance(event.payload, MessageAdded)]
     assert (said[-1].role, is_user_request(said[-1]), said[-1].user_visible) == (role, False, False)
 
 
@@ -91,10 +91,10 @@ def test_compact_context_truncates_by_the_sessions_own_machinery() -> None:
     hook = Hook("squeeze", ContextPressure(0.5), CompactContext("truncate", 3), "turn_start", 5.0)
     before = session.view.tokens
     (done,) = fired(HookRunner([hook]), session)
-    assert not done.error
+    assert not done.is_error
     assert f"{before} tokens became {session.view.tokens}" in done.text
     assert [item.message.kind for item in session.view.items] == ["note", "", "", ""]
-    assert session.view.fired["squeeze"].turn == 9
+    assert session.view.last_fired["squeeze"].turn == 9
     undone = session.undo()
     assert undone is not None
     assert session.view.tokens == before, "it is an edit like any other"
@@ -126,8 +126,8 @@ def test_after_a_compaction_hooks_rest_as_many_turns_as_the_policy_says() -> Non
     assert len(fired(hooks, session)) == 1
     for since in (1, 2, 3):
         session.add(*batch(f"call-{since}", 50, 50), replies(f"reply-{since}"), asks(f"ask-{9 + since}"))
-        assert session.view.turn_count == 9 + since
-        acted = [done.hook for done in (*fired(hooks, session), *fired(hooks, session, "turn_end"))]
+        assert session.view.total_turns == 9 + since
+        acted = [done.hook_id for done in (*fired(hooks, session), *fired(hooks, session, "turn_end"))]
         assert acted == (["first"] if since > 2 else []), since
 
 
@@ -136,7 +136,7 @@ def test_nothing_to_compact_is_said() -> None:
     session.add(asks("ask-1"))
     (done,) = fired(HookRunner([Hook("h", Always(), CompactContext("truncate", 4), "turn_start")]), session)
     assert "nothing compacted" in done.text
-    assert not done.error
+    assert not done.is_error
 
 
 MODULES = "modules: {hello: {}, filesystem: {constraints: {allowed_actions: [read]}}}"
@@ -163,7 +163,7 @@ def test_a_module_action_runs_the_tool_behind_it(tmp_path: Path) -> None:
     assert act(ModuleAction("hello", "greet", {"name": "Ada"})) == [HookReport("h", "module_action", "Hello, Ada.")]
     (done,) = act(ModuleAction("filesystem", "read", {"path": "notes.txt"}))
     assert "two" in done.text
-    assert session.view.messages == 0, "its result is for the user, not for the model"
+    assert session.view.message_count == 0, "its result is for the user, not for the model"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_module_action_runs_the_tool_behind_it(tmp_path: Path) -> None:
 def test_a_hook_may_do_no_more_than_the_agent(tmp_path: Path, action: ModuleAction, said: str) -> None:
     session, act = acting(tmp_path)
     (done,) = act(action)
-    assert done.error
+    assert done.is_error
     assert said in done.text
     assert "root:" not in done.text
     assert notes(session, "hook_failed") == [f"h: {done.text}"]
@@ -188,7 +188,7 @@ def test_a_hook_may_do_no_more_than_the_agent(tmp_path: Path, action: ModuleActi
 def test_a_hook_is_asked_for_like_a_call(tmp_path: Path) -> None:
     _, act = acting(tmp_path, "capabilities: {tools: {shell: deny}}")
     (done,) = act(ModuleAction("shell", "run", {"command": "touch x"}))
-    assert done.error
+    assert done.is_error
     assert list(tmp_path.iterdir()) == []
 
 
@@ -212,7 +212,7 @@ def test_functions_sync_and_async_are_told_where_the_session_stands() -> None:
         HookReport("later", "function", "turn 1"),
         HookReport("now", "function", ""),
     ]
-    assert (seen[0].moment, seen[0].messages, seen[0].session) == ("turn_end", 1, session)
+    assert (seen[0].moment, seen[0].message_count, seen[0].session) == ("turn_end", 1, session)
 
 
 def broken(at: HookContext) -> str:
@@ -225,7 +225,7 @@ async def stuck(at: HookContext) -> str:
 
 
 async def refusing(module: str, action: str, params: Mapping[str, Any]) -> ToolResult:
-    return ToolResult("It is closed.", error=True)
+    return ToolResult("It is closed.", is_error=True)
 
 
 @pytest.mark.parametrize(
@@ -240,35 +240,35 @@ def test_a_hook_that_fails_is_reported_and_the_others_go_on(action: Any, said: s
     session = opened()
     hooks = [Hook("bad", Always(), action, "turn_start", 9.0), Hook("good", Always(), LOG, "turn_start")]
     bad, good = fired(HookRunner(hooks, act=refusing, limit=0.05), session)
-    assert (bad.error, good.error) == (True, False)
+    assert (bad.is_error, good.is_error) == (True, False)
     assert said in bad.text
     assert notes(session, "hook_failed") == [f"bad: {bad.text}"]
     again = fired(HookRunner(hooks, act=refusing), session)
-    assert [done.hook for done in again] == ["good"], "one that failed rests, too"
+    assert [done.hook_id for done in again] == ["good"], "one that failed rests, too"
 
 
 def test_without_modules_an_action_fails_and_says_so() -> None:
     (done,) = fired(HookRunner([Hook("h", Always(), ModuleAction("hello", "greet"), "turn_start")]), opened())
-    assert done.error
+    assert done.is_error
     assert "No module can be run here." in done.text
 
 
 class FullLog(MemoryLog):
     def append(self, event: Event) -> None:
-        if isinstance(event.what, NoteAdded) and event.what.topic.startswith("hook"):
+        if isinstance(event.payload, NoteAdded) and event.payload.topic.startswith("hook"):
             raise OSError("disk full")
         super().append(event)
 
 
 def test_a_hook_whose_failure_cannot_be_noted_is_still_reported() -> None:
     (done,) = fired(HookRunner([Hook("h", Always(), LOG, "turn_start")]), opened(log=FullLog()))
-    assert done.error
+    assert done.is_error
     assert "disk full" in done.text
 
 
 def test_a_cancellation_passes_through() -> None:
     async def go() -> None:
-        task = asyncio.create_task(HookRunner([Hook("h", Always(), RunFunction(stuck))]).fire("turn_end", opened()))
+        task = asyncio.create_task(HookRunner([Hook("h", Always(), RunFunction(stuck))]).run_due("turn_end", opened()))
         await asyncio.sleep(0)
         task.cancel()
         await task
@@ -285,8 +285,8 @@ def veto(at: HookContext) -> Any:
 def test_no_hook_stops_a_compaction_that_the_window_forces(action: RunFunction) -> None:
     session = opened(window=6_000)
     session.add(*turns(1, 12, ask=1_000, reply=3_000), asks("ask-13"))
-    assert session.size() > 6_000
+    assert session.count_tokens() > 6_000
     fired(HookRunner([Hook("no", Always(), action, "turn_start")]), session)
     session.prepare()
-    assert session.size() <= 5_000
-    assert any(each.stage == "guard" and each.acted for each in session.decisions)
+    assert session.count_tokens() <= 5_000
+    assert any(each.stage == "guard" and each.acted for each in session.last_decisions)

@@ -48,7 +48,7 @@ class Turn(NamedTuple):
     @property
     def why(self) -> str:
         last = self.happened[-1]
-        return last.why if isinstance(last, TurnEnded) else ""
+        return last.reason if isinstance(last, TurnEnded) else ""
 
     @property
     def ended(self) -> list[ToolFinished]:
@@ -74,7 +74,7 @@ class World:
         self.server = Fake(wire, self._next, **{"window": window, **fake})
         self.play(script)
         toolbox = Toolbox(
-            [FunctionTool("read", "Read a file.", Named, self._read)], approval=ApprovalRules(default="allow")
+            [FunctionTool("read", "Read a file.", Named, self._read)], approval=ApprovalRules(default_verdict="allow")
         )
         tools = toolbox.definitions()
         system = more.pop("system", "Be brief.")
@@ -104,7 +104,7 @@ class World:
     async def _turns(self, texts: Iterable[str | Callable[[], str]]) -> list[Turn]:
         found = []
         async with self.server as server:
-            retries = RetrySettings(most=self.most, chance=lambda: 0.0, sleep=self._sleep)
+            retries = RetrySettings(max_retries=self.most, jitter=lambda: 0.0, sleep=self._sleep)
             provider = HttpProvider(self.wire, NAMES[self.wire], base_url=server.url, key=KEY, retries=retries)
             agent = self._agent(provider)
             for text in texts:
@@ -117,7 +117,7 @@ class World:
         happened: list[AgentEvent] = []
         error: Exception | None = None
         try:
-            async for each in agent.turn(text):
+            async for each in agent.run_turn(text):
                 happened.append(each)
         except (ProviderError, GiveUp, TooSmall) as raised:
             error = raised
@@ -199,7 +199,7 @@ def test_what_was_cut_in_silence_teaches_nothing(wire: str) -> None:
     for turn in found:
         goes_on(turn)
     assert max(size for turn in found for size in turn.sizes) > 6_000, "there was something to cut"
-    ratio = world.session.view.ratios.get(world.session.model, 1.0)
+    ratio = world.session.view.scale_by_model.get(world.session.model, 1.0)
     assert ratio > 0.75, "a cut prompt is no reason to count less"
     assert world.session.window == 16_000
 
@@ -345,6 +345,6 @@ def test_a_model_whose_calls_are_always_cut_ends_and_runs_none(stop: Any, wire: 
     world = World(wire, lambda _: broken, max_steps=12)
     turn, after = world.turns("Look.", mending(world))
     assert (turn.why, turn.requests, world.ran) == ("steps", 6, [])
-    assert all(each.result.error for each in turn.ended)
+    assert all(each.result.is_error for each in turn.ended)
     assert world.server.refused == []
     goes_on(after)

@@ -128,13 +128,14 @@ class Run:
 
     async def play(self) -> "Run":
         toolbox = Toolbox(
-            [FunctionTool("tides", "The tides of a day.", Asks, self.tides)], approval=ApprovalRules(default="allow")
+            [FunctionTool("tides", "The tides of a day.", Asks, self.tides)],
+            approval=ApprovalRules(default_verdict="allow"),
         )
         model = MODELS.get(self.wire, "gpt-4o")
         tools, system = toolbox.definitions(), "You read tides."
         session = Session(model, wire=self.wire, window=WINDOW, tools=tools, system=system, max_tokens=ASKED)
         async with Fake(self.wire, self.answer, window=WINDOW, bound=True) as server:
-            retries = RetrySettings(chance=lambda: 0.0, sleep=self.sleep)
+            retries = RetrySettings(jitter=lambda: 0.0, sleep=self.sleep)
             provider = HttpProvider(self.wire, model, base_url=server.url, key=KEY, retries=retries)
             agent = Agent(session, provider, toolbox, ToolContext(Path("."), session))
             every = max(1, self.turns // (len(FORCED) + 1))
@@ -154,7 +155,7 @@ class Run:
         happened: list[Any] = []
         fault: ProviderError | None = None
         try:
-            async for each in agent.turn(f"Question {number}: how high was the water?"):
+            async for each in agent.run_turn(f"Question {number}: how high was the water?"):
                 happened.append(each)
         except ProviderError as raised:
             fault = raised
@@ -168,7 +169,7 @@ class Run:
             return
         assert fault is None, forced
         assert happened[-1] == TurnEnded("end")
-        assert sum(isinstance(each, ToolFinished) and not each.result.error for each in happened) == self.calls
+        assert sum(isinstance(each, ToolFinished) and not each.result.is_error for each in happened) == self.calls
         assert self.slept == list(forced.waits if forced else ()), forced
         self.cured(happened, forced)
 
@@ -188,7 +189,7 @@ class Run:
 
     def whole(self, session: Session) -> None:
         """Every question, call and result is in the log once; every call was run once."""
-        said = [event.what.message for event in session.log.read() if isinstance(event.what, MessageAdded)]
+        said = [event.payload.message for event in session.log.read() if isinstance(event.payload, MessageAdded)]
         questions = [text_of(message) for message in said if message.role == "user"]
         assert [text for text in questions if text.startswith("Question")] == [
             f"Question {number}: how high was the water?" for number in range(self.turns)
@@ -197,7 +198,7 @@ class Run:
         results = [found.call_id for message in said if (found := result_of(message)) is not None]
         assert results == [f"call_{day}" for day in range(self.asked)]
         assert self.largest <= WINDOW
-        assert session.edits.total() >= self.turns // 2, "the window was filled again and again"
+        assert session.edit_counts.total() >= self.turns // 2, "the window was filled again and again"
         assert session.window == LIMIT, "learned from the rate bucket, which came last, and from nothing else"
 
 

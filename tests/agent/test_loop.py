@@ -45,7 +45,7 @@ def an_agent(
     output: int = 0,
     **options: Any,
 ) -> Agent:
-    toolbox = Toolbox([tool or reading()], approval=ApprovalRules(default="allow"))
+    toolbox = Toolbox([tool or reading()], approval=ApprovalRules(default_verdict="allow"))
     model = {"anthropic": "claude-sonnet-4-5", "gemini": "gemini-2.5-pro"}.get(wire, "gpt-4o")
     tools = toolbox.definitions()
     session = Session(model, wire=wire, window=window, tools=tools, system="Be brief.", max_tokens=output)
@@ -58,7 +58,7 @@ def called(*paths: str, text: str = "") -> ScriptedAnswer:
 
 
 async def gathered(agent: Agent, text: str) -> list[AgentEvent]:
-    return [each async for each in agent.turn(text)]
+    return [each async for each in agent.run_turn(text)]
 
 
 def run(agent: Agent, text: str = "Look.") -> list[AgentEvent]:
@@ -102,7 +102,7 @@ def test_an_overflow_is_shrunk_and_sent_again() -> None:
     agent = an_agent([*(called(f"f{n}") for n in range(8)), classify_response(400, OVERFLOW), "Done."], window=8000)
     happened = run(agent)
     (refused,) = [each for each in happened if isinstance(each, RequestRefused)]
-    assert refused.fault.kind == "overflow"
+    assert refused.error.kind == "overflow"
     assert agent.session.window == 2000
     assert [each for each in happened if isinstance(each, RequestSent)][-1].request.tokens <= 2000
     assert happened[-1] == TurnEnded("end")
@@ -135,7 +135,7 @@ def test_a_call_that_was_cut_off_is_not_run() -> None:
     agent = an_agent([cut, "I see."], tool=reading(act))
     happened = run(agent)
     (ended,) = [each for each in happened if isinstance(each, ToolFinished)]
-    assert ended.result.error
+    assert ended.result.is_error
     assert ran == []
     assert happened[-1] == TurnEnded("end")
 
@@ -146,7 +146,7 @@ def test_unknown_tools_and_broken_arguments_become_results() -> None:
     )
     happened = run(an_agent([wrong, "Sorry."]))
     results = [each.result for each in happened if isinstance(each, ToolFinished)]
-    assert all(result.error for result in results)
+    assert all(result.is_error for result in results)
     assert "'read'" in results[0].text
     assert happened[-1] == TurnEnded("end")
 
@@ -161,7 +161,7 @@ async def stopped_when(agent: Agent, when: Callable[[AgentEvent], bool]) -> list
     happened: list[AgentEvent] = []
 
     async def read() -> None:
-        async for each in agent.turn("Look."):
+        async for each in agent.run_turn("Look."):
             happened.append(each)
             if when(each):
                 reached.set()
@@ -198,7 +198,7 @@ def test_a_call_that_was_interrupted_is_answered_so_and_not_run_again() -> None:
 
     async def interrupt() -> None:
         async def read() -> None:
-            async for _ in agent.turn("Look."):
+            async for _ in agent.run_turn("Look."):
                 pass
 
         task = asyncio.create_task(read())
@@ -264,7 +264,7 @@ def test_too_much_output_is_asked_for_once(wire: str) -> None:
     """The named limit is kept from then on, and stands in the log: past requests are rendered with it."""
     agent = an_agent([classify_response(400, CAPS[wire]), "Yes.", "No."], wire=wire, window=50_000, output=9000)
     happened = run(agent)
-    assert [each.fault.kind for each in happened if isinstance(each, RequestRefused)] == ["output_cap"]
+    assert [each.error.kind for each in happened if isinstance(each, RequestRefused)] == ["output_cap"]
     assert happened[-1] == TurnEnded("end")
     assert run(agent, "And now?")[-1] == TurnEnded("end")
     assert isinstance(agent.provider, ScriptedProvider)

@@ -38,7 +38,7 @@ MODELS = {
 
 
 async def said(agent: OpenAgent, text: str) -> list[AgentEvent | UserNotice]:
-    async with aclosing(agent.turn(text)) as turn:
+    async with aclosing(agent.run_turn(text)) as turn:
         return [each async for each in turn]
 
 
@@ -246,7 +246,7 @@ def test_modules_bound_the_tools() -> None:
     bodies: list[dict[str, Any]] = []
 
     def look(agent: OpenAgent) -> None:
-        provider = agent.reached.provider
+        provider = agent.connection.provider
         assert isinstance(provider, ScriptedProvider)
         bodies.extend(msgspec.json.decode(request) for request in provider.requests)
 
@@ -261,16 +261,19 @@ def test_tools_take_at_most_a_quarter_of_the_window(window: int | None) -> None:
         ScriptedProvider("openai_chat"), ResolvedWindow(window, "setting", ""), TokenEstimator()
     )
     suited = select_tools(list_standard_tools(), reached, TokenEstimator())
-    assert len(suited.tools) == len(suited.shown)
+    assert len(suited.tools) == len(suited.definitions)
     if window is None or window >= 4096:
         assert len(suited.tools) == len(list_standard_tools())
     else:
-        assert count_tools(tuple(suited.shown), TokenEstimator()) * MAX_TOOLS_DIVISOR <= window
+        assert count_tools(tuple(suited.definitions), TokenEstimator()) * MAX_TOOLS_DIVISOR <= window
     if window == 2048:
-        assert suited.shown[0].name == "recall"
-        assert {"read", "list", "grep", "shell"} <= {tool.name for tool in suited.shown}
+        assert suited.definitions[0].name == "recall"
+        assert {"read", "list", "grep", "shell"} <= {tool.name for tool in suited.definitions}
     assert (
-        select_tools(list_standard_tools(), msgspec.structs.replace(reached, tools=False), TokenEstimator()).shown == []
+        select_tools(
+            list_standard_tools(), msgspec.structs.replace(reached, supports_tools=False), TokenEstimator()
+        ).definitions
+        == []
     )
 
 
@@ -278,7 +281,7 @@ def test_the_background_of_a_policy_is_honoured() -> None:
     found: list[object] = []
     for setting in ("true", "false"):
         config = f"policy: {{name: picoclaw, settings: {{background: {setting}}}}}"
-        talk(["Yes."], "Hello.", config=config, after=lambda agent: found.append(agent.agent.summarise))
+        talk(["Yes."], "Hello.", config=config, after=lambda agent: found.append(agent.agent.summarizer))
     assert [isinstance(each, BackgroundSummarizer) for each in found] == [True, False]
 
 
@@ -296,7 +299,7 @@ def test_prices_of_ones_own() -> None:
     costs: list[float] = []
     config = "models: {scripted: {input: 1, output: 2}}\n"
     step = ScriptedAnswer(text="Yes.", usage=Usage(1_000_000, 500_000, 0, 0))
-    talk([step], "One.", config=config, after=lambda agent: costs.append(agent.spending.session_sum.dollars))
+    talk([step], "One.", config=config, after=lambda agent: costs.append(agent.spending.session_total.dollars))
     assert costs == [2.0]
     with pytest.raises(BadPolicy, match=r"tidegate.yaml:\d+.*one of two prices"):
         talk([], config="models: {scripted: {input: 1}}\n")
@@ -331,7 +334,9 @@ models: {small: {window: 6000}}
     assert asked
     assert all(body["model"] == "small" for body in asked)
     assert server.refused == []
-    paid = [event.what for event in agent.session.log.read(1) if getattr(event.what, "topic", "") == SIDE_COST_TOPIC]
+    paid = [
+        event.payload for event in agent.session.log.read(1) if getattr(event.payload, "topic", "") == SIDE_COST_TOPIC
+    ]
     assert len(paid) == len(asked)
 
 

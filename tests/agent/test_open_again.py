@@ -27,8 +27,8 @@ def test_one_shot_ends_after_one_turn() -> None:
     seen: list[bool] = []
     with pytest.raises(GiveUp, match="there for one turn"):
         talk(["Yes.", "No."], "One.", "Two.", config="execution: {mode: one_shot}")
-    talk(["Yes."], "One.", config="execution: {mode: one_shot}", after=lambda agent: seen.append(agent.over))
-    talk(["Yes."], "One.", after=lambda agent: seen.append(agent.over))
+    talk(["Yes."], "One.", config="execution: {mode: one_shot}", after=lambda agent: seen.append(agent.is_finished))
+    talk(["Yes."], "One.", after=lambda agent: seen.append(agent.is_finished))
     assert seen == [True, False]
 
 
@@ -42,9 +42,9 @@ def test_a_turn_of_a_one_shot_agent_that_failed_may_be_tried_again() -> None:
         async with open_agent(config, data=None, name="b", workspace=Path("."), provider=provider) as agent:
             with pytest.raises(BadInput):
                 await said(agent, "One.")
-            before = agent.over
+            before = agent.is_finished
             await said(agent, "One.")
-            return [before, agent.over]
+            return [before, agent.is_finished]
 
     assert asyncio.run(run()) == [False, True]
 
@@ -67,12 +67,12 @@ def steering(config: str = "") -> list[AgentEvent | UserNotice]:
             happened: list[AgentEvent | UserNotice] = []
             with pytest.raises(BadInput, match="No turn is under way"):
                 agent.steer("Too early.")
-            async for each in agent.turn("Why?"):
+            async for each in agent.run_turn("Why?"):
                 happened.append(each)
                 if isinstance(each, RequestSent) and len(provider.requests) == 0:
-                    assert agent.busy
+                    assert agent.is_busy
                     agent.steer("Not the linker.")
-            assert not agent.busy
+            assert not agent.is_busy
             return happened
 
     return asyncio.run(run())
@@ -110,7 +110,7 @@ class Talk:
                 for text in texts:
                     happened = await said(agent, text)
                     assert happened[-1] == TurnEnded("end")
-                    assert not [each for each in happened if isinstance(each, ToolFinished) and each.result.error]
+                    assert not [each for each in happened if isinstance(each, ToolFinished) and each.result.is_error]
         assert server.refused == []
         return server, agent
 
@@ -195,7 +195,10 @@ def test_summaries_may_be_prepared_ahead_under_any_policy() -> None:
     found: list[AsyncSummarizer | None] = []
     for more in ("", "execution: {background: true}"):
         talk(
-            ["Yes."], "Hello.", config=f"policy: jutul\n{more}", after=lambda agent: found.append(agent.agent.summarise)
+            ["Yes."],
+            "Hello.",
+            config=f"policy: jutul\n{more}",
+            after=lambda agent: found.append(agent.agent.summarizer),
         )
     plain, ahead = found
     assert not isinstance(plain, BackgroundSummarizer)
@@ -229,17 +232,19 @@ models: {small: {window: 16000}}
                 provider=provider,
                 environment={"HERE": KEY},
             ) as agent:
-                ahead = agent.agent.summarise
+                ahead = agent.agent.summarizer
                 assert isinstance(ahead, BackgroundSummarizer)
                 begun = 0
                 for number in range(40):
                     before = len(asked)
-                    async for each in agent.turn(f"Question {number} about port 8443. " + "The tide comes in. " * 30):
+                    async for each in agent.run_turn(
+                        f"Question {number} about port 8443. " + "The tide comes in. " * 30
+                    ):
                         if isinstance(each, RequestSent):
                             assert len(asked) == before, "nobody waits for a summary"
-                    if ahead.busy and not begun:
+                    if ahead.is_busy and not begun:
                         begun = number
-                    while ahead.busy:
+                    while ahead.is_busy:
                         await asyncio.sleep(0.01)
                     summaries = [item for item in agent.session.view.items if item.message.kind == SUMMARY]
                     if summaries:
@@ -264,7 +269,7 @@ def test_another_model_in_mid_session_is_no_restart(tmp_path: Path) -> None:
         async with open_agent(
             parsed, data=data, name="build", workspace=tmp_path, provider=provider, restore=restore
         ) as agent:
-            return agent.session.view.turns
+            return agent.session.view.visible_turns
 
     assert asyncio.run(shown(restore=False)) == 8
     assert asyncio.run(shown(restore=True)) < 8

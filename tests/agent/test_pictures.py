@@ -73,7 +73,7 @@ def test_pictures_are_sent_in_every_dialect(wire: str) -> None:
 
 
 async def _gathered(agent: Agent, message: Message) -> list[AgentEvent]:
-    return [each async for each in agent.turn(message)]
+    return [each async for each in agent.run_turn(message)]
 
 
 def asked(model: str, more: str = "") -> list[bytes]:
@@ -83,7 +83,7 @@ def asked(model: str, more: str = "") -> list[bytes]:
     async def act() -> None:
         config = parse_config(SCRIPTED + more, {})
         async with open_agent(config, data=None, name="b", workspace=Path("."), provider=provider) as agent:
-            async for _ in agent.turn("What is this?", [make_image(png())]):
+            async for _ in agent.run_turn("What is this?", [make_image(png())]):
                 pass
 
     asyncio.run(act())
@@ -109,7 +109,7 @@ def test_a_picture_that_is_refused_leaves_the_view_and_not_the_log(wire: str, st
     agent = an_agent(steps, wire=wire, window=8000)
     image = make_image(png())
     happened = asyncio.run(_gathered(agent, attach_images("What is this?", [image])))
-    assert [each.fault.kind for each in happened if isinstance(each, RequestRefused)] == [
+    assert [each.error.kind for each in happened if isinstance(each, RequestRefused)] == [
         "media" if status == 400 else "bytes"
     ]
     assert happened[-1] == TurnEnded("end")
@@ -122,7 +122,7 @@ def test_a_picture_that_is_refused_leaves_the_view_and_not_the_log(wire: str, st
     assert b"image left out" in later[0]
     assert image in agent.session.recall("m3").parts or image in agent.session.recall("m2").parts
     agent.session.undo()
-    assert image.data.encode() in agent.session.request().to_bytes()
+    assert image.data.encode() in agent.session.render_request().to_bytes()
 
 
 def test_without_a_picture_to_leave_out_the_fault_is_raised() -> None:

@@ -109,7 +109,7 @@ def played(summariser: str, ledger: bool = True) -> Played:
             session.add(message)
         turn += 1
         todo = filler(turn)
-        edits = [event.what for event in session.log.read() if isinstance(event.what, ViewEdited)]
+        edits = [event.payload for event in session.log.read() if isinstance(event.payload, ViewEdited)]
         done = [edit for edit in edits if edit.stage in ("sweep", "summarise", "guard")]
     session.add(user_message("And now?"))
     request = session.prepare(summarise)
@@ -123,8 +123,8 @@ def recalled(session: Session, seen: str) -> str:
     for what in sorted(set(re.findall(r"\bm\d+\.\.m\d+\b|\b[me]\d+(?:\.\d+)?\b", seen))):
         answer = recall_text(session.log, what)
         found.append(answer.text)
-        while answer.more:
-            answer = recall_text(session.log, answer.more, offset=answer.offset)
+        while answer.next_query:
+            answer = recall_text(session.log, answer.next_query, offset=answer.next_offset)
             found.append(answer.text)
     return "\n".join(found)
 

@@ -29,20 +29,20 @@ def skills(tmp_path: Path) -> Skills:
 
 
 def test_skills_are_named_and_read_on_demand(skills: Skills) -> None:
-    assert skills.index() == "- release: How to cut a release\n- review: How to review a change"
-    assert skills.read("release") == BODY
+    assert skills.render_index() == "- release: How to cut a release\n- review: How to review a change"
+    assert skills.read_body("release") == BODY
     assert skills.problems == [
         "broken/SKILL.md: It does not begin with a head. Put `---`, name and description, `---` at its top."
     ]
     with pytest.raises(BadInput, match="release"):
-        skills.read("relaese")
+        skills.read_body("relaese")
 
 
 def test_a_long_index_says_how_many_more_there_are(tmp_path: Path) -> None:
     for number in range(40):
         (tmp_path / f"s{number:02}").mkdir()
         (tmp_path / f"s{number:02}" / "SKILL.md").write_text(f"---\ndescription: The skill {number}\n---\n")
-    index = Skills([tmp_path]).index(100)
+    index = Skills([tmp_path]).render_index(100)
     assert TokenEstimator().text(index) <= 110
     named = index.count("\n- ") + 1
     assert index.endswith(f"[{40 - named} more: list them with the tool skills]")
@@ -61,7 +61,7 @@ def test_the_prompt_is_made_of_parts_stable_first(tmp_path: Path, skills: Skills
     later = assemble_prompt(sources._replace(facts={**facts, "date": "2026-11-16"}))
     same = len(prompt.text) - len("date: 2026-11-15\nfolder: project")
     assert later.text[:same] == prompt.text[:same]
-    counted = prompt.measured(TokenEstimator())
+    counted = prompt.measure_parts(TokenEstimator())
     assert [each.name for each in counted] == [part.name for part in prompt.parts]
     assert sum(each.tokens for each in counted) >= TokenEstimator().text(prompt.text)
 
@@ -80,7 +80,7 @@ def test_bodies_are_not_in_the_prompt_until_read(tmp_path: Path, skills: Skills)
     assert BODY not in sent
     assert "[ports.md](ports.md): which ports are used" in sent
     assert "8443" not in sent
-    session.add({"role": "user", "content": f"It says: {notes.read('ports.md')} and {skills.read('release')}"})
+    session.add({"role": "user", "content": f"It says: {notes.read('ports.md')} and {skills.read_body('release')}"})
     sent = session.prepare().to_bytes().decode()
     assert "8443" in sent
     assert BODY in sent
@@ -88,9 +88,9 @@ def test_bodies_are_not_in_the_prompt_until_read(tmp_path: Path, skills: Skills)
 
 def test_a_small_room_gets_a_small_prompt(tmp_path: Path, skills: Skills) -> None:
     (tmp_path / "AGENTS.md").write_text("x " * 20_000)
-    small = assemble_prompt(PromptSources(project=tmp_path, skills=skills), room=500)
+    small = assemble_prompt(PromptSources(project_folder=tmp_path, skills=skills), max_tokens=500)
     assert TokenEstimator().text(small.text) < 700
-    assert len(assemble_prompt(PromptSources(project=tmp_path), room=20_000).text) > 20_000
+    assert len(assemble_prompt(PromptSources(project_folder=tmp_path), max_tokens=20_000).text) > 20_000
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -43,17 +43,17 @@ def used(text: str, read: int, written: int, cached: int = 0) -> ScriptedAnswer:
 
 def an_agent(session: Session, spending: SessionSpending, steps: list[ScriptStep]) -> Agent:
     provider = MeteredProvider(
-        ScriptedProvider("openai_chat", steps), [spending], recorded=True, size=lambda _: session.size()
+        ScriptedProvider("openai_chat", steps), [spending], recorded=True, size=lambda _: session.count_tokens()
     )
     return Agent(session, provider, Toolbox(), ToolContext(Path("."), session))
 
 
 def turn(agent: Agent, text: str = "Go on.") -> str:
     async def read() -> str:
-        async with aclosing(agent.turn(text)) as stream:
+        async with aclosing(agent.run_turn(text)) as stream:
             *_, last = [each async for each in stream]
         assert isinstance(last, TurnEnded)
-        return last.why
+        return last.reason
 
     return asyncio.run(read())
 
@@ -70,7 +70,7 @@ def test_a_cap_in_tokens_ends_the_turn_before_the_call_and_the_session_goes_on()
     assert turn(agent) == "end"
     with pytest.raises(GiveUp, match=r"1,000 tokens; the cap is 1,000.*spend.session.tokens.*nothing was lost"):
         turn(agent, "Once more.")
-    assert spending.session_sum.tokens == 1000
+    assert spending.session_total.tokens == 1000
     spending.caps = SpendSettings()
     agent.provider = ScriptedProvider("openai_chat", ["Three."])
     assert turn(agent) == "end"
@@ -81,8 +81,8 @@ def test_a_cap_in_dollars_counts_what_was_cached_at_its_price() -> None:
     spending = SessionSpending(session, SpendSettings(session=SpendCap(dollars=0.01)), prices=PRICES)
     agent = an_agent(session, spending, [used("One.", 2000, 100, 1000), used("Two.", 3000, 100)])
     turn(agent)
-    assert spending.session_sum.tokens == 2100
-    assert spending.session_sum.dollars == pytest.approx(0.002 + 0.0002 + 0.001)
+    assert spending.session_total.tokens == 2100
+    assert spending.session_total.dollars == pytest.approx(0.002 + 0.0002 + 0.001)
     turn(agent)
     with pytest.raises(GiveUp, match=r"\$0\.0102; the cap is \$0\.0100"):
         turn(agent)
@@ -100,7 +100,7 @@ def test_the_sum_of_a_session_survives_its_process(tmp_path: Path) -> None:
                     MeteredProvider(ScriptedProvider("openai_chat", [used("A summary.", 50, 5)]), [spending]), b"{}"
                 )
             )
-            assert spending.session_sum.tokens == 165 * number
+            assert spending.session_total.tokens == 165 * number
         data.close()
 
 
@@ -110,12 +110,13 @@ def test_a_price_nobody_knows_counts_tokens_and_is_said() -> None:
     agent = an_agent(session, spending, [used("One.", 5000, 50), used("Two.", 5000, 50)])
     turn(agent)
     turn(agent)
-    assert spending.session_sum == SpendTotal(10_100, 0.0, 10_100)
-    assert "price of scripted is not known" in spending.unpriced("scripted")
+    assert spending.session_total == SpendTotal(10_100, 0.0, 10_100)
+    assert "price of scripted is not known" in spending.unpriced_notice("scripted")
     assert (
-        SessionSpending(session, SpendSettings(session=SpendCap(dollars=1)), prices=PRICES).unpriced("scripted") == ""
+        SessionSpending(session, SpendSettings(session=SpendCap(dollars=1)), prices=PRICES).unpriced_notice("scripted")
+        == ""
     )
-    assert SessionSpending(session, SpendSettings(session=SpendCap(tokens=1))).unpriced("scripted") == ""
+    assert SessionSpending(session, SpendSettings(session=SpendCap(tokens=1))).unpriced_notice("scripted") == ""
 
 
 def test_a_server_that_reports_nothing_is_not_free() -> None:
@@ -123,7 +124,7 @@ def test_a_server_that_reports_nothing_is_not_free() -> None:
     spending = SessionSpending(session, SpendSettings(session=SpendCap(tokens=200)))
     agent = an_agent(session, spending, ["One.", "Two."])
     turn(agent)
-    assert spending.session_sum.tokens > 200
+    assert spending.session_total.tokens > 200
     with pytest.raises(GiveUp):
         turn(agent)
 
@@ -144,8 +145,8 @@ def test_an_answer_that_was_stopped_is_paid_for(cancelled: bool) -> None:
                     await stream.athrow(asyncio.CancelledError())
 
     asyncio.run(stopped())
-    assert 100 <= spending.session_sum.tokens <= 200
-    assert sum(getattr(event.what, "topic", "") == SIDE_COST_TOPIC for event in session.log.read(1)) == 1
+    assert 100 <= spending.session_total.tokens <= 200
+    assert sum(getattr(event.payload, "topic", "") == SIDE_COST_TOPIC for event in session.log.read(1)) == 1
 
 
 def test_a_refusal_costs_nothing_and_an_answer_that_broke_off_does() -> None:
@@ -156,15 +157,15 @@ def test_a_refusal_costs_nothing_and_an_answer_that_broke_off_does() -> None:
     for tokens in (0, 100):
         with pytest.raises(Exception, match="failed"):
             asyncio.run(collect_reply(metered, b"x" * 400))
-        assert spending.session_sum.tokens >= tokens
-        assert (spending.session_sum.tokens > 0) == (tokens > 0)
+        assert spending.session_total.tokens >= tokens
+        assert (spending.session_total.tokens > 0) == (tokens > 0)
 
 
 def test_over_the_cap_a_compaction_is_made_without_the_model() -> None:
     """It is what keeps the session usable, so it must not fail for money."""
     session = talk()
     spending = SessionSpending(session, SpendSettings(session=SpendCap(tokens=1)))
-    spending.spend("scripted", Usage(5, 5, 0, 0), recorded=False)
+    spending.record_usage("scripted", Usage(5, 5, 0, 0), recorded=False)
     scripted = ScriptedProvider("openai_chat", [])
     summarise = create_summarizer(
         MeteredProvider(scripted, [spending]), window=4000, counter=session.counter, timeout=20
@@ -176,7 +177,7 @@ def test_over_the_cap_a_compaction_is_made_without_the_model() -> None:
     request = asyncio.run(session.prepare_async(summarise))
     assert request.tokens <= 4000
     assert scripted.requests == []
-    assert any(isinstance(event.what, ViewEdited) for event in session.log.read(1))
+    assert any(isinstance(event.payload, ViewEdited) for event in session.log.read(1))
 
 
 # --- days ---------------------------------------------------------------------------------------------------------
@@ -190,15 +191,15 @@ def test_a_day_is_counted_over_sessions_and_processes_and_ends_at_midnight(tmp_p
         return SessionSpending(talk(), caps, days=DailySpending(tmp_path, lambda: now), prices=PRICES)
 
     for _ in range(4):  # each as a process of its own would
-        spending().spend("scripted", Usage(240, 10, 0, 0), recorded=True)
+        spending().record_usage("scripted", Usage(240, 10, 0, 0), recorded=True)
     with pytest.raises(GiveUp, match=r"The day so far has used 1,000 tokens.*tomorrow"):
-        spending().check()
+        spending().check_limit()
     now = NOON + 86_400
-    spending().check()
-    assert spending().day_sum == SpendTotal()
+    spending().check_limit()
+    assert spending().day_total == SpendTotal()
     now = NOON  # a clock that is set back does not make it a new day
     with pytest.raises(GiveUp):
-        spending().check()
+        spending().check_limit()
 
 
 def test_writers_of_a_day_lose_nothing_to_each_other(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_writers_of_a_day_lose_nothing_to_each_other(tmp_path: Path) -> None:
         await asyncio.gather(*(asyncio.to_thread(each.add, SpendTotal(1, 0.5)) for each in days))
 
     asyncio.run(add())
-    assert DailySpending(tmp_path, lambda: NOON).today() == SpendTotal(40, 20.0)
+    assert DailySpending(tmp_path, lambda: NOON).read_today() == SpendTotal(40, 20.0)
 
 
 def test_a_day_that_cannot_be_read_is_not_nothing(tmp_path: Path) -> None:
@@ -218,13 +219,13 @@ def test_a_day_that_cannot_be_read_is_not_nothing(tmp_path: Path) -> None:
     file.write_bytes(kept[:-2])
     capped = SessionSpending(talk(), SpendSettings(day=SpendCap(tokens=1000)), days=days)
     with pytest.raises(NotKept, match="cannot be read"):
-        capped.check()
+        capped.check_limit()
     uncapped = SessionSpending(talk(), days=days)
-    uncapped.check()
-    uncapped.spend("scripted", Usage(5, 0, 0, 0), recorded=True)
+    uncapped.check_limit()
+    uncapped.record_usage("scripted", Usage(5, 0, 0, 0), recorded=True)
     assert "cannot be read" in uncapped.problem
     file.write_bytes(kept)
-    assert days.today() == SpendTotal(15, 0.0, 5), "what could not be written is written later"
+    assert days.read_today() == SpendTotal(15, 0.0, 5), "what could not be written is written later"
 
 
 def test_an_allowance_ends_a_piece_of_work() -> None:
@@ -255,5 +256,5 @@ def test_what_is_metered_is_what_the_provider_says() -> None:
 def test_a_note_of_somebody_else_is_no_money() -> None:
     session = talk()
     session.add(user_message("Hello."))
-    session.note(SIDE_COST_TOPIC, "all of it")
-    assert SessionSpending(session).session_sum == SpendTotal()
+    session.add_note(SIDE_COST_TOPIC, "all of it")
+    assert SessionSpending(session).session_total == SpendTotal()

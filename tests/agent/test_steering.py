@@ -36,7 +36,7 @@ def steered(agent: Agent, when: Callable[[AgentEvent], bool], text: str = NEWS) 
     async def run() -> list[AgentEvent]:
         happened: list[AgentEvent] = []
         said = False
-        async for each in agent.turn("Look."):
+        async for each in agent.run_turn("Look."):
             happened.append(each)
             if not said and when(each):
                 said = True
@@ -64,7 +64,7 @@ def test_a_call_that_runs_may_end_and_one_that_was_not_begun_is_not(wire: str) -
     happened = asyncio.run(gathered(agent))
     assert ran == ["a"]
     ended = {each.call.id: each.result for each in happened if isinstance(each, ToolFinished)}
-    assert not ended["ca"].error
+    assert not ended["ca"].is_error
     assert ended["cb"] == NOT_RUN_AFTER_STEERING
     assert [each for each in happened if isinstance(each, UserSteered)] == [UserSteered(NEWS)]
     assert happened[-1] == TurnEnded("end")
@@ -76,7 +76,7 @@ def test_a_call_that_runs_may_end_and_one_that_was_not_begun_is_not(wire: str) -
 
 
 async def gathered(agent: Agent, text: str = "Look.") -> list[AgentEvent]:
-    return [each async for each in agent.turn(text)]
+    return [each async for each in agent.run_turn(text)]
 
 
 def test_words_that_come_while_the_model_speaks_are_answered_behind_its_answer() -> None:
@@ -128,12 +128,12 @@ def test_calls_that_run_together_have_all_begun() -> None:
 
     async def act(path: str) -> None:
         await asyncio.sleep(0)
-        if not agent._waiting:
+        if not agent._steering:
             agent.steer(NEWS)
 
     agent = an_agent([called("a", "b"), "Yes."], tool=Together(reading(act)))
     happened = asyncio.run(gathered(agent))
-    assert [each.result.error for each in happened if isinstance(each, ToolFinished)] == [False, False]
+    assert [each.result.is_error for each in happened if isinstance(each, ToolFinished)] == [False, False]
     assert UserSteered(NEWS) in happened
 
 
@@ -142,7 +142,7 @@ def test_steps_are_counted_anew_for_what_was_said_anew() -> None:
     happened = steered(agent, lambda each: isinstance(each, ToolFinished) and each.call.id == "cb")
     assert happened[-1] == TurnEnded("steps")
     assert [each.call.id for each in happened if isinstance(each, ToolStarted)] == ["ca", "cb", "cc", "cd"]
-    assert agent.session.view.turn_count == 2
+    assert agent.session.view.total_turns == 2
 
 
 def test_what_is_said_while_the_turn_ends_is_heard() -> None:
@@ -158,7 +158,7 @@ def test_several_things_are_heard_in_their_order() -> None:
 
     async def run() -> list[AgentEvent]:
         happened: list[AgentEvent] = []
-        async for each in agent.turn("Look."):
+        async for each in agent.run_turn("Look."):
             happened.append(each)
             if isinstance(each, ToolFinished):
                 agent.steer("First.")
@@ -175,7 +175,7 @@ def test_only_a_turn_can_be_steered() -> None:
     agent = an_agent(["Yes."])
     with pytest.raises(BadInput, match="No turn is under way"):
         agent.steer("Hello?")
-    assert not agent.busy
+    assert not agent.is_busy
     asyncio.run(gathered(agent))
     with pytest.raises(BadInput):
         agent.steer("Hello?")
@@ -191,7 +191,7 @@ def test_a_turn_that_fails_does_not_lose_what_was_said_in_it() -> None:
     agent = an_agent([refused])
     with pytest.raises(ProviderError):
         asyncio.run(gathered(agent))
-    assert not agent.busy
+    assert not agent.is_busy
     agent.provider = ScriptedProvider("openai_chat", ["Here."])
     asyncio.run(gathered(agent, "Again."))
     assert [text.split(": ")[1] for text in told(agent)] == [NEWS, "Again.", "Here."]
@@ -216,7 +216,7 @@ def test_a_hard_steer_leaves_a_valid_session(wire: str, kind: type[AgentEvent]) 
         reached = asyncio.Event()
 
         async def read() -> None:
-            async for each in agent.turn("Look."):
+            async for each in agent.run_turn("Look."):
                 if isinstance(each, kind) and kind is not ToolStarted:
                     reached.set()
                     await asyncio.sleep(60)
@@ -261,7 +261,7 @@ def test_a_tool_of_the_agent_itself_may_be_steered_from_another_task(tmp_path: P
     async def run() -> list[AgentEvent]:
         task = asyncio.create_task(gathered(agent))
         await begun.wait()
-        assert agent.busy
+        assert agent.is_busy
         agent.steer(NEWS)
         free.set()
         return await task

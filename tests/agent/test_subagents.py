@@ -79,7 +79,7 @@ class World:
 
     def turn(self, text: str = "Find out.") -> list[AgentEvent]:
         async def read() -> list[AgentEvent]:
-            return [each async for each in self.agent.turn(text)]
+            return [each async for each in self.agent.run_turn(text)]
 
         return asyncio.run(read())
 
@@ -89,7 +89,7 @@ class World:
 
     @property
     def notes(self) -> list[str]:
-        events = [event.what for event in self.session.log.read(1)]
+        events = [event.payload for event in self.session.log.read(1)]
         return [what.text for what in events if isinstance(what, NoteAdded) and what.topic == TASK_TOOL_NAME]
 
 
@@ -113,19 +113,19 @@ def test_the_parent_pays_for_the_conclusion_only() -> None:
     assert happened[-1] == TurnEnded("end")
     (ended,) = [each for each in happened if isinstance(each, ToolFinished)]
     assert ended.result.text.startswith("It is the linker.\n[build.task-1: 12 tool calls")
-    assert not ended.result.error
+    assert not ended.result.is_error
     (child,) = world.sessions
     assert child.log.head > 24
     assert "content of" not in str([text_of(item.message) for item in world.session.view.items])
     assert world.session.view.tokens < 200
-    assert child.size() <= 2000, "it has a window of its own"
+    assert child.count_tokens() <= 2000, "it has a window of its own"
     assert world.notes == ["build.task-1 began: Why is it slow?", "build.task-1 ended: answered"]
 
 
 def test_what_a_subagent_spends_is_the_parents() -> None:
     world = World([reads("a"), ScriptedAnswer(text="Done.", usage=Usage(200, 20, 0, 0))])
     world.call(prompt="Look.")
-    assert world.spending.session_sum.tokens == 330
+    assert world.spending.session_total.tokens == 330
 
 
 def test_the_first_request_of_a_subagent_holds_the_prompt_and_nothing_of_the_parent() -> None:
@@ -141,7 +141,7 @@ def test_a_kind_is_chosen_by_name() -> None:
     assert world.call(prompt="Look.", agent="reviewer").text.startswith("Looks good.")
     assert world.provider.requests == []
     wrong = world.call(prompt="Look.", agent="reviever")
-    assert wrong.error
+    assert wrong.is_error
     assert "reviewer" in wrong.text
     assert "reviewer: reads code" in world.tool.tool.description
 
@@ -149,23 +149,23 @@ def test_a_kind_is_chosen_by_name() -> None:
 def test_the_result_is_bounded_whatever_it_says() -> None:
     world = World(["word " * 50_000])
     result = world.call(prompt="Tell me everything.")
-    assert world.session.counter.text(result.text) <= 1100  # an eighth of the room of 8,000, and the last line
+    assert world.session.counter.count_text(result.text) <= 1100  # an eighth of the room of 8,000, and the last line
 
 
 def test_tokens_are_bounded_and_what_was_found_comes_back() -> None:
     steps: list[ScriptStep] = [reads(f"f{n}", text=f"Finding {n}.") for n in range(50)]
-    world = World(steps, bounds=SubagentLimits(tokens=500))
+    world = World(steps, bounds=SubagentLimits(max_tokens=500))
     result = world.call(prompt="Look for ever.")
-    assert result.error
+    assert result.is_error
     assert "Finding 0.\n\nFinding 1." in result.text
     assert "used 550 of its 500 tokens" in result.text
     assert len(world.provider.requests) == 5
 
 
 def test_steps_are_bounded() -> None:
-    world = World([reads(f"f{n}", text=f"Finding {n}.") for n in range(50)], bounds=SubagentLimits(steps=3))
+    world = World([reads(f"f{n}", text=f"Finding {n}.") for n in range(50)], bounds=SubagentLimits(max_steps=3))
     result = world.call(prompt="Look for ever.")
-    assert result.error
+    assert result.is_error
     assert "Finding 2." in result.text
     assert "it stopped: steps" in result.text
     assert len(world.provider.requests) == 3
@@ -178,10 +178,10 @@ def test_steps_are_bounded() -> None:
 def test_failures_are_results(step: ScriptStep) -> None:
     world = World([step, step])
     result = world.call(prompt="Look.")
-    assert result.error
+    assert result.is_error
     assert "not finished" in result.text
     assert world.notes[-1].startswith("build.task-1 ended: ")
-    assert world.call(prompt="").error
+    assert world.call(prompt="").is_error
 
 
 def test_nesting_ends_at_the_limit() -> None:
@@ -225,7 +225,7 @@ def test_no_more_run_at_once_than_may() -> None:
         running -= 1
         return "Done."
 
-    world = World([step] * 9, bounds=SubagentLimits(together=3))
+    world = World([step] * 9, bounds=SubagentLimits(max_parallel=3))
 
     async def all_of_them() -> None:
         await asyncio.gather(*(world.tool({"prompt": "Look."}, world.context) for _ in range(9)))
@@ -250,7 +250,7 @@ def test_stopping_the_parent_stops_it_and_both_sessions_go_on() -> None:
 
     async def interrupt() -> None:
         async def read() -> None:
-            async for _ in world.agent.turn("Find out."):
+            async for _ in world.agent.run_turn("Find out."):
                 pass
 
         task = asyncio.create_task(read())
@@ -288,6 +288,6 @@ def test_questions_of_many_reach_a_person_one_by_one() -> None:
 
 
 def test_a_subagent_has_the_approval_of_its_parent() -> None:
-    world = World([reads("a"), "I could not."], approval=ApprovalRules(tools={"read": "deny"}))
+    world = World([reads("a"), "I could not."], approval=ApprovalRules(verdicts={"read": "deny"}))
     world.call(prompt="Look.")
     assert "Denied by the rule for read" in world.bodies[1]["messages"][-1]["content"]

@@ -35,7 +35,7 @@ def test_one_refusal_is_enough_to_know_how_the_model_counts() -> None:
                 session.add({"role": "user", "content": f"{number}: {LONG * 12}"})
                 session.add({"role": "assistant", "content": "Some."})
             for number in range(4):
-                async for _ in agent.turn(f"{number}. {LONG * 40}"):
+                async for _ in agent.run_turn(f"{number}. {LONG * 40}"):
                     pass
             await provider.close()
             return server, session
@@ -43,7 +43,7 @@ def test_one_refusal_is_enough_to_know_how_the_model_counts() -> None:
     server, session = asyncio.run(talk())
     assert len(server.refused) == 1
     assert [text.split()[2] for text in noted(session, "weighed")] == ["m"]
-    assert 1.1 < session.view.ratios["m"] < 1.4
+    assert 1.1 < session.view.scale_by_model["m"] < 1.4
 
 
 def test_it_is_kept_and_nothing_is_paid_for_it(tmp_path: Path) -> None:
@@ -51,14 +51,14 @@ def test_it_is_kept_and_nothing_is_paid_for_it(tmp_path: Path) -> None:
     session = data.open("s", "gpt-4o", window=8000)
     session.add({"role": "user", "content": LONG * 200})
     session.prepare()
-    counted = session.view.fixed + 16 + session.view.tokens
-    session.learn(None, counted * 3 // 2)
-    assert session.view.ratios["gpt-4o"] == pytest.approx(1.5, abs=0.01)
-    assert session.size() == counted * 3 // 2
-    assert SessionSpending(session).session_sum.tokens == 0
+    counted = session.view.fixed_tokens + 16 + session.view.tokens
+    session.learn_limits(None, counted * 3 // 2)
+    assert session.view.scale_by_model["gpt-4o"] == pytest.approx(1.5, abs=0.01)
+    assert session.count_tokens() == counted * 3 // 2
+    assert SessionSpending(session).session_total.tokens == 0
     session.close()
     again = data.open("s", "gpt-4o", window=8000)
-    assert again.view.ratios == {"gpt-4o": pytest.approx(1.5, abs=0.01)}
+    assert again.view.scale_by_model == {"gpt-4o": pytest.approx(1.5, abs=0.01)}
     again.close()
 
 
@@ -67,13 +67,13 @@ def test_a_number_that_cannot_be_of_this_request_is_not_believed(share: float) -
     session = Session("gpt-4o", window=8000)
     session.add({"role": "user", "content": LONG * 200})
     session.prepare()
-    session.learn(None, int(session.size() * share))
-    assert session.view.ratios == {}
+    session.learn_limits(None, int(session.count_tokens() * share))
+    assert session.view.scale_by_model == {}
 
 
 def test_a_fault_of_another_kind_teaches_nothing() -> None:
     limit = "Request too large for gpt-4o on tokens per min (TPM): Limit 3000, Requested 9000."
     agent = an_agent([classify_response(429, limit), "Done."], window=8000)
     run(agent)
-    assert agent.session.view.ratios == {}
+    assert agent.session.view.scale_by_model == {}
     assert agent.session.window == 3000

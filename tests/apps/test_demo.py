@@ -30,7 +30,7 @@ from tidegate.tui.plain.plain_chat import PlainChat
 
 TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
 ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if find_spec(name) is None]
-TALKED = [step for step in DEMO_SCRIPT if not step.says.startswith("/")]
+TALKED = [step for step in DEMO_SCRIPT if not step.message.startswith("/")]
 
 
 class Place:
@@ -60,7 +60,12 @@ def play(place: Place) -> int:
     async def played() -> int:
         lines = ScriptedInput(DEMO_WINDOW)
         plain = PlainChat(
-            place.data, place.opening, place.workspace, lines, provider_for=place.provider_for, listen=place.seen.take
+            place.data,
+            place.opening,
+            place.workspace,
+            lines,
+            provider_for=place.provider_for,
+            listen=place.seen.observe,
         )
         return await asyncio.wait_for(plain.run(), 60)
 
@@ -70,7 +75,7 @@ def play(place: Place) -> int:
 def test_the_script_plays_and_everything_is_kept(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert play(place) == 0
     out, err = capsys.readouterr()
-    assert all(f"> {step.says}" in out for step in DEMO_SCRIPT)
+    assert all(f"> {step.message}" in out for step in DEMO_SCRIPT)
     assert out.count("Yes, I see ") == len(TALKED)
     assert " user: Hello, my name is Ada." in out
     assert "compacted: " in err
@@ -94,7 +99,7 @@ def test_what_was_lost_would_be_seen(place: Place, capsys: pytest.CaptureFixture
             assert "NOT PROVED" in told.text
         setattr(seen, spoilt, whole)
     assert prove_chat(seen, place.folder / "data").holds
-    seen.largest = DEMO_WINDOW + 1
+    seen.largest_request = DEMO_WINDOW + 1
     assert not prove_chat(seen, place.folder / "data").holds
     capsys.readouterr()
 
@@ -108,7 +113,7 @@ def test_a_model_that_fails_ends_nothing(tmp_path: Path, capsys: pytest.CaptureF
     finally:
         place.data.close()
     out, _ = capsys.readouterr()
-    assert f"> {DEMO_SCRIPT[-1].says}" in out
+    assert f"> {DEMO_SCRIPT[-1].message}" in out
     assert told.holds, told.text
 
 
@@ -118,9 +123,9 @@ def test_a_slow_machine_shows_less(capsys: pytest.CaptureFixture[str]) -> None:
 
     async def left() -> list[str | None]:
         out = ChatOutput(TextSanitizer())
-        return [await played.message(out) for _ in range(4)]
+        return [await played.read_message(out) for _ in range(4)]
 
-    assert asyncio.run(left()) == [*(step.says for step in DEMO_SCRIPT if step.says.startswith("/")), None]
+    assert asyncio.run(left()) == [*(step.message for step in DEMO_SCRIPT if step.message.startswith("/")), None]
     capsys.readouterr()
 
 
@@ -172,7 +177,7 @@ def test_any_key_takes_over(place: Place, key: str) -> None:
             await pilot.pause(0.1)
             assert "The chat is yours." in text_of(app)
             assert place.seen.answers == []
-            app.composer.put(MessageDraft("Hello."))
+            app.composer.replace_text(MessageDraft("Hello."))
             await pilot.press("enter")
             for _ in range(200):
                 if place.seen.answers:

@@ -48,7 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Kept:
                 session.record({"prompt_tokens": request.tokens, "completion_tokens": 20})
             session.add(message)
         session.add({"role": "user", "content": f"The password of the staging box is {SECRET}, remember it."})
-    data.notes.add("The port of the gateway is 8443.", source="build-fix", title="Ports")
+    data.notes.add_entry("The port of the gateway is 8443.", source="build-fix", title="Ports")
     data.close()
     return Kept(folder, requests)
 
@@ -123,12 +123,12 @@ def test_trace_prints_and_adds_up(kept: Kept) -> None:
 
 def test_recall_by_id_range_and_words(kept: Kept) -> None:
     data = DataFolder(kept.folder)
-    (said,) = islice(data.log("build-fix").read(3), 1)
+    (said,) = islice(data.open_log("build-fix").read(3), 1)
     data.close()
-    assert isinstance(said.what, MessageAdded)
+    assert isinstance(said.payload, MessageAdded)
     by_id = called("recall", "build-fix", "m3", "--data", kept.folder)
     assert by_id.returncode == 0
-    assert text_of(said.what.message)[:80] in by_id.stdout
+    assert text_of(said.payload.message)[:80] in by_id.stdout
     both = called("recall", "build-fix", "m3..m8", "--chars", 3000, "--data", kept.folder)
     assert both.returncode == 0
     assert "m3" in both.stdout
@@ -162,7 +162,7 @@ def test_undo_redo_clear_and_fork(kept: Kept) -> None:
     assert "left the context" in called("clear", "build-fix", *data).stdout
     folder = DataFolder(kept.folder)
     with folder.open("build-fix", "gpt-4o", window=3000) as session:
-        assert session.view.messages == 0
+        assert session.view.message_count == 0
     assert folder.store.head("other") == 20
     folder.close()
 

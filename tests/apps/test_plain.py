@@ -61,7 +61,7 @@ class Desk:
         """`type_on`: a person is there, and this is what they type when they see what stands there so far."""
         (self.workspace / "tidegate.yaml").write_text(self.config)
         environment = {"HOME": str(self.folder), "OPENAI_API_KEY": "sk-none"}
-        files = locate_config_files(self.workspace, environment, asked=str(self.workspace / "tidegate.yaml"))
+        files = locate_config_files(self.workspace, environment, explicit_file=str(self.workspace / "tidegate.yaml"))
         provider = ScriptedProvider("openai_chat", steps, count=lambda raw: len(raw) // 4)
         data = DataFolder(self.folder / "data", secrets=[HUSH])
         into, out = os.pipe()
@@ -75,7 +75,7 @@ class Desk:
         async def run() -> int:
             plain = PlainChat(
                 data,
-                LaunchOptions(files, environment, name=name),
+                LaunchOptions(files, environment, session_name=name),
                 self.workspace,
                 TypedInput(LineReader(into), asks=type_on is not None),
                 provider_for=provider_for,
@@ -85,7 +85,7 @@ class Desk:
                 status = await asyncio.wait_for(plain.run(), 60)
             finally:
                 typing.cancel()
-            self.name = plain.name
+            self.name = plain.session_name
             return status
 
         try:
@@ -116,7 +116,9 @@ class Desk:
     def said(self, name: str = "build") -> list[str]:
         data = DataFolder(self.folder / "data", secrets=[])
         try:
-            return [text_of(e.what.message) for e in data.log(name).read() if isinstance(e.what, MessageAdded)]
+            return [
+                text_of(e.payload.message) for e in data.open_log(name).read() if isinstance(e.payload, MessageAdded)
+            ]
         finally:
             data.close()
 

@@ -34,7 +34,7 @@ TEXT = st.lists(st.sampled_from(PIECES), max_size=8).map(" ".join)
 
 def flowed(text: str, cuts: list[int]) -> str:
     flow, places = StreamMasker(SHOWN), sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    return "".join([*(flow.take(text[a:b]) for a, b in pairwise(places)), flow.end()])
+    return "".join([*(flow.feed(text[a:b]) for a, b in pairwise(places)), flow.flush()])
 
 
 @given(TEXT, st.lists(st.integers(0, 5000), max_size=40))
@@ -51,24 +51,24 @@ def test_letter_by_letter() -> None:
 
 def test_words_are_shown_when_they_are_whole() -> None:
     flow = StreamMasker(SHOWN)
-    assert flow.take("The po") == "The "
-    assert flow.take("rt is") == "port "
-    assert flow.take(" 84\n43") == "is 84\n"
-    assert flow.end() == "43"
-    assert StreamMasker(SHOWN).take("端口是") == "端口是"
+    assert flow.feed("The po") == "The "
+    assert flow.feed("rt is") == "port "
+    assert flow.feed(" 84\n43") == "is 84\n"
+    assert flow.flush() == "43"
+    assert StreamMasker(SHOWN).feed("端口是") == "端口是"
 
 
 def test_what_has_no_end_is_shown_all_the_same() -> None:
     flow = StreamMasker(SHOWN)
-    out = "".join(flow.take("ab" * 50) for _ in range(100))
+    out = "".join(flow.feed("ab" * 50) for _ in range(100))
     assert len(out) > 10_000 - MAX_HELD_CHARS - 100
-    assert out + flow.end() == "ab" * 5000
+    assert out + flow.flush() == "ab" * 5000
 
 
 def test_a_secret_with_spaces_is_never_begun() -> None:
     flow = StreamMasker(TextSanitizer(SecretMask(["correct horse battery"])), whole=True)
-    assert [flow.take(word) for word in ("It is correct ", "horse ", "battery.")] == ["", "", ""]
-    assert flow.end() == "It is [masked]."
+    assert [flow.feed(word) for word in ("It is correct ", "horse ", "battery.")] == ["", "", ""]
+    assert flow.flush() == "It is [masked]."
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def read(fd: int) -> list[str | None]:
     async def reading() -> list[str | None]:
         lines, found = LineReader(fd), list[str | None]()
         while not found or found[-1] is not None:
-            found.append(await lines.message())
+            found.append(await lines.read_message())
         return found
 
     return asyncio.run(asyncio.wait_for(reading(), 60))
@@ -114,11 +114,11 @@ def test_an_answer_is_what_is_typed_after_the_question() -> None:
     async def asked() -> list[str | None]:
         lines = LineReader(into)
         os.write(out, b"first\nyes\n")
-        first = await lines.message()
-        answer = asyncio.ensure_future(lines.fresh())
+        first = await lines.read_message()
+        answer = asyncio.ensure_future(lines.read_new_line())
         await asyncio.sleep(0)
         os.write(out, b"no\nlater\n")
-        return [first, await answer, await lines.message(), await lines.message()]
+        return [first, await answer, await lines.read_message(), await lines.read_message()]
 
     try:
         assert asyncio.run(asyncio.wait_for(asked(), 60)) == ["first", "no", "yes", "later"]
@@ -132,13 +132,13 @@ def test_a_wait_for_a_line_can_be_given_up() -> None:
 
     async def given_up() -> str | None:
         lines = LineReader(into)
-        waiting = asyncio.ensure_future(lines.message())
+        waiting = asyncio.ensure_future(lines.read_message())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
         assert waiting.cancelled()
         os.write(out, b"still here\n")
-        return await lines.message()
+        return await lines.read_message()
 
     try:
         assert asyncio.run(asyncio.wait_for(given_up(), 60)) == "still here"

@@ -40,7 +40,11 @@ def heeding() -> Iterator[None]:
 def said(desk: Desk, name: str) -> list[str]:
     data = DataFolder(desk.folder / "data", secrets=[])
     try:
-        return [text_of(event.what.message) for event in data.log(name).read() if isinstance(event.what, MessageAdded)]
+        return [
+            text_of(event.payload.message)
+            for event in data.open_log(name).read()
+            if isinstance(event.payload, MessageAdded)
+        ]
     finally:
         data.close()
 

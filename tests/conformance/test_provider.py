@@ -28,7 +28,7 @@ async def scripted(wire: str) -> AsyncIterator[Provider]:
 @asynccontextmanager
 async def over_http(wire: str) -> AsyncIterator[Provider]:
     async with Fake(wire, [RICH, busy(wire, 429, "1"), "Good morning."]) as server:
-        provider = HttpProvider(wire, "m", base_url=server.url, key=KEY, retries=RetrySettings(most=0))
+        provider = HttpProvider(wire, "m", base_url=server.url, key=KEY, retries=RetrySettings(max_retries=0))
         yield provider
         await provider.close()
 
@@ -59,7 +59,7 @@ def test_reply_is_last_and_once_and_the_deltas_spell_it(provider: str, wire: str
     assert isinstance(reply, Reply)
     assert all(isinstance(delta, Delta) for delta in deltas)
     assert "".join(each.text for each in deltas if isinstance(each, Delta) and each.kind == "text") == RICH.text
-    (message,) = reply.said(wire)
+    (message,) = reply.to_messages(wire)
     assert [call.name for call in calls_of(message)] == ["read"]
     assert reply.stop == "calls"
 

@@ -213,9 +213,9 @@ def test_whatever_is_shortened_says_where_the_rest_is() -> None:
         session.add(Message("tool", (Result(f"c{turn}", (Text(lines),)),)))
         session.prepare()
     said = {
-        event.what.message.id: event.what.message
+        event.payload.message.id: event.payload.message
         for event in session.log.read()
-        if isinstance(event.what, MessageAdded)
+        if isinstance(event.payload, MessageAdded)
     }
     cut = [item.message for item in session.view.items if item.message != said.get(item.message.id, item.message)]
     assert sum(message.role == "assistant" for message in cut) > 1
@@ -226,7 +226,7 @@ def test_the_check_is_in_the_log() -> None:
     session = a_session()
     session.add(user_message("Never push to main."), Message("assistant", (Text("No."),)))
     work(session)
-    made = [event.what for event in session.log.read() if isinstance(event.what, ViewEdited)]
+    made = [event.payload for event in session.log.read() if isinstance(event.payload, ViewEdited)]
     assert made
     assert all(re.search(r"ledger: \d+ facts checked", edited.why) for edited in made)
 
@@ -305,7 +305,7 @@ def test_a_pin_stays_under_every_preset(preset: str) -> None:
     session.add(user_message("Hello"), Message("assistant", (Text("Hello."),)))
     session.add(user_message("The answer is always given in verse", PIN))
     work(session, 20)
-    assert any(isinstance(event.what, ViewEdited) for event in session.log.read())
+    assert any(isinstance(event.payload, ViewEdited) for event in session.log.read())
     assert "The answer is always given in verse" in "\n".join(text_of(item.message) for item in session.view.items)
 
 

@@ -67,7 +67,7 @@ def test_what_a_sweep_only_shortens_is_listed_too() -> None:
         session.add({"role": "assistant", "content": "", "tool_calls": [call]})
         session.add({"role": "tool", "tool_call_id": f"c{step}", "content": "".join(lines)})
         session.fit()
-    (swept,) = [event.what for event in session.log.read() if isinstance(event.what, ViewEdited)]
+    (swept,) = [event.payload for event in session.log.read() if isinstance(event.payload, ViewEdited)]
     assert not any(isinstance(edit, Drop) for edit in swept.edits)
     shown = "\n".join(text_of(item.message) for item in session.view.items if item.message.kind != LEDGER)
     ledger = "\n".join(text_of(item.message) for item in session.view.items if item.message.kind == LEDGER)

@@ -111,14 +111,14 @@ def worked(now: list[float], turns: int, window: int = 8_000) -> Session:
 
 def test_explain_prints_the_arithmetic_of_what_was_done_and_of_what_was_not() -> None:
     session = worked([0.0], 4)
-    assert session.edits == {}
+    assert session.edit_counts == {}
     waited = str(session.explain())
     assert "not due > 1 (is 0." in waited
     assert "tokens come with a call" in waited
     session = worked([0.0], 30)
-    made = next(event for event in session.log.read() if getattr(event.what, "stage", "") == "sweep")
-    assert "read again x 1.15)" in made.what.why  # type: ignore[union-attr]
-    assert "a call; " in made.what.why  # type: ignore[union-attr]
+    made = next(event for event in session.log.read() if getattr(event.payload, "stage", "") == "sweep")
+    assert "read again x 1.15)" in made.payload.why  # type: ignore[union-attr]
+    assert "a call; " in made.payload.why  # type: ignore[union-attr]
 
 
 def test_a_large_view_that_a_long_session_fills_slowly_is_swept_before_it_is_full() -> None:
@@ -131,7 +131,7 @@ def test_a_large_view_that_a_long_session_fills_slowly_is_swept_before_it_is_ful
             session.add(Message("assistant", (call,)), Message("tool", (Result(call.id, (Text(body),)),)))
             tokens = session.view.tokens
             session.fit()
-            if session.edits:
+            if session.edit_counts:
                 return tokens, session.budget().room
         return 0, session.budget().room
 
@@ -150,10 +150,10 @@ def test_a_sweep_is_not_due_again_while_there_is_little_that_it_could_take() -> 
         call = Call(f"c{turn}", "read", '{"path": "a.py"}')
         session.add(user_message(f"Question {turn}: why is step {turn} slow?"), Message("assistant", (call,)))
         session.add(Message("tool", (Result(call.id, (Text(f"line of a file {turn}\n" * 12),)),)))
-        before = session.edits.get("sweep", 0)
+        before = session.edit_counts.get("sweep", 0)
         session.fit()
         calls += 2
-        if session.edits.get("sweep", 0) > before:
+        if session.edit_counts.get("sweep", 0) > before:
             made.append(calls)
         session.add(Message("assistant", (Text(f"Step {turn} waits for the disk."),)))
     assert len(made) > 2
@@ -164,13 +164,13 @@ def test_a_pause_longer_than_the_cache_lives_is_used_for_a_sweep() -> None:
     def after(pause: float, turns: int) -> int:
         now = [0.0]
         session = worked(now, turns)
-        assert session.edits == {}
+        assert session.edit_counts == {}
         now[0] += pause
         session.add(user_message("And now?"))
         session.prepare()
-        return session.edits.get("sweep", 0)
+        return session.edit_counts.get("sweep", 0)
 
-    full = next(turns for turns in range(1, 99) if worked([0.0], turns).edits)
+    full = next(turns for turns in range(1, 99) if worked([0.0], turns).edit_counts)
     assert after(200.0, full - 1) == 0
     assert after(400.0, full - 1) == 1
     assert after(400.0, full // 3) == 0, "the next sweep is far away"

@@ -82,8 +82,8 @@ def notes(*topics: str) -> list[Event]:
 
 def test_notes_are_in_it() -> None:
     view = folded(View(), notes("turn", "overflow", "tried", "model"), 0)
-    assert (view.turn_begun, view.recoveries, view.tried, view.model_note) == (1, 1, {"text": 1}, "text")
-    assert view.ratios != {}
+    assert (view.started_turns, view.recoveries, view.fruitless_rules, view.model_note) == (1, 1, {"text": 1}, "text")
+    assert view.scale_by_model != {}
     assert everything(thaw_view(freeze_view(view), None)) == everything(view)
 
 
@@ -97,8 +97,8 @@ def test_no_field_of_a_view_is_left_out() -> None:
             setattr(view, name, value + "!")
     view._skip = frozenset({3, 1_000_003, 9})
     view.tools = (msgspec.convert({"name": "read", "description": "d"}, type(view.tools[0])),)
-    view.fired = {"b": next(iter(view.fired.values())), "a": next(iter(view.fired.values()))}
-    view.ratios, view.tried, view.usage = {"m": 1.5}, {"r": 4}, UsageReported("m", 1, 2, 3)
+    view.last_fired = {"b": next(iter(view.last_fired.values())), "a": next(iter(view.last_fired.values()))}
+    view.scale_by_model, view.fruitless_rules, view.usage = {"m": 1.5}, {"r": 4}, UsageReported("m", 1, 2, 3)
     view.removed_rules = {"Never push.": 5}
     view.orphans, view.unanswered = view.items[:1], {"m2": ["c2"], "m1": ["c1"]}
     again = thaw_view(freeze_view(view), meter)
@@ -114,7 +114,7 @@ def test_the_thawed_view_is_apart_from_the_frozen_one() -> None:
     data = freeze_view(view)
     again = thaw_view(data, None)
     again.items[0].signed = False
-    again.ratios.clear()
+    again.scale_by_model.clear()
     assert freeze_view(view) == data
 
 
@@ -155,9 +155,9 @@ def test_what_was_forgotten_folds_the_view_again() -> None:
 def test_a_rule_tried_in_vain_is_known_until_something_changes() -> None:
     events = notes("tried")
     view = folded(View(), events, 0)
-    assert view.tried == {"text": view.changed_at}
+    assert view.fruitless_rules == {"text": view.changed_seq}
     said = MessageAdded(msgspec.structs.replace(user_message("more"), id="m4"), 5)
     view.fold(Event(4, 4.0, said))
-    assert view.tried["text"] != view.changed_at
+    assert view.fruitless_rules["text"] != view.changed_seq
     view.fold(Event(5, 5.0, NoteAdded("tried", "other")))
-    assert view.tried == {"other": 4}
+    assert view.fruitless_rules == {"other": 4}

@@ -57,8 +57,8 @@ def test_in_what_a_command_printed_the_failure_is_worth_most_and_in_source_text_
     assert max(worth, key=worth.__getitem__) == "E   Assertio"
     plain = {line.bare[:12]: line.worth for line in find_key_lines(text, set())}
     assert plain["E   Assertio"] == plain["checked the "] < worth["E   Assertio"]
-    assert call_target_of(Call("c", "bash", '{"command": "make test"}')).runs
-    assert not call_target_of(Call("c", "read", '{"path": "src/errors.py"}')).runs
+    assert call_target_of(Call("c", "bash", '{"command": "make test"}')).runs_command
+    assert not call_target_of(Call("c", "read", '{"path": "src/errors.py"}')).runs_command
 
 
 def test_arguments_stay_valid_and_say_where_the_rest_is() -> None:
@@ -85,9 +85,9 @@ def test_a_call_tells_its_files_and_what_it_took_away() -> None:
         Call("c", "Edit", json.dumps({"file_path": "/a/b.go", "old_string": "x\ny", "new_string": "z\nz"}))
     )
     assert target.files == {"b.go"}
-    assert target.changes
-    assert not target.whole
-    assert [(text.key, text.old) for text in target.texts] == [("old_string", True), ("new_string", False)]
+    assert target.writes
+    assert not target.whole_file
+    assert [(text.key, text.is_replaced_text) for text in target.texts] == [("old_string", True), ("new_string", False)]
     patch = call_target_of(Call("c", "apply_patch", json.dumps({"input": "*** Update File: src/c.py\n-a\n+b"})))
     assert patch.files == {"c.py"}
 
@@ -120,7 +120,7 @@ WRITTEN = {"path": "src/a.py", "content": "one\ntwo\nthree"}
 )
 def test_what_leaves_nothing_of_an_older_look_at_a_file(name: str, arguments: dict[str, object], whole: bool) -> None:
     target = call_target_of(Call("c", name, json.dumps(arguments)))
-    assert (target.files, target.whole) == (frozenset({"a.py"}), whole)
+    assert (target.files, target.whole_file) == (frozenset({"a.py"}), whole)
 
 
 # --- in a session -----------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def seen(session: Session) -> str:
 
 
 def sweeps(session: Session) -> list[ViewEdited]:
-    return [e.what for e in session.log.read() if isinstance(e.what, ViewEdited) and e.what.stage == "sweep"]
+    return [e.payload for e in session.log.read() if isinstance(e.payload, ViewEdited) and e.payload.stage == "sweep"]
 
 
 def test_the_words_of_the_user_outlive_many_sweeps() -> None:
@@ -177,8 +177,8 @@ def test_everything_that_left_is_recalled_by_what_the_view_prints() -> None:
     for what in sorted(set(re.findall(r"\bm\d+\.\.m\d+\b|\bm\d+\b", seen(session)))):
         answer = recall_text(session.log, what)
         found.append(answer.text)
-        while answer.more:
-            answer = recall_text(session.log, answer.more, offset=answer.offset)
+        while answer.next_query:
+            answer = recall_text(session.log, answer.next_query, offset=answer.next_offset)
             found.append(answer.text)
     back = "\n".join([*found, seen(session)])
     assert [t for t in range(40) if f"// Run{t} pushes every planned_{t} reference to the target" not in back] == []
@@ -187,10 +187,10 @@ def test_everything_that_left_is_recalled_by_what_the_view_prints() -> None:
 def test_sweeps_are_seldom_and_nothing_moves_between() -> None:
     session = a_session(60)
     calls = sum(
-        1 for event in session.log.read() if getattr(getattr(event.what, "message", None), "role", "") == "assistant"
+        1 for event in session.log.read() if getattr(getattr(event.payload, "message", None), "role", "") == "assistant"
     )
     assert len(sweeps(session)) * 12 < calls
-    assert set(session.edits) == {"sweep"}
+    assert set(session.edit_counts) == {"sweep"}
 
 
 def test_a_file_that_was_written_anew_leaves_no_old_lines() -> None:
@@ -272,20 +272,20 @@ def test_between_sweeps_the_ledger_only_grows_at_its_end() -> None:
             rewritten += not after.startswith(before)
     assert stayed > 20
     assert rewritten
-    assert session.edits["hint"] > 5, "there were other edits between"
+    assert session.edit_counts["hint"] > 5, "there were other edits between"
 
 
 def test_a_log_that_did_not_change_is_swept_and_compacted_once() -> None:
     """No drift: whatever is asked again about the same log, nothing changes, and no request differs by a byte."""
     session = a_session(40)
-    swept = [event.seq for event in session.log.read() if isinstance(event.what, ViewEdited)]
+    swept = [event.seq for event in session.log.read() if isinstance(event.payload, ViewEdited)]
     first = session.prepare().to_bytes()
     for _ in range(3):
         assert session.prepare().to_bytes() == first
-    assert [event.seq for event in session.log.read() if isinstance(event.what, ViewEdited)] == swept
+    assert [event.seq for event in session.log.read() if isinstance(event.payload, ViewEdited)] == swept
     session.compact()
     once, head = session.prepare().to_bytes(), session.log.head
     for _ in range(3):
         session.compact()
         assert session.prepare().to_bytes() == once
-    assert not any(isinstance(event.what, ViewEdited) for event in session.log.read(head + 1))
+    assert not any(isinstance(event.payload, ViewEdited) for event in session.log.read(head + 1))

@@ -99,18 +99,18 @@ def write(url: str, number: int, turns: int, seconds: float, pipe: Connection) -
             (ident,) = session.add(message)
             pipe.send(Ack(ident, str(message["content"]).split()[0]))
             session.prepare(slow)
-    told.edits = sum(session.edits.values())
+    told.edits = sum(session.edit_counts.values())
     _show(session, told, pipe)
     store.close()
 
 
 def _show(session: Session, told: Writer, pipe: Connection) -> None:
     """When all have written: catch up and look, prepare in turn, look again."""
-    asked: dict[str, Callable[[], object]] = {"look": session.catch_up, "prepare": session.prepare}
+    asked: dict[str, Callable[[], object]] = {"look": session.refresh, "prepare": session.prepare}
     pipe.send("written")
     while (word := pipe.recv()) != "end":
         asked[word]()
-        told.looks.append(Look(session.log.head, would_send(session).hex(), session.size()))
+        told.looks.append(Look(session.log.head, would_send(session).hex(), session.count_tokens()))
         pipe.send(word)
     pipe.send(msgspec.json.encode(told))
 

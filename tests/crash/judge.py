@@ -52,7 +52,7 @@ def judge(scene: Scene, cut: Cut, reference: Reference, told: list[Told], world:
 def _at_rest(world: World) -> None:
     """SQLite does not sync the cutting of its log, so the power may bring an old one back: until the next closing."""
     if (world.folder / "search.db").exists():
-        world.data.search().refresh()
+        world.data.open_search().refresh()
     world.close()
 
 
@@ -118,9 +118,9 @@ def _judge_told(scene: Scene, told: list[Told], world: World) -> None:
 def _judge_said(scene: Scene, world: World, ops: int) -> None:
     """Each message once, in order, and the session takes and answers more."""
     session = world.session
-    events = list(world.data.log(NAME).read())
+    events = list(world.data.open_log(NAME).read())
     _same([event.seq for event in events], list(range(1, len(events) + 1)), "seqs")
-    words = [text_of(event.what.message).split()[0] for event in events if isinstance(event.what, MessageAdded)]
+    words = [text_of(event.payload.message).split()[0] for event in events if isinstance(event.payload, MessageAdded)]
     wanted = [op.says for op in scene.ops[:ops] if op.says]
     _same(words[-len(wanted) :], wanted, "messages")
     words = [word for word in words if word != TOMBSTONE]
@@ -132,8 +132,8 @@ def _judge_said(scene: Scene, world: World, ops: int) -> None:
     _same(request.tokens <= world.settings.window, True, "it fits")
     _same(text_of(session.recall(new[0])), "more: how does it stand?", "recall")
     for event in events:
-        if isinstance(event.what, MessageAdded):
-            _same(session.recall(event.what.message.id), event.what.message, "recall")
+        if isinstance(event.payload, MessageAdded):
+            _same(session.recall(event.payload.message.id), event.payload.message, "recall")
 
 
 def _judge_opening(world: World, *, traced: bool) -> None:
@@ -144,9 +144,9 @@ def _judge_opening(world: World, *, traced: bool) -> None:
     head = world.session.log.head
     world.close()
     again = World(world.folder, world.settings)
-    events = list(again.data.log(NAME).read())
+    events = list(again.data.open_log(NAME).read())
     _same(len(events), head, "head")
-    edits = [event for event in again.session.log.read(head + 1) if isinstance(event.what, ViewEdited)]
+    edits = [event for event in again.session.log.read(head + 1) if isinstance(event.payload, ViewEdited)]
     _same(len(edits) <= 1, True, "a restore is at most one edit")
     sent = would_send(again.session)
     third = World(world.folder, world.settings)
@@ -159,7 +159,7 @@ def _judge_opening(world: World, *, traced: bool) -> None:
 
 
 def _judge_trace(world: World, head: int) -> None:
-    trace = world.data.trace(NAME)
+    trace = world.data.trace_path(NAME)
     seqs = {int(msgspec.json.decode(line)["seq"]) for line in trace.read_bytes().splitlines()}
     _same(seqs, set(range(1, head + 1)), "seqs in the trace")
 

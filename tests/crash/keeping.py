@@ -68,10 +68,12 @@ class Place:
         """Take in what the log says now: it has grown, and what was there is there."""
         known, records = self.known[self.name], list(self.data.store.read(self.name))
         assert records[: len(known.records)] == known.records, "the log was rewritten"
-        fresh = list(self.data.log(self.name).read(len(known.records) + 1))
+        fresh = list(self.data.open_log(self.name).read(len(known.records) + 1))
         assert [event.seq for event in fresh] == list(range(len(known.records) + 1, len(records) + 1))
         known.records = records
-        known.said.update({e.what.message.id: e.what.message for e in fresh if isinstance(e.what, MessageAdded)})
+        known.said.update(
+            {e.payload.message.id: e.payload.message for e in fresh if isinstance(e.payload, MessageAdded)}
+        )
 
     def check_all(self) -> None:
         """Everything that was ever said here is there under its id, as it was said; or forgotten."""
@@ -104,7 +106,7 @@ class Place:
         self.session.on_close.pop(0)()
         self.left += [self.data.close]
         self.data = self.opened_data()
-        assert not self.data.in_use(self.name)
+        assert not self.data.is_in_use(self.name)
 
     def crash(self) -> None:
         self.die()
@@ -126,5 +128,5 @@ class Place:
     def gone(self, name: str) -> None:
         del self.known[name]
         assert self.data.store.head(name) == 0
-        assert not self.data.trace(name).exists()
-        assert not self.data.files(name).root.exists()
+        assert not self.data.trace_path(name).exists()
+        assert not self.data.session_files(name).root.exists()

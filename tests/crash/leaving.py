@@ -33,7 +33,7 @@ def _two_sessions(world: World) -> None:
             for message in turn(number, result=280_000 if number == 2 and name == OLD else 600):
                 mine.session.add(message)
                 mine.prepare()
-        mine.data.search().search("file")
+        mine.data.open_search().search("file")
         mine.close()
 
 
@@ -48,7 +48,7 @@ def _nothing_of_it(world: World) -> None:
     left = [path for path in world.folder.rglob("*") if path.name.startswith(OLD) and path.parent.name != "locks"]
     assert left == [], f"left over: {left}"
     assert data.blobs is not None
-    assert data.blobs.claims(OLD) == frozenset()
+    assert data.blobs.claimed_by(OLD) == frozenset()
     assert not [path for path in (world.folder / "blobs").rglob("*") if len(path.name) == 64], "its blobs are there"
     assert get_retention_days(data, OLD) == 0
     assert OLD in (world.folder / "removed.jsonl").read_text(), "nobody said that it went"
@@ -84,13 +84,13 @@ def _secrets_said(world: World) -> None:
             world.prepare()
     world.session.add({"role": "user", "content": f"wx The key is {SECRETS[0]}, do not tell."})
     world.prepare()
-    world.data.notes.add(f"The key is {SECRETS[0]}.", source=NAME)
-    world.data.search().search("key")
+    world.data.notes.add_entry(f"The key is {SECRETS[0]}.", source=NAME)
+    world.data.open_search().search("key")
 
 
 def _the_large_one(world: World) -> str:
-    for event in world.data.log(NAME).read():
-        if "w2c" in str(event.what)[:400] or "[forgotten]" in str(event.what):
+    for event in world.data.open_log(NAME).read():
+        if "w2c" in str(event.payload)[:400] or "[forgotten]" in str(event.payload):
             return f"m{event.seq}"
     raise AssertionError("it was never said")
 
@@ -112,12 +112,12 @@ def _forgotten(world: World) -> None:
     for path in world.folder.rglob("*"):
         for secret in gone:
             assert not path.is_file() or secret.encode() not in path.read_bytes(), f"{path.name} has it still"
-    kept = "".join(str(event.what) for event in world.data.log(NAME).read())
+    kept = "".join(str(event.payload) for event in world.data.open_log(NAME).read())
     assert not any(secret in kept for secret in gone), "the log has it still"
     assert SECRETS[1] in kept, "something else was forgotten"
     assert world.data.blobs is not None
-    assert list(world.data.blobs.check()) == []
-    assert not [path for path in _blobs(world.folder) if path.name not in world.data.blobs.claims(NAME)]
+    assert list(world.data.blobs.find_faults()) == []
+    assert not [path for path in _blobs(world.folder) if path.name not in world.data.blobs.claimed_by(NAME)]
 
 
 def _blobs(folder: Path) -> list[Path]:

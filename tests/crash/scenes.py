@@ -10,13 +10,13 @@ from tidegate.datafolder.retention import remove_session
 
 def _whole_files(world: World) -> None:
     """Every file the view names is there, no passage is in a file twice, and none is left half written."""
-    folder = world.data.files(NAME)
+    folder = world.data.session_files(NAME)
     for name in folder.names():
         text = folder.read(name) or ""
         for number in range(1, 40):
             for letter in "ad":
                 assert text.count(f"w{number}{letter} ") <= 1, f"{name} tells of w{number}{letter} twice"
-    seen = world.session.request().to_bytes().decode()
+    seen = world.session.render_request().to_bytes().decode()
     for name in _named(seen):
         assert folder.read(name), f"the view names {name}, which is not there"
     leftovers = [path.name for path in folder.root.rglob("*") if "writing" in path.name]
@@ -30,7 +30,7 @@ def _named(text: str) -> set[str]:
 
 def _remembered_once(world: World) -> None:
     notes = world.data.notes
-    entries = [entry.text for name in notes.names() for entry in notes.entries(name)]
+    entries = [entry.text for name in notes.names() for entry in notes.read_entries(name)]
     assert len(entries) == len(set(entries)), "something was remembered twice"
     assert entries, "nothing was remembered"
 
@@ -38,11 +38,11 @@ def _remembered_once(world: World) -> None:
 def _blobs_whole(world: World) -> None:
     blobs = world.data.blobs
     assert blobs is not None
-    assert list(blobs.check()) == []
-    claimed = blobs.claims(NAME)
+    assert list(blobs.find_faults()) == []
+    claimed = blobs.claimed_by(NAME)
     blobs.collect()
-    assert blobs.claims(NAME) == claimed
-    assert sum(1 for _ in world.data.log(NAME).read()) == world.session.log.head, "a large record is gone"
+    assert blobs.claimed_by(NAME) == claimed
+    assert sum(1 for _ in world.data.open_log(NAME).read()) == world.session.log.head, "a large record is gone"
 
 
 def _forked(world: World) -> None:
@@ -50,10 +50,10 @@ def _forked(world: World) -> None:
     world.shut()
     remove_session(world.data, NAME)
     fork = World(world.folder, world.settings, name=FORKED)
-    assert sum(1 for _ in fork.data.log(FORKED).read()) == fork.session.log.head
+    assert sum(1 for _ in fork.data.open_log(FORKED).read()) == fork.session.log.head
     fork.prepare()
-    for name in _named(fork.session.request().to_bytes().decode()):
-        assert fork.data.files(FORKED).read(name), f"the view names {name}, which is not there"
+    for name in _named(fork.session.render_request().to_bytes().decode()):
+        assert fork.data.session_files(FORKED).read(name), f"the view names {name}, which is not there"
     fork.close()
 
 

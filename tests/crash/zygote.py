@@ -178,13 +178,13 @@ def tape(scene: Scene, work: Path) -> int:
 
 def _watch(world: World, reference: Reference) -> None:
     session = world.session
-    told = session.watch
+    told = session.on_event
 
     def watch(event: Event) -> None:
         told(event)
         reference.live[session.view.head] = would_send(session)
 
-    session.watch = watch
+    session.on_event = watch
     reference.live[session.view.head] = would_send(session)
 
 

@@ -23,7 +23,7 @@ RICH = ScriptedAnswer(
 )
 TOOLS = [{"name": "read"}, {"name": "grep"}]
 WIRES = pytest.mark.parametrize("wire", DIALECTS)
-NEVER = RetrySettings(most=0)
+NEVER = RetrySettings(max_retries=0)
 
 
 def session_of(wire: str, words: str = "Read both files.", window: int = 50_000, cache: bool = False) -> Session:

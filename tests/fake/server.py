@@ -95,14 +95,14 @@ class Scale:
 
     def weight(self, wire: str, raw: bytes) -> int:
         body = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-        listed = msgspec.json.decode(body[DIALECTS[wire].key], type=list[msgspec.Raw])  # else it was refused
+        listed = msgspec.json.decode(body[DIALECTS[wire].messages_key], type=list[msgspec.Raw])  # else it was refused
         parts = [body[key] for key in ("system", "instructions", "systemInstruction", "tools") if key in body]
         return sum(map(self._of, (*listed, *parts))) + 3 * len(listed)
 
     def _of(self, raw: msgspec.Raw) -> int:
         value = bytes(raw)
         if value not in self._known:
-            count = create_counter("gpt-4o").text
+            count = create_counter("gpt-4o").count_text
             self._known[value] = sum(count(text) for text in strings(msgspec.json.decode(value)))
         return self._known[value]
 
@@ -257,7 +257,7 @@ class Fake:
         if isinstance(step, Refusal | Bytes):
             return step
         spoken = step if isinstance(step, ScriptedAnswer) else step.spoken
-        made = create_counter("gpt-4o").text(spoken.text + "".join(call.arguments for call in spoken.calls))
+        made = create_counter("gpt-4o").count_text(spoken.text + "".join(call.arguments for call in spoken.calls))
         usage = spoken.usage or self._usage(Usage(tokens, made, 0, 0))
         spoken = msgspec.structs.replace(spoken, usage=usage, model=model)
         return spoken if isinstance(step, ScriptedAnswer) else step._replace(spoken=spoken)
@@ -272,11 +272,11 @@ class Fake:
 
 def _faults(wire: str, model: str, body: Json) -> list[str]:
     dialect = DIALECTS[wire]
-    head = {key: value for key, value in body.items() if key not in (dialect.key, "stream", "stream_options")}
-    check = dialect.check(head, dialect.profile(model))
-    listed = body.get(dialect.key)
+    head = {key: value for key, value in body.items() if key not in (dialect.messages_key, "stream", "stream_options")}
+    check = dialect.create_validator(head, dialect.profile_for_model(model))
+    listed = body.get(dialect.messages_key)
     if not isinstance(listed, list):
-        return [f"{dialect.key}: Input should be a valid list"]
+        return [f"{dialect.messages_key}: Input should be a valid list"]
     for message in listed:
         check.feed(message)
     return [fault.text for fault in check.finish()]

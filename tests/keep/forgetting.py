@@ -86,7 +86,7 @@ def lived(data: DataFolder, name: str = "s") -> dict[str, str]:
             session.add({"role": "user", "content": f"ask {number}. {WORDS * 60}"})
             session.prepare(lambda request: "The valve was looked at.")
             session.add({"role": "assistant", "content": f"reply {number}. {WORDS * 60}"})
-    data.search().refresh()
+    data.open_search().refresh()
     return ids
 
 
@@ -133,7 +133,7 @@ def leaked(data: DataFolder, secret: str) -> None:
             session.prepare()
         session.add({"role": "assistant", "content": f"done with {secret}"}, {"role": "user", "content": "thanks"})
         session.compact(lambda request: f"It was about {secret}.")
-        session.note("remember", secret)
-    data.notes.add(f"the key is {secret}", source="s", title=f"{secret} is the key")
+        session.add_note("remember", secret)
+    data.notes.add_entry(f"the key is {secret}", source="s", title=f"{secret} is the key")
     data.notes.write("keys.md", f"- {secret}\n")
-    data.search().refresh()
+    data.open_search().refresh()

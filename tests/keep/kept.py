@@ -32,7 +32,7 @@ def talk(session: Session, *, turns: int = 10, seed: int = 1) -> bytes:
         if message["role"] == "system":
             session.set_system(str(message["content"]))
             continue
-        if message["role"] == "user" and session.view.messages:
+        if message["role"] == "user" and session.view.message_count:
             session.prepare()
         session.add(message)
     return session.prepare().to_bytes()
@@ -48,4 +48,4 @@ def filled(data: DataFolder, *names: str, turns: int = 10) -> dict[str, bytes]:
 
 
 def records(data: DataFolder, name: str) -> list[bytes]:
-    return [encode_event(event) for event in data.log(name).read()]
+    return [encode_event(event) for event in data.open_log(name).read()]

@@ -47,7 +47,7 @@ def test_help_is_made_from_the_registry() -> None:
     assert "say it again" in text
     assert answer("/help echo").text == "/echo TEXT\nsay it again\nalso: /e, /say"
     whole = answer("/?", CommandRegistry(SESSION_COMMANDS)).text
-    assert all(f"/{command.name}" in whole and command.about in whole for command in SESSION_COMMANDS)
+    assert all(f"/{command.name}" in whole and command.description in whole for command in SESSION_COMMANDS)
 
 
 @pytest.mark.parametrize("line", ["/echo a b", "echo a b", "  /ECHO   a b ", "/e a b", "/say\na b"])

@@ -27,15 +27,15 @@ class Desk(NamedTuple):
     session: Session
 
     def says(self, line: str, summarise: AsyncSummarizer | None = None, *, busy: bool = False) -> CommandAnswer:
-        place = CommandContext(self.session, "work", self.data, summarise, busy=busy)
+        place = CommandContext(self.session, "work", self.data, summarise, is_busy=busy)
         return asyncio.run(REGISTRY.answer(line, place))
 
     def noted(self, topic: str) -> list[str]:
-        events = (event.what for event in self.session.log.read())
+        events = (event.payload for event in self.session.log.read())
         return [what.text for what in events if isinstance(what, NoteAdded) and what.topic == topic]
 
     def edits(self) -> list[ViewEdited]:
-        return [event.what for event in self.session.log.read() if isinstance(event.what, ViewEdited)]
+        return [event.payload for event in self.session.log.read() if isinstance(event.payload, ViewEdited)]
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_context_counts_and_clears(tmp_path: Path) -> None:
         assert f"characters: {chars:,}\n" in shown
         cleared = asyncio.run(REGISTRY.answer("/context clear", CommandContext(session, "work", data)))
         assert cleared.text.startswith("5 messages, ")
-        assert session.view.messages == 0
+        assert session.view.message_count == 0
     with data.open("work", "gpt-4o", policy="cowagent", window=30_000) as session:
-        assert session.view.messages == 0, "it stays cleared"
+        assert session.view.message_count == 0, "it stays cleared"
         place = CommandContext(session, "work", data)
         assert "Look." in asyncio.run(REGISTRY.answer("/recall Look", place)).text
     data.close()
@@ -73,7 +73,7 @@ def test_context_counts_and_clears(tmp_path: Path) -> None:
 def test_context_by_category_with_all_thresholds(desk: Desk) -> None:
     reported(desk.session, 1.5)
     text = desk.says("/context").text
-    size = desk.session.size()
+    size = desk.session.count_tokens()
     assert f"context: {size:,} of {30_000 - 4_096:,} tokens" in text
     assert f"last call: {size:,} tokens reported" in text
     rows = re.findall(r"^(\S.*?) +([\d,]+) +[\d.]+%", text, re.MULTILINE)
@@ -97,13 +97,13 @@ def test_compact_with_a_focus_undo_and_redo(desk: Desk) -> None:
     assert "the ports" in asked[0]
     assert desk.noted("focus") == ["the ports"]
     (edited,) = desk.edits()
-    assert f"summarise: {edited.before:,} -> {edited.after:,}" in told.text
-    assert edited.before == tokens > desk.session.view.tokens
-    assert desk.says("/undo").text.endswith(f"{edited.after:,} -> {tokens:,} tokens.")
+    assert f"summarise: {edited.tokens_before:,} -> {edited.tokens_after:,}" in told.text
+    assert edited.tokens_before == tokens > desk.session.view.tokens
+    assert desk.says("/undo").text.endswith(f"{edited.tokens_after:,} -> {tokens:,} tokens.")
     assert len(desk.noted("undo")) == 1
     assert desk.session.view.tokens == tokens
     assert not desk.says("/redo").error
-    assert desk.session.view.tokens == edited.after
+    assert desk.session.view.tokens == edited.tokens_after
     assert len(desk.noted("redo")) == 1
     assert desk.says("/redo") == CommandAnswer("Nothing was undone.", True)
 
@@ -159,7 +159,7 @@ def test_recall_and_memory(desk: Desk) -> None:
     assert "Look at port 8441" in desk.says(f"/recall {ident}").text
     assert desk.says("/recall nobody said this").error
     assert desk.says("/memory").text == "There are no notes yet."
-    day = desk.data.notes.add("The relief valve opens at 4.5 bar.", source="work")
+    day = desk.data.notes.add_entry("The relief valve opens at 4.5 bar.", source="work")
     assert desk.says("/memory").text == day
     for line in ("/memory search relief valve", "/memory relief valve"):
         assert "opens at 4.5 bar" in desk.says(line).text
@@ -171,19 +171,19 @@ def test_recall_and_memory(desk: Desk) -> None:
 def test_sessions_resume_and_fork(desk: Desk) -> None:
     head = desk.session.log.head
     told = desk.says("/fork other-way at m5")
-    assert told.act == "resume other-way"
+    assert told.action == "resume other-way"
     assert desk.data.store.head("other-way") == 5
-    assert desk.says("/fork second").act == "resume second"
+    assert desk.says("/fork second").action == "resume second"
     assert desk.data.store.head("second") == head
     assert desk.says("/fork second").error
     listed = desk.says("/sessions").text
     assert "work  (this one)" in listed
     assert "other-way" in listed
     assert "work" not in desk.says("/sessions other").text
-    assert desk.says("/resume").act == "pick-session"
-    assert desk.says("/resume other").act == "resume other-way"
+    assert desk.says("/resume").action == "pick-session"
+    assert desk.says("/resume other").action == "resume other-way"
     assert desk.says("/resume nobody").error
-    assert desk.says("/resume work").act == ""
+    assert desk.says("/resume work").action == ""
     assert "/resume other-way" in REGISTRY.complete("/resume o", CommandContext(desk.session, "work", desk.data))
 
 
@@ -221,7 +221,7 @@ def test_explain_tells_each_rule(desk: Desk) -> None:
 
 
 def test_quit(desk: Desk) -> None:
-    assert desk.says("/q") == CommandAnswer("", act="quit")
+    assert desk.says("/q") == CommandAnswer("", action="quit")
 
 
 def test_without_a_data_folder() -> None:

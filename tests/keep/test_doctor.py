@@ -29,16 +29,16 @@ def looked(data: DataFolder, *, repair: bool = False) -> list[Finding]:
 
 def mended(data: DataFolder) -> list[Finding]:
     """What a repair says. Before it a look changes nothing, after it there is nothing more to say."""
-    before = contents(data.folder)
+    before = contents(data.root)
     only_said = looked(data)
     assert {finding.severity for finding in only_said} <= {"broken"}
-    assert contents(data.folder) == before
+    assert contents(data.root) == before
     said = looked(data, repair=True)
     assert {finding.session for finding in said} >= {finding.session for finding in only_said}
     assert looked(data) == []
-    after = contents(data.folder)
+    after = contents(data.root)
     assert looked(data, repair=True) == []
-    assert contents(data.folder) == after
+    assert contents(data.root) == after
     return said
 
 
@@ -61,8 +61,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with opened(data, "b") as session:
         session.add({"role": "user", "content": BIG})
         session.add({"role": "assistant", "content": "yes"})
-    data.notes.add("remember this", source="a")
-    data.search().search("anything")
+    data.notes.add_entry("remember this", source="a")
+    data.open_search().search("anything")
     data.close()
     return place
 
@@ -76,14 +76,14 @@ def data(made: Path, tmp_path: Path) -> DataFolder:
 def append(data: DataFolder, name: str, record: bytes) -> None:
     """Behind the log's back; the trace is then as far as the log, for that is not what is looked for here."""
     head = data.store.head(name)
-    with data.trace(name).open("ab") as file:
+    with data.trace_path(name).open("ab") as file:
         line = TraceLine(1.0, head + 1, "note", name)
         file.write(msgspec.json.encode(line) + b"\n")
     data.store.append(name, head, [record])
 
 
 def blob_of(data: DataFolder) -> Path:
-    (found,) = (path for path in (data.folder / "blobs").rglob("*") if len(path.name) == 64)
+    (found,) = (path for path in (data.root / "blobs").rglob("*") if len(path.name) == 64)
     return found
 
 
@@ -99,7 +99,7 @@ def test_a_healthy_folder_is_fine(data: DataFolder) -> None:
 
 def damage_chunk(data: DataFolder, name: str) -> int:
     """Flip a byte in the first row of a session. Gives how many records it holds."""
-    db = sqlite3.connect(data.folder / "tidegate.db")
+    db = sqlite3.connect(data.root / "tidegate.db")
     (ident,) = db.execute("SELECT id FROM sessions WHERE name = ?", (name,)).fetchone()
     low = ident << 36
     row = db.execute("SELECT id, count, data FROM packed_rows WHERE id > ? AND id < ? LIMIT 1", (low, low + (1 << 36)))
@@ -119,13 +119,13 @@ def test_damaged_records_are_set_aside_and_the_session_opens_with_all_others(dat
     assert (finding.session, finding.severity) == ("a", "lost")
     assert f"Records 1 to {lost}" in finding.what
     assert "damaged/records-a-1-" in finding.remedy
-    kept = list((data.folder / "damaged").iterdir())
+    kept = list((data.root / "damaged").iterdir())
     assert len(kept) == 1
     assert stat.S_IMODE(kept[0].stat().st_mode) == 0o600
     after = records(data, "a")
     assert after[lost:] == before[lost:]
     assert all(
-        isinstance(what := decode_event(record).what, NoteAdded) and what.topic == "lost" for record in after[:lost]
+        isinstance(what := decode_event(record).payload, NoteAdded) and what.topic == "lost" for record in after[:lost]
     )
     assert records(data, "b") == other
     assert any(f"{lost} of them lost earlier" in str(finding) for finding in examine_folder(data))
@@ -145,7 +145,7 @@ def test_a_damaged_blob_costs_its_own_message_only(data: DataFolder) -> None:
     after = records(data, "b")
     assert [seq for seq, (old, new) in enumerate(zip(before, after, strict=True), 1) if old != new] == [len(before) - 1]
     assert not blob.exists()
-    assert (data.folder / "damaged" / f"blob-{blob.name}").exists()
+    assert (data.root / "damaged" / f"blob-{blob.name}").exists()
     with opened(data, "b") as session:
         assert b"yes" in session.prepare().to_bytes()
 
@@ -198,7 +198,7 @@ def test_a_log_that_cannot_be_folded_is_said_and_the_others_are_looked_at(data: 
 
 
 def test_claims_are_put_in_order(data: DataFolder) -> None:
-    claims = data.folder / "blobs" / "claims" / "b"
+    claims = data.root / "blobs" / "claims" / "b"
     whole = claims.read_bytes()
     for wrong in (b"", whole.replace(b"0", b"1"), b"rubbish\n"):
         claims.write_bytes(wrong)
@@ -219,24 +219,24 @@ def test_a_claim_that_a_crash_left_and_its_blob_go(data: DataFolder) -> None:
 
 def test_what_is_left_of_a_session_that_is_no_more_is_set_aside(data: DataFolder) -> None:
     """Its log went by no removal of ours: the files may be all there is."""
-    data.files("b").update("large_tool_results/x", lambda _: "of b")
+    data.session_files("b").update("large_tool_results/x", lambda _: "of b")
     blob = blob_of(data)
     content = blob.read_bytes()
     data.store.delete("b")
     findings = mended(data)
     assert {finding.severity for finding in findings} == {"mended"}
-    names = {path.name for path in (data.folder / "damaged").iterdir()}
+    names = {path.name for path in (data.root / "damaged").iterdir()}
     assert names == {"files-b", "trace-b.jsonl", "claims-b", f"blob-{blob.name}"}
-    assert (data.folder / "damaged" / f"blob-{blob.name}").read_bytes() == content
-    assert not (data.folder / "views" / "b").exists()
+    assert (data.root / "damaged" / f"blob-{blob.name}").read_bytes() == content
+    assert not (data.root / "views" / "b").exists()
     assert len(records(data, "a")) > 10
 
 
 def test_a_session_that_is_being_made_is_not_taken_apart(data: DataFolder) -> None:
-    data.files("new").update("x", lambda _: "first the files")
-    with data.alone("new"):
+    data.session_files("new").update("x", lambda _: "first the files")
+    with data.lock_session("new"):
         assert looked(data, repair=True) == []
-    assert data.files("new").read("x") == "first the files"
+    assert data.session_files("new").read("x") == "first the files"
 
 
 def test_a_session_in_use_is_looked_at_and_not_touched(data: DataFolder) -> None:
@@ -255,28 +255,26 @@ def test_a_removal_that_was_cut_short_is_finished(data: DataFolder) -> None:
     (finding,) = mended(data)
     assert (finding.session, finding.severity) == ("b", "mended")
     assert data.store.head("b") == 0
-    assert not [
-        path for path in data.folder.rglob("*") if path.name in ("b", "b.jsonl") and path.parent.name != "locks"
-    ]
-    (data.retention.root / "a.json").write_text("{")
-    (data.retention.root / "a.json").chmod(0o600)
+    assert not [path for path in data.root.rglob("*") if path.name in ("b", "b.jsonl") and path.parent.name != "locks"]
+    (data.retention_folder.root / "a.json").write_text("{")
+    (data.retention_folder.root / "a.json").chmod(0o600)
     (finding,) = mended(data)
     assert "retention/a.json" in finding.what
     assert data.store.head("a")
 
 
 DERIVED: dict[str, Callable[[DataFolder], None]] = {
-    "snapshot cut": lambda data: os.truncate(data.folder / "views" / "a", 100),
-    "snapshot of another": lambda data: os.replace(data.folder / "views" / "b", data.folder / "views" / "a"),
-    "trace cut": lambda data: os.truncate(data.trace("a"), 1000),
-    "trace emptied": lambda data: os.truncate(data.trace("a"), 0),
-    "trace with a hole": lambda data: _without_line(data.trace("a"), 5),
-    "trace with a bad line": lambda data: _with_line(data.trace("a"), 5, b"\x00\xff rubbish\n"),
-    "trace in a wrong order": lambda data: _swapped(data.trace("a")),
-    "modes": lambda data: _opened_up(data.trace("a"), data.folder / "tidegate.db"),
-    "folder modes": lambda data: _opened_up(data.folder / "traces", data.folder / "blobs"),
-    "index": lambda data: os.truncate(data.folder / "search.db", 5_000),
-    "half written": lambda data: _half_written(data.folder),
+    "snapshot cut": lambda data: os.truncate(data.root / "views" / "a", 100),
+    "snapshot of another": lambda data: os.replace(data.root / "views" / "b", data.root / "views" / "a"),
+    "trace cut": lambda data: os.truncate(data.trace_path("a"), 1000),
+    "trace emptied": lambda data: os.truncate(data.trace_path("a"), 0),
+    "trace with a hole": lambda data: _without_line(data.trace_path("a"), 5),
+    "trace with a bad line": lambda data: _with_line(data.trace_path("a"), 5, b"\x00\xff rubbish\n"),
+    "trace in a wrong order": lambda data: _swapped(data.trace_path("a")),
+    "modes": lambda data: _opened_up(data.trace_path("a"), data.root / "tidegate.db"),
+    "folder modes": lambda data: _opened_up(data.root / "traces", data.root / "blobs"),
+    "index": lambda data: os.truncate(data.root / "search.db", 5_000),
+    "half written": lambda data: _half_written(data.root),
 }
 
 
@@ -317,34 +315,34 @@ def test_what_can_be_made_again_is(case: str, data: DataFolder) -> None:
     assert said
     assert {finding.severity for finding in said} == {"mended"}
     assert {name: records(data, name) for name in ("a", "b")} == before
-    assert [line.seq for line in read_trace(data.trace("a"))][-1] == len(before["a"])
-    assert not [path for path in data.folder.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077]
-    assert data.search().search("remember")[0].kind == "note"
+    assert [line.seq for line in read_trace(data.trace_path("a"))][-1] == len(before["a"])
+    assert not [path for path in data.root.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077]
+    assert data.open_search().search("remember")[0].kind == "note"
     with opened(data, "a") as session:
         session.prepare()
 
 
 def test_what_is_not_ours_is_left_alone(data: DataFolder) -> None:
-    outside = data.folder.parent / "outside"
+    outside = data.root.parent / "outside"
     outside.write_text("mine")
     outside.chmod(0o644)
     places = ["", "sessions", "traces", "views", "blobs", "blobs/aa", "memory", "locks", "retention", "damaged"]
     for place in places:
-        (data.folder / place).mkdir(exist_ok=True, mode=0o700)
+        (data.root / place).mkdir(exist_ok=True, mode=0o700)
         for name in ("read me.txt", "a.bak"):
-            (data.folder / place / name).write_text("mine")
-            (data.folder / place / name).chmod(0o600)
-        (data.folder / place / "link").symlink_to(outside)
-    before = contents(data.folder)
+            (data.root / place / name).write_text("mine")
+            (data.root / place / name).chmod(0o600)
+        (data.root / place / "link").symlink_to(outside)
+    before = contents(data.root)
     assert mended(data) == []
-    assert contents(data.folder) == before
+    assert contents(data.root) == before
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
 
 
 def test_notes_that_cannot_be_read_are_said(data: DataFolder) -> None:
-    (data.folder / "memory" / "odd.md").write_bytes(b"fine \xff\xfe not")
-    (data.folder / "memory" / "huge.md").write_bytes(b"x" * 3_000_000)
-    for path in (data.folder / "memory").glob("*.md"):
+    (data.root / "memory" / "odd.md").write_bytes(b"fine \xff\xfe not")
+    (data.root / "memory" / "huge.md").write_bytes(b"x" * 3_000_000)
+    for path in (data.root / "memory").glob("*.md"):
         path.chmod(0o600)
     for _ in range(2):
         (finding,) = looked(data, repair=True)
@@ -358,7 +356,10 @@ def test_a_store_elsewhere_is_looked_through_too(tmp_path: Path) -> None:
     assert looked(data) == []
     append(data, "a", b"rubbish")
     assert [finding.severity for finding in mended(data)] == ["lost"]
-    assert any(isinstance(event.what, MessageAdded) and text_of(event.what.message) for event in data.log("a").read())
+    assert any(
+        isinstance(event.payload, MessageAdded) and text_of(event.payload.message)
+        for event in data.open_log("a").read()
+    )
 
 
 def test_a_snapshot_that_another_model_counted_fits_its_log(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_the_turns_are_in_the_file_before_they_leave_the_view(tmp_path: Path) ->
     there = {item.message.id for item in session.view.items}
     assert len(headings) > 30
     assert len(headings) == len(set(headings)), "each message once"
-    gone = [f"m{event.seq}" for event in session.log.read() if hasattr(event.what, "message")]
+    gone = [f"m{event.seq}" for event in session.log.read() if hasattr(event.payload, "message")]
     assert set(gone) == set(headings) | {ident for ident in there if ident.startswith("m")}
     assert VALUE not in text
     assert "question 3: [masked]" in text
@@ -129,7 +129,7 @@ def test_what_is_refused_is_not_lost(tmp_path: Path) -> None:
     session.end_turn()
     assert shown(session, ident) == LONG[:100_000]
     session.fit()
-    refused = [decision.why for decision in session.decisions if "saving failed first" in decision.why]
+    refused = [decision.why for decision in session.last_decisions if "saving failed first" in decision.why]
     assert "100,000 bytes, more than 10,000" in refused[0]
     assert files.folder.names() == []
 
@@ -163,10 +163,10 @@ def test_a_flush_is_masked_in_text_and_title(tmp_path: Path) -> None:
     flush = Flush(SummaryRequest((user_message(f"use {KEY}\nplease"),), "", 100), f"they gave {VALUE}")
     files(flush)
     files(flush)
-    (entry,) = files._remember.notes.entries(DAY)
+    (entry,) = files._note_effects.notes.read_entries(DAY)
     assert (entry.source, entry.title, entry.text) == ("s", "use sk-ant-…[masked]", "they gave [masked]")
     files(Flush(SummaryRequest((user_message("a note", "note"),), "", 100), "another"))
-    assert files._remember.notes.entries(DAY)[1].title == "1 messages"
+    assert files._note_effects.notes.read_entries(DAY)[1].title == "1 messages"
 
 
 def test_no_disk_no_loss(tmp_path: Path) -> None:

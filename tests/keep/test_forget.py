@@ -41,18 +41,18 @@ def test_before_anything_is_forgotten_it_is_everywhere(tmp_path: Path) -> None:
 def test_messages_leave_every_file_and_the_session_lives_on(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     ids = lived(data)
-    before = {event.seq: event for event in data.log("s").read()}
+    before = {event.seq: event for event in data.open_log("s").read()}
     done = forget_message(data, "s", *ids.values())
-    assert set(done.ids) == set(ids.values())
-    assert done.blobs == 1
-    assert set(done.files) == {f"large_tool_results/{ids['result']}", "conversation_history/main.md"}
+    assert set(done.message_ids) == set(ids.values())
+    assert done.removed_blobs == 1
+    assert set(done.changed_files) == {f"large_tool_results/{ids['result']}", "conversation_history/main.md"}
     for name in ids:
         assert remains(tmp_path, mark_of(name)) == []
-    after = {event.seq: event for event in data.log("s").read()}
+    after = {event.seq: event for event in data.open_log("s").read()}
     assert len(after) == len(before) + 1
     changed = [seq for seq, event in before.items() if after[seq] != event]
-    assert done.records == len(changed)
-    note = after[len(after)].what
+    assert done.changed_records == len(changed)
+    note = after[len(after)].payload
     assert isinstance(note, NoteAdded)
     assert note.topic == "forgotten"
     assert sorted(int(place[1:]) for place in note.text.split()) == changed
@@ -66,13 +66,13 @@ def test_messages_leave_every_file_and_the_session_lives_on(tmp_path: Path) -> N
     session = alive(data)
     assert session.recall(ids["ask"]).parts == (Text(TOMBSTONE),)
     session.close()
-    assert next(read_trace(data.trace("s"))).seq == 1
-    assert data.search().search(mark_of("ask")) == []
-    assert data.search().search("four bar", name="s")
+    assert next(read_trace(data.trace_path("s"))).seq == 1
+    assert data.open_search().search(mark_of("ask")) == []
+    assert data.open_search().search("four bar", name="s")
 
 
 def said(events: dict[int, Event], ident: str) -> Message:
-    what = events[int(ident[1:])].what
+    what = events[int(ident[1:])].payload
     assert isinstance(what, MessageAdded)
     return what.message
 
@@ -80,13 +80,13 @@ def said(events: dict[int, Event], ident: str) -> Message:
 def test_one_message_leaves_its_neighbours_alone(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     ids = lived(data)
-    history = data.files("s").read("conversation_history/main.md") or ""
+    history = data.session_files("s").read("conversation_history/main.md") or ""
     forget_message(data, "s", ids["ask"])
     assert remains(tmp_path, mark_of("ask")) == []
-    assert data.files("s").read(f"large_tool_results/{ids['result']}")
-    kept = data.files("s").read("conversation_history/main.md") or ""
+    assert data.session_files("s").read(f"large_tool_results/{ids['result']}")
+    kept = data.session_files("s").read("conversation_history/main.md") or ""
     assert kept == history.replace(f"first words {mark_of('ask')} and so on", TOMBSTONE)
-    assert mark_of("call") in text_of(recall_message(data.log("s"), ids["call"]))
+    assert mark_of("call") in text_of(recall_message(data.open_log("s"), ids["call"]))
 
 
 def test_a_message_that_looks_like_the_next_passage_goes_whole(tmp_path: Path) -> None:
@@ -97,10 +97,10 @@ def test_a_message_that_looks_like_the_next_passage_goes_whole(tmp_path: Path) -
         session.add({"role": "assistant", "content": f"reply {number}"}, {"role": "user", "content": f"ask {number}"})
     session.compact()
     session.close()
-    assert SECRET in (data.files("s").read("conversation_history/main.md") or "")
+    assert SECRET in (data.session_files("s").read("conversation_history/main.md") or "")
     forget_message(data, "s", ident)
     assert remains(tmp_path, SECRET) == []
-    assert "reply 0" in (data.files("s").read("conversation_history/main.md") or "")
+    assert "reply 0" in (data.session_files("s").read("conversation_history/main.md") or "")
 
 
 def test_summaries_that_may_tell_of_it_are_named_through_all_generations(tmp_path: Path) -> None:
@@ -117,19 +117,19 @@ def test_summaries_that_may_tell_of_it_are_named_through_all_generations(tmp_pat
     done = forget_message(data, "s", ident)
     summaries = [
         edit.message.id
-        for event in data.log("s").read()
-        if isinstance(event.what, ViewEdited)
-        for edit in event.what.edits
+        for event in data.open_log("s").read()
+        if isinstance(event.payload, ViewEdited)
+        for edit in event.payload.edits
         if isinstance(edit, Insert)
     ]
     assert len(summaries) == 2
-    assert list(done.retold) == summaries
+    assert list(done.derived_ids) == summaries
     assert remains(tmp_path, SECRET) != [], "the summaries quote it"
-    assert forget_message(data, "s", late).retold == ()
-    again = forget_message(data, "s", ident, *done.retold)
-    assert set(again.ids) == set(summaries)
+    assert forget_message(data, "s", late).derived_ids == ()
+    again = forget_message(data, "s", ident, *done.derived_ids)
+    assert set(again.message_ids) == set(summaries)
     assert remains(tmp_path, SECRET) == []
-    assert other not in again.ids
+    assert other not in again.message_ids
     alive(data).close()
 
 
@@ -144,7 +144,7 @@ def test_a_kill_at_any_step_leaves_a_valid_log_and_a_rerun_finishes(at: str, tmp
         session.prepare()
     forget_message(data, "s", *ids.values())
     assert [name for name in ids if remains(tmp_path, mark_of(name))] == []
-    notes = [event.what for event in data.log("s").read() if isinstance(event.what, NoteAdded)]
+    notes = [event.payload for event in data.open_log("s").read() if isinstance(event.payload, NoteAdded)]
     assert len([note for note in notes if note.topic == "forgotten"]) == 1
     alive(data).close()
 
@@ -156,10 +156,12 @@ def test_a_whole_session_leaves_only_that_it_was_there(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     ids = lived(data)
     lived(data, "other")
-    data.notes.add("what it was about", source="s")
+    data.notes.add_entry("what it was about", source="s")
     done = forget_session(data, "s")
-    assert done.records > 10
-    assert done.memory == tuple(data.notes.days()), "memory outlives sessions; who wants it gone is told where to look"
+    assert done.changed_records > 10
+    assert done.session_notes == tuple(data.notes.daily_names()), (
+        "memory outlives sessions; who wants it gone is told where to look"
+    )
     for name in ids:
         assert all("other" in place or place.partition("/")[0] in SHARED for place in remains(tmp_path, mark_of(name)))
     forget_session(data, "other")
@@ -200,33 +202,33 @@ def test_a_request_that_named_a_note_is_forgotten_there(tmp_path: Path) -> None:
             session.add({"role": "assistant", "content": f"reply {number}"})
     assert remains(tmp_path / "memory", mark_of("0")) != []
     done = forget_message(data, "s", ids[0])
-    assert done.notes == tuple(data.notes.days())
-    assert done.memory == done.notes
+    assert done.changed_notes == tuple(data.notes.daily_names())
+    assert done.session_notes == done.changed_notes
     assert remains(tmp_path, mark_of("0")) == []
-    assert "- what it was about" in data.notes.read(data.notes.days()[0])
+    assert "- what it was about" in data.notes.read(data.notes.daily_names()[0])
 
 
 def test_a_note_that_is_written_meanwhile_is_not_lost(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
-    day = data.notes.add(f"one {SECRET}", source="s")
+    day = data.notes.add_entry(f"one {SECRET}", source="s")
     others = ["two"]
 
     def change(name: str, text: str) -> str:
         while others:
-            data.notes.add(others.pop(), source="another session")
+            data.notes.add_entry(others.pop(), source="another session")
         return text.replace(SECRET, TOMBSTONE)
 
-    assert rewrite_files(data.notes.files, change) == (day,)
-    assert [entry.text for entry in data.notes.entries(day)] == [f"one {TOMBSTONE}", "two"]
+    assert rewrite_files(data.notes.folder, change) == (day,)
+    assert [entry.text for entry in data.notes.read_entries(day)] == [f"one {TOMBSTONE}", "two"]
 
 
 def test_a_file_whose_name_tells_is_given_another(tmp_path: Path) -> None:
     data = DataFolder(tmp_path, secrets=[])
     opened(data).close()
-    data.files("s").update(f"large_tool_results/{SECRET}.txt", lambda _: f"of {SECRET}")
+    data.session_files("s").update(f"large_tool_results/{SECRET}.txt", lambda _: f"of {SECRET}")
     done = forget_words(data, "s", SECRET)
-    assert done.files == (f"large_tool_results/{TOMBSTONE}.txt",)
-    assert data.files("s").read(done.files[0]) == f"of {TOMBSTONE}"
+    assert done.changed_files == (f"large_tool_results/{TOMBSTONE}.txt",)
+    assert data.session_files("s").read(done.changed_files[0]) == f"of {TOMBSTONE}"
     assert [path for path in tmp_path.rglob("*") if SECRET in path.name] == []
     assert remains(tmp_path, SECRET) == []
 
@@ -250,7 +252,7 @@ def test_what_cannot_be_done_is_refused_and_nothing_changes(tmp_path: Path) -> N
     with opened(data, "s"), pytest.raises(BadInput, match="in use"):
         forget_words(data, "s", mark_of("ask"))
     assert data.store.head("s") == head
-    assert mark_of("ask") in text_of(recall_message(data.log("s"), ids["ask"]))
+    assert mark_of("ask") in text_of(recall_message(data.open_log("s"), ids["ask"]))
 
 
 def test_what_a_killed_writer_left_goes_and_what_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -263,7 +265,7 @@ def test_what_a_killed_writer_left_goes_and_what_cannot_be_read_is_named(tmp_pat
     (tmp_path / "damaged" / "rows").write_bytes(b"who knows")
     done = forget_message(data, "s", ids["ask"])
     assert remains(tmp_path, mark_of("ask")) == []
-    assert done.aside == ("damaged/rows",)
+    assert done.damaged_pieces == ("damaged/rows",)
     assert "damaged/rows" in str(done)
 
 

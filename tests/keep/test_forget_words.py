@@ -32,8 +32,8 @@ def test_words_leave_every_place(secret: str, tmp_path: Path) -> None:
     head = data.store.head("s")
     done = forget_words(data, "s", secret)
     assert [remains(tmp_path, part) for part in parts] == [[] for _ in parts]
-    assert set(done.notes) == {"keys.md", data.notes.days()[0]}
-    assert done.records > 10
+    assert set(done.changed_notes) == {"keys.md", data.notes.daily_names()[0]}
+    assert done.changed_records > 10
     assert data.store.head("s") == head + 1
     assert secret not in str(done)
     with alive(data) as session:
@@ -44,11 +44,11 @@ def test_words_leave_every_place(secret: str, tmp_path: Path) -> None:
         assert arguments[0] == {"k": TOMBSTONE}
         assert arguments[1] == {"k": f"/srv/{TOMBSTONE}/x"}
         assert not any(isinstance(part, Thinking) for message in messages(data) for part in message.parts)
-    assert forget_words(data, "s", secret).records == 0, "there is nothing left to forget"
+    assert forget_words(data, "s", secret).changed_records == 0, "there is nothing left to forget"
 
 
 def messages(data: DataFolder) -> list[Message]:
-    return [event.what.message for event in data.log("s").read() if isinstance(event.what, MessageAdded)]
+    return [event.payload.message for event in data.open_log("s").read() if isinstance(event.payload, MessageAdded)]
 
 
 def calls(data: DataFolder) -> list[Call]:
@@ -61,15 +61,15 @@ def test_what_a_notice_says_of_a_file_stays_true(tmp_path: Path) -> None:
     forget_words(data, "s", SECRET)
     notices = [
         text
-        for event in data.log("s").read()
-        if isinstance(event.what, ViewEdited)
-        for edit in event.what.edits
+        for event in data.open_log("s").read()
+        if isinstance(event.payload, ViewEdited)
+        for edit in event.payload.edits
         if isinstance(edit, Replace) and "SHA-256" in (text := text_of(Message("tool", edit.parts)))
     ]
-    files = [name for name in data.files("s").names() if name.startswith("large_tool_results/")]
+    files = [name for name in data.session_files("s").names() if name.startswith("large_tool_results/")]
     assert len(files) == len(notices) == 4
     for name in files:
-        digest = hashlib.sha256((data.files("s").root / name).read_bytes()).hexdigest()
+        digest = hashlib.sha256((data.session_files("s").root / name).read_bytes()).hexdigest()
         assert any(f"Saved to {name} (SHA-256 {digest})" in notice for notice in notices)
 
 
@@ -90,7 +90,7 @@ def test_words_too_are_forgotten_by_a_rerun(at: str, tmp_path: Path) -> None:
         session.prepare()
     forget_words(data, "s", SECRET)
     assert remains(tmp_path, SECRET) == []
-    topics = [event.what.topic for event in data.log("s").read() if isinstance(event.what, NoteAdded)]
+    topics = [event.payload.topic for event in data.open_log("s").read() if isinstance(event.payload, NoteAdded)]
     assert topics.count("forgotten") == 1
     alive(data).close()
 
@@ -132,8 +132,8 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_words_are_found_in_every_form(form: str) -> None:
     words = PhraseRemover('a "ü\\ /😀\nb')
-    assert words.within(f"before {FORMS[form]} behind")
-    left = words.text(f"before <{FORMS[form]}> behind")
+    assert words.matches(f"before {FORMS[form]} behind")
+    left = words.remove_from_text(f"before <{FORMS[form]}> behind")
     assert TOMBSTONE in left
     assert "ü" not in left
     assert "\U0001f600" not in left
@@ -145,36 +145,38 @@ def test_words_are_found_in_every_form(form: str) -> None:
 def test_every_character_is_found_raw_and_escaped(char: str) -> None:
     words = PhraseRemover(f"ab{char}cd")
     for form in (f"ab{char}cd", json.dumps(f"ab{char}cd"), json.dumps(json.dumps(f"ab{char}cd")), quote(f"ab{char}cd")):
-        assert words.within(form), form
-    assert not words.within("abcd")
+        assert words.matches(form), form
+    assert not words.matches("abcd")
 
 
 def test_many_blanks_and_backslashes_are_found() -> None:
     for gap in (" " * 3_000, "\n" * 70, "\\" * 40, " + ", "+"):
         words = PhraseRemover(f"ab{gap}cd")
-        assert words.text(f"<ab{gap}cd>") == f"<{TOMBSTONE}>"
-        assert words.within(json.dumps(json.dumps(f"ab{gap}cd")))
-    assert PhraseRemover("ab cd").text("ab" + " " * 1_000_000) == "ab" + " " * 1_000_000
+        assert words.remove_from_text(f"<ab{gap}cd>") == f"<{TOMBSTONE}>"
+        assert words.matches(json.dumps(json.dumps(f"ab{gap}cd")))
+    assert PhraseRemover("ab cd").remove_from_text("ab" + " " * 1_000_000) == "ab" + " " * 1_000_000
 
 
 def test_words_do_not_take_their_neighbours() -> None:
     words = PhraseRemover("hunter22")
-    assert words.text("hunter2 hunter222 Hunter22") == f"hunter2 {TOMBSTONE}2 Hunter22"
-    assert words.text("hunthunter22er22") == f"hunt{TOMBSTONE}er22"
+    assert words.remove_from_text("hunter2 hunter222 Hunter22") == f"hunter2 {TOMBSTONE}2 Hunter22"
+    assert words.remove_from_text("hunthunter22er22") == f"hunt{TOMBSTONE}er22"
 
 
 def test_json_stays_json() -> None:
     words = PhraseRemover('"k": 12345')
-    assert words.json('{"k": 12345}', "{}") == "{}", "the words are more than a string"
-    assert words.json('{"n": "\\"k\\": 12345"}', "{}") == json.dumps({"n": TOMBSTONE}, separators=(",", ":"))
-    assert words.json('{"broken": "\\"k\\": 12345', "{}") == f'{{"broken": "{TOMBSTONE}'
-    assert PhraseRemover("12345").json('{"n":12345}', "{}") == '{"n":0}'
+    assert words.remove_from_json('{"k": 12345}', "{}") == "{}", "the words are more than a string"
+    assert words.remove_from_json('{"n": "\\"k\\": 12345"}', "{}") == json.dumps(
+        {"n": TOMBSTONE}, separators=(",", ":")
+    )
+    assert words.remove_from_json('{"broken": "\\"k\\": 12345', "{}") == f'{{"broken": "{TOMBSTONE}'
+    assert PhraseRemover("12345").remove_from_json('{"n":12345}', "{}") == '{"n":0}'
 
 
 def test_a_text_of_backslashes_takes_no_longer_than_another() -> None:
     """Under the timeout of this suite: a pattern that tries every run again would take hours."""
     words = PhraseRemover('""""//\\\\"/"\\"')
-    assert words.text("\\" * 1_000_000) == "\\" * 1_000_000
+    assert words.remove_from_text("\\" * 1_000_000) == "\\" * 1_000_000
 
 
 def test_a_call_whose_id_is_the_secret_still_has_its_result(tmp_path: Path) -> None:
@@ -215,12 +217,12 @@ def test_counts_stay_upper_bounds(message: Message, counter: TokenCounter) -> No
     event = Event(1, 0.0, MessageAdded(message, count_message(message, counter, thinking=True)))
     for new in (
         blank_event(event, frozenset({"m1"})),
-        PhraseRemover("pass1234").event(event),
-        PhraseRemover(SECRET).event(event),
+        PhraseRemover("pass1234").remove_from_event(event),
+        PhraseRemover(SECRET).remove_from_event(event),
     ):
-        assert isinstance(new.what, MessageAdded)
-        assert new.what.tokens >= count_message(new.what.message, counter, thinking=True)
-    assert blank_event(event, frozenset({"m1"})).what.tokens < 80  # type: ignore[union-attr]
+        assert isinstance(new.payload, MessageAdded)
+        assert new.payload.tokens >= count_message(new.payload.message, counter, thinking=True)
+    assert blank_event(event, frozenset({"m1"})).payload.tokens < 80  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
@@ -231,7 +233,7 @@ def test_the_fixed_part_is_counted_so_too(counter: TokenCounter) -> None:
         (NoteAdded("system", "pass1234 " * 9, count_system("pass1234 " * 9, counter)), count_system),
         (NoteAdded("tools", text, count_tools(tools, counter)), None),
     ):
-        new = PhraseRemover("pass1234").event(Event(1, 0.0, noted)).what
+        new = PhraseRemover("pass1234").remove_from_event(Event(1, 0.0, noted)).payload
         assert isinstance(new, NoteAdded)
         assert "pass1234" not in new.text
         true = count(new.text, counter) if count else count_tools(_tools(new.text), counter)

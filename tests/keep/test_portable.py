@@ -40,8 +40,8 @@ def sealed(lines: Lines) -> bytes:
 
 def arrived(data: DataFolder, name: str) -> list[bytes]:
     """The records of an imported session but the last, which says that it was imported."""
-    *told, last = data.log(name).read()
-    assert last.what == NoteAdded("foreign", "a")
+    *told, last = data.open_log(name).read()
+    assert last.payload == NoteAdded("foreign", "a")
     return list(map(encode_event, told))
 
 
@@ -57,7 +57,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("exported")
     data = folder(place / "from")
     filled(data, "a", turns=6)
-    data.files("a").update("large_tool_results/m3", lambda _: "the whole result\n")
+    data.session_files("a").update("large_tool_results/m3", lambda _: "the whole result\n")
     export_session(data, "a", place / "a.tidegate")
     data.close()
     return place / "a.tidegate"
@@ -71,17 +71,17 @@ def test_there_and_back_it_is_the_same_log_and_the_same_request(tmp_path: Path) 
         session.add({"role": "user", "content": "x" * 700_000})  # large: in a blob
         session.add({"role": "assistant", "content": "fine"})
         request = session.prepare().to_bytes()
-        assert sum(session.edits.values()) >= 2
-    source.files("a").update("conversation_history/main.md", lambda _: "# all of it\n\ttabs, 統一\n")
+        assert sum(session.edit_counts.values()) >= 2
+    source.session_files("a").update("conversation_history/main.md", lambda _: "# all of it\n\ttabs, 統一\n")
     done = export_session(source, "a", tmp_path / "a.tidegate")
-    assert (done.events, done.files, done.masked) == (source.store.head("a"), 1, 0)
+    assert (done.event_count, done.file_count, done.masked_count) == (source.store.head("a"), 1, 0)
     assert stat.S_IMODE((tmp_path / "a.tidegate").stat().st_mode) == 0o600
     assert import_session(target, tmp_path / "a.tidegate", trust=True) == "a"
     assert arrived(target, "a") == records(source, "a")
-    claims = {path.name for path in (target.folder / "blobs" / "claims").iterdir()}
+    claims = {path.name for path in (target.root / "blobs" / "claims").iterdir()}
     assert claims == {".lock", "a"}, "what was needed on the way claims nothing any more"
     assert [info.name for info in target.store.sessions()] == ["a"]
-    assert target.files("a").read("conversation_history/main.md") == "# all of it\n\ttabs, 統一\n"
+    assert target.session_files("a").read("conversation_history/main.md") == "# all of it\n\ttabs, 統一\n"
     with opened(target, "a") as session:
         assert session.prepare().to_bytes() == request
     assert import_session(target, tmp_path / "a.tidegate", "b", trust=True) == "b"
@@ -135,9 +135,9 @@ def secretive(data: DataFolder) -> list[Message]:
     with data.open("s", "claude-sonnet-4-5", window=50_000, count="estimate", system=f"use {SECRETS[0]}") as session:
         session.set_tools([{"name": "curl", "description": f"with {KEY}", "input_schema": {"type": "object"}}])
         session.add(*said)
-        session.note("seen", f"key {KEY}")
+        session.add_note("seen", f"key {KEY}")
         session.prepare()
-    data.files("s").update("large_tool_results/m9", lambda _: f"again {KEY}")
+    data.session_files("s").update("large_tool_results/m9", lambda _: f"again {KEY}")
     return said
 
 
@@ -145,12 +145,12 @@ def test_secrets_stay_behind_and_a_signed_block_is_whole_or_not_signed(tmp_path:
     source, target = folder(tmp_path / "from"), folder(tmp_path / "to")
     said = secretive(source)
     done = export_session(source, "s", tmp_path / "s.tidegate")
-    assert done.masked == 10
+    assert done.masked_count == 10
     text = gzip.decompress((tmp_path / "s.tidegate").read_bytes()).decode()
     assert SECRETS[0] not in text
     assert KEY not in text
     import_session(target, tmp_path / "s.tidegate")
-    kept = [event.what.message for event in target.log("s").read() if hasattr(event.what, "message")]
+    kept = [event.payload.message for event in target.open_log("s").read() if hasattr(event.payload, "message")]
     assert kept[1].parts[1] == Thinking("the key is sk-proj-…[masked]"), "changed, so its signature is gone"
     assert kept[1].parts[2] == said[1].parts[2]
     call = kept[1].parts[3]
@@ -184,11 +184,11 @@ def _counted_anew(path: Path, items: list) -> list:
 
 def test_a_name_that_is_taken_is_refused(exported: Path) -> None:
     data = folder(exported.parent / "from")
-    before, files = records(data, "a"), all_files(data.folder)
+    before, files = records(data, "a"), all_files(data.root)
     with pytest.raises(BadInput, match="another name"):
         import_session(data, exported)
     assert records(data, "a") == before
-    assert all_files(data.folder) == files
+    assert all_files(data.root) == files
     assert import_session(data, exported, "Ein Name, mit Blank/Strich") == "Ein Name, mit Blank/Strich"
     for bad in ("a\0b", "\ud800", "x" * 600):
         with pytest.raises(BadInput):
@@ -198,18 +198,18 @@ def test_a_name_that_is_taken_is_refused(exported: Path) -> None:
 def test_it_does_not_go_the_way_of_an_older_session_of_its_name(exported: Path, tmp_path: Path) -> None:
     data = folder(tmp_path / "to")
     filled(data, "a", turns=1)
-    data.files("a").update("old", lambda _: "of the old one")
+    data.session_files("a").update("old", lambda _: "of the old one")
     set_retention(data, "a", BEING_REMOVED)
     data.store.delete("a")  # and there the removal was cut short
     import_session(data, exported)
     with opened(data, "a") as session:
         assert session.log.head >= 20
-    assert data.files("a").names() == ["large_tool_results/m3"]
+    assert data.session_files("a").names() == ["large_tool_results/m3"]
 
 
 def test_what_is_open_is_not_written_over(exported: Path, tmp_path: Path) -> None:
     data = folder(tmp_path / "to")
-    let_go = data.hold("a")
+    let_go = data.hold_session("a")
     with pytest.raises(BadInput, match="in use"):
         import_session(data, exported)
     let_go()
@@ -228,7 +228,7 @@ def test_an_export_writes_over_nothing_but_an_export(tmp_path: Path) -> None:
     export_session(data, "a", tmp_path / "out")
     with opened(data, "a") as session:
         session.add({"role": "user", "content": "more"})
-        assert export_session(data, "a", tmp_path / "out").events == session.log.head
+        assert export_session(data, "a", tmp_path / "out").event_count == session.log.head
     with pytest.raises(SessionNotFound):
         export_session(data, "none", tmp_path / "none")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "folder", "mine.txt", "out"]
@@ -277,7 +277,7 @@ def test_killed_behind_it_all_of_it_is_there(exported: Path, tmp_path: Path) -> 
     assert arrived(data, "a") == records(folder(exported.parent / "from"), "a")
     list(examine_folder(data, repair=True))
     assert [info.name for info in data.store.sessions()] == ["a"]
-    assert data.files("a").read("large_tool_results/m3") == "the whole result\n"
+    assert data.session_files("a").read("large_tool_results/m3") == "the whole result\n"
 
 
 # --- files that are not exports ---------------------------------------------------------------------------------------
@@ -355,12 +355,12 @@ def test_what_is_not_a_whole_export_is_refused_and_nothing_is_kept(case: str, ex
     bad = tmp_path / "bad"
     bad.write_bytes(HOSTILE[case](lines_of(exported)))
     data = folder(tmp_path / "to")
-    before = all_files(data.folder)
+    before = all_files(data.root)
     with pytest.raises(BadInput) as refused:
         import_session(data, bad)
     assert refused.value.remedy
     assert data.store.sessions() == []
-    assert all_files(data.folder) == before
+    assert all_files(data.root) == before
 
 
 def test_the_cases_fail_for_what_they_say(exported: Path, tmp_path: Path) -> None:

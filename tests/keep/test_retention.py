@@ -71,8 +71,8 @@ def used(data: DataFolder, name: str, *, days: int = 0, size: int = 300_000) -> 
         session.add({"role": "user", "content": f"the words of {name}"})
         session.add({"role": "assistant", "content": os.urandom(8).hex() + " " * size + "."})
         session.prepare()
-    data.files(name).update("large_tool_results/m3", lambda _: f"a file of {name}")
-    data.search().refresh()
+    data.session_files(name).update("large_tool_results/m3", lambda _: f"a file of {name}")
+    data.open_search().refresh()
     if days:
         set_retention(data, name, days)
     return data.store.head(name)
@@ -83,21 +83,21 @@ def corners(data: DataFolder, name: str) -> dict[str, bool]:
     assert data.blobs is not None
     return {
         "log": data.store.head(name) > 0,
-        "files": data.files(name).root.exists(),
-        "trace": data.trace(name).exists(),
-        "snapshot": (data.folder / "views" / session_file_key(name)).exists(),
-        "claims": bool(data.blobs.claims(name)),
-        "index": bool(data.search().search("words", name=name)),
-        "mark": (data.folder / "retention" / f"{session_file_key(name)}.json").exists(),
+        "files": data.session_files(name).root.exists(),
+        "trace": data.trace_path(name).exists(),
+        "snapshot": (data.root / "views" / session_file_key(name)).exists(),
+        "claims": bool(data.blobs.claimed_by(name)),
+        "index": bool(data.open_search().search("words", name=name)),
+        "mark": (data.root / "retention" / f"{session_file_key(name)}.json").exists(),
     }
 
 
 def blobs(data: DataFolder) -> int:
-    return sum(1 for path in (data.folder / "blobs").glob("??/*") if path.is_file())
+    return sum(1 for path in (data.root / "blobs").glob("??/*") if path.is_file())
 
 
 def said(data: DataFolder) -> list[dict[str, Any]]:
-    path = data.folder / "removed.jsonl"
+    path = data.root / "removed.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -159,7 +159,7 @@ def test_a_session_in_use_stays(tmp_path: Path, clock: Later) -> None:
     data = folder(tmp_path, clock)
     records = used(data, "open", days=30, size=100)
     clock.days = 60
-    free = data.hold("open")
+    free = data.hold_session("open")
     assert remove_expired_sessions(data) == []
     with pytest.raises(BadInput, match="in use"):
         remove_session(data, "open")
@@ -248,7 +248,7 @@ def test_a_mark_may_come_before_its_session(tmp_path: Path, clock: Later) -> Non
     """As for an import, which is thrown away if it is cut short."""
     data = folder(tmp_path, clock)
     set_retention(data, "staged", BEING_REMOVED)
-    free = data.hold("staged")
+    free = data.hold_session("staged")
     data.store.append("staged", 0, [b"a record"])
     assert remove_expired_sessions(data) == []
     free()
@@ -261,9 +261,9 @@ def test_a_mark_may_come_before_its_session(tmp_path: Path, clock: Later) -> Non
 
 def test_removing_what_is_not_there_leaves_nothing(tmp_path: Path, clock: Later) -> None:
     data = folder(tmp_path, clock)
-    data.files("ghost").update("left", lambda _: "of a session that is no more")
+    data.session_files("ghost").update("left", lambda _: "of a session that is no more")
     assert remove_session(data, "ghost").records == 0
-    assert not data.files("ghost").root.exists()
+    assert not data.session_files("ghost").root.exists()
     with pytest.raises(SessionNotFound):
         data.store.delete("ghost")
 

@@ -104,7 +104,7 @@ class KeptLife(RuleBasedStateMachine):
 
     @rule()
     def overflowed(self) -> None:
-        self.run(self.at.session.overflowed)
+        self.run(self.at.session.shrink_after_overflow)
 
     @rule(moment=st.sampled_from(("compact", "end_turn")))
     def moment(self, moment: str) -> None:
@@ -194,7 +194,7 @@ class KeptLife(RuleBasedStateMachine):
         ident = list(self.at.known[self.at.name].said)[-1]
         self.run(self.at.session.prepare)
         self.at.forget({ident}, lambda: forget_words(self.at.data, self.at.name, word))
-        assert word not in "".join(str(event.what) for event in self.at.session.log.read())
+        assert word not in "".join(str(event.payload) for event in self.at.session.log.read())
 
     @precondition(lambda self: len(self.at.known) > 1)
     @rule()
@@ -217,7 +217,7 @@ class KeptLife(RuleBasedStateMachine):
         }
         self.at.close()
         self.at.enter(self.at.name)
-        assert {removed.session for removed in self.at.data.removed} == over
+        assert {removed.session for removed in self.at.data.removed_sessions} == over
         for name in over:
             self.at.gone(name)
 

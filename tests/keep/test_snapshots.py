@@ -50,13 +50,13 @@ def talk(session: Session, first: int, last: int, seed: int = 4) -> None:
         if message["role"] == "system":
             session.set_system(str(message["content"]))
             continue
-        if message["role"] == "user" and session.view.messages:
+        if message["role"] == "user" and session.view.message_count:
             session.prepare()
         session.add(message)
 
 
 def watched(session: Session, snapshots: Snapshots, key: str = KEY) -> Session:
-    session.watch = make_snapshot_watcher(session, snapshots, key, session.policy.meter)
+    session.on_event = make_snapshot_watcher(session, snapshots, key, session.policy.meter)
     return session
 
 
@@ -69,7 +69,7 @@ def saved(folder: Path, policy: str = "default") -> MemoryLog:
     log = MemoryLog()
     session = watched(session_on(log, policy=policy), Snapshots(folder))
     talk(session, 0, 200)
-    assert sum(session.edits.values()) > 2
+    assert sum(session.edit_counts.values()) > 2
     session.close()
     return log
 
@@ -109,7 +109,7 @@ def test_in_a_store_after_a_restart(tmp_path: Path) -> None:
     assert log.head - SNAPSHOT_INTERVAL < snapshot.head < log.head
     again = session_on(log, snapshot)
     assert everything(again.view) == view
-    assert again.request().to_bytes() == wanted
+    assert again.render_request().to_bytes() == wanted
     store.close()
 
 
@@ -161,18 +161,18 @@ def test_it_is_saved_now_and_then_and_at_the_end(tmp_path: Path) -> None:
     ends = set()
     for number in range(3 * SNAPSHOT_INTERVAL):
         session.add({"role": "user", "content": f"{number}"})
-        ends.add(snapshots.reaches(KEY))
+        ends.add(snapshots.saved_seq(KEY))
     assert sorted(ends) == [0, SNAPSHOT_INTERVAL, 2 * SNAPSHOT_INTERVAL, 3 * SNAPSHOT_INTERVAL]
     session.add({"role": "user", "content": "one more"})
     session.close()
-    assert snapshots.reaches(KEY) == session.view.head == session.log.head
+    assert snapshots.saved_seq(KEY) == session.view.head == session.log.head
 
 
 def test_a_session_that_was_only_looked_at_is_saved_too(tmp_path: Path) -> None:
     log, snapshots = saved(tmp_path), Snapshots(tmp_path)
     session_on(log).undo()  # nobody watched
     watched(session_on(log, snapshots.load(KEY, log, "")), snapshots).close()
-    assert snapshots.reaches(KEY) == log.head
+    assert snapshots.saved_seq(KEY) == log.head
 
 
 def test_a_store_that_is_closed_before_its_session_is_no_harm(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_store_that_is_closed_before_its_session_is_no_harm(tmp_path: Path) ->
     talk(session, 0, 10)
     store.close()
     session.close()
-    assert snapshots.reaches(KEY) == session.view.head, "its last event was in mind"
+    assert snapshots.saved_seq(KEY) == session.view.head, "its last event was in mind"
     again = SqliteStore(tmp_path)
     loaded = snapshots.load(KEY, KeptLog(again, "s"), "")
     assert loaded is not None
@@ -194,7 +194,7 @@ def test_an_undo_is_saved_at_once(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path)
     session = watched(session_on(log, snapshots.load(KEY, log, "")), snapshots)
     session.undo()
-    assert snapshots.reaches(KEY) == log.head
+    assert snapshots.saved_seq(KEY) == log.head
     view = Snapshots(tmp_path).load(KEY, log, "")
     assert view is not None
     assert everything(view) == everything(fold_log(log.read))
@@ -204,7 +204,7 @@ def test_a_long_log_without_a_snapshot_gets_one_when_it_is_opened(tmp_path: Path
     log = saved(tmp_path / "elsewhere")
     snapshots = Snapshots(tmp_path)
     watched(session_on(log), snapshots)
-    assert snapshots.reaches(KEY) == log.head
+    assert snapshots.saved_seq(KEY) == log.head
     (tmp_path / KEY).write_bytes(b"damaged meanwhile")
     assert snapshots.load(KEY, log, "") is None
     watched(session_on(log), snapshots)
@@ -327,10 +327,10 @@ def test_forgotten_behind_the_snapshot_is_folded_from_the_log(tmp_path: Path) ->
     rewritten.append(Event(rewritten.head + 1, 1.0, NoteAdded("forgotten", "m1")))
     view = Snapshots(tmp_path).load(KEY, rewritten, "")
     assert view is not None
-    assert "hunter2" in session_on(log, view).request().to_bytes().decode()
+    assert "hunter2" in session_on(log, view).render_request().to_bytes().decode()
     again = session_on(rewritten, Snapshots(tmp_path).load(KEY, rewritten, ""))
     assert everything(again.view) == everything(fold_log(rewritten.read))
-    assert "hunter2" not in again.request().to_bytes().decode()
+    assert "hunter2" not in again.render_request().to_bytes().decode()
 
 
 def test_a_damaged_record_where_it_ends(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def recorder() -> Recorder:
 
 def watched(recorder: Recorder, clock: Callable[[], float], model: str = "gpt-4o", **more: Any) -> Session:
     session = Session(model, window=8_000, wire="openai_chat", count="chars/4", clock=clock)
-    session.watch = create_span_watcher(recorder.tracer, session="build-fix", **more)
+    session.on_event = create_span_watcher(recorder.tracer, session="build-fix", **more)
     return session
 
 
@@ -141,7 +141,7 @@ def test_a_tool_runs_from_its_call_to_its_result(recorder: Recorder) -> None:
 def test_a_tool_that_failed_or_never_returned_is_an_error(recorder: Recorder) -> None:
     clock = Clock()
     session = Session("claude-sonnet-4-5", window=8_000, count="chars/4", clock=clock)
-    session.watch = create_span_watcher(recorder.tracer)
+    session.on_event = create_span_watcher(recorder.tracer)
     session.add({"role": "user", "content": "look"}, calls("c1", "c2"))
     clock.now = 3.0
     failed = {"type": "tool_result", "tool_use_id": "c1", "content": "no such file", "is_error": True}
@@ -178,7 +178,7 @@ def test_a_compaction_says_what_it_saved(recorder: Recorder) -> None:
     assert made
     last = dict(made[-1].attributes or {})
     assert last["tidegate.compaction.moment"] == "manual"
-    assert last["tidegate.compaction.stage"] in session.edits
+    assert last["tidegate.compaction.stage"] in session.edit_counts
     before, after = last["tidegate.compaction.before"], last["tidegate.compaction.after"]
     assert isinstance(before, int)
     assert isinstance(after, int)
@@ -194,7 +194,7 @@ def test_no_word_of_what_was_said_is_in_any_span(recorder: Recorder) -> None:
         session.prepare(lambda _: "secret words")
         session.add({"role": "assistant", "content": "secret words " * 50})
         session.record({"prompt_tokens": 10, "completion_tokens": 1})
-    session.note("error", "secret words")
+    session.add_note("error", "secret words")
     session.compact(lambda _: "secret words")
     names = {span.name for span in recorder.all()}
     assert names == {"chat gpt-4o", "execute_tool read", "context_compaction"}

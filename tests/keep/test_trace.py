@@ -51,7 +51,7 @@ def test_wherever_it_was_torn_it_is_mended_to_the_same_bytes(path: Path) -> None
         for rubbish in (b"", b"\0" * 40, b'{"time":1,"seq":') if cut % 7 == 0 else (b"",):
             path.write_bytes(whole[: len(whole) - cut] + rubbish)
             trace = Trace(path, "s")
-            trace.follow(session.log)
+            trace.append_missing(session.log)
             trace.close()
             assert path.read_bytes() == whole, cut
 
@@ -63,7 +63,7 @@ def test_rubbish_of_any_size_is_cut_off(path: Path) -> None:
         for good in (whole, b""):
             path.write_bytes(good + rubbish)
             trace = Trace(path, "s")
-            trace.follow(session.log)
+            trace.append_missing(session.log)
             trace.close()
             assert path.read_bytes() == whole
 
@@ -79,7 +79,7 @@ def test_opening_reads_the_end_only(path: Path) -> None:
     path.write_bytes(head + b"\n" + b" " * 5_000_000 + b"\n" + last + b"\n")
     trace = Trace(path, "s")
     before = read_so_far()
-    trace.follow(session.log)
+    trace.append_missing(session.log)
     assert read_so_far() - before < 50_000
     trace.close()
     assert path.stat().st_size > 5_000_000
@@ -88,24 +88,24 @@ def test_opening_reads_the_end_only(path: Path) -> None:
 def test_a_full_disk_does_not_end_the_session_and_the_gap_is_filled(path: Path) -> None:
     session = session_on(MemoryLog())
     trace = Trace(path, "s")
-    trace.follow(session.log)
-    session.watch = trace
+    trace.append_missing(session.log)
+    session.on_event = trace
     turn(session, 0)
     for room in (0, 1, 150, 700):
         size = path.stat().st_size
         with full_disk(size + room):
             turn(session, room)
-            assert "was not written" in trace.failure
+            assert "was not written" in trace.last_error
             assert size <= path.stat().st_size <= size + room
             assert path.read_bytes().endswith(b"\n"), "no half line stays"
         turn(session, room + 1)
-        assert trace.failure == ""
+        assert trace.last_error == ""
         assert path.read_bytes() == made_again(session.log, path)  # type: ignore[arg-type] # it is a MemoryLog
     with full_disk(path.stat().st_size):
         turn(session, 9)
     trace.close()
     trace = Trace(path, "s")
-    trace.follow(session.log)
+    trace.append_missing(session.log)
     assert path.read_bytes() == made_again(session.log, path)  # type: ignore[arg-type] # it is a MemoryLog
 
 
@@ -117,10 +117,10 @@ def test_what_is_no_file_is_a_failure_and_no_more(tmp_path: Path) -> None:
     for name in ("fifo", "folder", "link", "victim/below"):
         session = session_on(MemoryLog())
         trace = Trace(tmp_path / name, "s")
-        trace.follow(session.log)
-        session.watch = trace
+        trace.append_missing(session.log)
+        session.on_event = trace
         turn(session, 1)
-        assert trace.failure, name
+        assert trace.last_error, name
         trace.close()
     assert (tmp_path / "victim").read_text() == "untouched"
 
@@ -128,18 +128,18 @@ def test_what_is_no_file_is_a_failure_and_no_more(tmp_path: Path) -> None:
 def test_a_name_that_json_cannot_hold_ends_nothing(path: Path) -> None:
     log = MemoryLog()
     log.append(Event(1, TIME, NoteAdded("clear")))
-    Trace(path, "s\ud800").follow(log)
+    Trace(path, "s\ud800").append_missing(log)
     assert [line.session for line in read_trace(path)] == ["s?"]
 
 
 def test_a_damaged_log_is_a_failure_and_no_more(path: Path) -> None:
     store = MemoryStore()
     session = session_on(KeptLog(store, "s"))
-    session.note("thought", "one")
+    session.add_note("thought", "one")
     head = store.append("s", session.log.head, [b"\xc1 no event"])
     trace = Trace(path, "s")
-    trace.follow(KeptLog(store, "s"))
-    assert f"Record {head} of session 's'" in trace.failure
+    trace.append_missing(KeptLog(store, "s"))
+    assert f"Record {head} of session 's'" in trace.last_error
 
 
 def test_keys_are_masked_in_the_file(path: Path) -> None:
@@ -147,14 +147,14 @@ def test_keys_are_masked_in_the_file(path: Path) -> None:
     session = session_on(MemoryLog())
     shape = "ghp_" + "a1B2c3D4e5F6" * 3
     trace = Trace(path, "s", SecretMask(["correct-horse-battery"]))
-    trace.follow(session.log)
-    session.watch = trace
+    trace.append_missing(session.log)
+    session.on_event = trace
     arguments = json.dumps({"password": "correct-horse-battery", "token": shape})
     call = {"id": "c1", "type": "function", "function": {"name": "login", "arguments": arguments}}
     session.add({"role": "assistant", "content": None, "tool_calls": [call]})
-    session.note("error", f"login with correct-horse-battery or {shape} failed")
+    session.add_note("error", f"login with correct-horse-battery or {shape} failed")
     written = path.read_text()
     assert written.count("[masked]") == 4
     assert "horse" not in written
     assert shape[4:] not in written
-    assert shape in "".join(str(event.what) for event in session.log.read()), "the log is not touched"
+    assert shape in "".join(str(event.payload) for event in session.log.read()), "the log is not touched"

@@ -30,13 +30,13 @@ def test_two_that_have_it_open_write_each_event_once(path: Path) -> None:
         log = KeptLog(store, "s")
         sessions.append(session_on(log))
         traces.append(Trace(path, "s"))
-        traces[-1].follow(log)
-        sessions[-1].watch = traces[-1]
+        traces[-1].append_missing(log)
+        sessions[-1].on_event = traces[-1]
     for number in range(6):
         turn(sessions[number % 2], number)
-    sessions[0].catch_up()
+    sessions[0].refresh()
     assert seqs(path) == list(range(1, store.head("s") + 1))
-    assert [trace.failure for trace in traces] == ["", ""]
+    assert [trace.last_error for trace in traces] == ["", ""]
     names = {line.name for line in read_trace(path) if line.event == "tool_result"}
     assert names == {"read"}
 
@@ -48,8 +48,8 @@ def test_a_result_has_the_name_of_its_newest_call_whoever_wrote_it(path: Path) -
     def opened() -> Session:
         log = KeptLog(store, "s")
         session, trace = session_on(log), Trace(path, "s")
-        trace.follow(log)
-        session.watch = trace
+        trace.append_missing(log)
+        session.on_event = trace
         return session
 
     def call(session: Session, name: str) -> None:
@@ -106,15 +106,15 @@ def test_processes_at_once_write_each_event_once(tmp_path: Path, path: Path) -> 
 def test_one_that_hangs_with_the_lock_does_not_hold_up_the_session(path: Path) -> None:
     session = traced(path, 1)
     trace = Trace(path, "s", patience=0.02)
-    trace.follow(session.log)
-    session.watch = trace
+    trace.append_missing(session.log)
+    session.on_event = trace
     other = os.open(path, os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
     turn(session, 1)
-    assert "held by another process" in trace.failure
+    assert "held by another process" in trace.last_error
     os.close(other)
     turn(session, 2)
-    assert trace.failure == ""
+    assert trace.last_error == ""
     assert seqs(path) == list(range(1, session.log.head + 1))
 
 
@@ -124,7 +124,7 @@ def test_a_log_that_is_behind_the_trace_takes_nothing_from_it(path: Path) -> Non
     whole = path.read_bytes()
     for known in (0, 1, 10):
         trace = Trace(path, "s")
-        trace.follow(MemoryLog(session.log.records()[:known]))
+        trace.append_missing(MemoryLog(session.log.records()[:known]))
         assert path.read_bytes() == whole
         if known == 0:
             trace(next(session.log.read(1)))
@@ -140,7 +140,7 @@ def test_the_trace_of_another_log_of_this_name_is_begun_anew(path: Path, length:
     for seq in range(1, length + 1):
         log.append(Event(seq, TIME + seq, NoteAdded("thought", "new")))
     trace = Trace(path, "s")
-    trace.follow(log)
+    trace.append_missing(log)
     log.append(Event(length + 1, TIME, NoteAdded("thought", "newest")))
     trace(Event(length + 1, TIME, NoteAdded("thought", "newest")))
     assert {line.topic for line in read_trace(path)} == {"thought"}
@@ -150,8 +150,8 @@ def test_the_trace_of_another_log_of_this_name_is_begun_anew(path: Path, length:
 def test_a_trace_that_was_removed_is_made_again(path: Path) -> None:
     session = traced(path, 1)
     trace = Trace(path, "s")
-    trace.follow(session.log)
-    session.watch = trace
+    trace.append_missing(session.log)
+    session.on_event = trace
     path.unlink()
     turn(session, 1)
     assert seqs(path) == list(range(1, session.log.head + 1))
@@ -163,10 +163,10 @@ def test_what_was_forgotten_leaves_the_trace(path: Path) -> None:
         log.append(Event(seq, TIME, NoteAdded("thought", text)))
         without.append(Event(seq, TIME, NoteAdded("thought", text.replace("hunter2-hunter2", "[forgotten]"))))
     trace = Trace(path, "s")
-    trace.follow(log)
+    trace.append_missing(log)
     assert b"hunter2" in path.read_bytes()
-    trace.remake(without)
+    trace.rewrite(without)
     assert [line.text for line in read_trace(path)] == ["keep this", "[forgotten]", "and this"]
     with full_disk(5), pytest.raises(NotKept, match="not made again"):
-        trace.remake(log)
+        trace.rewrite(log)
     assert path.read_bytes() == b""

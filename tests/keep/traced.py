@@ -39,11 +39,11 @@ def seqs(path: Path) -> list[int]:
 def traced(path: Path, turns: int = 6) -> Session:
     session = session_on(MemoryLog())
     trace = Trace(path, "s")
-    trace.follow(session.log)
-    session.watch = trace
+    trace.append_missing(session.log)
+    session.on_event = trace
     for number in range(turns):
         turn(session, number)
-    assert trace.failure == ""
+    assert trace.last_error == ""
     trace.close()
     return session
 
@@ -52,7 +52,7 @@ def made_again(log: MemoryLog | KeptLog, beside: Path) -> bytes:
     other = beside.with_name("again.jsonl")
     other.unlink(missing_ok=True)
     trace = Trace(other, "s")
-    trace.follow(log)
+    trace.append_missing(log)
     trace.close()
     return other.read_bytes()
 

@@ -44,9 +44,9 @@ CURVE = {"low": values(0.3, 0.4), "middle": values(0.5, 0.6), "high": values(0.8
 def test_the_dearest_point_that_costs_no_more(cost: float, point: str, dearer: bool) -> None:
     found = compare_at_equal_cost({**CURVE, "other": values(cost, 0.5)}, ["middle", "high", "low"], "other", GROUPS)
     assert found is not None
-    assert (found.point, found.dearer) == (point, dearer)
-    assert found.their_cost == pytest.approx(cost + 0.015)
-    assert found.cost == pytest.approx({"low": 0.3, "middle": 0.5, "high": 0.8}[point] + 0.015)
+    assert (found.point_key, found.is_dearer) == (point, dearer)
+    assert found.contender_cost == pytest.approx(cost + 0.015)
+    assert found.point_cost == pytest.approx({"low": 0.3, "middle": 0.5, "high": 0.8}[point] + 0.015)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_the_dearest_point_that_costs_no_more(cost: float, point: str, dearer: b
 def test_the_verdict_is_of_all_four(theirs: dict[str, Kept], word: str, better: list[str], worse: list[str]) -> None:
     found = compare_at_equal_cost({**CURVE, "other": theirs}, list(CURVE), "other", GROUPS)
     assert found is not None
-    assert (found.point, found.verdict) == ("middle", word)
-    assert (found.judged("better"), found.judged("worse")) == (better, worse)
+    assert (found.point_key, found.verdict) == ("middle", word)
+    assert (found.measures_judged("better"), found.measures_judged("worse")) == (better, worse)
 
 
 def test_a_difference_is_ours_less_theirs_with_its_interval() -> None:
@@ -76,7 +76,7 @@ def test_a_difference_is_ours_less_theirs_with_its_interval() -> None:
     found = compare_at_equal_cost({"middle": ours, "other": theirs}, ["middle"], "other", GROUPS)
     assert found is not None
     far, *_, cost = found.differences
-    assert (far.measure, far.estimate.n) == ("far", 12)
+    assert (far.measure, far.estimate.session_count) == ("far", 12)
     assert far.estimate.mean == pytest.approx(0.05)
     assert far.estimate.low == pytest.approx((0.2 - 5 * 0.1) / 6)
     assert far.estimate.high == pytest.approx((5 * 0.2 - 0.1) / 6)
@@ -93,8 +93,8 @@ def test_only_sessions_both_have_decide_the_cost() -> None:
     theirs["cost"]["s1"] = None
     found = compare_at_equal_cost({**CURVE, "other": theirs}, list(CURVE), "other", GROUPS)
     assert found is not None
-    assert found.point == "low"
-    assert found.differences[0].estimate.n == 8
+    assert found.point_key == "low"
+    assert found.differences[0].estimate.session_count == 8
     gone = {key: dict[str, float | None]() for key in theirs}
     assert compare_at_equal_cost({**CURVE, "other": gone}, list(CURVE), "other", GROUPS) is None
 
@@ -120,11 +120,17 @@ def contender(key: str) -> Contender:
 def figures(cost: float, kept: float, place: int) -> SessionFigures:
     share = [KeptShare(round(10 * kept), 10) for _ in EQUAL_COST_KEYS]
     made = SessionFigures(
-        1000.0, 10, beyond=10, far=share[0], far_strict=share[1], anchors=share[2], anchors_strict=share[3]
+        1000.0,
+        10,
+        requests_beyond_window=10,
+        far_references=share[0],
+        far_references_strict=share[1],
+        far_anchors=share[2],
+        far_anchors_strict=share[3],
     )
-    made.sent = cost * (1 + place / 7)
+    made.sent_tokens = cost * (1 + place / 7)
     made.unmanaged = UnmanagedCost(1.25 * (1 + place / 7), 1.0, 1.0)
-    made.user_words = 1 / (3 + place)
+    made.user_word_shares = 1 / (3 + place)
     return made
 
 
@@ -140,15 +146,15 @@ def plan() -> ComparisonPlan:
 
 def results(order: int = 0) -> ComparisonResults:
     found = ComparisonResults(plan(), {}, [])
-    cells = found.plan.cells()
+    cells = found.plan.list_cells()
     random.Random(order).shuffle(cells)
     for cell in cells:
-        found.take(measured(cell))
+        found.add_result(measured(cell))
     return found
 
 
 def measured(cell: ComparisonCell) -> CellResult:
-    key, place = cell.contender.key, int(cell.source.key[1:])
+    key, place = cell.contender.key, int(cell.source.content_hash[1:])
     if (key, place) in (("cheap", 3), ("dear", 4)):
         return CellResult(cell, None, "It broke.")
     own = {"ours": "1", "ours dial=0.5": "0.5", "ours dial=2": "2"}.get(key)

@@ -52,8 +52,8 @@ def gauged(
     held = ScoringTask(extract_signals(said, RULER), said, RULER, window, **task)
     gauge = RequestScorer(held, bill or InputBill(()))
     for each in requests:
-        gauge.add(each)
-    figures = gauge.figures()
+        gauge.add_request(each)
+    figures = gauge.finish()
     figures.unmanaged = compute_unmanaged_cost(held, InputBill(()))
     return figures
 
@@ -135,12 +135,12 @@ def test_a_reference_is_what_was_told_before() -> None:
         call("2", "read", path="totals.py", other="unheard.py"),
     ]
     found = needs(said)
-    assert [(need.at, need.text, need.kind, need.seen) for need in found] == [
+    assert [(need.message_index, need.text, need.kind, need.last_seen_index) for need in found] == [
         (1, "src/shop/cart.py", "path", 0),
         (3, "totals.py", "file", 2),
     ]
     # From the t of totals.py on: "totals.py", and the mark behind the message.
-    assert found[1].back == len("totals.py") // 4 + 0
+    assert found[1].tokens_back == len("totals.py") // 4 + 0
 
 
 def test_what_only_the_agent_said_is_no_reference_but_makes_one_near() -> None:
@@ -152,8 +152,8 @@ def test_what_only_the_agent_said_is_no_reference_but_makes_one_near() -> None:
         call("1", "read", path="cart.py", other="guess.py"),
     ]
     (need,) = needs(said)
-    assert (need.text, need.seen) == ("cart.py", 2)
-    assert need.back < 20
+    assert (need.text, need.last_seen_index) == ("cart.py", 2)
+    assert need.tokens_back < 20
 
 
 def test_a_name_hidden_among_longer_ones_counts_as_not_there() -> None:
@@ -169,9 +169,9 @@ def test_distance_by_exact_count() -> None:
     said = [user("Mend cart.py."), user("你好" * 300), call("1", "read", path="cart.py")]
     exact = UnitCounter(create_counter("", "exact"))
     (need,) = extract_signals(said, exact).references
-    between = exact.units(said[1])
-    assert between < need.back < between + exact.units(said[0])
-    assert need.back != needs(said)[0].back
+    between = exact.count_message(said[1])
+    assert between < need.tokens_back < between + exact.count_message(said[0])
+    assert need.tokens_back != needs(said)[0].tokens_back
 
 
 def test_an_anchor_is_a_line_quoted_word_for_word() -> None:
@@ -187,9 +187,9 @@ def test_an_anchor_is_a_line_quoted_word_for_word() -> None:
         call("4", "Edit", old_string="nobody ever said this long line before"),
     ]
     found = extract_signals(said, RULER)
-    assert [(need.at, need.text) for need in found.anchors] == [(3, line.strip()), (5, line.strip())]
-    assert [need.at for need in found.strict_anchors] == [3, 3, 5]
-    assert found.anchors[1].seen == 3
+    assert [(need.message_index, need.text) for need in found.anchors] == [(3, line.strip()), (5, line.strip())]
+    assert [need.message_index for need in found.strict_anchors] == [3, 3, 5]
+    assert found.anchors[1].last_seen_index == 3
 
 
 # --- what a request keeps -------------------------------------------------------------------------------------------
@@ -209,19 +209,23 @@ def old_name() -> list[Json]:
 def test_far_is_more_than_half_a_window_back() -> None:
     said = old_name()
     tail = gauged(said, [asked(4, said[3:4])], 400)
-    assert (tail.far.kept, tail.far.of) == (0, 1)
-    assert (tail.all_references.kept, tail.all_references.of) == (1, 2)
+    assert (tail.far_references.kept, tail.far_references.total) == (0, 1)
+    assert (tail.all_references.kept, tail.all_references.total) == (1, 2)
     whole = gauged(said, [asked(4, said[:4])], 400)
-    assert (whole.far.kept, whole.far.of) == (1, 1)
-    assert (whole.over, tail.over) == (1, 0)
-    assert [(lost.what, lost.seen, lost.recoverable) for lost in tail.lost] == [("old_name.py", 0, None)]
+    assert (whole.far_references.kept, whole.far_references.total) == (1, 1)
+    assert (whole.oversized_requests, tail.oversized_requests) == (1, 0)
+    assert [(lost.what, lost.last_seen_index, lost.recoverable) for lost in tail.lost_items] == [
+        ("old_name.py", 0, None)
+    ]
     nearer = gauged(said, [asked(4, said[3:4])], 501)
-    assert nearer.far.of == 1, "more than half a window back"
+    assert nearer.far_references.total == 1, "more than half a window back"
     within = gauged(said, [asked(4, said[3:4])], 600)
-    assert within.beyond == within.far.of == 0, "the whole history fits: there is nothing to judge"
-    assert within.values()["far"] is None
+    assert within.requests_beyond_window == within.far_references.total == 0, (
+        "the whole history fits: there is nothing to judge"
+    )
+    assert within.compute_measures()["far"] is None
     common = gauged(said, [asked(4, said[3:4])], 400, common=frozenset({"old_name.py"}))
-    assert common.far.of == 0
+    assert common.far_references.total == 0
 
 
 def test_exactly_half_a_window_back_is_not_far() -> None:
@@ -233,27 +237,30 @@ def test_exactly_half_a_window_back_is_not_far() -> None:
         call("1", "read", path="old_name.py"),
     ]
     (need,) = needs(said)
-    far = [gauged(said, [asked(4, [])], window).far.of for window in (2 * int(need.back) - 1, 2 * int(need.back))]
+    far = [
+        gauged(said, [asked(4, [])], window).far_references.total
+        for window in (2 * int(need.tokens_back) - 1, 2 * int(need.tokens_back))
+    ]
     assert far == [1, 0]
 
 
 def test_a_request_that_was_not_made_loses_everything() -> None:
     said = old_name()
     figures = gauged(said, [asked(4, [], error="no room")], 400)
-    assert (figures.failed, figures.far.kept, figures.far.of) == (1, 0, 1)
-    assert figures.values()["user"] == 0
-    assert figures.values()["held"] is None
-    assert figures.sizes == [None]
+    assert (figures.failed_requests, figures.far_references.kept, figures.far_references.total) == (1, 0, 1)
+    assert figures.compute_measures()["user"] == 0
+    assert figures.compute_measures()["held"] is None
+    assert figures.request_sizes == [None]
     missing = gauged(said, [], 400)
-    assert missing.failed == 1
+    assert missing.failed_requests == 1
 
 
 def test_a_name_in_a_shorter_form_does_not_count() -> None:
     said = old_name()
     figures = gauged(said, [asked(4, [user("very_old_name.py"), said[3]])], 400)
-    assert figures.far.kept == 0
+    assert figures.far_references.kept == 0
     figures = gauged(said, [asked(4, [user("files: old_name.py"), said[3]])], 400)
-    assert figures.far.kept == 1
+    assert figures.far_references.kept == 1
 
 
 def test_recoverable_only_if_the_request_prints_the_call_and_it_gives_the_name_back() -> None:
@@ -263,8 +270,8 @@ def test_recoverable_only_if_the_request_prints_the_call_and_it_gives_the_name_b
     def lost(note: str) -> list[bool | None]:
         messages = [user(note), said[3]]
         figures = gauged(said, [asked(4, messages, recall=lambda call: log.get(call, ""))], 400)
-        assert (figures.recoverable.of, len(figures.lost)) == (1, 1)
-        return [each.recoverable for each in figures.lost]
+        assert (figures.recoverable.total, len(figures.lost_items)) == (1, 1)
+        return [each.recoverable for each in figures.lost_items]
 
     assert lost("[cleared: 40 tokens; recall m1]") == [True]
     assert lost("[cleared: 40 tokens; recall m2]") == [False], "the call gives something else back"
@@ -279,7 +286,7 @@ def test_a_call_may_be_printed_in_arguments_beside_which_nothing_was_said() -> N
     said = [*old_name()[:3], call("c1", "write", content="old words"), old_name()[4]]
     short = call("c1", "write", content="[9 chars; recall m1]")
     figures = gauged(said, [asked(4, [short], recall=lambda _: "old_name.py")], 400)
-    assert (figures.recoverable.of, figures.recoverable.kept) == (1, 1)
+    assert (figures.recoverable.total, figures.recoverable.kept) == (1, 1)
 
 
 def test_what_the_recording_itself_says_is_no_printed_call() -> None:
@@ -300,13 +307,13 @@ def test_words_of_the_user_in_pieces_of_a_hundred() -> None:
     first = "a" * 100 + "b" * 100
     said = [user(first), user(FILLER), user("c" * 50), {"role": "assistant", "content": "yes"}]
     figures = gauged(said, [asked(3, [user("x" + "b" * 100), user("c" * 50)])], 100)
-    assert figures.user_words == pytest.approx(150 / (200 + 1000 + 50))
+    assert figures.user_word_shares == pytest.approx(150 / (200 + 1000 + 50))
     assert figures.newest_whole == 1
     half = gauged([user(FILLER), user(first), said[3]], [asked(2, [user("a" * 100)])], 100)
-    assert half.user_words == pytest.approx(100 / 1200)
+    assert half.user_word_shares == pytest.approx(100 / 1200)
     assert half.newest_whole == 0
     figures = gauged(said, [asked(3, [user("c" * 49)])], 100)
-    assert (figures.user_words, figures.newest_whole) == (0, 0)
+    assert (figures.user_word_shares, figures.newest_whole) == (0, 0)
 
 
 # --- what it costs --------------------------------------------------------------------------------------------------
@@ -320,23 +327,23 @@ def four() -> list[Json]:
 def test_what_is_shared_and_what_is_written_again() -> None:
     said = four()
     figures = gauged(said, [asked(1, said[:1]), asked(3, said[:3]), asked(5, [user("s" * 40), said[4]])], 50)
-    assert figures.sizes == [100, 200, 110]
-    assert figures.read == [0, 100, 0]
-    assert figures.values()["cached"] == pytest.approx(100 / 310)
-    assert figures.rewritten == 10, "the summary; what is new at that request is not written again"
-    assert (figures.edited, figures.edited_at, figures.values()["edits"]) == (1, [5], 50)
+    assert figures.request_sizes == [100, 200, 110]
+    assert figures.cached_sizes == [0, 100, 0]
+    assert figures.compute_measures()["cached"] == pytest.approx(100 / 310)
+    assert figures.rewritten_tokens == 10, "the summary; what is new at that request is not written again"
+    assert (figures.edited_requests, figures.edited_indices, figures.compute_measures()["edits"]) == (1, [5], 50)
     full = 100 * 1.25 + (100 * 0.1 + 100 * 1.25) + (200 * 0.1 + 100 * 1.25)
-    assert figures.values()["cost"] == pytest.approx((100 * 0.1 + 310 * 1.25) / full)
-    assert figures.values()["sent"] == pytest.approx(410 / 600)
+    assert figures.compute_measures()["cost"] == pytest.approx((100 * 0.1 + 310 * 1.25) / full)
+    assert figures.compute_measures()["sent"] == pytest.approx(410 / 600)
 
 
 def test_a_summary_is_a_call_that_is_billed() -> None:
     said = four()
     bill = InputBill((TokenRates(input=1.0, output=10.0),))
     figures = gauged(said, [asked(1, said[:1], summaries=(SummaryUsage(1000, 100),), cpu=0.25)], 50, bill)
-    assert figures.summaries == 1
+    assert figures.summary_calls == 1
     assert figures.dollars == pytest.approx((100 + 1000 + 100 * 10) / 1e6)
-    assert figures.pause == 0.25
+    assert figures.longest_pause == 0.25
 
 
 CACHED = (TokenRates(input=4.0, output=10.0, cached=1.0),)
@@ -356,16 +363,16 @@ WRITTEN = (TokenRates(input=4.0, output=10.0, cached=1.0, written=5.0),)
 )
 def test_billed_by_the_rules_of_the_cache(rates: tuple[TokenRates, ...], shared: float, dollars: float) -> None:
     bill = InputBill(rates)
-    bill.request(1, 3000, shared)
+    bill.add_request(1, 3000, shared)
     assert bill.dollars == pytest.approx(dollars / 1e6)
 
 
 def test_a_cache_forgets_by_recorded_times() -> None:
     def billed(*times: float | None) -> float:
         bill = InputBill(WRITTEN, times)
-        bill.request(0, 2000, 0)
-        bill.request(1, 2000, 2000)
-        assert bill.expired == (times == (1000.0, 1301.0))
+        bill.add_request(0, 2000, 0)
+        bill.add_request(1, 2000, 2000)
+        assert bill.expired_requests == (times == (1000.0, 1301.0))
         return bill.dollars * 1e6
 
     kept, forgotten = 2000 * 5 + 2000 * 1, 2 * 2000 * 5
@@ -377,8 +384,8 @@ def test_a_cache_forgets_by_recorded_times() -> None:
 
 def test_dearer_steps_of_a_price_list() -> None:
     bill = InputBill((TokenRates(input=1.0, output=1.0), TokenRates(input=2.0, output=2.0, above=1000)))
-    bill.request(0, 900, 0)
-    bill.request(1, 1100, 0)
+    bill.add_request(0, 900, 0)
+    bill.add_request(1, 1100, 0)
     assert bill.dollars * 1e6 == pytest.approx(900 + 2200)
 
 
@@ -388,18 +395,18 @@ def test_dearer_steps_of_a_price_list() -> None:
 def test_invalid_requests_are_counted_unless_the_recording_is_invalid_there_too() -> None:
     said = [user("a"), call("1", "read", path="x"), result("1", "y"), {"role": "assistant", "content": "b"}]
     sound = asked(1, said[:1])
-    assert gauged(said, [sound, asked(3, said[:3])], 5).values()["invalid"] == 0
+    assert gauged(said, [sound, asked(3, said[:3])], 5).compute_measures()["invalid"] == 0
     orphan = gauged(said, [sound, asked(3, [said[0], said[2]])], 5)
-    assert (orphan.invalid, orphan.broken_chat, orphan.broken_turns) == (1, 1, 1)
-    assert list(orphan.rules) == ["OC2"]
+    assert (orphan.invalid_requests, orphan.broken_chat, orphan.broken_turns) == (1, 1, 1)
+    assert list(orphan.broken_rules) == ["OC2"]
     open_call = gauged(said, [sound, asked(3, [*said[:2], user("go on")])], 5)
-    assert (open_call.invalid, open_call.broken_chat) == (1, 1)
+    assert (open_call.invalid_requests, open_call.broken_chat) == (1, 1)
     broken = [said[0], said[2], {"role": "assistant", "content": "b"}]
-    assert gauged(broken, [asked(2, broken[:2])], 5).values()["invalid"] == 0
-    assert gauged(broken, [asked(2, broken[:2])], 5).values()["broken"] == 0
+    assert gauged(broken, [asked(2, broken[:2])], 5).compute_measures()["invalid"] == 0
+    assert gauged(broken, [asked(2, broken[:2])], 5).compute_measures()["broken"] == 0
 
 
 def test_every_measure_has_a_value_a_definition_and_a_limit() -> None:
     assert [measure.key for measure in MEASURES] == list(dict.fromkeys(measure.key for measure in MEASURES))
-    assert {measure.key for measure in MEASURES} == set(SessionFigures(0, 0).values())
+    assert {measure.key for measure in MEASURES} == set(SessionFigures(0, 0).compute_measures())
     assert all(measure.definition and measure.not_shown for measure in MEASURES)

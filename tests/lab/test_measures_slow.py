@@ -91,8 +91,8 @@ def gauged(said: list[Json], requests: list[Json], window: int, common: frozense
     task = ScoringTask(extract_signals(said, RULER), said, RULER, window, common)
     gauge = RequestScorer(task, InputBill(()))
     for each in requests:
-        gauge.add(ContenderRequest(each["at"], each.get("messages", ()), each.get("error", "")))
-    figures = gauge.figures()
+        gauge.add_request(ContenderRequest(each["at"], each.get("messages", ()), each.get("error", "")))
+    figures = gauge.finish()
     figures.unmanaged = compute_unmanaged_cost(task, InputBill(()))
     return figures
 
@@ -105,10 +105,12 @@ def test_what_a_session_needs(said: list[Json]) -> None:
         (False, found.references, found.anchors),
         (True, found.strict_references, found.strict_anchors),
     ):
-        assert [(n.at, n.name, n.text, n.back) for n in references] == slow.references(said, strict=strict)
-        assert [(n.at, n.text, n.back) for n in anchors] == slow.anchors(said, strict=strict)
+        assert [(n.message_index, n.name, n.text, n.tokens_back) for n in references] == slow.references(
+            said, strict=strict
+        )
+        assert [(n.message_index, n.text, n.tokens_back) for n in anchors] == slow.anchors(said, strict=strict)
     for need in (*found.references, *found.anchors):
-        assert need.text in slow.page(said[need.seen])
+        assert need.text in slow.page(said[need.last_seen_index])
 
 
 @settings(max_examples=50)
@@ -117,7 +119,7 @@ def test_every_measure_of_any_requests(
     case: tuple[list[Json], list[Json]], window: int, common: frozenset[str]
 ) -> None:
     said, requests = case
-    mine = gauged(said, requests, window, common).values()
+    mine = gauged(said, requests, window, common).compute_measures()
     theirs = slow.measures(said, requests, window, sorted(common))
     for key, value in theirs.items():
         assert mine[key] == pytest.approx(value), key
@@ -133,19 +135,19 @@ def test_every_measure_of_a_policy(preset: str) -> None:
     requests: list[Json] = []
 
     def sink(asked: ContenderRequest) -> None:
-        gauge.add(asked)
-        requests.append({"at": asked.at, "messages": json.loads(json.dumps(list(asked.messages)))})
+        gauge.add_request(asked)
+        requests.append({"at": asked.message_index, "messages": json.loads(json.dumps(list(asked.messages)))})
 
     replay_session(
         "it",
         [RecordedLine(at, each) for at, each in enumerate(said)],
         ReplaySetup(load(preset), window, "chars/4"),
-        sink=sink,
+        on_request=sink,
     )
-    figures = gauge.figures()
+    figures = gauge.finish()
     figures.unmanaged = compute_unmanaged_cost(task, InputBill(()))
-    mine, theirs = figures.values(), slow.measures(said, requests, window)
-    assert figures.beyond > 5
-    assert figures.far.of > 1
+    mine, theirs = figures.compute_measures(), slow.measures(said, requests, window)
+    assert figures.requests_beyond_window > 5
+    assert figures.far_references.total > 1
     for key, value in theirs.items():
         assert mine[key] == pytest.approx(value), key

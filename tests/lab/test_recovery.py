@@ -40,10 +40,10 @@ def test_a_call_is_made_once_and_must_return_the_text() -> None:
         return {"m1": "the port is 8443"}.get(call, "")
 
     recovery, need = RecallRecovery(), Need(3, "8443", "8443", "number", 9.0, 1)
-    assert not recovery.gives(need, ["m2"], recall)
-    assert recovery.gives(need, ["m2", "m1"], recall)
-    assert not recovery.gives(Need(3, "443", "443", "number", 9.0, 1), ["m1"], recall), "a part of another number"
-    assert recovery.gives(Need(3, "443", "443", ANCHOR_KIND, 9.0, 1), ["m1"], recall)
+    assert not recovery.can_recover(need, ["m2"], recall)
+    assert recovery.can_recover(need, ["m2", "m1"], recall)
+    assert not recovery.can_recover(Need(3, "443", "443", "number", 9.0, 1), ["m1"], recall), "a part of another number"
+    assert recovery.can_recover(Need(3, "443", "443", ANCHOR_KIND, 9.0, 1), ["m1"], recall)
     assert made == ["m2", "m1"]
 
 
@@ -53,8 +53,8 @@ def replayed(messages: list[Json], window: int) -> SessionFigures:
         ScoringTask(extract_signals(messages, ruler), messages, ruler, window), InputBill((), [None] * len(messages))
     )
     lines = [RecordedLine(number, message) for number, message in enumerate(messages, 1)]
-    replay_session("made", lines, ReplaySetup(load("default"), window, "chars/4"), sink=gauge.add)
-    return gauge.figures()
+    replay_session("made", lines, ReplaySetup(load("default"), window, "chars/4"), on_request=gauge.add_request)
+    return gauge.finish()
 
 
 def test_what_stood_in_old_arguments_is_recoverable_word_for_word() -> None:
@@ -77,8 +77,8 @@ def test_what_stood_in_old_arguments_is_recoverable_word_for_word() -> None:
         step(number, "edit", "done", path="a.py", old_string=f"\n{line}\n", new_string="pass")
     step(200, "grep", "none", pattern="value_02000", path="src/value_02000/15838000.txt")
     figures = replayed(messages, 16_000)
-    assert figures.recoverable.of > 10
-    assert figures.recoverable.kept == figures.recoverable.of
+    assert figures.recoverable.total > 10
+    assert figures.recoverable.kept == figures.recoverable.total
 
 
 @pytest.mark.parametrize("window", [16_000, 32_000])
@@ -89,4 +89,4 @@ def test_all_that_recorded_sessions_lost_is_recoverable(name: str, window: int) 
     if not path.is_file():
         pytest.skip("there are no recordings here")
     figures = replayed(list(load_recording(str(path), 0).messages), window)
-    assert figures.recoverable.kept == figures.recoverable.of
+    assert figures.recoverable.kept == figures.recoverable.total

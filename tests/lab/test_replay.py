@@ -47,7 +47,7 @@ def run(messages: Sequence[Json], **changes: Any) -> tuple[ReplayReport, list[Co
         **changes,
     }
     report = replay_session(
-        "it", lines(messages), ReplaySetup(**settings), sink=lambda each: asked.append(_copied(each))
+        "it", lines(messages), ReplaySetup(**settings), on_request=lambda each: asked.append(_copied(each))
     )
     return report, asked
 
@@ -69,9 +69,9 @@ def characters(message: Json) -> int:
 def test_a_long_session_under_every_preset(preset: str, count: str, turns: int, window: int) -> None:
     report, asked = run(list(generate_session(turns, seed=2)), policy=load(preset), count=count, window=window)
     assert report.calls == report.requests == len(asked) > 5 * turns
-    assert report.over == 0
-    assert report.most <= window
-    assert not report.invalid
+    assert report.oversized_requests == 0
+    assert report.max_tokens <= window
+    assert not report.invalid_by_dialect
     assert not report.exceptions
     assert report.newest_lost == 0
     assert report.newest_whole == report.calls
@@ -83,15 +83,15 @@ def test_figures_by_characters_are_those_of_the_requests() -> None:
     """Counted again by hand from the requests handed out."""
     report, asked = run(list(generate_session(8, seed=4)), wires=ONE)
     sizes = [sum(map(characters, each.messages)) / 4 for each in asked]
-    assert report.mean == pytest.approx(sum(sizes) / len(sizes))
-    assert report.most == max(sizes)
+    assert report.mean_tokens == pytest.approx(sum(sizes) / len(sizes))
+    assert report.max_tokens == max(sizes)
     shares = []
     for before, now in pairwise(asked):
         same = 0
         while same < min(len(before.messages), len(now.messages)) and before.messages[same] == now.messages[same]:
             same += 1
         shares.append(sum(map(characters, now.messages[:same])) / sum(map(characters, now.messages)))
-    assert report.prefix == pytest.approx(sum(shares) / len(shares))
+    assert report.mean_shared_share == pytest.approx(sum(shares) / len(shares))
     assert 0 < sum(shares) / len(shares) < 1
 
 
@@ -99,29 +99,29 @@ def test_figures_by_tokens_are_those_of_the_requests() -> None:
     report, asked = run(
         [{"role": "user", "content": "hello there"}, {"role": "assistant", "content": "hi"}], count="exact"
     )
-    count = create_counter("", "exact").text
+    count = create_counter("", "exact").count_text
     assert [message["content"] for message in asked[0].messages] == ["hello there"]
-    assert report.most == REQUEST_OVERHEAD + MESSAGE_OVERHEAD + count("hello there")
+    assert report.max_tokens == REQUEST_OVERHEAD + MESSAGE_OVERHEAD + count("hello there")
 
 
 def test_over_the_window_is_seen() -> None:
     """The scale itself, apart from the engine that keeps requests under it."""
     scale = RequestSizer(CharsPerToken(4), window=10)
-    assert not scale.weigh([{"role": "user", "content": "x" * 40}]).over
-    longer = scale.weigh([{"role": "user", "content": "x" * 40}, {"role": "user", "content": "y"}])
-    assert longer.over
-    assert (longer.tokens, longer.shared) == (10.25, 10)
-    moved = scale.weigh([{"role": "user", "content": "z"}, {"role": "user", "content": "x" * 40}])
-    assert moved.shared == 0
+    assert not scale.measure([{"role": "user", "content": "x" * 40}]).is_oversized
+    longer = scale.measure([{"role": "user", "content": "x" * 40}, {"role": "user", "content": "y"}])
+    assert longer.is_oversized
+    assert (longer.tokens, longer.shared_tokens) == (10.25, 10)
+    moved = scale.measure([{"role": "user", "content": "z"}, {"role": "user", "content": "x" * 40}])
+    assert moved.shared_tokens == 0
 
 
 def test_each_request_asks_for_its_assistant_message() -> None:
     said = list(generate_session(3, seed=1))
     _, asked = run(said, window=1_000_000)
     places = [place for place, message in enumerate(said) if message["role"] == "assistant"]
-    assert [each.at for each in asked] == places
+    assert [each.message_index for each in asked] == places
     for each in asked:
-        newest = said[each.at - 1]
+        newest = said[each.message_index - 1]
         assert each.messages[-1]["content"] == newest["content"]
         assert each.messages[0] == {"role": "system", "content": said[0]["content"]}
 
@@ -131,8 +131,8 @@ def test_replay_is_deterministic() -> None:
     (report, asked), (again, asked_again) = (run(said, window=4500, wires=WIRES[1:3]) for _ in range(2))
     assert report.edits.total() > 0
     assert report == again
-    assert [(each.at, each.messages, each.error) for each in asked] == [
-        (each.at, each.messages, each.error) for each in asked_again
+    assert [(each.message_index, each.messages, each.error) for each in asked] == [
+        (each.message_index, each.messages, each.error) for each in asked_again
     ]
 
 
@@ -191,7 +191,7 @@ def test_odd_recordings_have_a_defined_outcome(name: str) -> None:
     report, asked = run(ODD[name])
     assert report.calls == len(asked) == sum(message["role"] == "assistant" for message in ODD[name])
     assert not report.exceptions
-    assert not report.invalid
+    assert not report.invalid_by_dialect
     assert report.newest_lost == 0
     assert not any(each.error for each in asked)
 
@@ -203,8 +203,8 @@ def test_a_fixed_part_larger_than_the_window_is_refused_with_the_numbers() -> No
     assert report.requests == 0
     assert "8,000" in report.refusal
     assert all(each.error == report.refusal for each in asked)
-    assert report.prefix is None
-    assert report.mean == 0
+    assert report.mean_shared_share is None
+    assert report.mean_tokens == 0
     assert not report.exceptions
 
 
@@ -212,7 +212,7 @@ def test_a_user_message_larger_than_the_room_is_clipped_and_said_so() -> None:
     huge = " ".join(str(number) for number in range(20_000))
     report, asked = run([{"role": "user", "content": huge}, {"role": "assistant", "content": "ok"}])
     assert (report.newest_whole, report.newest_clipped, report.newest_lost) == (0, 1, 0)
-    assert report.over == 0
+    assert report.oversized_requests == 0
     assert str(asked[0].messages[-1]["content"]).startswith(huge[:40])
 
 
@@ -269,8 +269,8 @@ def test_stopping() -> None:
             "it",
             lines(list(generate_session(3, seed=1))),
             ReplaySetup(load("default"), 8000),
-            sink=asked.append,
-            stopped=lambda: len(asked) == 4,
+            on_request=asked.append,
+            should_stop=lambda: len(asked) == 4,
         )
     assert len(asked) == 4
 
@@ -280,6 +280,6 @@ def test_totals_add_up() -> None:
     whole = sum_reports(reports)
     assert whole.sessions == 2
     assert whole.calls == sum(report.calls for report in reports)
-    assert whole.most == max(report.most for report in reports)
+    assert whole.max_tokens == max(report.max_tokens for report in reports)
     assert whole.edits == reports[0].edits + reports[1].edits
-    assert whole.mean == pytest.approx(sum(r.tokens for r in reports) / sum(r.requests for r in reports))
+    assert whole.mean_tokens == pytest.approx(sum(r.tokens for r in reports) / sum(r.requests for r in reports))

@@ -35,11 +35,11 @@ def messages(tmp_path: Path) -> list[Json]:
 def test_a_peer_gives_a_request_for_each_answer(messages: list[Json]) -> None:
     asked = play("tail-sliding", messages)
     places = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
-    assert [each.at for each in asked] == places
+    assert [each.message_index for each in asked] == places
     for each in asked:
         assert sum(len(json.dumps(message)) for message in each.messages) < 12 * WINDOW
-        assert each.messages[-1]["content"] == messages[each.at - 1]["content"] or each.mended
-        assert each.cpu >= 0
+        assert each.messages[-1]["content"] == messages[each.message_index - 1]["content"] or each.was_guarded
+        assert each.cpu_seconds >= 0
         assert each.recall is None
     assert [*asked[3].messages[:1]] == messages[:1], "the system prompt"
 
@@ -56,7 +56,9 @@ def test_one_process_serves_many_recordings_alike(messages: list[Json]) -> None:
         assert peer_process.get_peer_process("masking") is not peer
     finally:
         peer_process.close_peer_process()
-    assert [(each.at, each.messages) for each in first] == [(each.at, each.messages) for each in again]
+    assert [(each.message_index, each.messages) for each in first] == [
+        (each.message_index, each.messages) for each in again
+    ]
 
 
 def test_messages_that_stay_are_the_same_objects(messages: list[Json]) -> None:
@@ -100,7 +102,7 @@ def test_those_that_are_not_built_are_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("TIDEGATE_PEERS", str(tmp_path))
     found = peer_process.find_peer_contenders()
     assert {each.kind for each in found.contenders} == {"re-expressed"}
-    assert any("langchain" in sentence and "make peers" in sentence for sentence in found.missing)
+    assert any("langchain" in sentence and "make peers" in sentence for sentence in found.missing_reasons)
     assert [each.key for each in peer_process.find_peer_contenders(["masking"]).contenders] == ["masking"]
     with pytest.raises(BadInput, match="no peer 'nobody'"):
         peer_process.find_peer_contenders(["nobody"])

@@ -72,8 +72,8 @@ def test_the_same_figures(score: Any, common: frozenset[str], name: str, policy:
     gauge = RequestScorer(task, InputBill(()))
 
     def sink(asked: ContenderRequest) -> None:
-        gauge.add(asked)
-        theirs.add(asked.at, None if asked.error else list(asked.messages))
+        gauge.add_request(asked)
+        theirs.add(asked.message_index, None if asked.error else list(asked.messages))
 
     if policy == "tail":
         for at, message in enumerate(messages):
@@ -81,22 +81,22 @@ def test_the_same_figures(score: Any, common: frozenset[str], name: str, policy:
                 sink(ContenderRequest(at, tail(messages, at)))
     else:
         lines = [RecordedLine(at, message) for at, message in enumerate(messages)]
-        replay_session(name, lines, ReplaySetup(load(policy), WINDOW, "chars/4"), sink=sink)
-    figures = gauge.figures()
+        replay_session(name, lines, ReplaySetup(load(policy), WINDOW, "chars/4"), on_request=sink)
+    figures = gauge.finish()
     figures.unmanaged = compute_unmanaged_cost(task, InputBill(()))
-    mine, result = figures.values(), theirs.result()
+    mine, result = figures.compute_measures(), theirs.result()
     assert get_project(recording) == result["repo"]
-    assert result["beyond"] == figures.beyond > 0
+    assert result["beyond"] == figures.requests_beyond_window > 0
     for key, their_key in SAME.items():
         theirs_too = result[their_key]
         assert mine[key] == (None if theirs_too is None else pytest.approx(theirs_too, rel=1e-12)), key
     for share, kept, of in (
         (figures.all_references, "hit_refs", "n_refs"),
-        (figures.far, "hit_far", "n_far"),
+        (figures.far_references, "hit_far", "n_far"),
         (figures.all_anchors, "hit_anch", "n_anch"),
-        (figures.anchors, "hit_anch_far", "n_anch_far"),
+        (figures.far_anchors, "hit_anch_far", "n_anch_far"),
     ):
-        assert (share.kept, share.of) == (result[kept], result[of])
+        assert (share.kept, share.total) == (result[kept], result[of])
     assert (figures.broken_chat, figures.broken_turns) == (result["inv_oai"], result["inv_ant"])
 
 
@@ -107,7 +107,7 @@ def test_the_strict_reading_is_theirs_with_all_of_an_argument(score: Any, name: 
     messages: list[dict[str, Any]] = list(recording.messages)
     theirs = [(each["i"], each["w"], each["d_any"]) for each in refs.references(messages, cap=10**9)]
     strict = extract_signals(messages, RULER).strict_references
-    assert [(each.at, each.text, each.back) for each in strict if each.kind != "symbol"] == theirs
+    assert [(each.message_index, each.text, each.tokens_back) for each in strict if each.kind != "symbol"] == theirs
     assert len(strict) > len(theirs)
 
 
@@ -138,4 +138,6 @@ def test_the_same_intervals(score: Any) -> None:
     difference = estimate_difference(
         {row["stem"]: row["recall_far"] for row in after}, {row["stem"]: row["recall_far"] for row in before}, groups
     )
-    assert (difference.mean, difference.low, difference.high, difference.n) == pytest.approx((mean, low, high, n))
+    assert (difference.mean, difference.low, difference.high, difference.session_count) == pytest.approx(
+        (mean, low, high, n)
+    )

@@ -24,7 +24,7 @@ def test_a_mean_is_over_sessions() -> None:
     found = estimate_mean(
         [SessionSample("a", 1.0), SessionSample("a", 2.0), SessionSample("b", 6.0), SessionSample("b", None)]
     )
-    assert (found.mean, found.n) == (3.0, 3)
+    assert (found.mean, found.session_count) == (3.0, 3)
 
 
 def test_too_few_groups_give_no_interval() -> None:
@@ -67,7 +67,7 @@ def test_differences_are_taken_session_by_session() -> None:
     mine = {key: (value or 0) + 1 for key, value in theirs.items()}
     groups = {key: key for key in theirs}
     found = estimate_difference({**mine, "only mine": 5.0}, theirs, {**groups, "only mine": "x"})
-    assert (found.mean, found.low, found.high, found.n) == (1.0, 1.0, 1.0, 12)
+    assert (found.mean, found.low, found.high, found.session_count) == (1.0, 1.0, 1.0, 12)
 
 
 @pytest.mark.parametrize(

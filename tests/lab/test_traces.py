@@ -92,7 +92,7 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_bytes(b"x" * 5000)
     with pytest.raises(BadInput, match="line 1: longer than 1,000 bytes"):
-        list(recording_file.read_chat_recording(path, longest=1000))
+        list(recording_file.read_chat_recording(path, max_line_bytes=1000))
 
 
 def test_unreadable(tmp_path: Path) -> None:

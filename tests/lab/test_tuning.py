@@ -29,24 +29,31 @@ def source(number: int, project: str) -> SessionSource:
 def test_the_parts_share_no_project() -> None:
     sources = [source(number, f"p{number % 5}") for number in range(23)]
     parts = split_sessions(sources, 7)
-    assert parts.by == "projects"
-    assert {each.project for each in parts.tuned_on}.isdisjoint(each.project for each in parts.reported_on)
-    assert {*parts.tuned_on, *parts.reported_on} == set(sources)
-    assert abs(len(parts.tuned_on) - len(parts.reported_on)) <= 5
+    assert parts.divided_by == "projects"
+    assert {each.project for each in parts.tuning_sources}.isdisjoint(each.project for each in parts.report_sources)
+    assert {*parts.tuning_sources, *parts.report_sources} == set(sources)
+    assert abs(len(parts.tuning_sources) - len(parts.report_sources)) <= 5
     assert split_sessions(sources, 7) == parts
-    assert any(split_sessions(sources, seed).tuned_on != parts.tuned_on for seed in range(5))
+    assert any(split_sessions(sources, seed).tuning_sources != parts.tuning_sources for seed in range(5))
 
 
 def test_sessions_of_one_project_are_divided_and_that_is_said() -> None:
     parts = split_sessions([source(number, "one") for number in range(6)], 1)
-    assert (parts.by, len(parts.tuned_on), len(parts.reported_on)) == ("sessions", 3, 3)
+    assert (parts.divided_by, len(parts.tuning_sources), len(parts.report_sources)) == ("sessions", 3, 3)
     with pytest.raises(BadInput, match="1 session is long enough"):
         split_sessions([source(0, "one")], 1)
 
 
 def figures(far: int, dollars: float, over: int = 0) -> SessionFigures:
-    made = SessionFigures(1000.0, 10, beyond=10, far=KeptShare(far, 10), dollars=dollars, over=over)
-    made.user_words = far
+    made = SessionFigures(
+        1000.0,
+        10,
+        requests_beyond_window=10,
+        far_references=KeptShare(far, 10),
+        dollars=dollars,
+        oversized_requests=over,
+    )
+    made.user_word_shares = far
     made.unmanaged = UnmanagedCost(1.0, 1.0, 1.0)
     return made
 
@@ -87,7 +94,9 @@ def test_what_can_be_searched() -> None:
 def test_a_policy_is_written_with_other_values_and_nothing_else_changed(preset: str, tmp_path: Path) -> None:
     policy = load(preset)
     knobs = list_tunable_settings(policy)
-    changed = {knob.name: knob.written(policy.settings[knob.name] * 0.9 if not knob.whole else 17) for knob in knobs}
+    changed = {
+        knob.name: knob.format_value(policy.settings[knob.name] * 0.9 if not knob.is_integer else 17) for knob in knobs
+    }
     path = tmp_path / "tuned.yaml"
     path.write_text(rewrite_policy_settings(read_policy_text(preset), changed, ["why", "", "and how"]), "utf-8")
     written = load(path)

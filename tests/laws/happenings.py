@@ -31,9 +31,9 @@ def lawful(view: View, what: str, which: int) -> tuple[Edit, ...]:
     if what == "drop":
         return (Drop(collect_ids(units[start : start + 1 + which // 16])),)
     if what == "sum up":
-        return (Drop(unit.ids), Insert(user_message("summary of it", kind="summary"), after=unit.last))
+        return (Drop(unit.ids), Insert(user_message("summary of it", kind="summary"), after_id=unit.last_id))
     if what == "note":
-        return (Insert(user_message("a note", kind="note"), after=unit.last if which % 3 else ""),)
+        return (Insert(user_message("a note", kind="note"), after_id=unit.last_id if which % 3 else ""),)
     return tuple(Replace(item.message.id, smaller(item.message)) for item in unit.items[: which // 16 + 1])
 
 
@@ -63,7 +63,7 @@ STEPS = st.one_of(
 
 
 def happen(tape: Tape, event: Happening) -> None:
-    edits = [each.seq for each in tape.events if isinstance(each.what, ViewEdited)]
+    edits = [each.seq for each in tape.events if isinstance(each.payload, ViewEdited)]
     which = event.which
     if event.what in ("undo", "redo"):
         if edits:

@@ -125,7 +125,7 @@ class Life(RuleBasedStateMachine):
         start = self.session.log.head
         tries = self.session.view.recoveries
         try:
-            request = self.session.overflowed()
+            request = self.session.shrink_after_overflow()
         except TooSmall as refusal:
             self.too_small(refusal)
         except GiveUp as refusal:
@@ -170,8 +170,8 @@ class Life(RuleBasedStateMachine):
         view, window = self.session.view, self.session.window
         assert refusal.remedy
         assert window is not None
-        scale = view.ratios.get(self.session.model, 1.0)
-        assert (view.fixed + REQUEST_OVERHEAD + MIN_ROOM + 1) * scale > window, "refused though there is room"
+        scale = view.scale_by_model.get(self.session.model, 1.0)
+        assert (view.fixed_tokens + REQUEST_OVERHEAD + MIN_ROOM + 1) * scale > window, "refused though there is room"
 
     def gave_up(self, refusal: GiveUp, tries: int) -> None:
         assert refusal.remedy
@@ -181,15 +181,18 @@ class Life(RuleBasedStateMachine):
         check_request(self.session, request)
         check_new_edits(self.session, start)
         again = reopened(self.session, self.counting)
-        assert again.request().to_bytes() == request.to_bytes(), "a session opened again gives another request"
-        assert again.size() == request.tokens
+        assert again.render_request().to_bytes() == request.to_bytes(), "a session opened again gives another request"
+        assert again.count_tokens() == request.tokens
         assert f"{request.tokens:,}" in str(self.session.explain()), "another size is explained than was measured"
         if self.last is not None:
-            assert self.fresh or request.messages[: request.shared] == self.last.messages[: request.shared]
-            if self.epoch == self.session.view.epoch:
+            assert (
+                self.fresh
+                or request.messages[: request.shared_messages] == self.last.messages[: request.shared_messages]
+            )
+            if self.epoch == self.session.view.prefix_seq:
                 check_extends(self.last.messages, request.messages)
         self.last, self.fresh = request, False
-        self.epoch = self.session.view.epoch
+        self.epoch = self.session.view.prefix_seq
 
     @invariant()
     def nothing_is_lost(self) -> None:

@@ -73,14 +73,14 @@ def hostile(request: SummaryRequest) -> str | None:
 
 def said(session: Session) -> dict[str, Message]:
     return {
-        event.what.message.id: event.what.message
+        event.payload.message.id: event.payload.message
         for event in session.log.read()
-        if isinstance(event.what, MessageAdded)
+        if isinstance(event.payload, MessageAdded)
     }
 
 
 def edits(session: Session) -> list[ViewEdited]:
-    return [event.what for event in session.log.read() if isinstance(event.what, ViewEdited)]
+    return [event.payload for event in session.log.read() if isinstance(event.payload, ViewEdited)]
 
 
 # --- the request, as a provider reads it ------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def check_request(session: Session, request: Request) -> None:
     check_renderings(session.view)
     check_newest(session, request)
     check_truth(session)
-    assert request.to_bytes() == fresh_rendering(session.view, request.wire).to_bytes()
+    assert request.to_bytes() == fresh_rendering(session.view, request.dialect_name).to_bytes()
     assert msgspec.json.decode(request.to_bytes()) == msgspec.json.decode(msgspec.json.encode(request.body))
 
 
@@ -143,10 +143,10 @@ def check_size(session: Session, request: Request) -> None:
     assert request.tokens <= budget.capacity
     assert session.window is None or request.tokens + budget.reserve <= session.window
     assert session.view.tokens <= budget.room
-    assert request.tokens == session.size()
+    assert request.tokens == session.count_tokens()
     body = fresh_rendering(session.view, "openai_chat").body()
     texts = chat_texts(body)
-    counted = sum(session.counter.text(text) for text in texts if text)
+    counted = sum(session.counter.count_text(text) for text in texts if text)
     assert counted <= session.view.tokens + budget.fixed, "the request is larger than the view was counted"
     if session.counter.name == "chars/4":
         assert sum(map(len, texts)) / 4 <= budget.limit
@@ -171,7 +171,7 @@ def newest_visible(session: Session) -> Message | None:
     """The newest message of the user since the view was last cleared on purpose."""
     newest = None
     for event in session.log.read():
-        what = event.what
+        what = event.payload
         if isinstance(what, MessageAdded) and what.message.role == "user" and what.message.agent_visible:
             newest = what.message
         elif isinstance(what, NoteAdded) and what.topic == "clear":
@@ -191,7 +191,10 @@ def check_truth(session: Session) -> None:
     told = fold_log(session.log.read, session._meter)
     told.recount(session.counter, thinking=session.dialect.sends_thinking, since=0)
     if session.view.usage is None:  # else it is what was said since the report
-        told.later, told.later_metered = session.view.later, session.view.later_metered
+        told.tokens_since_report, told.metered_since_report = (
+            session.view.tokens_since_report,
+            session.view.metered_since_report,
+        )
     assert snapshot(session.view) == snapshot(told)
 
 
@@ -208,7 +211,9 @@ def touched(edited: ViewEdited) -> set[str]:
 
 def check_edit(before: View, after: View, edited: ViewEdited, budget: Budget) -> None:
     """What one transaction may do to a view."""
-    assert (before.tokens, after.tokens) == (edited.before, edited.after), "the transaction was priced wrongly"
+    assert (before.tokens, after.tokens) == (edited.tokens_before, edited.tokens_after), (
+        "the transaction was priced wrongly"
+    )
     if edited.stage != "repair":
         assert after.tokens < before.tokens, f"{edited.stage} did not make the view smaller"
     ids = touched(edited)
@@ -219,7 +224,7 @@ def check_edit(before: View, after: View, edited: ViewEdited, budget: Budget) ->
     names = [item.message.id for item in before.items]
     for edit in edited.edits:
         if isinstance(edit, Insert):
-            first = min(first, names.index(edit.after) + 1 if edit.after else 0)
+            first = min(first, names.index(edit.after_id) + 1 if edit.after_id else 0)
     assert after.items[:first] == before.items[:first], "the prefix before the first edited message changed"
     check_newest_spared(before, edited, budget)
 
@@ -245,10 +250,10 @@ def check_new_edits(session: Session, start: int) -> None:
     """Judge every edit made since the log had `start` events."""
     events = list(session.log.read())
     for event in events[start:]:
-        if isinstance(event.what, ViewEdited):
+        if isinstance(event.payload, ViewEdited):
             before = fold_log(lambda: events[: event.seq - 1], session._meter)  # noqa: B023 - read at once
             after = fold_log(lambda: events[: event.seq], session._meter)  # noqa: B023
-            check_edit(before, after, event.what, session.budget())
+            check_edit(before, after, event.payload, session.budget())
 
 
 def sound(message: Message) -> Message:

@@ -56,7 +56,7 @@ class Tape:
         for place, edit in enumerate(edits):
             if isinstance(edit, Insert):
                 message = msgspec.structs.replace(edit.message, id=f"e{seq}.{place}")
-                named.append(Insert(message, edit.after, rough(message)))
+                named.append(Insert(message, edit.after_id, rough(message)))
             elif isinstance(edit, Replace):
                 named.append(msgspec.structs.replace(edit, tokens=rough(Message("user", edit.parts))))
             else:
@@ -70,14 +70,14 @@ class Tape:
         return self.add(UsageReported(model, len(self.events), counted, reported))
 
     def said(self) -> list[Message]:
-        return [event.what.message for event in self.events if isinstance(event.what, MessageAdded)]
+        return [event.payload.message for event in self.events if isinstance(event.payload, MessageAdded)]
 
 
 def snapshot(view: View) -> dict[str, Any]:
     """Everything a view knows, to compare two of them. A field someone adds later is compared as well."""
     return {name: _plain(value) for name, value in vars(view).items() if name not in ("_meter", "_skip")} | {
-        "fixed": view.fixed,
-        "messages": view.messages,
+        "fixed": view.fixed_tokens,
+        "messages": view.message_count,
     }
 
 
@@ -121,11 +121,11 @@ def check_groups(view: View) -> dict[str, list[str]]:
 def check_counters(view: View) -> None:
     messages = [item.message for item in view.items]
     requests = [message.id for message in messages if is_user_request(message)]
-    assert view.messages == len(messages)
+    assert view.message_count == len(messages)
     assert view.tokens == sum(item.tokens for item in view.items)
-    assert view.metered == sum(item.metered for item in view.items)
-    assert view.turns == len(requests)
+    assert view.metered == sum(item.metered_tokens for item in view.items)
+    assert view.visible_turns == len(requests)
     assert view.newest_request == (requests[-1] if requests else "")
-    assert view.tool_calls == sum(len(calls_of(message)) for message in messages)
-    assert view.tool_results == sum(message.role == "tool" and message.kind == TOOL_RESULT for message in messages)
-    assert view.fixed == view.system_tokens + view.tools_tokens
+    assert view.tool_call_count == sum(len(calls_of(message)) for message in messages)
+    assert view.tool_result_count == sum(message.role == "tool" and message.kind == TOOL_RESULT for message in messages)
+    assert view.fixed_tokens == view.system_tokens + view.tools_tokens

@@ -36,7 +36,7 @@ def test_unlawful_edits_are_refused(steps: list[Step], data: st.DataObject) -> N
         if len(ids) > 1:
             cut = data.draw(st.sets(st.sampled_from(ids), min_size=1, max_size=len(ids) - 1))
             refused(view, Drop(tuple(cut)))
-            refused(view, Insert(user_message("inside", kind="note"), after=data.draw(st.sampled_from(ids[:-1]))))
+            refused(view, Insert(user_message("inside", kind="note"), after_id=data.draw(st.sampled_from(ids[:-1]))))
         first = group.items[0].message
         if calls_of(first):
             refused(view, Replace(first.id, (Text("no calls any more"),)))
@@ -46,9 +46,9 @@ def test_unlawful_edits_are_refused(steps: list[Step], data: st.DataObject) -> N
             refused(view, Replace(item.message.id, (Result("another call", (Text(""),)),)))
     refused(view, Drop(("m999999",)))
     refused(view, Replace("m999999", (Text(""),)))
-    refused(view, Insert(user_message("x", kind="note"), after="m999999"))
-    refused(view, Insert(Message("assistant", (Call("c9", "read"),)), after=""))
-    refused(view, Insert(Message("tool", (Result("nobody asked", (Text("x"),)),)), after=""))
+    refused(view, Insert(user_message("x", kind="note"), after_id="m999999"))
+    refused(view, Insert(Message("assistant", (Call("c9", "read"),)), after_id=""))
+    refused(view, Insert(Message("tool", (Result("nobody asked", (Text("x"),)),)), after_id=""))
     if view.newest_request:
         refused(view, Drop((view.newest_request,)))
         refused(view, Replace(view.newest_request, (Text("changed"),)))
@@ -65,12 +65,14 @@ def test_an_answer_goes_behind_its_call_and_nowhere_else(messages: list[Message]
     for caller, wanted in view.unanswered.items():
         answer = Message("tool", (Result(wanted[0], (Text("unknown"),), True),), kind="interrupted")
         group = next(group for group in split_groups(view) if group.ids[0] == caller)
-        check_edits(view, (Insert(answer, after=group.last),))
-        twice = [Insert(answer, after=group.last)] * (sum(w.count(wanted[0]) for w in view.unanswered.values()) + 1)
+        check_edits(view, (Insert(answer, after_id=group.last_id),))
+        twice = [Insert(answer, after_id=group.last_id)] * (
+            sum(w.count(wanted[0]) for w in view.unanswered.values()) + 1
+        )
         refused(view, *twice)
         places = [ident for ident in ["", *shown(view)] if not can_answer(view, ident, wanted[0])]
         if places:
-            refused(view, Insert(answer, after=data.draw(st.sampled_from(places))))
+            refused(view, Insert(answer, after_id=data.draw(st.sampled_from(places))))
 
 
 def can_answer(view: View, ident: str, call_id: str) -> bool:
@@ -89,7 +91,7 @@ def test_groups_and_turns_cover_the_view_in_order(steps: list[Step]) -> None:
     every = [*found.preamble, *(group for turn in found.turns for group in turn.groups)]
     assert list(collect_ids(every)) == shown(view)
     assert list(collect_ids(split_groups(view))) == shown(view)
-    assert len(found.turns) == view.turns
+    assert len(found.turns) == view.visible_turns
     assert all(item.message.role == "tool" for group in every for item in group.items[1:])
 
 

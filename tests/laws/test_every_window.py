@@ -74,7 +74,7 @@ def check_window(preset: str, window: int) -> bool:
 
 def check_refusal(refusal: TooSmall, view: View, window: int) -> None:
     assert refusal.remedy
-    assert view.fixed + REQUEST_OVERHEAD + MIN_ROOM > window, "refused though there is room"
+    assert view.fixed_tokens + REQUEST_OVERHEAD + MIN_ROOM > window, "refused though there is room"
 
 
 @cache
@@ -128,7 +128,7 @@ def cut(length: int, stage: str, settings: dict[str, object]) -> tuple[View, Vie
     """The view of a prefix before and after one stage; what it asks a model for is filled in."""
     tape = prefix(length)
     outcome: Outcome = STAGES[stage](tape.view, budget_for(tape.view), **settings)
-    asked: list[Edit] = [Insert(user_message("sum", SUMMARY), request.after) for request in outcome.requests]
+    asked: list[Edit] = [Insert(user_message("sum", SUMMARY), request.after_id) for request in outcome.requests]
     edits = (*asked, *outcome.edits)
     if not edits:
         return tape.view, tape.view
@@ -176,7 +176,7 @@ def test_every_cut_by_messages(make: Callable[[int], tuple[str, dict[str, object
             check_cut(before, after)
             assert is_suffix(before, after)
             left = len(tail_of(after, shown(before)))
-            assert left >= min(keep, before.messages) - 1, "fewer were kept than asked for"
+            assert left >= min(keep, before.message_count) - 1, "fewer were kept than asked for"
 
 
 def test_every_cut_by_tokens() -> None:
@@ -195,14 +195,14 @@ def test_every_cut_by_tokens() -> None:
 
 def test_every_cut_by_turns() -> None:
     for length in range(len(RICH) + 1):
-        turns = prefix(length).view.turns
+        turns = prefix(length).view.visible_turns
         for keep in range(turns + 2):
             before, after = cut(length, "drop_turns", {"keep": keep})
             check_cut(before, after)
-            assert after.turns == min(turns, max(1, keep))
+            assert after.visible_turns == min(turns, max(1, keep))
             before, after = cut(length, "summarise", {"keep_turns": keep, "max_tokens": 100})
             check_cut(before, after)
-            assert after.turns == min(turns, max(1, keep))
+            assert after.visible_turns == min(turns, max(1, keep))
 
 
 def test_every_share_of_the_oldest() -> None:
@@ -216,7 +216,7 @@ def test_every_share_of_the_oldest() -> None:
 @pytest.mark.parametrize("stage", ["clear_results", "archive_results"])
 def test_every_number_of_results_to_keep(stage: str) -> None:
     for length in range(len(RICH) + 1):
-        results = prefix(length).view.tool_results
+        results = prefix(length).view.tool_result_count
         for keep in range(results + 2):
             settings: dict[str, object] = {"keep": keep} if stage == "clear_results" else {"cutoff": keep}
             before, after = cut(length, stage, settings)

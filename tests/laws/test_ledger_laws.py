@@ -126,7 +126,7 @@ def test_the_laws_hold_with_a_ledger(
 ) -> None:
     session = played(turns, window, wire, summarise, share)
     if session.window and session.window >= 700:
-        session.overflowed()
+        session.shrink_after_overflow()
         check_new_edits(session, 0)
         check_ledger(session)
 

@@ -171,9 +171,9 @@ def test_a_request_is_never_larger_than_was_counted(wire: str, counting: str, me
     session.add(*messages)
     request = session.prepare()
     texts = chat_texts(request.body)
-    counted = sum(session.counter.text(text) for text in texts if text)
+    counted = sum(session.counter.count_text(text) for text in texts if text)
     assert counted <= request.tokens
-    assert request.tokens == session.view.tokens + session.view.fixed + REQUEST_OVERHEAD
+    assert request.tokens == session.view.tokens + session.view.fixed_tokens + REQUEST_OVERHEAD
     if counting == "chars/4":
         assert math.ceil(sum(map(len, texts)) / 4) <= request.tokens
 
@@ -205,5 +205,5 @@ def test_what_is_added_is_paid_for_however_often(wire: str, odd: str) -> None:
         session.add(*ODD_TURNS[odd] * 200)
         request = session.prepare()
         found = chat_texts(request.body)
-        assert sum(session.counter.text(text) for text in found if text) <= request.tokens, counting
+        assert sum(session.counter.count_text(text) for text in found if text) <= request.tokens, counting
         assert counting != "chars/4" or sum(map(len, found)) / 4 <= request.tokens

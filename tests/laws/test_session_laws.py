@@ -64,7 +64,7 @@ def test_compacting_again_and_again_comes_to_an_end(preset: str, turns: list[lis
 
 
 def edits_since(session: Session, start: int) -> list[ViewEdited]:
-    return [event.what for event in session.log.read(start + 1) if isinstance(event.what, ViewEdited)]
+    return [event.payload for event in session.log.read(start + 1) if isinstance(event.payload, ViewEdited)]
 
 
 PLACES = ("user", "assistant", "result", "arguments", "broken arguments", "old user", "system")
@@ -114,7 +114,7 @@ def test_async_code_gets_the_same_requests(preset: str, turns: list[list[Move]],
         one.add(*messages)
         other.add(*messages)
         assert one.prepare(hostile).to_bytes() == asyncio.run(other.prepare_async(slow)).to_bytes()
-    assert [event.what for event in one.log.read()] == [event.what for event in other.log.read()]
+    assert [event.payload for event in one.log.read()] == [event.payload for event in other.log.read()]
 
 
 def test_a_report_far_above_our_count_does_not_cost_the_newest_request_its_words() -> None:
@@ -124,6 +124,6 @@ def test_a_report_far_above_our_count_does_not_cost_the_newest_request_its_words
     session.add({"role": "user", "content": asked})
     for share in (0.9, 3.5):
         session.record({"prompt_tokens": int(session.prepare().tokens * share)})
-    assert session.size() > session.budget().capacity
+    assert session.count_tokens() > session.budget().capacity
     assert session.view.tokens <= session.budget().room
     assert session.prepare().messages[-1]["content"] == asked

@@ -89,7 +89,7 @@ def test_a_whole_conversation_is_shown_as_it_was_said(messages: list[Message]) -
     assert shown(tape.view) == said
     assert not tape.view.orphans
     assert not tape.view.unanswered
-    assert tape.view.epoch == 0, "nothing moved, so nothing must be rendered again"
+    assert tape.view.prefix_seq == 0, "nothing moved, so nothing must be rendered again"
 
 
 @law(100)
@@ -116,10 +116,10 @@ def test_an_epoch_only_grows_at_the_end(steps: list[Step]) -> None:
         view = tape.view
         now = [item.message for item in view.items]
         signed = [item.signed for item in view.items]
-        if last and last[0][0] == view.epoch:
+        if last and last[0][0] == view.prefix_seq:
             assert now[: len(last[0][1])] == last[0][1]
             assert signed[: len(last[0][2])] == last[0][2]
-        last[:] = [(view.epoch, now, signed)]
+        last[:] = [(view.prefix_seq, now, signed)]
 
     played(steps, watch)
 
@@ -197,7 +197,7 @@ def test_a_late_result_takes_the_place_of_the_repair() -> None:
 def test_undo_is_as_if_the_edit_had_never_been(steps: list[Step], which: int, later: list[Message]) -> None:
     """What was said after the edit stays; redo brings the edit back."""
     tape = played(steps)
-    edits = [e.seq for e in tape.events if isinstance(e.what, ViewEdited) and e.seq not in tape.view._skip]
+    edits = [e.seq for e in tape.events if isinstance(e.payload, ViewEdited) and e.seq not in tape.view._skip]
     if not edits:
         return
     said = [tape.say(message) for message in later if message.role != "tool" and message.agent_visible]
@@ -237,11 +237,11 @@ def test_a_report_from_before_a_change_of_the_view_is_not_believed(steps: list[S
         reported.setdefault(len(tape.events), now)
         usage = tape.view.usage
         if usage is not None:
-            seen = reported[usage.head]
+            seen = reported[usage.log_head]
             assert now[: len(seen)] == seen
             newer = tape.view.items[len(seen) :]
-            assert newer == list(tape.view.since(usage.head))[::-1]
-            assert tape.view.later == sum(item.tokens for item in newer)
-            assert tape.view.later_metered == sum(item.metered for item in newer)
+            assert newer == list(tape.view.items_after(usage.log_head))[::-1]
+            assert tape.view.tokens_since_report == sum(item.tokens for item in newer)
+            assert tape.view.metered_since_report == sum(item.metered_tokens for item in newer)
 
     played(steps, watch)

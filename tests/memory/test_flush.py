@@ -31,7 +31,7 @@ def talked(notes: Notes, turns: int = 21) -> Session:
 def test_what_left_is_in_the_note_and_is_found_after_a_clear(tmp_path: Path) -> None:
     notes = opened(tmp_path)
     session = talked(notes)
-    (entry,) = notes.entries(DAY)
+    (entry,) = notes.read_entries(DAY)
     assert entry.text == "The pump in hall 7 runs at four bar; 阀门已更换."
     assert (entry.time, entry.source, entry.title) == ("12:00:00", "talk-1", "question 1 about the pump")
     session.clear()
@@ -57,7 +57,7 @@ def test_the_log_itself_is_searched_after_a_clear(tmp_path: Path) -> None:
     assert "= 4" in search.search("pressureLimit")[0].snippet
     session.add({"role": "user", "content": "question 99"})
     assert search.search("99")[0].snippet == "question 99"
-    assert search.refresh().lines == 0
+    assert search.refresh().line_count == 0
 
 
 def test_a_flush_twice_is_one_entry(tmp_path: Path) -> None:
@@ -67,13 +67,13 @@ def test_a_flush_twice_is_one_entry(tmp_path: Path) -> None:
     carry(flush)
     carry(flush)
     carry(Flush(flush.request, "  "))
-    assert [(entry.title, entry.text) for entry in notes.entries(DAY)] == [("hello", "they said hello")]
+    assert [(entry.title, entry.text) for entry in notes.read_entries(DAY)] == [("hello", "they said hello")]
 
 
 def test_nothing_leaves_when_the_note_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "memory").write_text("no folder")
     session = talked(opened(tmp_path))
-    assert session.edits == {}
+    assert session.edit_counts == {}
     assert "question 1 about" in str(session.prepare(lambda _: "summary").messages)
 
 
@@ -93,7 +93,7 @@ def test_a_title_without_a_request() -> None:
 def test_the_prompt_holds_the_index_and_a_note_only_once_it_is_read(tmp_path: Path) -> None:
     notes = opened(tmp_path)
     notes.write("pumps.md", "Hall 7 runs at four bar.", about="pressures of the pumps")
-    session = Session("gpt-4o", system=f"You help.\n\n{notes.index_text()}")
+    session = Session("gpt-4o", system=f"You help.\n\n{notes.render_index()}")
     session.add({"role": "user", "content": "go"})
     sent = str(session.prepare().messages)
     assert "- [pumps.md](pumps.md): pressures of the pumps" in sent

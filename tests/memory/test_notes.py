@@ -24,56 +24,56 @@ def notes(tmp_path: Path) -> Notes:
 
 
 def test_an_entry_as_it_stands_in_the_file(notes: Notes) -> None:
-    assert notes.add("The port is 8443.\n", source="s1", title="Ports") == DAY
-    assert notes.add("Use uv.", source="a · b\n", title=" two\nlines ", at=NOON + 61) == DAY
+    assert notes.add_entry("The port is 8443.\n", source="s1", title="Ports") == DAY
+    assert notes.add_entry("Use uv.", source="a · b\n", title=" two\nlines ", at=NOON + 61) == DAY
     assert notes.read(DAY) == (
         "# 2025-11-15\n\n## 12:00:00 · s1 · Ports\n\nThe port is 8443.\n\n## 12:01:01 · a - b · two lines\n\nUse uv.\n"
     )
-    first, second = notes.entries(DAY)
+    first, second = notes.read_entries(DAY)
     assert (first.time, first.source, first.title, first.text) == ("12:00:00", "s1", "Ports", "The port is 8443.")
     assert (second.source, second.title, second.line) == ("a - b", "two lines", 7)
-    assert notes.add("Tomorrow.", at=NOON + 86_400) == "2025-11-16.md"
-    assert notes.entries("2025-11-16.md")[0].source == ""
-    assert notes.days() == [DAY, "2025-11-16.md"]
+    assert notes.add_entry("Tomorrow.", at=NOON + 86_400) == "2025-11-16.md"
+    assert notes.read_entries("2025-11-16.md")[0].source == ""
+    assert notes.daily_names() == [DAY, "2025-11-16.md"]
 
 
 def test_the_same_text_is_written_once(notes: Notes) -> None:
-    notes.add("The port is 8443.", source="s1")
+    notes.add_entry("The port is 8443.", source="s1")
     before = notes.read(DAY)
-    assert notes.add("  \n".strip(" ") + "The port is 8443.  \n", source="s2", title="again") == DAY
-    assert notes.add("The port is 8443.", at=NOON + 86_400) == DAY, "another day is no new text"
+    assert notes.add_entry("  \n".strip(" ") + "The port is 8443.  \n", source="s2", title="again") == DAY
+    assert notes.add_entry("The port is 8443.", at=NOON + 86_400) == DAY, "another day is no new text"
     assert notes.read(DAY) == before
     assert notes.names() == [DAY]
-    notes.add("The port is 8443")
-    assert len(notes.entries(DAY)) == 2, "a text that is part of another is another"
+    notes.add_entry("The port is 8443")
+    assert len(notes.read_entries(DAY)) == 2, "a text that is part of another is another"
 
 
 def test_an_edit_by_hand_is_picked_up_and_kept(notes: Notes) -> None:
-    notes.add("The port is 8443.", title="Ports")
-    path = notes.files.root / DAY
+    notes.add_entry("The port is 8443.", title="Ports")
+    path = notes.folder.root / DAY
     path.write_text(path.read_text().replace("8443", "9000") + "\n## 13:00 · Lunch\n\nNoodles.\n\n## Menu\n\nSoup.\n")
-    assert [entry.text for entry in notes.entries(DAY)] == ["The port is 9000.", "Noodles.\n\n## Menu\n\nSoup."]
-    assert notes.entries(DAY)[1].title == "Lunch"
-    notes.add("The port is 8443.", title="Ports")
-    assert [entry.text for entry in notes.entries(DAY)][2:] == ["The port is 8443."]
+    assert [entry.text for entry in notes.read_entries(DAY)] == ["The port is 9000.", "Noodles.\n\n## Menu\n\nSoup."]
+    assert notes.read_entries(DAY)[1].title == "Lunch"
+    notes.add_entry("The port is 8443.", title="Ports")
+    assert [entry.text for entry in notes.read_entries(DAY)][2:] == ["The port is 8443."]
     path.unlink()
-    assert notes.entries(DAY) == []
-    notes.add("The port is 8443.")
-    assert len(notes.entries(DAY)) == 1
+    assert notes.read_entries(DAY) == []
+    notes.add_entry("The port is 8443.")
+    assert len(notes.read_entries(DAY)) == 1
 
 
 def test_bytes_that_are_no_utf8_survive_our_writing(notes: Notes) -> None:
-    notes.add("one")
-    path = notes.files.root / DAY
+    notes.add_entry("one")
+    path = notes.folder.root / DAY
     path.write_bytes(path.read_bytes() + b"\ncaf\xe9\r\n")
-    notes.add("two")
+    notes.add_entry("two")
     assert b"caf\xe9\n" in path.read_bytes()
     assert "caf\ufffd" in notes.read(DAY)
 
 
 def test_an_edit_made_while_we_write_is_not_overwritten(notes: Notes) -> None:
     notes.write("a.md", "mine")
-    path = notes.files.root / "a.md"
+    path = notes.folder.root / "a.md"
     seen: list[str | None] = []
 
     def change(old: str | None) -> str:
@@ -82,7 +82,7 @@ def test_an_edit_made_while_we_write_is_not_overwritten(notes: Notes) -> None:
             path.write_text("theirs, saved meanwhile\n")
         return (old or "") + "added\n"
 
-    assert notes.files.update("a.md", change)
+    assert notes.folder.update("a.md", change)
     assert seen == ["mine\n", "theirs, saved meanwhile\n"]
     assert path.read_text() == "theirs, saved meanwhile\nadded\n"
 
@@ -102,15 +102,15 @@ def test_any_text_comes_back_as_it_is(
     kept: list[str] = []
     for body, source in zip(bodies, sources, strict=False):
         if clean_note_text(body):
-            notes.add(body, source=source, title=source)
+            notes.add_entry(body, source=source, title=source)
             kept.append(clean_note_text(body))
-    assert [entry.text for entry in notes.entries(DAY)] == list(dict.fromkeys(kept))
+    assert [entry.text for entry in notes.read_entries(DAY)] == list(dict.fromkeys(kept))
 
 
 def test_rights(notes: Notes) -> None:
-    notes.add("x")
+    notes.add_entry("x")
     notes.write("deep/er/a.md", "y", about="z")
-    root = notes.files.root
+    root = notes.folder.root
     folders = [root, root / "deep", root / "deep" / "er"]
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * 3
     assert {stat.S_IMODE(path.stat().st_mode) for path in root.rglob("*") if path.is_file()} == {0o600}
@@ -118,29 +118,29 @@ def test_rights(notes: Notes) -> None:
 
 def test_reading_makes_nothing(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "memory")
-    assert (notes.names(), notes.index_text(), notes.entries(DAY)) == ([], "", [])
+    assert (notes.names(), notes.render_index(), notes.read_entries(DAY)) == ([], "", [])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_does_not_fit_is_refused_whole(tmp_path: Path) -> None:
     notes = Notes(tmp_path, max_entry=50, max_file=200, zone=UTC, clock=lambda: NOON)
-    notes.add("é" * 25)
+    notes.add_entry("é" * 25)
     before = notes.read(DAY)
     with pytest.raises(BadInput, match=r"52 bytes, more than 50.*own"):
-        notes.add("é" * 26)
-    notes.add("b" * 50)
+        notes.add_entry("é" * 26)
+    notes.add_entry("b" * 50)
     with pytest.raises(BadInput, match=r"more than 200.*another note"):
-        notes.add("c" * 50)
+        notes.add_entry("c" * 50)
     with pytest.raises(BadInput, match="max_file"):
         notes.write("big.md", "d" * 200)
     assert notes.read(DAY).startswith(before)
-    assert len(notes.entries(DAY)) == 2
+    assert len(notes.read_entries(DAY)) == 2
     assert notes.names() == [DAY]
     (tmp_path / "huge.md").write_bytes(b"x" * 201)
     with pytest.raises(BadInput, match="201 bytes"):
         notes.read("huge.md")
     with pytest.raises(BadInput, match="empty"):
-        notes.add(" \n ")
+        notes.add_entry(" \n ")
 
 
 BAD_NAMES = (
@@ -151,7 +151,7 @@ BAD_NAMES = (
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_names_that_are_none(notes: Notes, name: str) -> None:
-    notes.add("x")
+    notes.add_entry("x")
     for act in (notes.read, notes.remove, lambda bad: notes.write(bad, "text")):
         with pytest.raises(BadInput, match="name for a note"):
             act(name)
@@ -172,7 +172,7 @@ def test_no_name_leads_out(tmp_path_factory: pytest.TempPathFactory, name: str) 
 
 def test_links_that_lead_out_are_refused(notes: Notes, tmp_path: Path) -> None:
     notes.write("real.md", "inside")
-    root, outside = notes.files.root, tmp_path / "outside"
+    root, outside = notes.folder.root, tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.md").write_text("secret")
     (root / "file.md").symlink_to(outside / "secret.md")
@@ -201,7 +201,7 @@ def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
 
 def test_planted_things_neither_hang_nor_redirect(notes: Notes, tmp_path: Path) -> None:
     notes.write("a.md", "x")
-    root = notes.files.root
+    root = notes.folder.root
     os.mkfifo(root / "pipe.md")
     (root / "dir.md").mkdir()
     for name in ("pipe.md", "dir.md"):
@@ -219,7 +219,7 @@ def test_planted_things_neither_hang_nor_redirect(notes: Notes, tmp_path: Path) 
 
 def test_notes_are_listed_and_hand_written_lines_stay(notes: Notes) -> None:
     notes.write("ports.md", "8443 is the port", about="which ports we use")
-    index = notes.files.root / INDEX_NOTE
+    index = notes.folder.root / INDEX_NOTE
     index.write_text(index.read_text() + "\nAsk before deleting.\n")
     notes.write("style/python.md", "tabs never", about="how we write")
     notes.write("ports.md", "9000 is the port", about="ports\nof all services")
@@ -235,12 +235,12 @@ def test_notes_are_listed_and_hand_written_lines_stay(notes: Notes) -> None:
 def test_the_prompt_gets_the_index_and_no_note(notes: Notes) -> None:
     notes.write("ports.md", "8443 is the port", about="which ports we use")
     for name in ("found.md", "ts.md", "with space.md", "linked too.md"):
-        (notes.files.root / name).write_text("put here by hand")
-    index = notes.files.root / INDEX_NOTE
+        (notes.folder.root / name).write_text("put here by hand")
+    index = notes.folder.root / INDEX_NOTE
     index.write_text(index.read_text() + "See [this](linked too.md).\n")
-    notes.add("a day's entry")
-    notes.add("another", at=NOON - 3 * 86_400)
-    text = notes.index_text()
+    notes.add_entry("a day's entry")
+    notes.add_entry("another", at=NOON - 3 * 86_400)
+    text = notes.render_index()
     assert "- [ports.md](ports.md): which ports we use" in text
     assert text.count("ports.md") == 2
     assert text.count("linked too.md") == 1
@@ -258,8 +258,8 @@ def test_the_index_keeps_its_bounds(
 ) -> None:
     notes = Notes(tmp_path_factory.mktemp("n"))
     notes.write(INDEX_NOTE, "\n".join(lines))
-    whole = notes.index_text(10**9)
-    text = notes.index_text(tokens, max_chars=chars)
+    whole = notes.render_index(10**9)
+    text = notes.render_index(tokens, max_chars=chars)
     assert TokenEstimator().text(text) <= tokens
     assert chars == 0 or len(text) <= chars
     if text != whole and text:

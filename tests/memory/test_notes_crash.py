@@ -27,17 +27,17 @@ def test_killed_at_every_step_the_file_is_old_or_new(tmp_path: Path) -> None:
     while True:
         steps += 1
         notes = opened(tmp_path / str(steps))
-        notes.add("old " * 500)
+        notes.add_entry("old " * 500)
         old = notes.read(DAY)
         alive = not killed_at(steps, lambda notes=notes: notes.add("new " * 500) and None)  # type: ignore[misc]
         now = notes.read(DAY)
         assert now.startswith(old)
-        texts = [entry.text for entry in notes.entries(DAY)]
+        texts = [entry.text for entry in notes.read_entries(DAY)]
         assert texts in ([("old " * 500).strip()], [("old " * 500).strip(), ("new " * 500).strip()])
         assert notes.names() == [DAY]
-        notes.add("new " * 500)
-        assert len(notes.entries(DAY)) == 2, "it goes on, and twice is once"
-        assert sorted(path.name for path in notes.files.root.iterdir()) == [".lock", DAY], "nothing is left over"
+        notes.add_entry("new " * 500)
+        assert len(notes.read_entries(DAY)) == 2, "it goes on, and twice is once"
+        assert sorted(path.name for path in notes.folder.root.iterdir()) == [".lock", DAY], "nothing is left over"
         seen_new += len(texts) == 2
         if alive:
             break
@@ -54,14 +54,14 @@ def test_killed_at_any_time_nothing_acknowledged_is_lost(tmp_path: Path) -> None
             notes = opened(tmp_path / "memory")
             with receipts.open("ab", buffering=0) as file:
                 for number in range(10_000):
-                    notes.add(f"entry {life}.{number} " + "x" * 2000, source=str(life))
+                    notes.add_entry(f"entry {life}.{number} " + "x" * 2000, source=str(life))
                     file.write(b"%d\n" % number)
 
         pid = started(work)
         time.sleep(rng.uniform(0.01, 0.12))
         os.kill(pid, signal.SIGKILL)
         ended(pid)
-    texts = [entry.text for entry in opened(tmp_path / "memory").entries(DAY)]
+    texts = [entry.text for entry in opened(tmp_path / "memory").read_entries(DAY)]
     assert len(texts) == len(set(texts))
     for life in range(12):
         receipts = tmp_path / f"receipts{life}"
@@ -76,12 +76,12 @@ def test_many_writers_lose_nothing(tmp_path: Path) -> None:
     def work(writer: int) -> None:
         notes = opened(tmp_path)
         for number in range(12):
-            notes.add(f"of {writer}: {number}")
-            notes.add(f"of all: {number}")
+            notes.add_entry(f"of {writer}: {number}")
+            notes.add_entry(f"of all: {number}")
 
     children = [started(lambda writer=writer: work(writer)) for writer in range(4)]  # type: ignore[misc]
     assert [ended(child) for child in children] == [0] * 4
-    texts = [entry.text for entry in opened(tmp_path).entries(DAY)]
+    texts = [entry.text for entry in opened(tmp_path).read_entries(DAY)]
     expected = [f"of {writer}: {number}" for writer in (*range(4), "all") for number in range(12)]
     assert sorted(texts) == sorted(expected)
 
@@ -104,5 +104,5 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_place_that_is_no_folder_says_so(tmp_path: Path) -> None:
     (tmp_path / "memory").write_text("a file")
     with pytest.raises(NotKept):
-        opened(tmp_path / "memory").add("x")
+        opened(tmp_path / "memory").add_entry("x")
     assert (tmp_path / "memory").read_text() == "a file"

@@ -85,7 +85,7 @@ def test_rank_and_order(search: Search) -> None:
 )
 def test_signs_mean_nothing(search: Search, query: str) -> None:
     assert {1, 9} <= set(places(search, query))
-    assert search.rebuilt == 0
+    assert search.rebuild_count == 0
 
 
 SYNTAX = st.lists(
@@ -103,7 +103,7 @@ def test_any_query_is_taken(search: Search, query: str, limit: int) -> None:
     hits = search.search(query, limit)
     assert len(hits) <= max(1, limit)
     assert all(hit.place in DOCS and len(hit.snippet) <= 240 for hit in hits)
-    assert search.rebuilt == 0, "no query makes the index look damaged"
+    assert search.rebuild_count == 0, "no query makes the index look damaged"
 
 
 HOSTILE = [
@@ -125,7 +125,7 @@ def test_queries_and_texts_made_to_be_slow(query: str) -> None:
     texts = [query * 20, "\u0e31" * 20_000, "a-" * 20_000, "a" * 50_000, "-" * 50_000]
     search = Search(logs=Tape(dict(enumerate(texts, 1))))
     assert 1 in places(search, query)
-    assert search.rebuilt == 0
+    assert search.rebuild_count == 0
     search.close()
 
 
@@ -137,7 +137,7 @@ def test_any_piece_of_any_text_is_found(data: st.DataObject) -> None:
     pieces = [(seq, piece) for seq, text in enumerate(texts, 1) for piece in text.split() if len(piece) <= 40]
     for seq, piece in pieces:
         assert seq in places(search, piece, limit=100)
-    assert search.rebuilt == 0
+    assert search.rebuild_count == 0
     search.close()
 
 

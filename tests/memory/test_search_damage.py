@@ -42,7 +42,7 @@ def test_a_damaged_file_is_made_anew(tmp_path: Path, damage: str) -> None:
         db.close()
     search = Search(logs=Tape(), path=path)
     assert places(search, "port") == whole
-    assert search.rebuilt == (damage != "empty")
+    assert search.rebuild_count == (damage != "empty")
     search.close()
     assert filled(path) == whole, "and the new file is sound"
 
@@ -55,7 +55,7 @@ def test_damage_in_mid_use_is_survived(tmp_path: Path) -> None:
     other.execute("UPDATE blocks SET data = x'00ff'")
     other.commit()
     assert places(search, "port") == whole
-    assert search.rebuilt == 1
+    assert search.rebuild_count == 1
     other.close()
 
 
@@ -71,7 +71,7 @@ def test_no_flipped_byte_raises(tmp_path: Path) -> None:
         search = Search(logs=Tape(), path=path)
         for query in ("port", "数据库", "rt"):
             search.search(query)
-        search.forget("s")
-        rebuilt += search.rebuilt > 0
+        search.forget_session("s")
+        rebuilt += search.rebuild_count > 0
         search.close()
     assert rebuilt > 5

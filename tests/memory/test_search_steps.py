@@ -58,8 +58,8 @@ def test_logs_are_read_once_over_restarts(tmp_path: Path) -> None:
 
 def test_what_is_known_is_not_taken_twice() -> None:
     search = Search(logs=lambda _: Tape()(lambda _: 0))
-    assert search.refresh().lines == len(DOCS)
-    assert search.refresh().lines == 0
+    assert search.refresh().line_count == len(DOCS)
+    assert search.refresh().line_count == 0
 
 
 def test_a_log_that_grows_line_by_line_packs_as_well(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_an_error_of_the_log_is_the_log_s(tmp_path: Path) -> None:
     search = Search(logs=logs, path=tmp_path / "search.db")
     with pytest.raises(sqlite3.DatabaseError, match="the store is broken"):
         search.search("one")
-    assert search.rebuilt == 0
+    assert search.rebuild_count == 0
 
 
 def test_kinds_and_names_narrow(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_what_is_forgotten_is_in_no_byte(tmp_path: Path) -> None:
     files = list(tmp_path.iterdir())
     assert any(secret.encode() in path.read_bytes() for path in files), "it was there to be seen"
     tape.docs = {1: "[forgotten]", 2: "and more"}
-    search.forget("s")
+    search.forget_session("s")
     assert not any(secret.encode() in path.read_bytes() for path in tmp_path.iterdir())
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 150_000, "the room is given back"
     assert search.search(secret) == []
@@ -233,23 +233,23 @@ def test_a_log_in_which_something_was_forgotten_is_read_again_by_itself(tmp_path
     assert not in_the_file(secret, tmp_path)
     for word, place in (("one", ("s", 1)), ("[forgotten]", ("s", 2)), ("five", ("s", 5)), ("two", ("t", 2))):
         assert place in [(hit.name, hit.place) for hit in search.search(word)]
-    assert search.refresh().lines == 0, "it is read again once"
+    assert search.refresh().line_count == 0, "it is read again once"
 
 
 def test_what_is_removed_is_gone_or_said_to_be_there(tmp_path: Path) -> None:
     tape, path = Tape(), tmp_path / "search.db"
     search = Search(logs=tape, path=path)
     search.refresh()
-    assert search.sessions() == ["s"]
+    assert search.indexed_sessions() == ["s"]
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM sources").fetchall()
         search._index._db.execute("PRAGMA busy_timeout=50")  # the reader of this test does not go away
         with pytest.raises(SearchUnavailable, match="still in the file"):
-            search.forget("s")
+            search.forget_session("s")
     tape.docs = {}
-    search.forget("s")
-    assert search.sessions() == []
+    search.forget_session("s")
+    assert search.indexed_sessions() == []
     assert not in_the_file("nginx", tmp_path)
 
 
@@ -262,7 +262,7 @@ def test_events_that_are_no_messages_are_read_once_too() -> None:
         return extract_log_lines("s", events[asked[-1] :])
 
     search = Search(logs=logs)
-    assert [search.refresh().lines, search.refresh().lines] == [1, 0]
+    assert [search.refresh().line_count, search.refresh().line_count] == [1, 0]
     assert asked == [0, 3]
     assert places(search, "turn") == []
 

@@ -168,7 +168,7 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes_of_a_body(shape: bytes) -> None:
     fault = classify_response(400, shape % OVERFLOW.encode())
-    assert (fault.kind, fault.window, fault.tokens) == ("overflow", 8192, 9001)
+    assert (fault.kind, fault.window, fault.prompt_tokens) == ("overflow", 8192, 9001)
 
 
 def test_named_fields() -> None:
@@ -211,14 +211,14 @@ def test_what_the_request_said_is_not_taken_for_the_provider() -> None:
 def test_a_bare_status(status: int | None, kind: str) -> None:
     for body in (b"", b"{}", b"null", b"   ", b"\x00\xff", b"[]"):
         fault = classify_response(status, body)
-        assert (fault.kind, fault.certain) == (kind, False)
+        assert (fault.kind, fault.is_certain) == (kind, False)
 
 
 def test_what_is_certain() -> None:
-    assert classify_response(402).certain
+    assert classify_response(402).is_certain
     assert classify_response(402, OVERFLOW).kind == "billing"
-    assert classify_response(413, "Payload Too Large").certain
-    assert classify_response(400, OVERFLOW).certain
+    assert classify_response(413, "Payload Too Large").is_certain
+    assert classify_response(400, OVERFLOW).is_certain
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_fault_is_an_error_of_ours() -> None:
     assert str(fault).endswith(ERROR_REMEDIES["overflow"])
     assert set(ERROR_CAUSES) == set(ERROR_REMEDIES) == set(ERROR_KINDS)
     assert transport_error("peer closed connection").kind == "transport"
-    assert [classify_response(status).retried for status in (429, 503, 408, 400, 402)] == [
+    assert [classify_response(status).is_retryable for status in (429, 503, 408, 400, 402)] == [
         True,
         True,
         True,
@@ -348,7 +348,7 @@ def test_every_way_to_say_it_has_a_text() -> None:
     ]
     for row in ERROR_TABLE:
         met = [text for text, by in judged if by is row]
-        for way in row.ways.splitlines():
+        for way in row.patterns.splitlines():
             pattern = _compile_patterns(way.strip())
             assert any(pattern.search(text) for text in met), f"{row.kind}: {way.strip()}"
 
@@ -362,6 +362,6 @@ def test_the_usual_wrapping_changes_nothing() -> None:
 
 
 def test_numbers_of_an_unsettled_kind() -> None:
-    assert ErrorNumbers(window=8192, output=9000).settled("overflow") == "output_cap"
-    assert ErrorNumbers(window=8192).settled("output_cap") == "output_cap"
-    assert ErrorNumbers(limit=5).settled("rate_bucket") == "rate_bucket"
+    assert ErrorNumbers(window=8192, output=9000).resolve_kind("overflow") == "output_cap"
+    assert ErrorNumbers(window=8192).resolve_kind("output_cap") == "output_cap"
+    assert ErrorNumbers(limit=5).resolve_kind("rate_bucket") == "rate_bucket"

@@ -70,13 +70,13 @@ def test_replies_that_say_nothing() -> None:
     thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]}
     cut = classify_reply(reply(empty, "length", prompt_tokens=8000, completion_tokens=0))
     assert cut is not None
-    assert (cut.kind, cut.tokens, cut.window) == ("overflow", 8000, None)
+    assert (cut.kind, cut.prompt_tokens, cut.window) == ("overflow", 8000, None)
     full = classify_reply(reply(thought, "length", input_tokens=7000, output_tokens=1190), window=8192)
     assert full is not None
     assert full.kind == "overflow"
     spent = classify_reply(reply(thought, "length", input_tokens=700, output_tokens=1024), window=8192)
     assert spent is not None
-    assert (spent.kind, spent.output) == ("output_cap", 1024)
+    assert (spent.kind, spent.requested_output) == ("output_cap", 1024)
     stops: tuple[StopReason, ...] = ("refused", "filtered")
     for stop in stops:
         refused = classify_reply(reply(empty, stop, input_tokens=7))

@@ -133,7 +133,7 @@ def test_kind(row: Text) -> None:
 )
 def test_what_is_learned(text: str, window: int | None, tokens: int | None) -> None:
     fault = classify_response(400, text)
-    assert (fault.kind, fault.window, fault.tokens) == ("overflow", window, tokens)
+    assert (fault.kind, fault.window, fault.prompt_tokens) == ("overflow", window, tokens)
 
 
 def test_the_prompt_and_the_answer_are_told_apart() -> None:
@@ -142,13 +142,13 @@ def test_the_prompt_and_the_answer_are_told_apart() -> None:
         " 8192 tokens, resulting in a maximum input length of 7192 tokens. Please reduce the input prompt."
     )
     fault = classify_response(400, text)
-    assert (fault.window, fault.tokens, fault.output) == (8_192, 9_000, 1_000)
+    assert (fault.window, fault.prompt_tokens, fault.requested_output) == (8_192, 9_000, 1_000)
     assert fault.output_room is None
     short = classify_response(400, text.replace("9000", "8000"))
     assert short.output_room == 192
     both = "The estimated number of input and maximum output tokens (34012)"
     cloud = classify_response(400, f"{both} exceeded this model context window limit (32768).")
-    assert (cloud.window, cloud.tokens, cloud.total) == (32_768, None, 34_012)
+    assert (cloud.window, cloud.prompt_tokens, cloud.requested_total) == (32_768, None, 34_012)
 
 
 def test_a_code_in_a_frame() -> None:

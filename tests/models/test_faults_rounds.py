@@ -127,7 +127,7 @@ def test_kind(row: Text) -> None:
 )
 def test_what_is_learned(text: str, window: int, tokens: int | None, total: int | None) -> None:
     fault = classify_response(400, text)
-    assert (fault.kind, fault.window, fault.tokens, fault.total) == ("overflow", window, tokens, total)
+    assert (fault.kind, fault.window, fault.prompt_tokens, fault.requested_total) == ("overflow", window, tokens, total)
 
 
 @pytest.mark.parametrize(

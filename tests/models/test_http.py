@@ -23,7 +23,7 @@ from tidegate.wire.usage import Usage, read_usage
 def test_answer(wire: str) -> None:
     ((found,), server) = asked(wire, [RICH])
     assert found.reply is not None
-    (message,) = found.reply.said(wire)
+    (message,) = found.reply.to_messages(wire)
     assert [part.text for part in message.parts if isinstance(part, Text)] == [RICH.text]
     assert [call.id for call in calls_of(message)] == ["c1", "c2"]
     assert any(isinstance(part, Thinking) for part in message.parts)
@@ -68,7 +68,7 @@ def test_a_conversation_in_a_small_window(wire: str) -> None:
             for turn in range(30):
                 reply = await collect_reply(provider, session.prepare().to_bytes())
                 session.record(reply.usage)
-                for ident in session.add(*reply.said(wire)):
+                for ident in session.add(*reply.to_messages(wire)):
                     for call in calls_of(session.recall(ident)):
                         text = f"line {turn} of the file\n" * 60
                         session.add({"role": "tool", "tool_call_id": call.id, "content": text})
@@ -130,7 +130,7 @@ def test_thinking_behind_another_past_is_refused() -> None:
         async with Fake("anthropic", [RICH, "Done."], bound=True) as server:
             provider, session = provider_of(server), session_of("anthropic")
             reply = await collect_reply(provider, session.prepare().to_bytes())
-            session.add(*reply.said("anthropic"))
+            session.add(*reply.to_messages("anthropic"))
             session.add({"role": "tool", "tool_call_id": "c1", "content": "a"})
             session.add({"role": "tool", "tool_call_id": "c2", "content": "b"})
             sent = session.prepare().to_bytes()
@@ -223,7 +223,7 @@ def test_error_as_the_body_of_a_good_status(wire: str) -> None:
     text = "request (3031 tokens) exceeds the available context size (2048 tokens), try increasing it"
     error = {"code": 400, "type": "exceed_context_size_error", "message": text, "n_prompt_tokens": 3031, "n_ctx": 2048}
     fault = faulted(wire, Bytes(msgspec.json.encode({"error": error}), "application/json"))
-    assert (fault.kind, fault.window, fault.tokens) == ("overflow", 2048, 3031)
+    assert (fault.kind, fault.window, fault.prompt_tokens) == ("overflow", 2048, 3031)
 
 
 def test_error_of_a_server_that_names_the_field() -> None:
@@ -250,10 +250,12 @@ def test_repeated_ids_and_cut_arguments(wire: str) -> None:
     ((first, second), _) = asked(wire, [twice, cut], count=2)
     assert first.reply is not None
     assert second.reply is not None
-    (message,) = first.reply.said(wire)
+    (message,) = first.reply.to_messages(wire)
     assert [call.id for call in calls_of(message)] == ["c", "c_2"]
     assert second.reply.stop == "calls"
-    assert second.reply.broken == (() if wire == "gemini" else ("c",))  # Gemini sends arguments whole or not at all
+    assert second.reply.broken_call_ids == (
+        () if wire == "gemini" else ("c",)
+    )  # Gemini sends arguments whole or not at all
 
 
 def test_a_server_on_this_machine_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

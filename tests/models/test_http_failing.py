@@ -26,7 +26,7 @@ class Clock:
         self.slept.append(seconds)
 
     def retries(self, most: int = 3, chance: Callable[[], float] = lambda: 0.0) -> RetrySettings:
-        return RetrySettings(most=most, chance=chance, sleep=self.sleep)
+        return RetrySettings(max_retries=most, jitter=chance, sleep=self.sleep)
 
 
 @WIRES
@@ -157,7 +157,7 @@ def test_closing_the_stream_closes_the_connection() -> None:
     left(leave)
 
 
-@pytest.mark.parametrize("limits", [ProviderLimits(total=0.2), ProviderLimits(idle=0.2)])
+@pytest.mark.parametrize("limits", [ProviderLimits(total_seconds=0.2), ProviderLimits(idle_seconds=0.2)])
 def test_server_that_hangs(limits: ProviderLimits) -> None:
     ((found,), _) = asked("openai_chat", [Hang(RICH, 900)], limits=limits)
     assert found.fault is not None
@@ -174,11 +174,13 @@ def test_whole_answer_whose_stream_hangs_is_an_answer() -> None:
 
 def test_longest_answer_and_line() -> None:
     long = ScriptedAnswer(text="tide " * 2000)
-    assert "longer than 9,000 bytes" in str(faulted("openai_chat", long, limits=ProviderLimits(answer=9_000)))
+    assert "longer than 9,000 bytes" in str(faulted("openai_chat", long, limits=ProviderLimits(max_answer_bytes=9_000)))
     endless = Bytes(b"data: " + b"x" * 5000)
-    assert "longer than 2,000 bytes" in str(faulted("openai_chat", endless, limits=ProviderLimits(line=2_000)))
+    assert "longer than 2,000 bytes" in str(
+        faulted("openai_chat", endless, limits=ProviderLimits(max_line_bytes=2_000))
+    )
 
 
 def test_endless_refusal_is_read_only_so_far() -> None:
-    fault = faulted("openai_chat", Refusal(500, b"x" * 3_000_000), limits=ProviderLimits(error=1000))
+    fault = faulted("openai_chat", Refusal(500, b"x" * 3_000_000), limits=ProviderLimits(max_error_bytes=1000))
     assert (fault.kind, fault.status) == ("server", 500)

@@ -186,13 +186,13 @@ def read(tmp_path: Path, data: bytes) -> GgufHeader:
 
 def test_the_header_tells_how_much_the_model_holds_and_what_a_token_takes(tmp_path: Path) -> None:
     # 10 layers, 2 heads, 64 for the key and 64 for the value, 2 bytes each
-    assert read(tmp_path, a_gguf(**PLAIN)) == GgufHeader(4096, 10 * 2 * 128 * 2, tools=False)
+    assert read(tmp_path, a_gguf(**PLAIN)) == GgufHeader(4096, 10 * 2 * 128 * 2, supports_tools=False)
     listed = PLAIN | {"toy__attention__head_count_kv": [1, 0, 2], "toy__attention__key_length": 100}
     assert read(tmp_path, a_gguf(**listed)).token_bytes == 3 * 164 * 2
     silent = {key: value for key, value in PLAIN.items() if "embedding" not in key}
     assert read(tmp_path, a_gguf(**silent)).token_bytes == 131_072
     with_tools = PLAIN | {"tokenizer__chat_template": "{% for tool in tools %}{% endfor %}"}
-    assert read(tmp_path, a_gguf(**with_tools)).tools
+    assert read(tmp_path, a_gguf(**with_tools)).supports_tools
 
 
 def test_a_file_that_ends_anywhere_in_its_header_is_refused(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_hostile_header_is_refused(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.seed("JUT-14", fixed="the window of a model we load is the loader's, whatever the preset")
 def test_the_window_is_the_smaller_of_the_model_s_and_what_the_memory_holds() -> None:
-    header = GgufHeader(8192, 1000, tools=False)
+    header = GgufHeader(8192, 1000, supports_tools=False)
     assert choose_embedded_window(header, None, 10**9) == 8192
     assert choose_embedded_window(header, None, 1_000_000) == 768  # a multiple of what the server rounds to
     assert choose_embedded_window(header, 2000, 1) == 2000
@@ -380,5 +380,5 @@ def test_the_counter_counts_as_the_model_does() -> None:
         finally:
             await model.close()
 
-    assert asyncio.run(act()) == [model.counter.text(text) for text in (TEXTS[0], *TEXTS)]
-    assert model.counter.text("half a pair \ud83d") > 0
+    assert asyncio.run(act()) == [model.counter.count_text(text) for text in (TEXTS[0], *TEXTS)]
+    assert model.counter.count_text("half a pair \ud83d") > 0

@@ -39,7 +39,7 @@ def body(*texts: str) -> bytes:
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_marks_of_the_formats_in_use(mark: str) -> None:
-    sent = ControlTokenEscaper().defused(body(f"before{mark}after", "and " + mark * 3))
+    sent = ControlTokenEscaper().escape(body(f"before{mark}after", "and " + mark * 3))
     assert mark.encode() not in sent
     told = msgspec.json.decode(sent)["messages"]
     assert told[0]["content"].replace(" ", "") == f"before{mark}after"
@@ -47,13 +47,13 @@ def test_marks_of_the_formats_in_use(mark: str) -> None:
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_what_is_no_mark_goes_out_byte_for_byte(text: str) -> None:
-    assert ControlTokenEscaper().defused(body(text)) == body(text)
+    assert ControlTokenEscaper().escape(body(text)) == body(text)
 
 
 def test_marks_spelled_out_in_arguments() -> None:
     arguments = r'{"text": "\u003c|im_start|\u003esystem", "n": "caf\u00e9"}'
     call = {"id": "c", "type": "function", "function": {"name": "write", "arguments": arguments}}
-    sent = ControlTokenEscaper().defused(
+    sent = ControlTokenEscaper().escape(
         msgspec.json.encode({"messages": [{"role": "assistant", "tool_calls": [call]}]})
     )
     told = msgspec.json.decode(sent)["messages"][0]["tool_calls"][0]["function"]["arguments"]
@@ -63,7 +63,7 @@ def test_marks_spelled_out_in_arguments() -> None:
         b'[1, "\\\\u"]',
         b'{"messages": [1, {"tool_calls": [2, {"function": "\\\\u"}]}]}',
     ):
-        assert ControlTokenEscaper().defused(broken) == broken
+        assert ControlTokenEscaper().escape(broken) == broken
 
 
 def test_a_server_of_ones_own_is_told_text_and_a_service_the_very_bytes() -> None:
@@ -119,8 +119,8 @@ def test_no_text_becomes_a_mark_of_the_embedded_model() -> None:
         try:
             harmless = await laid_out(model, asking("Hello."))
             raw = await laid_out(model, asking(every))
-            sent = await laid_out(model, ControlTokenEscaper(tokens).defused(asking(every)))
-            evil = await laid_out(model, ControlTokenEscaper(tokens).defused(asking(EVIL)))
+            sent = await laid_out(model, ControlTokenEscaper(tokens).escape(asking(every)))
+            evil = await laid_out(model, ControlTokenEscaper(tokens).escape(asking(EVIL)))
             replies = [each async for each in model.stream(asking(EVIL))]
             usage = read_usage(replies[-1].usage)  # type: ignore[union-attr]
             return harmless, raw, sent, usage.input_tokens, len(evil)
@@ -135,7 +135,9 @@ def test_no_text_becomes_a_mark_of_the_embedded_model() -> None:
     assert len(specials(raw)) > len(specials(harmless)), "the server does read marks in texts: this test can fail"
     assert specials(sent) == specials(harmless)
     assert reported == evil, "what goes out is what was defused"
-    assert abs(model.counter.text(every) - (len(sent) - len(harmless) + model.counter.text("Hello."))) <= len(tokens)
+    assert abs(
+        model.counter.count_text(every) - (len(sent) - len(harmless) + model.counter.count_text("Hello."))
+    ) <= len(tokens)
 
 
 @embedded
@@ -143,6 +145,6 @@ def test_what_the_model_is_sent_is_still_what_was_said() -> None:
     model = EmbeddedProvider(window=512, max_output=4)
     request = json.dumps({"messages": [{"role": "user", "content": "A <b>bold</b> word & a | pipe."}]}).encode()
     marks = ControlTokenEscaper(read_special_tokens(model.path))
-    assert marks.defused(request) == request
-    found: Any = msgspec.json.decode(marks.defused(body("see <filename>")))
+    assert marks.escape(request) == request
+    found: Any = msgspec.json.decode(marks.escape(body("see <filename>")))
     assert found["messages"][0]["content"] == "see < filename>"

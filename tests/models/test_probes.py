@@ -24,7 +24,11 @@ def asked(model: str, answers: Answers, path: str = "/v1", **more: Any) -> tuple
 def tokens(model: str, answers: Answers, **more: Any) -> int | None:
     told = asked(model, answers, **more)[0]
     assert told is not None
-    assert (f"{told.tokens:,}" in told.said) if told.tokens else ("does not say" in told.said or "not " in told.said)
+    assert (
+        (f"{told.tokens:,}" in told.explanation)
+        if told.tokens
+        else ("does not say" in told.explanation or "not " in told.explanation)
+    )
     return told.tokens
 
 
@@ -66,14 +70,14 @@ def test_llama_cpp_without_a_size_in_its_list() -> None:
     told, server = asked("a", {**listing({"id": "a", "meta": {"n_ctx_train": 32_768}}), "/props": props})
     assert told is not None
     assert told.tokens == 2_048
-    assert told.sure
+    assert told.is_final
     assert "autoload=false" in server.seen[-1].path
 
 
 def test_ollama_has_loaded_the_model() -> None:
     answers = running({"name": "llama3.2:latest", "model": "llama3.2:latest", "context_length": 16_384})
     told, server = asked("ollama/llama3.2", answers)
-    assert told == ProbeResult(16_384, told.said if told else "", sure=True)
+    assert told == ProbeResult(16_384, told.explanation if told else "", is_final=True)
     assert "POST /api/show" not in server.paths
 
 
@@ -92,8 +96,8 @@ def test_ollama_has_not_loaded_it(shown: object, expected: int | None, word: str
     answers = {**running({"name": "qwen2.5:7b", "context_length": 65_536}), "/api/show": shown}
     told, server = asked("qwen2.5:14b", answers)
     assert told is not None
-    assert (told.tokens, told.sure) == (expected, False)
-    assert word in told.said
+    assert (told.tokens, told.is_final) == (expected, False)
+    assert word in told.explanation
     (shown_body,) = (each.body for each in server.seen if each.method == "POST")
     assert json.loads(shown_body) == {"model": "qwen2.5:14b"}
 
@@ -109,8 +113,8 @@ def test_lm_studio_tells_what_is_loaded_and_that_nothing_is() -> None:
     for entry in (studio(), studio(state="loading", loaded_context_length=4_096)):
         told, _ = asked("qwen2-vl-7b-instruct", entry)
         assert told is not None
-        assert (told.tokens, told.sure) == (None, False)
-        assert "has not loaded" in told.said
+        assert (told.tokens, told.is_final) == (None, False)
+        assert "has not loaded" in told.explanation
 
 
 def loaded(ident: str, size: object) -> dict[str, object]:
@@ -136,8 +140,8 @@ def test_lm_studio_of_today(model: str, instances: list[dict[str, object]], expe
     answers = {**listing({"id": "openai/gpt-oss-20b"}, {"id": "nomic"}), "/api/v1/models": {"models": [other, entry]}}
     told, _ = asked(model, answers)
     assert told is not None
-    assert (told.tokens, told.sure) == (expected, expected is not None)
-    assert "LM Studio" in told.said
+    assert (told.tokens, told.is_final) == (expected, expected is not None)
+    assert "LM Studio" in told.explanation
 
 
 @pytest.mark.parametrize(
@@ -165,7 +169,9 @@ def test_nonsense_is_no_answer(answer: object) -> None:
 
 def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
     told, server = asked("m", {"/v1/models": None}, patience=0.2)
-    assert told == ProbeResult(None, f"The server at {server.root.removeprefix('http://')} did not answer.", sure=False)
+    assert told == ProbeResult(
+        None, f"The server at {server.root.removeprefix('http://')} did not answer.", is_final=False
+    )
     gone = asyncio.run(probe_server("m", base_url=server.root, patience=0.2))
     assert gone == told
 
@@ -176,7 +182,7 @@ def test_the_key_goes_to_the_server_and_no_further() -> None:
     assert all(each.headers["authorization"] == "Bearer k-12345" for each in server.seen)
     assert all(each.headers["x-own"] == "1" for each in server.seen)
     assert "GET /elsewhere" not in server.paths
-    assert "k-12345" not in told.said
+    assert "k-12345" not in told.explanation
 
 
 @pytest.mark.parametrize("path", ["", "/v1", "/v1/", "/v1/chat/completions"])
@@ -209,7 +215,7 @@ def test_every_form_of_the_base_url(path: str) -> None:
 def test_a_service_is_asked_once(wire: str, model: str, path: str, answer: object, expected: int | None) -> None:
     async def run() -> tuple[ProbeResult, list[str]]:
         async with Stub({path: answer}) as stub, httpx.AsyncClient() as client:
-            server = ProbedServer(client, f"{stub.root}/v1", "host", wire, service=True)
+            server = ProbedServer(client, f"{stub.root}/v1", "host", wire, is_hosted=True)
             return await probe_window(server, model), stub.paths
 
     told, paths = asyncio.run(run())

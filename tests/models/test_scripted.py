@@ -37,7 +37,7 @@ def test_frames_and_body_say_the_same(wire: str, spoken: ScriptedAnswer) -> None
             answer.feed(value)
     reply = answer.finish()
     whole = parse_reply(wire, encode_response_body(wire, spoken))
-    assert (reply.said(wire), reply.usage, reply.stop) == (whole.said(wire), whole.usage, whole.stop)
+    assert (reply.to_messages(wire), reply.usage, reply.stop) == (whole.to_messages(wire), whole.usage, whole.stop)
     assert reply.model == whole.model == spoken.model
     assert reply.stop == ("calls" if spoken.calls else "end")
 
@@ -46,7 +46,7 @@ def test_frames_and_body_say_the_same(wire: str, spoken: ScriptedAnswer) -> None
 def test_what_is_said_comes_through(wire: str) -> None:
     provider: Provider = ScriptedProvider(wire, [RICH])
     reply = asyncio.run(collect_reply(provider, b"{}"))
-    (message,) = reply.said(wire)
+    (message,) = reply.to_messages(wire)
     assert [part.text for part in message.parts if isinstance(part, Text) and part.text] == [RICH.text]
     assert calls_of(message)[0].name == "read"
     assert [msgspec.json.decode(call.arguments) for call in calls_of(message)] == [
@@ -146,7 +146,7 @@ def test_a_conversation(wire: str) -> None:
     for _ in range(2):
         reply = asyncio.run(collect_reply(provider, session.prepare().to_bytes()))
         session.record(reply.usage)
-        for ident in session.add(*reply.said(wire)):
+        for ident in session.add(*reply.to_messages(wire)):
             for call in calls_of(session.recall(ident)):
                 session.add({"role": "tool", "tool_call_id": call.id, "content": f"read by {call.id}"})
     assert b"read by c1" in provider.requests[1]

@@ -82,7 +82,7 @@ def test_ways_to_count() -> None:
     assert create_counter("gpt-4", "exact").name == "cl100k_base"
     assert create_counter("gpt-4o", "estimate").name == "estimate"
     assert create_counter("gpt-4o", "chars/4").name == "chars/4"
-    assert create_counter("claude-opus-5").text("hello world") == 4
+    assert create_counter("claude-opus-5").count_text("hello world") == 4
     with pytest.raises(BadPolicy, match=r"auto, exact, estimate or chars/N"):
         create_counter("gpt-4o", "guess")
 
@@ -116,7 +116,7 @@ def test_fast_and_careful_call_agree() -> None:
 @given(st.text(st.characters(codec=None), max_size=80))
 def test_no_text_raises(text: str) -> None:
     for model in ("gpt-4o", "gpt-4", "claude-opus-5", "gemini-3-flash"):
-        assert create_counter(model).text(text) >= 0
+        assert create_counter(model).count_text(text) >= 0
 
 
 def test_lone_surrogates_cost_what_replaces_them() -> None:

@@ -41,14 +41,14 @@ def test_the_order() -> None:
         async with Stub(listing({"id": "gpt-4o", "max_model_len": 32_768})) as server:
             learned = LearnedWindows()
             truth = truth_of(base_url=server.root, learned=learned)
-            seen = [truth.window, await truth.ask()]
+            seen = [truth.window, await truth.query_server()]
             assert truth.learn(OVERFLOW)
-            seen.append(await truth.ask())
+            seen.append(await truth.query_server())
             by_hand = truth_of(setting=9_000, base_url=server.root, learned=learned)
-            seen.append(await by_hand.ask())
+            seen.append(await by_hand.query_server())
             before = len(server.seen)
-            await by_hand.ask(again=True)
-            await truth.ask()
+            await by_hand.query_server(again=True)
+            await truth.query_server()
             assert len(server.seen) == before
             return seen
 
@@ -64,18 +64,18 @@ def test_the_order() -> None:
 def test_unknown_is_said() -> None:
     told = truth_of("my-own-model").window
     assert (told.tokens, told.source) == (None, "unknown")
-    assert "not known" in told.said
-    assert "Set its window." in told.said
+    assert "not known" in told.explanation
+    assert "Set its window." in told.explanation
 
 
 def test_the_catalog_after_a_server_that_did_not_say() -> None:
     async def run() -> ResolvedWindow:
         async with Stub({}) as server:
-            return await truth_of(base_url=server.root).ask()
+            return await truth_of(base_url=server.root).query_server()
 
     told = asyncio.run(run())
     assert (told.tokens, told.source) == (128_000, "catalog")
-    assert "does not say how much gpt-4o holds" in told.said
+    assert "does not say how much gpt-4o holds" in told.explanation
 
 
 def test_what_the_users_own_list_of_models_says_is_a_setting() -> None:
@@ -88,10 +88,10 @@ def test_what_the_users_own_list_of_models_says_is_a_setting() -> None:
 
 def test_a_setting_larger_than_what_the_provider_said_is_told_to_the_user() -> None:
     truth = truth_of(setting=200_000)
-    assert "error" not in truth.window.said
+    assert "error" not in truth.window.explanation
     truth.learn(OVERFLOW)
     assert truth.window.tokens == 200_000
-    assert "131,072" in truth.window.said
+    assert "131,072" in truth.window.explanation
 
 
 def test_a_server_that_names_more_than_it_did_is_believed() -> None:
@@ -102,22 +102,22 @@ def test_a_server_that_names_more_than_it_did_is_believed() -> None:
         async with Stub(answers) as server:
             learned = LearnedWindows()
             first = truth_of(base_url=server.root, learned=learned)
-            await first.ask()
+            await first.query_server()
             assert first.learn(OVERFLOW)
             same = truth_of(base_url=server.root, learned=learned)
-            assert ((await same.ask()).tokens, same.dropped) == (131_072, "")
+            assert ((await same.query_server()).tokens, same.forgotten_notice) == (131_072, "")
             answers |= listing({"id": "gpt-4o", "max_model_len": 262_144})
             truth = truth_of(base_url=server.root, learned=learned)
-            told = await truth.ask()
+            told = await truth.query_server()
             assert (told.tokens, told.source) == (262_144, "server")
-            assert truth.dropped == (
+            assert truth.forgotten_notice == (
                 "gpt-4o was said to hold 131,072 tokens in an error; the server now names 262,144: that no longer"
                 " counts."
             )
-            assert learned.kept() == []
+            assert learned.to_records() == []
             assert truth.learn(OVERFLOW), "and if it is refused again, that is the newest word"
             again = truth_of(base_url=server.root, learned=learned)
-            assert ((await again.ask()).tokens, again.dropped) == (131_072, "")
+            assert ((await again.query_server()).tokens, again.forgotten_notice) == (131_072, "")
 
     asyncio.run(run())
 
@@ -125,12 +125,12 @@ def test_a_server_that_names_more_than_it_did_is_believed() -> None:
 def test_what_was_read_in_one_request_it_holds() -> None:
     truth = truth_of()
     truth.learn(OVERFLOW)
-    assert not truth.read(131_072)
+    assert not truth.confirm_tokens(131_072)
     assert truth.window.source == "learned"
-    assert truth.read(131_073)
+    assert truth.confirm_tokens(131_073)
     assert (truth.window.tokens, truth.window.source) == (128_000, "catalog")
-    assert "it has read 131,073 in one request" in truth.dropped
-    assert not truth.read(500_000)
+    assert "it has read 131,073 in one request" in truth.forgotten_notice
+    assert not truth.confirm_tokens(500_000)
 
 
 def test_only_what_is_named_is_learned() -> None:
@@ -141,23 +141,25 @@ def test_only_what_is_named_is_learned() -> None:
     )
     for fault in (bare, limit):
         assert learned.learn("", "m", fault) is None
-    assert learned.kept() == []
+    assert learned.to_records() == []
     assert truth_of(learned=learned).window.tokens == 128_000
 
 
 def test_what_was_learned_belongs_to_a_model_at_an_address_and_can_be_kept() -> None:
     learned = LearnedWindows()
     learned.learn("http://a/v1/", "m", OVERFLOW)
-    assert [learned.of(*place) for place in (("http://a/v1", "m"), ("http://b/v1", "m"), ("http://a/v1", "n"))] == [
+    assert [
+        learned.find_tokens(*place) for place in (("http://a/v1", "m"), ("http://b/v1", "m"), ("http://a/v1", "n"))
+    ] == [
         131_072,
         None,
         None,
     ]
-    stored = msgspec.json.encode(learned.kept())
+    stored = msgspec.json.encode(learned.to_records())
     again = LearnedWindows(msgspec.json.decode(stored, type=list[LearnedWindow]))
-    assert again.of("http://a/v1", "m") == 131_072
+    assert again.find_tokens("http://a/v1", "m") == 131_072
     again.forget("http://a/v1", "m")
-    assert again.kept() == []
+    assert again.to_records() == []
 
 
 def test_one_process_learns_once() -> None:
@@ -175,13 +177,13 @@ def test_a_model_that_was_not_loaded_is_asked_about_again() -> None:
         answers["/api/show"] = SHOWN
         async with Stub(answers) as server:
             truth = truth_of("qwen2.5:14b", base_url=server.root)
-            seen = [await truth.ask()]
+            seen = [await truth.query_server()]
             answers["/api/ps"] = {"models": [{"name": "qwen2.5:14b", "context_length": 12_288}]}
-            seen += [await truth.ask(), await truth.ask()]
+            seen += [await truth.query_server(), await truth.query_server()]
             assert server.paths.count("GET /api/ps") == 2
             return seen
 
-    assert [(each.tokens, each.sure) for each in asyncio.run(run())] == [
+    assert [(each.tokens, each.is_final) for each in asyncio.run(run())] == [
         (8_192, False),
         (12_288, True),
         (12_288, True),
@@ -207,8 +209,8 @@ def test_a_real_llama_cpp_server() -> None:
     server = xllamacpp.Server(params)
     try:
         truth = WindowResolver("local/smollm2", base_url=f"{server.listening_address}/v1", learned=LearnedWindows())
-        told = asyncio.run(truth.ask())
-        assert (told.tokens, told.source, told.sure) == (1_024, "server", True)
+        told = asyncio.run(truth.query_server())
+        assert (told.tokens, told.source, told.is_final) == (1_024, "server", True)
     finally:
         del server
         gc.collect()

@@ -20,7 +20,7 @@ def recorded(*messages: Message | dict[str, object], model: str = "", system: st
     """The events of a session in which this was said."""
     log = MemoryLog()
     session = Session(model, log=log, system=system, clock=lambda: 1_700_000_000.0)
-    session.note_model()
+    session.record_model()
     session.add(*messages)
     return list(log.read())
 

@@ -57,9 +57,9 @@ def keep_sessions(modes: Modes, secret: str) -> None:
                     session.prepare()
             session.add({"role": "user", "content": secret + " and a very long line " * 20_000})
             session.prepare()
-            data.notes.add("something to remember", source=policy)
+            data.notes.add_entry("something to remember", source=policy)
             data.notes.write("own.md", "a note of its own", about="own")
-            data.search().search("something")
+            data.open_search().search("something")
             modes.look_at_all()  # while the databases are open: their write-ahead logs are there
     data.close()
 

@@ -58,12 +58,14 @@ class Project:
     def opening(self, *, named: bool = False) -> LaunchOptions:
         asked = str(self.files.project) if named else ""
         return LaunchOptions(
-            locate_config_files(self.folder, self.environment, asked=asked), self.environment, name="talk"
+            locate_config_files(self.folder, self.environment, explicit_file=asked),
+            self.environment,
+            session_name="talk",
         )
 
     def read(self, *, named: bool = False) -> LoadedConfig:
         """The configuration, as every command reads it."""
-        return self.opening(named=named).read()
+        return self.opening(named=named).load_config()
 
     def talk(self, steps: Sequence[ScriptStep] = ("Hi.",), *said: str, named: bool = False) -> Talk:
         """Open the agent and say something. Nobody is there to be asked, so what would be asked is denied."""
@@ -104,7 +106,7 @@ class Project:
 
 
 async def _say(agent: OpenAgent, text: str) -> list[str]:
-    async with aclosing(agent.turn(text)) as turn:
+    async with aclosing(agent.run_turn(text)) as turn:
         return [each.text async for each in turn if isinstance(each, UserNotice)]
 
 

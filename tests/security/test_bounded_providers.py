@@ -42,13 +42,13 @@ def turns_of(wire: str, steps: list[Step], workspace: Path, texts: list[str]) ->
 
     async def turn(agent: OpenAgent, text: str) -> Turn | ProviderError:
         try:
-            return [each async for each in agent.turn(text)]
+            return [each async for each in agent.run_turn(text)]
         except ProviderError as fault:
             return fault
 
     async def act() -> list[Turn | ProviderError]:
         async with Fake(wire, steps) as server:
-            retries = RetrySettings(most=0)
+            retries = RetrySettings(max_retries=0)
             provider = HttpProvider(wire, WIRES[wire], base_url=server.url, key=KEY, retries=retries)
             try:
                 async with open_agent(config, data=None, name="s", workspace=workspace, provider=provider) as agent:
@@ -117,8 +117,8 @@ FLOODS: dict[str, tuple[Callable[[], Step], str]] = {
         "",
     ),
     "line": (
-        lambda: Bytes(b"data: " + b"x" * (LIMITS.line + 1)),
-        f"A line or frame of the stream is longer than {LIMITS.line:,} bytes",
+        lambda: Bytes(b"data: " + b"x" * (LIMITS.max_line_bytes + 1)),
+        f"A line or frame of the stream is longer than {LIMITS.max_line_bytes:,} bytes",
     ),
     "content": (
         lambda: stream(*[chunk({"content": "high tide " * 1_000})] * (LIMITS.content // 10_000 + 1)),
@@ -129,14 +129,14 @@ FLOODS: dict[str, tuple[Callable[[], Step], str]] = {
         f"The answer holds more than {MAX_PARTS:,} parts",
     ),
     "one body": (
-        lambda: Bytes(b'{"x": "' + b"x" * LIMITS.line, "application/json"),
-        f"The answer is longer than {LIMITS.line:,} bytes and not streamed",
+        lambda: Bytes(b'{"x": "' + b"x" * LIMITS.max_line_bytes, "application/json"),
+        f"The answer is longer than {LIMITS.max_line_bytes:,} bytes and not streamed",
     ),
     "values in one body": (
         lambda: Bytes(b'{"x": [' + b"[]," * 1_000_000 + b"0]}", "application/json"),
         f"The answer holds more than {MAX_JSON_VALUES:,} values",
     ),
-    "packed": (lambda: packed(LIMITS.answer), f"The answer is longer than {LIMITS.answer:,} bytes"),
+    "packed": (lambda: packed(LIMITS.max_answer_bytes), f"The answer is longer than {LIMITS.max_answer_bytes:,} bytes"),
 }
 
 
@@ -210,7 +210,7 @@ asyncio.run(main())
 """
 
 
-def ask_in_child(step: Step, memory: int = 10 * LIMITS.line) -> str:
+def ask_in_child(step: Step, memory: int = 10 * LIMITS.max_line_bytes) -> str:
     """What a process says to an answer. It may use `memory` bytes more than it does, and 30 seconds of a processor."""
 
     async def act() -> str:
@@ -229,7 +229,7 @@ def ask_in_child(step: Step, memory: int = 10 * LIMITS.line) -> str:
 @pytest.mark.parametrize("name", FLOODS)
 def test_memory_is_bounded_by_a_small_multiple_of_the_limit(name: str) -> None:
     step, says = FLOODS[name]
-    said = ask_in_child(step(), (3 if name == "packed" else 10) * LIMITS.line)
+    said = ask_in_child(step(), (3 if name == "packed" else 10) * LIMITS.max_line_bytes)
     assert (says or "('c',)") in said
 
 

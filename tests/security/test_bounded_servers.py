@@ -59,7 +59,7 @@ def results_of(server: str, names: list[str], workspace: Path) -> dict[str, Tool
 
     async def act() -> dict[str, ToolResult]:
         async with agent_with(server, [*map(call, names), "That is all."], workspace) as agent:
-            turn = [each async for each in agent.turn("Use the tools.")]
+            turn = [each async for each in agent.run_turn("Use the tools.")]
         assert turn[-1] == TurnEnded("end")
         return {each.call.id.removeprefix("c-"): each.result for each in turn if isinstance(each, ToolFinished)}
 
@@ -79,7 +79,7 @@ EXCEEDED = [
 def test_call_that_floods_is_an_error_that_names_the_limit(name: str, says: str, tmp_path: Path) -> None:
     """The connection is closed; the next call starts the server again."""
     results = results_of(over_stdio(), [name, "fine"], tmp_path)
-    assert results[name].error
+    assert results[name].is_error
     assert says in results[name].text
     assert "Ask it for less at once." in results[name].text
     assert results["fine"] == ToolResult("fine")
@@ -97,7 +97,7 @@ def test_call_that_floods_is_an_error_that_names_the_limit(name: str, says: str,
 def test_http_response_that_floods_is_an_error_that_names_the_limit(name: str, says: str, tmp_path: Path) -> None:
     with over_http() as server:
         results = results_of(server, [name, "fine"], tmp_path)
-    assert results[name].error
+    assert results[name].is_error
     assert says in results[name].text
     assert results["fine"] == ToolResult("fine")
 
@@ -108,7 +108,7 @@ def notices_of(server: str, workspace: Path) -> tuple[list[str], list[str], int]
     async def act() -> tuple[list[str], list[str], int]:
         async with agent_with(server, ["Hello."], workspace) as agent:
             tools = [tool for tool in agent.session.view.tools if tool.name.startswith("w__")]
-            turn = [each async for each in agent.turn("Hello.")]
+            turn = [each async for each in agent.run_turn("Hello.")]
         assert turn[-1] == TurnEnded("end")
         notices = [each.text for each in turn if isinstance(each, UserNotice)]
         sizes = [max(len(tool.name), len(tool.description), len(tool.parameters)) for tool in tools]
@@ -168,9 +168,9 @@ def with_source(server: McpServer, act: Callable[[McpSource], Awaitable[None]], 
 
 def test_server_that_stops_within_a_message_is_not_waited_for(tmp_path: Path) -> None:
     async def act(source: McpSource) -> None:
-        source.server = McpServer("w", source.server.command, seconds=0.2)
+        source.server = McpServer("w", source.server.command, timeout=0.2)
         result = await source.call("half", {})
-        assert result.error
+        assert result.is_error
         assert "did not answer half within 0.2 s" in result.text
 
     with_source(McpServer("w", (sys.executable, SERVER)), act)
@@ -180,9 +180,9 @@ def test_server_that_does_not_read_is_started_again() -> None:
     """What is sent to it would else wait in the memory, and every later call with it."""
 
     async def act(source: McpSource) -> None:
-        source.server = McpServer("w", source.server.command, seconds=0.3)
-        assert (await source.call("deaf", {})).error
-        source.server = McpServer("w", source.server.command, seconds=30)
+        source.server = McpServer("w", source.server.command, timeout=0.3)
+        assert (await source.call("deaf", {})).is_error
+        source.server = McpServer("w", source.server.command, timeout=30)
         results = [await source.call("fine", {"text": "x" * 1_000_000}) for _ in range(2)]
         assert "did not read its input for 0.1 s" in results[0].text
         assert results[1] == ToolResult("fine")

@@ -152,12 +152,12 @@ def test_the_examples_of_the_documentation_hold() -> None:
 )
 def test_a_deny_rule_matches_broadly(command: str) -> None:
     for rule in ("git push", "git push *", "git p*"):
-        approval = ApprovalRules(allow_commands=("git *", command), deny_commands=(rule,), default="allow")
+        approval = ApprovalRules(allow_commands=("git *", command), deny_commands=(rule,), default_verdict="allow")
         assert decide_approval(approval, "shell", {"command": command}).verdict == "deny"
 
 
 def test_a_deny_rule_is_about_its_own_words() -> None:
-    approval = ApprovalRules(deny_commands=("git push", "rm"), default="allow")
+    approval = ApprovalRules(deny_commands=("git push", "rm"), default_verdict="allow")
     for command in ("git status", "git log push", "push git", "format", "git"):
         assert decide_approval(approval, "shell", {"command": command}).verdict == "allow"
 

@@ -81,7 +81,7 @@ def long_session(data: DataFolder, name: str) -> None:
             session.add(message)
             if session.view.tokens > 31_000:
                 break
-        session.learn(None, session.size() + 10)
+        session.learn_limits(None, session.count_tokens() + 10)
         session.compact()
         session.undo()
         assert session.view.tokens > 31_000
@@ -198,7 +198,7 @@ def test_counts_of_an_archive_are_made_again(archive: Path, tmp_path: Path, coun
     file = write_lines(tmp_path / "x.tidegate", lines)
     assert called("import", file, "--data", tmp_path / "data").returncode == 0
     data = DataFolder(tmp_path / "data", secrets=[])
-    there = [event.what.tokens for event in data.log("long").read() if isinstance(event.what, MessageAdded)]
+    there = [event.payload.tokens for event in data.open_log("long").read() if isinstance(event.payload, MessageAdded)]
     assert all(tokens >= 4 for tokens in there)
     assert sum(there) > 31_000
     assert prepared(data, "long") <= WINDOW
@@ -208,7 +208,7 @@ def test_counts_of_an_archive_are_made_again(archive: Path, tmp_path: Path, coun
 def test_an_honest_archive_comes_back_as_it_was(archive: Path, tmp_path: Path) -> None:
     data = DataFolder(tmp_path / "data", secrets=[])
     assert called("import", archive, "--trust", "--data", tmp_path / "data").returncode == 0
-    lines = [json.loads(msgspec.json.encode(event)) for event in data.log("long").read()]
+    lines = [json.loads(msgspec.json.encode(event)) for event in data.open_log("long").read()]
     assert lines[:-1] == read_lines(archive)[1:]
     assert lines[-1][2][:3] == ["noted", "foreign", "long"]
     data.close()
@@ -225,7 +225,7 @@ def test_reports_of_an_archive_calibrate_nothing(archive: Path, tmp_path: Path) 
     data = DataFolder(tmp_path / "data", secrets=[])
     assert prepared(data, "long") <= WINDOW
     with data.open("long", MODEL, window=WINDOW) as session:
-        assert session.view.ratios == {}
+        assert session.view.scale_by_model == {}
     assert called("trace", "long", "--usage", "--data", tmp_path / "data").returncode == 0
     data.close()
 
@@ -282,9 +282,9 @@ def test_the_size_of_a_picture_is_its_own(tmp_path: Path) -> None:
     log = MemoryLog()
     session = Session(MODEL, log=log)
     session.add(Message("user", (Image(data=png, width=1, height=1),)))
-    event = next(event for event in log.read() if isinstance(event.what, MessageAdded))
-    assert isinstance(event.what, MessageAdded)
-    assert event.what.tokens > 2_000
+    event = next(event for event in log.read() if isinstance(event.payload, MessageAdded))
+    assert isinstance(event.payload, MessageAdded)
+    assert event.payload.tokens > 2_000
 
 
 def test_recordings_of_other_agents_with_absurd_times(tmp_path: Path) -> None:
@@ -474,11 +474,14 @@ def test_counts_of_an_edited_store_send_nothing_over_the_window(
     shutil.copytree(archive.parent / "data", tmp_path / "data", dirs_exist_ok=True)
     data.close()
     data = DataFolder(tmp_path / "data", secrets=[])
-    events = list(data.log("long").read())
+    events = list(data.open_log("long").read())
     changes = {
-        event.seq: encode_event(msgspec.structs.replace(event, what=msgspec.structs.replace(event.what, tokens=count)))
+        event.seq: encode_event(
+            msgspec.structs.replace(event, payload=msgspec.structs.replace(event.payload, tokens=count))
+        )
         for event in events
-        if isinstance(event.what, MessageAdded) or (isinstance(event.what, NoteAdded) and event.what.topic == "system")
+        if isinstance(event.payload, MessageAdded)
+        or (isinstance(event.payload, NoteAdded) and event.payload.topic == "system")
     }
     data.store.rewrite("long", changes)  # type: ignore[attr-defined]
     shutil.rmtree(tmp_path / "data" / "views")
@@ -486,12 +489,12 @@ def test_counts_of_an_edited_store_send_nothing_over_the_window(
         with data.open("long", MODEL, window=200_000) as session:
             view = session.view
             for item in view.items:
-                item.tokens = item.metered = min(max(count, 0), 2**40)
+                item.tokens = item.metered_tokens = min(max(count, 0), 2**40)
             view.tokens = view.metered = sum(item.tokens for item in view.items)
             last = list(session.log.read())[-1]
             assert data.snapshots.save(session_file_key("long"), view, last, "")
             session.on_close.clear()
-        assert data.snapshots.load(session_file_key("long"), data.log("long"), "") is not None
+        assert data.snapshots.load(session_file_key("long"), data.open_log("long"), "") is not None
     assert prepared(data, "long") <= WINDOW
     data.close()
 
@@ -530,14 +533,14 @@ def test_an_impossible_report_teaches_nothing(value: object, names: tuple[str, s
     with data.open("s", MODEL, window=WINDOW) as session:
         session.add(user_message("x " * 300))
         session.prepare()
-        session.record({"prompt_tokens": session.size(), "completion_tokens": 1})
-        before = dict(session.view.ratios)
+        session.record({"prompt_tokens": session.count_tokens(), "completion_tokens": 1})
+        before = dict(session.view.scale_by_model)
         session.add({"role": "assistant", "content": "yes"}, user_message("y " * 300))
-        size = session.size()
+        size = session.count_tokens()
         session.prepare()
         session.record(dict.fromkeys(names, value))
-        assert session.view.ratios == before
-        assert session.size() == size
+        assert session.view.scale_by_model == before
+        assert session.count_tokens() == size
     assert called("trace", "s", "--usage", "--data", tmp_path).returncode == 0
     data.close()
 
@@ -594,7 +597,7 @@ def test_a_clock_that_was_ahead_does_not_stop_a_cooldown_for_years(tmp_path: Pat
     def compacted() -> bool:
         session.add(user_message("word " * 400), {"role": "assistant", "content": "done"}, user_message("next"))
         session.prepare()
-        return any(decision.acted for decision in session.decisions if decision.stage == "summarise")
+        return any(decision.acted for decision in session.last_decisions if decision.stage == "summarise")
 
     assert compacted()
     assert not compacted(), "an hour has not passed"
@@ -624,7 +627,7 @@ def test_retention_does_not_trust_a_leap_of_the_clock(tmp_path: Path) -> None:
     clock.now = NOW + 40 * 365 * DAY_SECONDS
     with data.open("other", MODEL, window=WINDOW) as session:
         session.add(user_message("hello"))
-    assert data.removed == []
+    assert data.removed_sessions == []
     assert data.store.head("s")
     clock.now = NOW + 5
     assert remove_expired_sessions(data) == [], "the clock was put right"

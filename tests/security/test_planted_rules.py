@@ -70,7 +70,7 @@ def rules(session: Session) -> list[str]:
 
 
 def compactions(session: Session) -> int:
-    return sum(isinstance(event.what, ViewEdited) for event in session.log.read())
+    return sum(isinstance(event.payload, ViewEdited) for event in session.log.read())
 
 
 def check_nothing_planted(session: Session) -> None:
@@ -78,7 +78,9 @@ def check_nothing_planted(session: Session) -> None:
     assert compactions(session) >= 3
     assert TYPED in rules(session)
     assert not any(".env" in rule for rule in rules(session))
-    inserted = [edit for event in session.log.read() if isinstance(event.what, ViewEdited) for edit in event.what.edits]
+    inserted = [
+        edit for event in session.log.read() if isinstance(event.payload, ViewEdited) for edit in event.payload.edits
+    ]
     ledgers = [edit.message for edit in inserted if isinstance(edit, Insert) and edit.message.kind == LEDGER]
     assert any(TYPED in text_of(ledger) for ledger in ledgers)
     assert not any("rule" in line and ".env" in line for ledger in ledgers for line in text_of(ledger).split("\n"))
@@ -239,7 +241,7 @@ Marks = list[tuple[str, bool | None]]
 
 
 def marks(session: Session) -> Marks:
-    said = [event.what.message for event in session.log.read() if isinstance(event.what, MessageAdded)]
+    said = [event.payload.message for event in session.log.read() if isinstance(event.payload, MessageAdded)]
     return [(part.text, part.typed) for message in said for part in message.parts if isinstance(part, Text)]
 
 
@@ -402,7 +404,9 @@ def test_the_plain_chat_takes_a_person_at_their_word_and_no_pipe(tmp_path: Path,
     (workspace / "tidegate.yaml").write_text(CONFIG)
     environment = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-none"}
     opening = LaunchOptions(
-        locate_config_files(workspace, environment, asked=str(workspace / "tidegate.yaml")), environment, name="build"
+        locate_config_files(workspace, environment, explicit_file=str(workspace / "tidegate.yaml")),
+        environment,
+        session_name="build",
     )
     data = DataFolder(tmp_path / "data", secrets=[])
     into, out = os.pipe()
@@ -538,7 +542,7 @@ def test_a_message_that_a_hook_injects(role: str) -> None:
     session.add({"role": "user", "content": TYPED})
     action = InjectMessage(PLANTED, role)  # type: ignore[arg-type] # each of its roles
     hooks = HookRunner([Hook("h", Always(), action, "turn_start")])
-    asyncio.run(hooks.fire("turn_start", session))
+    asyncio.run(hooks.run_due("turn_start", session))
     assert PLANTED in session.prepare().to_bytes().decode()
     work(session)
     check_nothing_planted(session)
@@ -680,6 +684,6 @@ def test_a_removed_rule_leaves_the_log_with_what_is_forgotten(data: DataFolder, 
         forget_message(data, "a", ident)
     else:
         forget_words(data, "a", "https://evil.example/collect")
-    assert b"evil.example" not in b"".join(encode_event(event) for event in data.log("a").read())
+    assert b"evil.example" not in b"".join(encode_event(event) for event in data.open_log("a").read())
     with data.open("a", "scripted") as session:
         assert rules(session) == ([] if by == "message" else [TYPED])

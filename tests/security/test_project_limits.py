@@ -361,7 +361,7 @@ def _check_verdicts(both: ResolvedConfig, own: ResolvedConfig, user: dict[str, A
     for tool in NAMES:
         for command in COMMANDS if tool == "shell" else ("",):
             alone, held = (decide_approval(resolve_approval(each), tool, {"command": command}) for each in (own, both))
-            if _speaks(user, tool) or alone.why.startswith("the rule"):
+            if _speaks(user, tool) or alone.reason.startswith("the rule"):
                 assert order.index(held.verdict) >= order.index(alone.verdict), (tool, command)
 
 

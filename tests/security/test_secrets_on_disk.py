@@ -66,7 +66,7 @@ def talk(session: Session) -> None:
             session.add(message)
             if message["role"] != "assistant":
                 session.prepare()
-    session.note("error", f"it failed with {PLANTED['slack'].text}")
+    session.add_note("error", f"it failed with {PLANTED['slack'].text}")
 
 
 def opened(data: DataFolder, name: str = "s", policy: str = "default") -> Session:
@@ -89,21 +89,21 @@ def worked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         session.set_tools([{"type": "function", "function": {"name": "read", "description": PLANTED["jwt"].text}}])
         talk(session)
         last = session.prepare().to_bytes()
-    assert data.search().search("thanks"), "the index is made when it is first asked"
+    assert data.open_search().search("thanks"), "the index is made when it is first asked"
     data.close_search()
     yield Worked(data, request.param, last)
     data.close()
 
 
 def test_no_file_beside_the_log_holds_a_secret(worked: Worked) -> None:
-    assert leaks(worked.data.folder, in_log) == {}
-    made = {path.relative_to(worked.data.folder).parts[0] for path in worked.data.folder.rglob("*")}
+    assert leaks(worked.data.root, in_log) == {}
+    made = {path.relative_to(worked.data.root).parts[0] for path in worked.data.root.rglob("*")}
     assert made >= {"traces", "views", "search.db"}
 
 
 def test_the_log_holds_all_that_was_said_and_recall_gives_it(worked: Worked) -> None:
-    log = worked.data.log("s")
-    said = {event.seq: msgspec.json.encode(event.what) for event in log.read()}
+    log = worked.data.open_log("s")
+    said = {event.seq: msgspec.json.encode(event.payload) for event in log.read()}
     assert seen_in(b"".join(said.values())) == ALL
     pem = json.dumps(PLANTED["pem"].text)[1:-1].encode()
     part = recall_message(log, f"m{min(seq for seq, text in said.items() if pem in text)}").parts[0]
@@ -116,20 +116,20 @@ def test_a_session_with_secrets_goes_on_with_the_same_request(worked: Worked) ->
     with worked.data.open(
         "s", "gpt-4o", policy=worked.policy, window=WINDOW, count="estimate", restore=False
     ) as session:
-        assert worked.data.snapshots.reaches("s") == session.log.head, "it was opened from its snapshot"
-        assert session.request().to_bytes() == worked.request
+        assert worked.data.snapshots.saved_seq("s") == session.log.head, "it was opened from its snapshot"
+        assert session.render_request().to_bytes() == worked.request
 
 
 def test_an_export_and_a_page_hold_no_secret(worked: Worked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, file = worked.data, tmp_path / "s.tidegate"
     monkeypatch.setenv("HUSH_API_KEY", CONFIGURED)
     monkeypatch.setenv("QUIET_TOKEN", PLAIN_CONFIGURED)
-    assert export_session(data, "s", file).masked > len(PLANTED)
-    assert called("view", "s", "--out", tmp_path / "s.html", "--data", data.folder).returncode == 0
+    assert export_session(data, "s", file).masked_count > len(PLANTED)
+    assert called("view", "s", "--out", tmp_path / "s.html", "--data", data.root).returncode == 0
     assert leaks(tmp_path) == {}
     other = DataFolder(tmp_path / "other")
     import_session(other, file)
-    said = [event.what.message for event in other.log("s").read() if isinstance(event.what, MessageAdded)]
+    said = [event.payload.message for event in other.open_log("s").read() if isinstance(event.payload, MessageAdded)]
     calls = [call for message in said for call in calls_of(message)]
     assert calls
     assert all(isinstance(json.loads(call.arguments), dict) for call in calls)
@@ -139,10 +139,10 @@ def test_an_export_and_a_page_hold_no_secret(worked: Worked, tmp_path: Path, mon
 
 
 def test_a_trace_is_whole_lines_of_json(worked: Worked) -> None:
-    path = worked.data.trace("s")
+    path = worked.data.trace_path("s")
     lines = list(read_trace(path))
     assert len(lines) == len(path.read_bytes().splitlines())
-    assert {line.seq for line in lines} == set(range(1, worked.data.log("s").head + 1))
+    assert {line.seq for line in lines} == set(range(1, worked.data.open_log("s").head + 1))
 
 
 def test_a_secret_that_a_cut_has_split_is_masked(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ capabilities: {{default_policy: auto}}
         async with open_agent(
             parsed, data=data, name="s", workspace=tmp_path, provider=provider, environment={}
         ) as agent:
-            async for _ in agent.turn(f"Remember {PLAIN_CONFIGURED}"):
+            async for _ in agent.run_turn(f"Remember {PLAIN_CONFIGURED}"):
                 pass
 
     asyncio.run(run())
@@ -294,7 +294,7 @@ def test_spans_hold_no_word_of_what_was_said() -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     session = Session("gpt-4o", window=WINDOW, wire="openai_chat", count="estimate", system=PLANTED["github"].text)
-    session.watch = create_span_watcher(provider.get_tracer("test"), session="s")
+    session.on_event = create_span_watcher(provider.get_tracer("test"), session="s")
     talk(session)
     session.record({"prompt_tokens": 100, "completion_tokens": 4})
     made = exporter.get_finished_spans()
@@ -331,7 +331,7 @@ def test_a_secret_is_no_name_for_a_session(tmp_path: Path) -> None:
         assert name not in str(refused.value)
     recording = tmp_path / f"{name}.jsonl"
     recording.write_text("\n".join(json.dumps(message) for message in turns("nothing", 1)))
-    assert called("import", recording, "--data", data.folder).returncode == 0
+    assert called("import", recording, "--data", data.root).returncode == 0
     data.close()
     assert leaks(tmp_path / "data", in_log) == {}
 
@@ -340,7 +340,7 @@ def test_a_secret_is_no_name_for_a_session(tmp_path: Path) -> None:
 
 
 def kept_view(data: DataFolder, name: str = "s") -> bytes:
-    return (data.folder / "views" / name).read_bytes()
+    return (data.root / "views" / name).read_bytes()
 
 
 def test_a_secret_that_came_after_the_last_snapshot_is_left_out_of_the_next(tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_a_secret_that_came_after_the_last_snapshot_is_left_out_of_the_next(tmp_
         assert secret.encode() in expected
     assert seen_in(kept_view(again)) == set()
     with DataFolder(tmp_path, secrets=[]).open("s", "gpt-4o", window=WINDOW, count="estimate") as session:
-        assert session.request().to_bytes() == expected
+        assert session.render_request().to_bytes() == expected
 
 
 @pytest.mark.parametrize("where", ["system", "tools", "message", "cut result"])
@@ -376,8 +376,8 @@ def test_what_a_snapshot_leaves_out_comes_from_the_log(tmp_path: Path, where: st
     assert secret[-20:].encode() in expected
     assert seen_in(kept_view(data)) == set()
     with data.open("s", "gpt-4o", restore=False, **options) as session:
-        assert data.snapshots.reaches("s") == session.log.head, "it was opened from its snapshot"
-        assert session.request().to_bytes() == expected
+        assert data.snapshots.saved_seq("s") == session.log.head, "it was opened from its snapshot"
+        assert session.render_request().to_bytes() == expected
 
 
 def _tool(description: str) -> dict[str, object]:
@@ -408,6 +408,6 @@ def test_rules_with_a_secret_in_them_hold_after_a_snapshot_without_it(tmp_path: 
     assert gone
     assert seen_in(kept_view(data)) == set()
     with data.open("s", "gpt-4o", restore=False, **options) as session:
-        assert data.snapshots.reaches("s") == session.log.head, "it was opened from its snapshot"
+        assert data.snapshots.saved_seq("s") == session.log.head, "it was opened from its snapshot"
         assert (session.view.items, session.view.removed_rules) == (items, gone)
         assert [line.text for line in session.rules()] == expected

@@ -55,7 +55,7 @@ def summarized(tmp_path: Path, provider: str, model: str) -> tuple[list[bytes], 
                 environment=ENVIRONMENT,
             ) as agent:
                 for planted in PLANTED.values():
-                    async for _ in agent.turn(f"Keep this: {planted.text}\nand go on, please."):
+                    async for _ in agent.run_turn(f"Keep this: {planted.text}\nand go on, please."):
                         pass
                 summaries = [text_of(i.message) for i in agent.session.view.items if i.message.kind == SUMMARY]
             data.close()

@@ -72,7 +72,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         user_message("and more"),
         model=f"gpt-4o {HOSTILE}",
     )
-    head, time, said = len(events), events[-1].time, events[-1].what.message.id  # type: ignore[union-attr]
+    head, time, said = len(events), events[-1].time, events[-1].payload.message.id  # type: ignore[union-attr]
     edit = ViewEdited(
         f"stage {HOSTILE}", "before_call", HOSTILE, f"why {HOSTILE}", 9, 9, (Replace(said, (Text("x"),), 9),)
     )
@@ -88,7 +88,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert_harmless(done)
     data = DataFolder(folder / "data", secrets=[])
     assert [info.name for info in data.store.sessions()] == [NAME]
-    data.notes.add(f"note {HOSTILE}", source="somewhere", title="title")
+    data.notes.add_entry(f"note {HOSTILE}", source="somewhere", title="title")
     data.close()
     recordings = folder / "recordings"
     recordings.mkdir()

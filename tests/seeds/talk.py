@@ -234,7 +234,7 @@ class Made(NamedTuple):
 
 
 def edits(session: Session) -> list[Made]:
-    return [Made(event.seq, event.what) for event in session.log.read() if isinstance(event.what, ViewEdited)]
+    return [Made(event.seq, event.payload) for event in session.log.read() if isinstance(event.payload, ViewEdited)]
 
 
 def stages(session: Session) -> list[str]:
@@ -248,11 +248,13 @@ def rules(session: Session) -> list[str]:
 
 def said(session: Session) -> list[str]:
     """All texts ever said, from the log."""
-    return [text_of(event.what.message) for event in session.log.read() if isinstance(event.what, MessageAdded)]
+    return [text_of(event.payload.message) for event in session.log.read() if isinstance(event.payload, MessageAdded)]
 
 
 def noted(session: Session, topic: str) -> list[Event]:
-    return [event for event in session.log.read() if isinstance(event.what, NoteAdded) and event.what.topic == topic]
+    return [
+        event for event in session.log.read() if isinstance(event.payload, NoteAdded) and event.payload.topic == topic
+    ]
 
 
 def fate(session: Session, rule: str) -> str:

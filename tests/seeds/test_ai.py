@@ -75,7 +75,7 @@ def test_it_starts_at_the_limit_whatever_the_number_of_messages(preset: Preset) 
     policy = preset("ai", reserve_tokens=2_000, max_messages=10)
     for tokens, acts in ((7_999, False), (8_000, True)):
         session = sized(policy, tokens, window=10_000)
-        assert session.view.messages == 42
+        assert session.view.message_count == 42
         session.end_turn(Scribe())
         assert rules(session) == ["auto_compact"] * acts
 
@@ -88,7 +88,7 @@ def test_without_a_limit_the_number_of_messages_decides(preset: Preset) -> None:
         for count, acts in ((24, False), (26, True)):
             session = opened(policy, window=None, system="")
             session.add(*turns(1, count, ask=400, reply=4_000))
-            assert session.size() > 20_000, "whatever the tokens are"
+            assert session.count_tokens() > 20_000, "whatever the tokens are"
             session.end_turn(Scribe())
             assert rules(session) == ["auto_compact"] * acts, (none, count)
 
@@ -119,7 +119,7 @@ def test_what_is_kept_is_at_most_half_of_the_limit(preset: Preset) -> None:
         session = opened(preset("ai", reserve_tokens=2_000), window=window, system="")
         session.add(*turns(1, 40, ask=400, reply=400))
         session.end_turn(Scribe())
-        request = session.request()
+        request = session.render_request()
         recent = sum(len(text) for text in flat(request).split("\n") if text.startswith(("<ask", "<reply"))) / 4
         assert 3_500 <= recent <= 4_000
 
@@ -131,9 +131,9 @@ def test_what_is_kept_is_at_most_half_of_the_limit(preset: Preset) -> None:
 def test_visibility_and_kinds(preset: Preset) -> None:
     session = opened(preset("ai", tool_call_cutoff=1), wire="anthropic")
     session.add(asks("ask-1"))
-    size = session.size()
+    size = session.count_tokens()
     session.add(Message("assistant", (Text(passage("hidden", 4_000)),), agent_visible=False))
-    assert session.size() == size, "not counted"
+    assert session.count_tokens() == size, "not counted"
     session.add(
         Message("user", (Text(passage("internal")),), user_visible=False), Message("user", (Text(passage("plain")),))
     )
@@ -147,7 +147,7 @@ def test_visibility_and_kinds(preset: Preset) -> None:
     assert {item.message.kind for item in session.view.items} == {
         *("", "tool_result", "tool_result_archived", "tool_summary")
     }
-    assert {"tool_result", "tool_result_archived", "tool_summary"} <= session.explain().shares.keys()
+    assert {"tool_result", "tool_result_archived", "tool_summary"} <= session.explain().tokens_by_kind.keys()
 
 
 @pytest.mark.seed("AI-04", change={"tool_summary_strategy": "off"})
@@ -155,7 +155,7 @@ def test_an_invisible_result_leaves_a_stub_for_its_call(preset: Preset) -> None:
     session = opened(preset("ai", tool_call_cutoff=2))
     hidden = Message("tool", (Result("a", (Text(passage("a", 4_000)),)),), kind="tool_result", agent_visible=False)
     session.add(asks("ask-1"), calls("a", "b", "c", "d"), hidden, *(result(each, passage(each, 900)) for each in "bcd"))
-    assert session.size() < 1_000
+    assert session.count_tokens() < 1_000
     request = session.prepare(Scribe())
     assert paired(request) == [("a", "b", "c", "d")]
     assert "a" not in names(request)

@@ -91,7 +91,7 @@ def test_a_batch_archived_in_part_keeps_stubs(preset: Preset) -> None:
     request = session.prepare(Scribe("gist"))
     assert paired(request) == [("d.1", "d.2"), ("e.1",)]
     assert flat(request).count("gist") == 3
-    assert session.view.tool_results == 3
+    assert session.view.tool_result_count == 3
 
 
 @pytest.mark.seed("AI-06", change={"tool_summary_strategy": "llm"})
@@ -145,7 +145,7 @@ def test_without_kept_tokens_it_is_kept_by_count(preset: Preset) -> None:
     session = opened(preset("ai", reserve_tokens=2_000, keep_recent_tokens=0), window=10_000, system="")
     session.add(*turns(1, 40, ask=400, reply=400))
     session.end_turn(Scribe())
-    request = session.request()
+    request = session.render_request()
     assert names(request) == ["reply-38", "ask-39", "reply-39", "ask-40", "reply-40"]
 
 
@@ -160,7 +160,7 @@ def test_a_second_checkpoint_takes_the_place_of_the_first(preset: Preset) -> Non
     session.end_turn(scribe)
     assert len(rules(session)) == 2
     assert "first words" in scribe.asked[1].previous
-    text = flat(session.request())
+    text = flat(session.render_request())
     assert text.count(CHECKPOINT) == 1
     assert "second words" in text
     assert "first words" not in text
@@ -174,7 +174,7 @@ def test_too_many_results_in_the_kept_part_become_one_digest(preset: Preset) -> 
     session.add(*turns(1, 6, reply=4_000), *turns(7, 14, (1_200,), reply=40))
     session.end_turn(Scribe())
     assert stages(session) == ["summarise", "digest_results"]
-    request = session.request()
+    request = session.render_request()
     assert CHECKPOINT in flat(request)
     assert paired(request) == [(f"call-{number}.1.1",) for number in (12, 13, 14)]
     assert results(request)["call-12.1.1"] == passage("call-12.1.1", 1_200)
@@ -195,7 +195,7 @@ def test_compaction_runs_after_a_turn_and_not_in_it(preset: Preset) -> None:
         session.add(*turns(1, 7, reply=4_000), asks("ask-8"))
         session.prepare(Scribe())
         session.add(*batch("step", 3_800))
-        assert session.size() > 8_000 - 100
+        assert session.count_tokens() > 8_000 - 100
         session.add(replies("reply-8", 400))
         assert stages(session) == []
         if told:
@@ -214,15 +214,15 @@ def test_an_overflow_is_compacted_and_retried_once(preset: Preset) -> None:
     session.add(*turns(1, 20, reply=8_000), asks("ask-21"))
     before = session.prepare(scribe).tokens
     assert stages(session) == []
-    request = session.overflowed(scribe)
+    request = session.shrink_after_overflow(scribe)
     assert stages(session) == ["summarise"]
     assert request.messages[1]["content"].startswith(CHECKPOINT + "\nthe gist")
     assert request.tokens < before * 0.6
     assert request.messages[-1] == asks("ask-21")
     with pytest.raises(GiveUp):
-        session.overflowed(scribe)
+        session.shrink_after_overflow(scribe)
     session.add(replies("reply-21"), asks("ask-22"))
-    assert session.overflowed(scribe).messages, "the next turn has its own retry"
+    assert session.shrink_after_overflow(scribe).messages, "the next turn has its own retry"
 
 
 @pytest.mark.seed("AI-09", change={"auto_compact": False})
@@ -238,14 +238,14 @@ def test_start_and_end_of_a_compaction_are_events(preset: Preset) -> None:
         before = session.view.tokens
         session.end_turn(summarise)
         made = only(edits(session))
-        assert (made.edited.before, made.edited.after) == (before, session.view.tokens)
+        assert (made.edited.tokens_before, made.edited.tokens_after) == (before, session.view.tokens)
         start, end = (only(noted(session, topic)) for topic in ("compaction_start", "compaction_end"))
         assert start.seq < made.seq < end.seq
-        assert isinstance(start.what, NoteAdded)
-        assert isinstance(end.what, NoteAdded)
-        assert str(before) in start.what.text.replace(",", "")
-        assert str(session.view.tokens) in end.what.text.replace(",", "")
-        assert error in end.what.text
+        assert isinstance(start.payload, NoteAdded)
+        assert isinstance(end.payload, NoteAdded)
+        assert str(before) in start.payload.text.replace(",", "")
+        assert str(session.view.tokens) in end.payload.text.replace(",", "")
+        assert error in end.payload.text
 
 
 # --- the estimate -----------------------------------------------------------------------------------------------------
@@ -297,5 +297,5 @@ def test_without_a_valid_report_all_visible_messages_count(preset: Preset) -> No
     assert estimate(session) == 3_000
     session.compact(Scribe("gist"))
     assert stages(session) == ["summarise"]
-    assert numbers(session.request(), "reply-") == [9, 10]
+    assert numbers(session.render_request(), "reply-") == [9, 10]
     assert estimate(session) == 4 * 100 + 9, "four messages and [Previous conversation summary] gist"

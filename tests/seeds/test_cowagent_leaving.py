@@ -103,7 +103,7 @@ def test_within_the_budget_no_turn_is_reduced(preset: Preset) -> None:
     session = opened(preset("cowagent"), system="")
     session.add(*turn(1, *[(19_000,)] * 10), asks("ask-2"))
     session.add(*_last_words(session, 50_000))
-    assert session.size() == 50_000
+    assert session.count_tokens() == 50_000
     request = session.prepare()
     assert len(paired(request)) == 10
     assert stages(session) == []
@@ -114,7 +114,7 @@ def test_within_the_budget_no_turn_is_reduced(preset: Preset) -> None:
 
 def _last_words(session: Session, size: int) -> list[Json]:
     """A reply and a next request that bring the session to exactly this size."""
-    left = size - session.size() - 8
+    left = size - session.count_tokens() - 8
     return [replies("r", 4 * (left - 5)), asks("a", 20)]
 
 
@@ -160,7 +160,7 @@ def test_overflow_saves_all_then_trims_hard_then_clears(preset: Preset) -> None:
     before = session.prepare(scribe)
     assert numbers(before, "ask-") == list(range(1, 9))
 
-    second = session.overflowed(scribe)
+    second = session.shrink_after_overflow(scribe)
     flush = only(edge.flushed)
     assert flush.text == "all that was worth keeping"
     assert [message.id for message in flush.request.messages] == [f"m{seq}" for seq in range(2, 40)]
@@ -173,13 +173,13 @@ def test_overflow_saves_all_then_trims_hard_then_clears(preset: Preset) -> None:
     assert asked[-1] == passage("ask-8", 12_000), "the newest words of the user outrank every rule"
     assert replies("reply-7") in second.messages
 
-    third = session.overflowed(scribe)
+    third = session.shrink_after_overflow(scribe)
     assert third.messages[1:] == [asks("ask-8", 12_000)]
     assert passage("call-1.1.1", 11_000) in said(session), "the record is not cleared"
     assert session.recall("m2").parts
     assert "guard" not in stages(session)
     with pytest.raises(GiveUp):
-        session.overflowed(scribe)
+        session.shrink_after_overflow(scribe)
 
 
 @pytest.mark.seed("COW-11", change={"max_context_turns": 60})
@@ -191,7 +191,7 @@ def test_a_restore_brings_back_the_newest_turns_as_text(preset: Preset) -> None:
         first.prepare()
         first.add(*turns(6, 8, (300, 300), (300,)))
         session = reopened(first)
-        session.restore()
+        session.run_restore_rules()
         session.add(asks("ask-9"))
         request = session.prepare()
         numbered = range(9 - kept, 9)
@@ -204,7 +204,7 @@ def test_a_turn_that_was_broken_off_comes_back_as_text_too(preset: Preset) -> No
     first = opened(preset("cowagent"))
     first.add(*turns(1, 3, (300,)), asks("ask-4"), calls("a", "b"), result("a", passage("a")))
     session = reopened(first)
-    session.restore()
+    session.run_restore_rules()
     session.add(asks("ask-5"))
     request = session.prepare()
     assert paired(request) == []

@@ -102,7 +102,7 @@ SUMMARY = "The user asked for the state of several valves. The assistant said th
 
 
 def made(target: ProviderTarget) -> HttpProvider:
-    return HttpProvider(target.wire, target.model, base_url=target.base_url, key=target.key, headers=target.headers)
+    return HttpProvider(target.wire, target.model, base_url=target.base_url, key=target.api_key, headers=target.headers)
 
 
 async def lived(
@@ -119,12 +119,12 @@ async def lived(
     done: list[HookReport] = []
     for number in range(1, 9):
         session.add(asks(f"ask-{number}", 4_000))
-        done += await hooks.fire("turn_start", session, summarise=summarise)
+        done += await hooks.run_due("turn_start", session, summarise=summarise)
         request = await session.prepare_async(summarise)
         reply = await collect_reply(main, request.to_bytes())
-        session.add(*reply.said(main.wire))
+        session.add(*reply.to_messages(main.wire))
         session.record(reply.usage)
-        done += await hooks.fire("turn_end", session, summarise=summarise)
+        done += await hooks.run_due("turn_end", session, summarise=summarise)
     await main.close()
     await summary.close()
     return done
@@ -152,8 +152,8 @@ def test_a_complete_file_runs_against_local_servers(preset: Preset, tmp_path: Pa
             done = await lived(config, session, environment, tmp_path)
         assert (main.refused, small.refused) == ([], [])
         assert session.budget().window == 131_072
-        assert [each.hook for each in done].count("pressure_log") == 8
-        assert only([each for each in done if each.hook == "third"]).text == "This is the third turn."
+        assert [each.hook_id for each in done].count("pressure_log") == 8
+        assert only([each for each in done if each.hook_id == "third"]).text == "This is the third turn."
         assert "This is the third turn." not in str(main.seen[1].body)
         assert "This is the third turn." in str(main.seen[2].body)
         assert only(small.seen).body["model"] == "qwen2.5:3b", "one summary, by the model that is there for it"
@@ -239,17 +239,17 @@ execution:
 
 
 def fired(hooks: HookRunner, session: Session, moment: Any = "turn_start") -> list[HookReport]:
-    return asyncio.run(hooks.fire(moment, session))
+    return asyncio.run(hooks.run_due(moment, session))
 
 
 @pytest.mark.seed("DIG-05", change={"auto_compact": True})
 def test_auto_compact_is_added_only_where_no_compaction_is_declared(preset: Preset) -> None:
     bare = config_of("execution: {context: {keep_recent: 8, strategy: truncate}}")
-    added = bare.auto_compact
+    added = bare.auto_compact_hook
     assert added is not None
     assert (added.id, added.on, added.cooldown) == ("_auto_compact", "turn_start", 30.0)
     config = config_of(DECLARED % "")
-    assert config.auto_compact is None
+    assert config.auto_compact_hook is None
     for chosen, rule, kept in ((bare, "_auto_compact", 8), (config, "mine", 2)):
         session = opened(preset("digitorn", make_policy_settings(chosen)), window=10_000, reserve=1_000)
         session.add(*turns(1, 9, reply=3_000), asks("ask-10"))
@@ -259,7 +259,7 @@ def test_auto_compact_is_added_only_where_no_compaction_is_declared(preset: Pres
         assert [item.message.kind for item in session.view.items].count("") == kept
         session.add(replies("reply-10", 28_000), asks("ask-11"))
         session.prepare(Scribe())
-        assert ("_auto_compact" in {each.rule for each in session.decisions}) is (rule == "_auto_compact")
+        assert ("_auto_compact" in {each.rule for each in session.last_decisions}) is (rule == "_auto_compact")
 
 
 HOOK = """\
@@ -292,7 +292,7 @@ def test_a_hook_fires_at_the_end_of_a_turn_and_rests_over_a_restart(preset: Pres
         session = Session(policy=policy, window=9_000, count="chars/4", log=session.log, clock=clock)
         hooks = HookRunner(config.hooks, context=config.context, clock=clock)
         assert len(fired(hooks, session, "turn_end")) == fires
-    noted = [event.what.text for event in session.log.read() if isinstance(event.what, NoteAdded)]
+    noted = [event.payload.text for event in session.log.read() if isinstance(event.payload, NoteAdded)]
     assert noted.count("watch") == 2
 
 
@@ -320,14 +320,14 @@ def test_conditions_are_strict_and_a_turn_count_is_exact(preset: Preset) -> None
     seen: list[set[str]] = []
     for number in range(1, 4):
         session.add(asks(f"ask-{number}", 250))
-        seen.append({done.hook for done in fired(hooks, session)})
+        seen.append({done.hook_id for done in fired(hooks, session)})
         session.add(*turns(number, number, (250, 250), ask=250, reply=250)[1:])
     assert seen == [{"always"}, {"always", "turn"}, {"always", "calls", "messages"}]
     session.add(asks("ask-4", 250))
     missing = 1_010 - session.view.metered
     assert missing > 10
     session.add({"role": "assistant", "content": "z" * 4 * missing})
-    assert {done.hook for done in fired(hooks, session)} == {"always", "calls", "messages", "pressure"}
+    assert {done.hook_id for done in fired(hooks, session)} == {"always", "calls", "messages", "pressure"}
 
 
 ACTIONS = """\
@@ -362,12 +362,12 @@ def test_the_four_actions(preset: Preset, tmp_path: Path) -> None:
     )
     done = fired(HookRunner(config.hooks, context=config.context, act=act), session)
     assert [each.action for each in done] == ["compact_context", "inject_message", "module_action", "log"]
-    assert not any(each.error for each in done)
+    assert not any(each.is_error for each in done)
     kinds = [item.message.kind for item in session.view.items]
     assert kinds == ["summary", "reminder", "", "", "", "note"], "and the reminder follows, as after any compaction"
     assert numbers(session.prepare(), "ask-")[-2:] == [6, 7]
     assert rules(session) == ["squeeze"]
-    assert session.request().messages[-1]["content"].endswith("At 7.")
+    assert session.render_request().messages[-1]["content"].endswith("At 7.")
     assert done[2].text == "Hello, Ada."
     assert done[3].text == f"7 {session.view.metered} 6"
     assert session.view.metered == sum(-(-len(text_of(item.message)) // 4) for item in session.view.items)

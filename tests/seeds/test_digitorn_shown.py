@@ -83,7 +83,7 @@ def test_the_reminder_has_a_fixed_allowance(preset: Preset) -> None:
 
 def reminders(session: Session) -> list[str]:
     """The reminders a request holds, taken apart from what stands beside them."""
-    spoken = [message["content"] for message in session.request().messages if message["role"] == "user"]
+    spoken = [message["content"] for message in session.render_request().messages if message["role"] == "user"]
     return [part for text in spoken for part in text.split("\n\n") if part.startswith(REMINDER)]
 
 
@@ -129,7 +129,7 @@ def test_the_emergency_truncates_hard_and_is_tried_once(preset: Preset) -> None:
     session.add(*turns(1, 8, (3_000,)), asks("ask-9"), *batch("big", 30_000))
     session.prepare(scribe)
     assert stages(session) == []
-    request = session.overflowed(scribe)
+    request = session.shrink_after_overflow(scribe)
     assert scribe.asked == [], "no model, for the model refuses"
     assert names(request) == ["call-8.1.1", "reply-8", "ask-9", "big.1"], "keep_recent // 2: a group is not cut for it"
     assert TRUNCATED in flat(request)
@@ -140,7 +140,7 @@ def test_the_emergency_truncates_hard_and_is_tried_once(preset: Preset) -> None:
     assert request.tokens <= 20_000
     assert "guard" not in stages(session)
     with pytest.raises(GiveUp):
-        session.overflowed(scribe)
+        session.shrink_after_overflow(scribe)
 
 
 @pytest.mark.seed("DIG-10", without=("overflow/keep_recent",))
@@ -151,8 +151,8 @@ def test_the_emergency_comes_down_to_half_of_the_window(preset: Preset) -> None:
         session.add(*turns(1, 2), asks("ask-3"))
         for place, sizes in enumerate(steps):
             session.add(*batch(f"step-{place}", *sizes))
-        assert session.size() > 25_000
-        request = session.overflowed()
+        assert session.count_tokens() > 25_000
+        request = session.shrink_after_overflow()
         assert request.tokens <= 0.52 * 40_000
         assert paired(request)
         assert passage("ask-3") in flat(request)

@@ -45,7 +45,7 @@ def test_a_dearer_layer_waits_until_the_cheaper_ones_are_not_enough(preset: Pres
 
     cleared = opened(policy, window=WINDOW, carry=Edge())
     cleared.add(*turns(1, 12, (28_000,)), asks("ask-13"))
-    assert cleared.size() > 0.85 * WINDOW
+    assert cleared.count_tokens() > 0.85 * WINDOW
     scribe = Scribe()
     cleared.prepare(scribe)
     assert stages(cleared) == ["clear_results"]
@@ -66,7 +66,7 @@ def test_all_layers_and_the_caller_see_the_same_size(preset: Preset) -> None:
     session.add(*turns(1, 4, (28_000,)), asks("ask-5"))
     request = session.prepare()
     for _ in range(2):
-        assert session.explain().size == session.size() == request.tokens
+        assert session.explain().tokens == session.count_tokens() == request.tokens
         for rule in (CLEAR, SUMMARISE):
             assert f"(is {request.tokens / WINDOW:g})" in fate(session, rule)
         session.record({"prompt_tokens": 40_000, "completion_tokens": 30})
@@ -119,11 +119,11 @@ def test_past_the_threshold_older_results_are_cleared(preset: Preset) -> None:
     session = opened(preset("jutul"), window=WINDOW)
     session.add(*turns(1, 3, (24_000, 24_000)))
     session.add(asks("ask-4"), *batch("log", 24_000, tool="attempt_log"), replies("reply-4"), asks("ask-5"))
-    assert session.size() < 0.6 * WINDOW
+    assert session.count_tokens() < 0.6 * WINDOW
     before = results(session.prepare())
     assert "[cleared]" not in before.values()
     session.add(*turn(5, (24_000, 24_000, 24_000))[1:], asks("ask-6"))
-    assert session.size() > 0.6 * WINDOW
+    assert session.count_tokens() > 0.6 * WINDOW
     found = results(session.prepare())
     assert [name for name, text in found.items() if text == "[cleared]"] == [
         *("call-1.1.1", "call-1.1.2", "call-2.1.1", "call-2.1.2", "call-3.1.1")
@@ -165,10 +165,10 @@ def test_older_turns_become_a_summary_once_they_are_saved(preset: Preset) -> Non
 
     session = opened(preset("jutul", history_file="conversation_history/thread-7.md"), window=WINDOW, carry=carry)
     session.add(*turns(1, 11, reply=29_000), asks("ask-12"))
-    assert 0.75 * WINDOW < session.size() < 0.85 * WINDOW
+    assert 0.75 * WINDOW < session.count_tokens() < 0.85 * WINDOW
     assert numbers(session.prepare(summarise), "ask-") == list(range(1, 13))
     session.add(replies("reply-12", 29_000), asks("ask-13"))
-    assert 0.85 * WINDOW < session.size() < 0.9 * WINDOW
+    assert 0.85 * WINDOW < session.count_tokens() < 0.9 * WINDOW
     request = session.prepare(summarise)
     assert order == ["saved", "summarised"]
     saved = only(edge.spilled)
@@ -197,7 +197,7 @@ def test_without_a_model_the_summary_has_the_same_structure(preset: Preset) -> N
     session.add(*turns(2, 13, reply=29_000), asks("ask-14"))
     session.prepare()
     assert stages(session) == ["summarise"]
-    summary = session.request().messages[1]["content"]
+    summary = session.render_request().messages[1]["content"]
     for heading, fact in (
         ("Session intent", "pump_7"),
         ("Key decisions", "halve the step"),
@@ -242,4 +242,4 @@ def test_in_a_small_window_it_is_still_the_summary_that_acts(preset: Preset) -> 
         session.add(replies(f"reply-{number}", 8_000))
     assert "summarise" in stages(session)
     assert "guard" not in stages(session)
-    assert "the scribe's words" in flat(session.request())
+    assert "the scribe's words" in flat(session.render_request())

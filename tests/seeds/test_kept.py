@@ -62,9 +62,9 @@ def test_an_overflow_saves_all_into_memory_and_clears_only_the_context(preset: P
         session = kept(DataFolder(tmp_path), preset("cowagent"))
         session.add(*turns(1, 7, (11_000,)), asks("ask-8"))
         session.prepare()
-        second = session.overflowed(Scribe("- all that was worth keeping"))
+        second = session.shrink_after_overflow(Scribe("- all that was worth keeping"))
         assert numbers(second, "ask-") == [4, 5, 6, 7, 8]
-        return names(session.overflowed())
+        return names(session.shrink_after_overflow())
 
     assert elsewhere(overflow) == ["ask-8"]
     assert "- all that was worth keeping\n" in memory(tmp_path)
@@ -138,7 +138,7 @@ def test_after_thirty_days_a_session_goes_by_itself(preset: Preset, tmp_path: Pa
         data = on_day(day)
         kept(data, preset("default"), "new").close()
         assert {info.name for info in data.store.sessions()} == left
-        assert [removed.session for removed in data.removed] == (["cow"] if day == 31.0 else [])
+        assert [removed.session for removed in data.removed_sessions] == (["cow"] if day == 31.0 else [])
     assert '"session":"cow"' in (tmp_path / "removed.jsonl").read_text()
     assert not (tmp_path / "traces" / "cow.jsonl").exists()
     with kept(on_day(0), preset("default"), "mine") as session:
@@ -152,12 +152,12 @@ def test_a_session_that_is_open_is_not_cleaned_up(preset: Preset, tmp_path: Path
     session.add(asks("ask-1"))
     data = DataFolder(tmp_path, clock=lambda: later)
     kept(data, preset("default"), "other").close()
-    assert data.removed == []
+    assert data.removed_sessions == []
     session.add(replies("reply-1"))
     session.close()
     later += DAY_SECONDS
     kept(data, preset("default"), "other").close()
-    assert [removed.session for removed in data.removed] == ["cow"]
+    assert [removed.session for removed in data.removed_sessions] == ["cow"]
 
 
 @pytest.mark.seed("COW-13", without=("restore/text_only_turns",))
@@ -172,7 +172,7 @@ def test_a_cleared_context_stays_cleared_after_a_restart(preset: Preset, tmp_pat
 
     def second() -> list[str]:
         session = kept(DataFolder(tmp_path), preset("cowagent"))
-        assert session.view.messages == 0
+        assert session.view.message_count == 0
         session.add(*turn(4, (300,)))
         return names(session.prepare())
 
@@ -195,7 +195,7 @@ def test_memory_is_found_after_a_clear(preset: Preset, tmp_path: Path) -> None:
 
     elsewhere(first)
     for words in ("relief valve", "pump_7", "opens at 4.5 bar"):
-        hit = only(DataFolder(tmp_path).search().search(words, kind="note"))
+        hit = only(DataFolder(tmp_path).open_search().search(words, kind="note"))
         assert "pump_7 opens at 4.5 bar" in hit.snippet
         assert hit.name.endswith(".md")
 

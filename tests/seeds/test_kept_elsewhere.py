@@ -79,7 +79,7 @@ def test_a_huge_result_is_a_file_of_the_session(preset: Preset, tmp_path: Path) 
         return results(session.prepare())["huge"]
 
     shown = elsewhere(first)
-    files = DataFolder(tmp_path).files("a job/7")
+    files = DataFolder(tmp_path).session_files("a job/7")
     name = only(files.names())
     assert name.startswith("large_tool_results/")
     assert name in shown
@@ -104,7 +104,7 @@ def test_the_turns_are_in_the_history_file_before_they_are_summarised(preset: Pr
     saved: list[str | None] = []
 
     def summarise(request: SummaryRequest) -> str:
-        saved.append(data.files("s").read("conversation_history/thread-7.md"))
+        saved.append(data.session_files("s").read("conversation_history/thread-7.md"))
         return "## Session intent\n- four bar"
 
     session = kept(data, policy, window=WINDOW)
@@ -113,7 +113,7 @@ def test_the_turns_are_in_the_history_file_before_they_are_summarised(preset: Pr
     text = only(saved) or ""
     assert passage("ask-1") in text
     assert passage("reply-1", 29_000) in text
-    assert text == data.files("s").read("conversation_history/thread-7.md")
+    assert text == data.session_files("s").read("conversation_history/thread-7.md")
     summary = request.messages[1]["content"]
     assert "- four bar" in summary
     assert "conversation_history/thread-7.md" in summary
@@ -130,12 +130,12 @@ def test_huge_output_is_a_file_of_the_session_with_its_hash(preset: Preset, tmp_
     session = kept(data, preset("ai"))
     session.add(asks("ask-1"), calls("out"), result("out", whole))
     shown = results(session.prepare())["out"]
-    name = only(data.files("s").names())
-    content = (data.files("s").root / name).read_bytes()
+    name = only(data.session_files("s").names())
+    content = (data.session_files("s").root / name).read_bytes()
     assert content == whole.encode()
     assert name in shown
     assert hashlib.sha256(content).hexdigest() in shown
-    assert paired(session.request()) == [("out",)]
+    assert paired(session.render_request()) == [("out",)]
 
 
 @pytest.mark.seed("DIG-08", change={"cooldown_turns": 0})

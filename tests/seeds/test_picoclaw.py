@@ -59,7 +59,7 @@ def test_the_history_budget_is_one_visible_subtraction(preset: Preset) -> None:
     budget = session.budget()
     assert budget.room == 20_000 - budget.fixed - 4_000
     line = f"window 20,000 - reserve 4,000 - fixed {budget.fixed:,} = room {budget.room:,}"
-    assert session.explain().subtraction == [line]
+    assert session.explain().budget_lines == [line]
     assert line in str(session.explain())
     session.set_system(SYSTEM + "x" * 400)
     assert session.budget().room == budget.room - 100
@@ -89,7 +89,7 @@ def test_a_request_over_the_limit_is_summarised_before_the_call(preset: Preset) 
     summarised = 0
     for step in range(1, 17):
         session.add(*batch(f"step-{step}", 8_000))
-        over = session.size() > 15_000
+        over = session.count_tokens() > 15_000
         request = session.prepare(scribe)
         summarised += over
         assert len(scribe.asked) == summarised, "summarised when it is over, and only then"
@@ -107,7 +107,7 @@ def test_the_emergency_drops_the_older_half_once(preset: Preset) -> None:
     session.add(*turns(1, 6, (400, 400)), asks("ask-7"))
     before = session.prepare(scribe)
     assert stages(session) == [], "an estimate that says it fits is believed"
-    after = session.overflowed(scribe)
+    after = session.shrink_after_overflow(scribe)
     assert scribe.asked == [], "no model is asked when the model refuses"
     system, first, *rest = after.messages
     assert system == before.messages[0], "the system prompt is not edited"
@@ -116,7 +116,7 @@ def test_the_emergency_drops_the_older_half_once(preset: Preset) -> None:
     assert first["content"].endswith(passage("ask-4"))
     assert rest == before.messages[17:], "31 messages: of the oldest 15 all go, at the border of a turn's group"
     with pytest.raises(GiveUp):
-        session.overflowed(scribe)
+        session.shrink_after_overflow(scribe)
     assert passage("ask-1") in said(session)
 
 
@@ -127,7 +127,7 @@ def test_the_emergency_leaves_the_summary(preset: Preset) -> None:
     session.prepare(scribe)
     assert stages(session) == ["summarise"]
     session.add(*turn(9)[1:], *turn(10), asks("ask-11"))
-    request = session.overflowed(scribe)
+    request = session.shrink_after_overflow(scribe)
     assert stages(session) == ["summarise", "drop_oldest"]
     assert "what was said before" in flat(request)
     assert "[Note: the oldest half" in flat(request)
@@ -141,14 +141,14 @@ def test_a_cut_moves_before_a_group(preset: Preset) -> None:
         session = opened(preset("picoclaw", max_tokens=20_000), window=100_000, system="")
         small = [each for number in range(before) for each in (asks(f"ask-{number}"), replies(f"reply-{number}"))]
         session.add(*small, asks("ask-x"), *batch("x", 200, 200, 200, 200), replies("reply-x"), *turns(90, 91))
-        count = session.view.messages
-        request = session.overflowed()
+        count = session.view.message_count
+        request = session.shrink_after_overflow()
         batches = paired(request)
         start = 2 * before + 1
         half = count // 2
         assert batches == ([] if half >= start + 5 else [("x.1", "x.2", "x.3", "x.4")])
         gone = half if half <= start or half >= start + 5 else start
-        assert session.view.messages == count - gone + 1
+        assert session.view.message_count == count - gone + 1
         assert stages(session) == ["drop_oldest"]
         _stored_whole(session)
 
@@ -158,7 +158,7 @@ def _stored_whole(session: Session) -> None:
     group = {
         event.seq
         for event in session.log.read()
-        if isinstance(event.what, MessageAdded) and _in_batch(event.what.message)
+        if isinstance(event.payload, MessageAdded) and _in_batch(event.payload.message)
     }
     dropped = {
         ident for made in edits(session) for edit in made.edited.edits if isinstance(edit, Drop) for ident in edit.ids

@@ -50,7 +50,7 @@ def test_everything_that_is_sent_is_counted(preset: Preset) -> None:
         session.add(*turns(1, 3, reply=10_000), asks("ask-4", 120 + said))
         session.add(calls("a", tool="read" + "n" * name, arguments=json.dumps({"x": "v" * arguments})))
         session.add(result("a", passage("a", 4_000)))
-        found = session.size()
+        found = session.count_tokens()
         session.prepare(Scribe())
         assert ("summarise" in stages(session)) == summarised
         return found
@@ -70,7 +70,7 @@ def test_everything_that_is_sent_is_counted(preset: Preset) -> None:
 def test_the_older_way_is_off(preset: Preset) -> None:
     session, scribe = opened(preset("picoclaw", max_tokens=8_000), window=40_000), Scribe()
     session.add(*turns(1, 15, reply=8_000))
-    assert 0.75 * 40_000 < session.size() < 32_000
+    assert 0.75 * 40_000 < session.count_tokens() < 32_000
     session.end_turn(scribe)
     assert stages(session) == []
     assert scribe.asked == []

@@ -26,7 +26,7 @@ def test_the_trace_is_appended_to_and_never_goes_back_to_the_model(preset: Prese
     """A session whose trace was filled with lies sends the same bytes as one that never had a trace."""
     policy = preset("jutul")
     data = DataFolder(tmp_path, secrets=[])
-    path = data.trace("build-fix")
+    path = data.trace_path("build-fix")
     plain = Session("gpt-4o", policy=policy, window=WINDOW, count="chars/4", system="Be careful.")
     before = b""
     for first in (1, 7, 13):
@@ -61,11 +61,12 @@ def test_every_compaction_is_in_the_trace_and_nothing_is_lost(preset: Preset, tm
     with kept(data, preset("jutul")) as session:
         session.undo()
         made, texts, head = edits(session), said(session), session.log.head
-    lines = list(read_trace(data.trace("build-fix")))
+    lines = list(read_trace(data.trace_path("build-fix")))
     assert sorted({line.seq for line in lines}) == list(range(1, head + 1))
     shown = [line for line in lines if line.event == "context_compaction"]
     assert [(line.seq, line.stage, line.moment, line.before, line.after) for line in shown] == [
-        (each.seq, each.edited.stage, each.edited.moment, each.edited.before, each.edited.after) for each in made
+        (each.seq, each.edited.stage, each.edited.moment, each.edited.tokens_before, each.edited.tokens_after)
+        for each in made
     ]
     assert [(line.stage, line.moment) for line in shown] == [("clear_results", "before_call"), ("summarise", "manual")]
     assert all((line.before or 0) > (line.after or 0) for line in shown)
@@ -95,8 +96,10 @@ def test_every_model_call_is_in_the_trace_and_the_cost_adds_up(preset: Preset, t
                         "prompt_tokens_details": {"cached_tokens": size // 2},
                     }
                 )
-    reported = [event.what for event in data.log("build-fix").read() if isinstance(event.what, UsageReported)]
-    lines = list(read_trace(data.trace("build-fix")))
+    reported = [
+        event.payload for event in data.open_log("build-fix").read() if isinstance(event.payload, UsageReported)
+    ]
+    lines = list(read_trace(data.trace_path("build-fix")))
     assert "clear_results" in {line.stage for line in lines}
     calls = [line for line in lines if line.event == "model_usage"]
     assert [line.input_tokens for line in calls] == [used.input_tokens for used in reported]

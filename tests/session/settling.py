@@ -99,8 +99,8 @@ class Reasons(list[str]):
             timeout=timeout,
             retries=retries,
             conversation=conversation,
-            note=self.append,
-            replied=self.replies.append,
+            on_rejection=self.append,
+            on_reply=self.replies.append,
         )
 
 
@@ -114,5 +114,5 @@ def wrote(summarise: AsyncSummarizer, request: SummaryRequest) -> str | None:
 
 
 def noted(session: Session, topic: str) -> list[str]:
-    events = (event.what for event in session.log.read())
+    events = (event.payload for event in session.log.read())
     return [what.text for what in events if isinstance(what, NoteAdded) and what.topic == topic]

@@ -22,7 +22,7 @@ def test_the_turn_does_not_wait_and_the_text_is_there_when_it_is_needed() -> Non
         session, slow = opened(window=8_000), Slow(f"prepared: {GOOD}")
         ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
-        assert ahead.look()
+        assert ahead.start_if_due()
         await settled()
         await session.prepare_async(ahead)
         slow.happened.append("turn went on")
@@ -44,14 +44,14 @@ def test_nothing_is_written_to_the_log_ahead_of_time() -> None:
     async def test() -> None:
         session, slow = opened(window=8_000), Slow(GOOD)
         below_its_mark(session)
-        before, head = session.request().to_bytes(), session.log.head
+        before, head = session.render_request().to_bytes(), session.log.head
         ahead = BackgroundSummarizer(session, slow)
-        ahead.look()
+        ahead.start_if_due()
         slow.go.set()
         await settled()
-        assert len(ahead.held) == 1
+        assert len(ahead.prepared) == 1
         assert session.log.head == head
-        assert session.request().to_bytes() == before
+        assert session.render_request().to_bytes() == before
         await ahead.close()
 
     running(test)
@@ -65,7 +65,7 @@ def test_what_was_said_since_is_told_by_the_digest() -> None:
         slow.go.set()
         ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
-        ahead.look()
+        ahead.start_if_due()
         await settled()
         told = {message.id for message in slow.asked[0].messages}
         beyond_its_mark(session, number)
@@ -91,7 +91,7 @@ def test_a_text_that_fell_far_behind_is_continued() -> None:
         slow.go.set()
         ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
-        ahead.look()
+        ahead.start_if_due()
         await settled()
         first = slow.asked[0]
         talk(session, number, number + 12)
@@ -111,7 +111,7 @@ def test_a_text_that_cannot_be_continued_is_still_better_than_none() -> None:
         slow.go.set()
         ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
-        ahead.look()
+        ahead.start_if_due()
         await settled()
         talk(session, number, number + 12)
         await session.prepare_async(ahead)
@@ -129,7 +129,7 @@ def test_a_compaction_that_comes_too_early_waits_for_what_is_being_written() -> 
         session, slow = opened(window=8_000), Slow(f"prepared: {GOOD}")
         ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
-        ahead.look()
+        ahead.start_if_due()
         beyond_its_mark(session, number)
         preparing = asyncio.create_task(session.prepare_async(ahead))
         await settled()
@@ -152,10 +152,10 @@ def test_a_failure_is_noted_when_the_session_is_at_work() -> None:
         slow.go.set()
         ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
-        ahead.look()
+        ahead.start_if_due()
         await settled()
         assert noted(session, "ahead_failed") == []
-        assert not ahead.look()  # not again at the same place
+        assert not ahead.start_if_due()  # not again at the same place
         beyond_its_mark(session, number)
         await session.prepare_async(ahead)
         assert noted(session, "ahead_failed") == ["ValueError"]
@@ -171,10 +171,10 @@ def test_a_rejected_answer_is_not_held() -> None:
         slow.go.set()
         ahead = BackgroundSummarizer(session, slow)
         below_its_mark(session)
-        ahead.look()
+        ahead.start_if_due()
         await settled()
-        assert ahead.held == []
-        assert not ahead.busy
+        assert ahead.prepared == []
+        assert not ahead.is_busy
         await ahead.close()
 
     running(test)
@@ -186,7 +186,7 @@ def test_closing_stops_it(by_session: bool) -> None:
         session, slow = opened(window=8_000), Slow(GOOD)
         ahead = BackgroundSummarizer(session, slow)
         below_its_mark(session)
-        ahead.look()
+        ahead.start_if_due()
         await settled()
         assert slow.happened == ["asked"]
         if by_session:
@@ -194,7 +194,7 @@ def test_closing_stops_it(by_session: bool) -> None:
             await settled()
         else:
             await ahead.close()
-        assert not ahead.busy
+        assert not ahead.is_busy
         assert slow.happened == ["asked"]
         assert len(asyncio.all_tasks()) == 1
 
@@ -206,15 +206,15 @@ def test_it_looks_only_when_something_can_come_of_it() -> None:
         session, slow = opened(window=8_000), Slow(GOOD)
         ahead = BackgroundSummarizer(session, slow)
         talk(session, 1, 3)
-        assert not ahead.look()
+        assert not ahead.start_if_due()
         below_its_mark(session, 3)
         call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
         session.add({"role": "user", "content": "once more"})
         session.add({"role": "assistant", "content": None, "tool_calls": [call]})
-        assert not ahead.look()  # a call is open: the view is not what it will be
+        assert not ahead.start_if_due()  # a call is open: the view is not what it will be
         session.add({"role": "tool", "tool_call_id": "c1", "content": "done"})
-        assert ahead.look()
-        assert not ahead.look()  # one at a time
+        assert ahead.start_if_due()
+        assert not ahead.start_if_due()  # one at a time
         await ahead.close()
 
     running(test)
@@ -225,9 +225,9 @@ def test_the_mark_can_be_set() -> None:
         session, slow = opened(window=8_000), Slow(GOOD)
         talk(session, 1, 16)
         assert 0.3 < size(session) < 0.7
-        assert not BackgroundSummarizer(session, slow).look()
+        assert not BackgroundSummarizer(session, slow).start_if_due()
         ahead = BackgroundSummarizer(session, slow, mark=0.3)
-        assert ahead.look()
+        assert ahead.start_if_due()
         await ahead.close()
 
     running(test)
@@ -256,14 +256,14 @@ def test_a_model_writes_it_ahead_from_the_cached_conversation() -> None:
         provider = scribe([GOOD], model="main")
         ahead = BackgroundSummarizer(session, scripted(session, provider))
         number = below_its_mark(session)
-        sent = session.request().to_bytes()
-        assert ahead.look()
-        while ahead.busy:
+        sent = session.render_request().to_bytes()
+        assert ahead.start_if_due()
+        while ahead.is_busy:
             await asyncio.sleep(0)
         body = provider.bodies[0]["messages"]
         assert isinstance(body, list)
-        assert body[:-1] == session.request().messages[: len(body) - 1]
-        assert session.request().to_bytes() == sent
+        assert body[:-1] == session.render_request().messages[: len(body) - 1]
+        assert session.render_request().to_bytes() == sent
         beyond_its_mark(session, number)
         await session.prepare_async(ahead)
         assert len(provider.requests) == 1
@@ -285,10 +285,10 @@ def test_the_older_way_summarises_after_a_turn_in_the_background() -> None:
         slow = Slow(f"older way: {GOOD}")
         ahead = BackgroundSummarizer(session, slow, margin=0.0, moments=("turn_end",))
         talk(session, 1, 6)
-        assert session.view.messages == 20
-        assert not ahead.look()
+        assert session.view.message_count == 20
+        assert not ahead.start_if_due()
         talk(session, 6, 7)
-        assert ahead.look()
+        assert ahead.start_if_due()
         await settled()
         assert slow.happened == ["asked"]
         slow.go.set()
@@ -297,7 +297,7 @@ def test_the_older_way_summarises_after_a_turn_in_the_background() -> None:
         request = await session.prepare_async(ahead)
         assert slow.happened == ["asked", "written"]
         assert "older way: " in request.to_bytes().decode()
-        assert session.edits["summarise"] == 1
+        assert session.edit_counts["summarise"] == 1
         await ahead.close()
 
     running(test)
@@ -322,11 +322,11 @@ def test_no_turn_of_a_long_conversation_waits() -> None:
             request = await session.prepare_async(ahead)
             assert request.tokens <= session.budget().capacity
             session.add({"role": "assistant", "content": f"answer-{number}: " + "the table has rows " * 20})
-            ahead.look()
+            ahead.start_if_due()
             await settled()
-        assert session.edits["summarise"] >= 2
+        assert session.edit_counts["summarise"] >= 2
         assert waited == 0
-        assert ahead_of_time <= 2 * session.edits["summarise"] + 1
+        assert ahead_of_time <= 2 * session.edit_counts["summarise"] + 1
         assert "written" in summary(session)
         await ahead.close()
 

@@ -33,9 +33,9 @@ def test_a_text_is_thrown_away_when_the_log_moved_beneath_it(move: Callable[[Ses
         slow.go.set()
         ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session, 3)
-        assert ahead.look()
+        assert ahead.start_if_due()
         await settled()
-        assert [held.text for held in ahead.held] == ["stale"]
+        assert [held.text for held in ahead.prepared] == ["stale"]
         move(session)
         beyond_its_mark(session, number)
         await session.prepare_async(ahead)
@@ -58,7 +58,7 @@ def test_a_text_is_thrown_away_when_what_it_tells_of_was_restored() -> None:
         slow.go.set()
         ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session, 6)
-        ahead.look()
+        ahead.start_if_due()
         await settled()
         asked = {message.id for message in slow.asked[0].messages}
         session.undo()
@@ -77,7 +77,7 @@ def test_what_is_being_written_for_another_time_is_stopped() -> None:
         session, slow = opened(window=8_000), Slow(f"new: {GOOD}")
         ahead = BackgroundSummarizer(session, slow)
         number = below_its_mark(session)
-        ahead.look()
+        ahead.start_if_due()
         await settled()
         session.clear()
         beyond_its_mark(session, number)
@@ -86,7 +86,7 @@ def test_what_is_being_written_for_another_time_is_stopped() -> None:
         await settled()
         assert slow.happened == ["asked", "asked", "written"]
         assert "new: " in summary(session)
-        assert ahead.held == []
+        assert ahead.prepared == []
         await ahead.close()
 
     running(test)
@@ -101,9 +101,9 @@ def test_a_text_serves_only_what_was_asked_for(other: dict[str, Any]) -> None:
         slow.go.set()
         ahead = BackgroundSummarizer(session, slow)
         below_its_mark(session)
-        ahead.look()
+        ahead.start_if_due()
         await settled()
-        [held] = ahead.held
+        [held] = ahead.prepared
         assert await ahead(msgspec.structs.replace(held.request, **other)) == "asked anew"
         assert await ahead(held.request) == "prepared"
         await ahead.close()

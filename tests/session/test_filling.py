@@ -29,7 +29,7 @@ PARTS = {"rules": 40, "skills": 25, "memory": 10, "project": 30, "facts": 5}
 
 
 def by_name(found: WindowUsage) -> dict[str, int]:
-    return {share.name: share.tokens for share in found.shares}
+    return {share.name: share.tokens for share in found.categories}
 
 
 ACTS = st.lists(
@@ -66,17 +66,21 @@ def test_the_categories_add_up(acts: list[tuple[str, Any]], policy: str, split: 
     session = Session("gpt-4o", policy=policy, window=9_000, system="You help. " * 20, tools=[TOOL], count="estimate")
     for number, (what, how) in enumerate(acts):
         act(session, number, what, how)
-        found = measure_window_usage(session, parts=PARTS if split else None)
-        assert sum(share.tokens for share in found.shares) == found.size == session.size()
+        found = measure_window_usage(session, prompt_parts=PARTS if split else None)
+        assert sum(share.tokens for share in found.categories) == found.tokens == session.count_tokens()
         usage = session.view.usage
-        assert sum(share.sent for share in found.shares) == (usage.input_tokens if usage else 0) == found.reported
-        for share in found.shares:
+        assert (
+            sum(share.sent_tokens for share in found.categories)
+            == (usage.input_tokens if usage else 0)
+            == found.reported_tokens
+        )
+        for share in found.categories:
             assert share.category in WINDOW_CATEGORIES
-            own = [each for each in found.pieces if (each.category, each.tool) == (share.category, share.tool)]
+            own = [each for each in found.messages if (each.category, each.tool) == (share.category, share.tool)]
             if share.category not in ("system", "tools", "skills", "memory", "framing", "rules"):
                 assert sum(each.tokens for each in own) == share.tokens
-                assert len(own) == share.messages
-        assert found.roles.messages == session.view.messages == len(found.pieces)
+                assert len(own) == share.message_count
+        assert found.roles.total == session.view.message_count == len(found.messages)
 
 
 @given(st.integers(0, 10**7), st.lists(st.integers(0, 10**5), min_size=1, max_size=30))
@@ -93,10 +97,10 @@ def test_usage_by_category_is_scaled_to_the_report() -> None:
     session = Session("gpt-4o", policy="jutul", window=50_000, system="You help. " * 50, tools=[TOOL])
     session.add(user_message("Look."), *step(1, "read", "shell", size=900))
     request = session.prepare()
-    ours = by_name(measure_window_usage(session, parts=PARTS))
+    ours = by_name(measure_window_usage(session, prompt_parts=PARTS))
     session.record({"input_tokens": request.tokens * 3 // 2, "output_tokens": 5})
-    found = measure_window_usage(session, parts=PARTS)
-    assert found.reported == found.size == request.tokens * 3 // 2 == sum(by_name(found).values())
+    found = measure_window_usage(session, prompt_parts=PARTS)
+    assert found.reported_tokens == found.tokens == request.tokens * 3 // 2 == sum(by_name(found).values())
     for name, tokens in by_name(found).items():
         assert tokens == pytest.approx(ours[name] * 1.5, abs=2)
     assert list(by_name(found)) == [
@@ -104,8 +108,8 @@ def test_usage_by_category_is_scaled_to_the_report() -> None:
         *("results: read", "results: shell", "framing"),
     ]
     both = {each.stage: each for each in found.thresholds if each.metric == "window_share"}
-    assert (both["clear_results"].at, both["summarise"].at) == (0.60, 0.85)
-    assert both["clear_results"].now == both["summarise"].now == pytest.approx(found.size / 50_000)
+    assert (both["clear_results"].limit, both["summarise"].limit) == (0.60, 0.85)
+    assert both["clear_results"].current == both["summarise"].current == pytest.approx(found.tokens / 50_000)
 
 
 def test_what_came_since_the_report_is_told_apart() -> None:
@@ -114,11 +118,11 @@ def test_what_came_since_the_report_is_told_apart() -> None:
     reported(session, 1.2)
     session.add(said("It is long. " * 40))
     found = measure_window_usage(session)
-    (answer,) = [share for share in found.shares if share.category == "assistant"]
-    assert (answer.sent, answer.later) == (0, found.size - found.reported)
+    (answer,) = [share for share in found.categories if share.category == "assistant"]
+    assert (answer.sent_tokens, answer.new_tokens) == (0, found.tokens - found.reported_tokens)
     session.compact()
     session.set_system("Another.")
-    assert measure_window_usage(session).reported == 0, "no report tells of this view"
+    assert measure_window_usage(session).reported_tokens == 0, "no report tells of this view"
 
 
 def test_roles_and_characters() -> None:
@@ -128,7 +132,7 @@ def test_roles_and_characters() -> None:
     session.add({"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {"a": 1}}]})
     session.add({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "12345678"}]})
     roles = measure_window_usage(session).roles
-    assert (roles.messages, roles.user, roles.assistant, roles.tool) == (3, 1, 1, 1)
+    assert (roles.total, roles.user, roles.assistant, roles.tool) == (3, 1, 1, 1)
     assert roles.characters == len("héllo") + len("read") + len('{"a":1}') + len("12345678")
 
 
@@ -139,15 +143,17 @@ def test_a_price_knows_what_was_cached() -> None:
     session.add(user_message("a" * 4_000), said("b" * 4_000), user_message("c" * 4_000))
     tokens = session.prepare().tokens
     session.record({"input_tokens": tokens, "cache_read_input_tokens": 0, "output_tokens": 1})
-    plain = measure_window_usage(session, prices=prices)
-    assert [piece.price for piece in plain.pieces] == [pytest.approx(piece.tokens / 1e5) for piece in plain.pieces]
-    first = plain.pieces[0].tokens + 16
+    plain = measure_window_usage(session, model_overrides=prices)
+    assert [piece.dollars for piece in plain.messages] == [
+        pytest.approx(piece.tokens / 1e5) for piece in plain.messages
+    ]
+    first = plain.messages[0].tokens + 16
     session.record({"input_tokens": tokens - first, "cache_read_input_tokens": first, "output_tokens": 1})
-    cached, dear, newest = measure_window_usage(session, prices=prices).pieces
-    assert cached.price == pytest.approx(cached.tokens / 1e6)
-    assert dear.price == pytest.approx(dear.tokens / 1e5)
-    assert newest.price == pytest.approx(newest.tokens / 1e5)
-    assert measure_window_usage(session).pieces[0].price is None, "no price is known of it"
+    cached, dear, newest = measure_window_usage(session, model_overrides=prices).messages
+    assert cached.dollars == pytest.approx(cached.tokens / 1e6)
+    assert dear.dollars == pytest.approx(dear.tokens / 1e5)
+    assert newest.dollars == pytest.approx(newest.tokens / 1e5)
+    assert measure_window_usage(session).messages[0].dollars is None, "no price is known of it"
 
 
 def test_age_and_why() -> None:
@@ -160,18 +166,18 @@ def test_age_and_why() -> None:
         session.add(*step(number, "shell", size=700))
     now[0] = 1_060.0
     session.add(user_message("two"), said("Yes."))
-    pieces = {piece.id: piece for piece in measure_window_usage(session).pieces}
+    pieces = {piece.id: piece for piece in measure_window_usage(session).messages}
     pinned, asked, called, result, *_, newest, _ = pieces.values()
-    assert (asked.turns, asked.seconds, newest.turns, newest.seconds) == (1, 60.0, 0, 0.0)
+    assert (asked.turns_ago, asked.age_seconds, newest.turns_ago, newest.age_seconds) == (1, 60.0, 0, 0.0)
     assert (result.category, result.tool) == ("results", "read")
-    assert pinned.why.startswith("pinned")
-    assert newest.why.startswith("the newest request")
-    assert result.said == 5_004 > result.tokens
-    assert f"recall {result.id}" in result.why
-    assert "summarise: pressure > 0.92 (is 0." in called.why
+    assert pinned.reason.startswith("pinned")
+    assert newest.reason.startswith("the newest request")
+    assert result.original_tokens == 5_004 > result.tokens
+    assert f"recall {result.id}" in result.reason
+    assert "summarise: pressure > 0.92 (is 0." in called.reason
     session.compact()
-    (told,) = [piece for piece in measure_window_usage(session).pieces if piece.category == "summaries"]
-    assert "stands for 8 messages that left" in told.why
+    (told,) = [piece for piece in measure_window_usage(session).messages if piece.category == "summaries"]
+    assert "stands for 8 messages that left" in told.reason
 
 
 def test_the_next_trigger_in_tokens_and_turns() -> None:
@@ -179,21 +185,21 @@ def test_the_next_trigger_in_tokens_and_turns() -> None:
     for number in range(4):
         session.add(user_message("x" * 3_984), said(f"{number}"))
     found = measure_window_usage(session)
-    assert found.next is not None
-    assert found.next.rule == "before_call/clear_results"
-    size = session.size()
-    assert found.next.tokens == 16_000 * 0.85 - size
-    assert found.next.turns == pytest.approx(found.next.tokens / 1_005, rel=0.01)
+    assert found.next_threshold is not None
+    assert found.next_threshold.rule == "before_call/clear_results"
+    size = session.count_tokens()
+    assert found.next_threshold.tokens_away == 16_000 * 0.85 - size
+    assert found.next_threshold.turns_away == pytest.approx(found.next_threshold.tokens_away / 1_005, rel=0.01)
     guard = found.thresholds[-1]
-    assert (guard.rule, guard.at, guard.tokens) == ("guard", 16_000, 16_000 - size)
+    assert (guard.rule, guard.limit, guard.tokens_away) == ("guard", 16_000, 16_000 - size)
     by_turns = measure_window_usage(Session("gpt-4o", policy="cowagent", window=200_000)).thresholds
-    assert {each.rule: each.turns for each in by_turns}["turn_limit"] == 21
+    assert {each.rule: each.turns_away for each in by_turns}["turn_limit"] == 21
 
 
 def test_without_a_window_there_is_no_share() -> None:
     found = measure_window_usage(Session("nobody-knows", policy=own_policy()))
-    assert (found.window, found.used) == (None, None)
-    assert measure_window_usage(Session("nobody-knows", policy=own_policy(), window=5_000)).used == pytest.approx(
+    assert (found.window, found.used_share) == (None, None)
+    assert measure_window_usage(Session("nobody-knows", policy=own_policy(), window=5_000)).used_share == pytest.approx(
         16 / (5_000 - 1_250)
     )
 

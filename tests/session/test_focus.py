@@ -73,12 +73,12 @@ def test_the_tool_hands_its_focus_on() -> None:
         agent.session.add({"role": "user", "content": f"Question {number}. " + "The tide comes in. " * 40})
         agent.session.add({"role": "assistant", "content": f"Answer {number}. " + "The tide goes out. " * 40})
     small = ScriptedProvider("openai_chat", [GOOD] * 3, model="small")
-    agent.summarise = create_summarizer(small, window=16_000, counter=agent.session.counter, timeout=20)
+    agent.summarizer = create_summarizer(small, window=16_000, counter=agent.session.counter, timeout=20)
 
     async def run() -> list[object]:
-        return [each async for each in agent.turn("Make room.")]
+        return [each async for each in agent.run_turn("Make room.")]
 
     happened = asyncio.run(run())
     assert happened[-1] == TurnEnded("end")
-    assert not [each for each in happened if isinstance(each, ToolFinished) and each.result.error]
+    assert not [each for each in happened if isinstance(each, ToolFinished) and each.result.is_error]
     assert f"{FOCUS_PREFIX}the retry limit".encode() in small.requests[0]

@@ -42,13 +42,13 @@ def test_a_manual_compaction_does_what_was_foretold(name: str) -> None:
     told = [each for each in forecast_rules(session) if each.moment == "manual"]
     head = session.log.head
     session.compact()
-    made = [event.what for event in session.log.read(head + 1) if isinstance(event.what, ViewEdited)]
-    acting = [each for each in told if each.fires and not each.nothing]
+    made = [event.payload for event in session.log.read(head + 1) if isinstance(event.payload, ViewEdited)]
+    acting = [each for each in told if each.fires and not each.no_effect_reason]
     assert [each.rule for each in acting[:1]] == [each.rule for each in made[:1]]
     assert bool(made) == (name != "ai"), "all that is there is recent to it"
     for first, edited in zip(acting[:1], made, strict=False):
-        assert first.freed == edited.before - edited.after > 0
-        assert set(first.removed) == {ident for edit in edited.edits for ident in getattr(edit, "ids", ())}
+        assert first.freed_tokens == edited.tokens_before - edited.tokens_after > 0
+        assert set(first.removed_ids) == {ident for edit in edited.edits for ident in getattr(edit, "ids", ())}
 
 
 def test_a_rule_that_rests_says_what_it_waits_for_and_would_do() -> None:
@@ -59,20 +59,20 @@ def test_a_rule_that_rests_says_what_it_waits_for_and_would_do() -> None:
     session.prepare()
     clear, summary = (each for each in forecast_rules(session) if each.moment == "before_call")
     assert not clear.fires
-    assert clear.why.startswith("not pressure > 0.85 (is 0.")
-    assert (len(clear.shortened), clear.removed, clear.summarised) == (2, (), 0)
-    assert clear.freed == pytest.approx(2 * 625, rel=0.1)
-    assert summary.nothing == "nothing to do"
+    assert clear.reason.startswith("not pressure > 0.85 (is 0.")
+    assert (len(clear.shortened_ids), clear.removed_ids, clear.summarized_messages) == (2, (), 0)
+    assert clear.freed_tokens == pytest.approx(2 * 625, rel=0.1)
+    assert summary.no_effect_reason == "nothing to do"
     empty = list(forecast_rules(Session("gpt-4o", policy=own_policy(), window=20_000)))
     assert empty
-    assert all(each.nothing and not each.freed for each in empty)
+    assert all(each.no_effect_reason and not each.freed_tokens for each in empty)
 
 
 def test_what_is_saved_first_is_told() -> None:
     jutul, cow = filled("jutul"), filled("cowagent")
     manual = {each.rule: each for each in forecast_rules(jutul)}["manual/summarise"]
-    assert manual.saves == ("the file conversation_history/main.md",)
+    assert manual.save_targets == ("the file conversation_history/main.md",)
     limit = {each.rule: each for each in forecast_rules(cow)}["turn_limit"]
     assert limit.fires
-    assert limit.saves == ("long-term memory",)
-    assert limit.summarised > 0
+    assert limit.save_targets == ("long-term memory",)
+    assert limit.summarized_messages > 0

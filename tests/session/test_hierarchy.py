@@ -32,7 +32,7 @@ def deep(session: Session, write: object = None) -> Session:
         talk(session, number * 4, number * 4 + 4)
         asyncio.run(session.compact_async(write))  # type: ignore[arg-type]
         assert len(summaries(session)) == 1, "it is continued, not stacked"
-        assert session.size() <= WINDOW
+        assert session.count_tokens() <= WINDOW
     return session
 
 
@@ -46,7 +46,7 @@ def with_ledger(session: Session) -> Session:
         talk(session, number * 4, number * 4 + 4)
         session.prepare()
         session.compact()
-        assert session.size() <= WINDOW
+        assert session.count_tokens() <= WINDOW
     return session
 
 
@@ -72,8 +72,8 @@ def led_to(session: Session, *kinds: str) -> str:
     for call in find_recall_calls(shown):
         page = recall_text(session.log, call, max_chars=60_000)
         pages.append(page.text)
-        while page.more:
-            page = recall_text(session.log, page.more, max_chars=60_000, offset=page.offset)
+        while page.next_query:
+            page = recall_text(session.log, page.next_query, max_chars=60_000, offset=page.next_offset)
             pages.append(page.text)
     return "\n".join(pages)
 
@@ -82,9 +82,9 @@ def led_to(session: Session, *kinds: str) -> str:
 def test_twenty_deep_every_message_can_still_be_reached(kind: str) -> None:
     made = {"digest": lambda: deep(opened()), "model": scripted, "ledger": lambda: with_ledger(default())}
     session: Session = made[kind]()  # type: ignore[no-untyped-call]
-    assert sum(isinstance(event.what, ViewEdited) for event in session.log.read()) >= DEEP
+    assert sum(isinstance(event.payload, ViewEdited) for event in session.log.read()) >= DEEP
     seen = {item.message.id for item in session.view.items if not item.edited}
-    gone = [event.what.message for event in session.log.read() if isinstance(event.what, MessageAdded)]
+    gone = [event.payload.message for event in session.log.read() if isinstance(event.payload, MessageAdded)]
     gone = [message for message in gone if message.id not in seen]
     assert len(gone) > 12 * DEEP
     back = led_to(session, SUMMARY, LEDGER)
@@ -109,12 +109,12 @@ def test_each_line_of_a_summary_has_its_author(kind: str) -> None:
 def test_compacting_what_did_not_change_changes_nothing(make: object) -> None:
     session: Session = make()  # type: ignore[operator]
     for _ in range(3):
-        before, epoch = session.request().to_bytes(), session.view.epoch
-        edits = [event.seq for event in session.log.read() if isinstance(event.what, ViewEdited)]
+        before, epoch = session.render_request().to_bytes(), session.view.prefix_seq
+        edits = [event.seq for event in session.log.read() if isinstance(event.payload, ViewEdited)]
         session.compact()
-        assert session.request().to_bytes() == before
-        assert [event.seq for event in session.log.read() if isinstance(event.what, ViewEdited)] == edits
-        assert session.view.epoch == epoch
+        assert session.render_request().to_bytes() == before
+        assert [event.seq for event in session.log.read() if isinstance(event.payload, ViewEdited)] == edits
+        assert session.view.prefix_seq == epoch
 
 
 def test_the_way_back_is_made_anew_and_not_told_to_who_writes() -> None:

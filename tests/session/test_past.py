@@ -44,7 +44,7 @@ def a_life(policy: str) -> Life:
             log=log,
             clock=lambda: float(next(clock)),
         )
-        session.note_model()
+        session.record_model()
         for place, message in enumerate(messages[life * 70 : (life + 1) * 70]):
             if message["role"] == "assistant":
                 request = session.prepare()
@@ -57,7 +57,7 @@ def a_life(policy: str) -> Life:
             if place == 45:
                 session.redo()
             if place in (50, 51):
-                request = session.overflowed()
+                request = session.shrink_after_overflow()
                 was.append(Was(log.head, request.to_bytes(), request.tokens))
             if place == 60:
                 session.clear()
@@ -67,7 +67,7 @@ def a_life(policy: str) -> Life:
 @pytest.mark.parametrize("policy", ["default", "jutul"])
 def test_every_request_comes_back_as_it_was_sent(policy: str) -> None:
     log, was = a_life(policy)
-    events = [event.what for event in log.read()]
+    events = [event.payload for event in log.read()]
     assert sum(isinstance(what, ViewEdited) for what in events) > 10
     topics = {what.topic for what in events if isinstance(what, NoteAdded)}
     assert topics >= {"undo", "redo", "clear", "overflow", "system", "tools", "model"}
@@ -84,15 +84,17 @@ def test_a_short_restore_is_one_edit_and_the_same_from_then_on() -> None:
     session = Session("gpt-4o", policy="cowagent", log=log, clock=lambda: 1.0)
     session.add(*(message for message in generate_session(9, seed=7) if message["role"] != "system"))
     before = log.head
-    session.restore()
-    assert [type(event.what) for event in log.read(before + 1)] == [ViewEdited]
-    assert session.view.turns == 3
-    assert session.view.tool_calls == session.view.tool_results == 0
-    restored = session.request().to_bytes()
+    session.run_restore_rules()
+    assert [type(event.payload) for event in log.read(before + 1)] == [ViewEdited]
+    assert session.view.visible_turns == 3
+    assert session.view.tool_call_count == session.view.tool_result_count == 0
+    restored = session.render_request().to_bytes()
     again = Session("gpt-4o", policy="cowagent", log=log, clock=lambda: 2.0)
-    again.restore()
+    again.run_restore_rules()
     assert log.head == before + 1, "nothing is left to restore"
-    assert again.request().to_bytes() == restored == render_past_request(log, log.head, model="gpt-4o").to_bytes()
+    assert (
+        again.render_request().to_bytes() == restored == render_past_request(log, log.head, model="gpt-4o").to_bytes()
+    )
 
 
 def test_recorded_requests_are_listed_where_they_stood() -> None:
@@ -102,19 +104,19 @@ def test_recorded_requests_are_listed_where_they_stood() -> None:
     assert len(listed) > 20
     assert {sent.model for sent in listed} == {model for model, _ in MODELS}
     for sent in listed[::5]:
-        assert render_past_request(log, sent.head).to_bytes() == bodies[sent.head]
-    assert [sent.head for sent in listed] == sorted(sent.head for sent in listed)
+        assert render_past_request(log, sent.log_head).to_bytes() == bodies[sent.log_head]
+    assert [sent.log_head for sent in listed] == sorted(sent.log_head for sent in listed)
     assert [sent.time for sent in listed] == sorted(sent.time for sent in listed)
 
 
 def test_given_names_come_before_those_of_the_log() -> None:
     log = MemoryLog()
     session = Session("gpt-4o", log=log, clock=lambda: 1.0)
-    session.note_model()
+    session.record_model()
     session.add({"role": "user", "content": "hello"})
-    assert render_past_request(log, log.head).wire == "openai_chat"
-    assert render_past_request(log, log.head, model="claude-sonnet-4").wire == "anthropic"
-    assert render_past_request(log, log.head, wire="gemini").wire == "gemini"
+    assert render_past_request(log, log.head).dialect_name == "openai_chat"
+    assert render_past_request(log, log.head, model="claude-sonnet-4").dialect_name == "anthropic"
+    assert render_past_request(log, log.head, wire="gemini").dialect_name == "gemini"
 
 
 @pytest.mark.parametrize("note", ["", "not JSON", "[]", '{"model": 3}', "null"])
@@ -123,7 +125,7 @@ def test_without_a_good_note_it_is_rendered_all_the_same(note: str) -> None:
     log.append(Event(1, 1.0, NoteAdded("model", note)))
     Session("gpt-4o", log=log, clock=lambda: 1.0).add({"role": "user", "content": "hello"})
     assert render_past_request(log, log.head, model="gpt-4o").messages == [{"role": "user", "content": "hello"}]
-    assert render_past_request(log, log.head).wire == "openai_chat"
+    assert render_past_request(log, log.head).dialect_name == "openai_chat"
     assert parse_model_note(note) == ModelNote("", "")
 
 
@@ -145,7 +147,7 @@ def test_marks_for_the_prompt_cache_stand_where_they_stood(policy: str) -> None:
         session = Session(
             "claude-sonnet-4", policy=policy, window=6_000, count="estimate", system="Be brief.", log=log, cache=True
         )
-        session.note_model()
+        session.record_model()
         for message in half:
             if message["role"] == "assistant":
                 request = session.prepare()
@@ -153,6 +155,6 @@ def test_marks_for_the_prompt_cache_stand_where_they_stood(policy: str) -> None:
                 session.record({"input_tokens": request.tokens, "output_tokens": 5})
             session.add(message)
     assert {body.count(b'"cache_control"') for body in sent.values()} >= {2, 3}
-    assert any(isinstance(event.what, ViewEdited) for event in log.read())
+    assert any(isinstance(event.payload, ViewEdited) for event in log.read())
     for head, body in sent.items():
         assert render_past_request(log, head).to_bytes() == body

@@ -36,7 +36,7 @@ class Counted:
         self._log.append(event)
 
     def catch_up(self) -> Iterator[Event]:
-        return self._log.catch_up()
+        return self._log.read_new_events()
 
     def read(self, start: int = 1) -> Iterator[Event]:
         for event in self._log.read(start):
@@ -58,7 +58,7 @@ def long_log() -> MemoryLog:
         if message["role"] != "system":
             session.add(message)
             session.prepare()
-    assert session.edits
+    assert session.edit_counts
     return log
 
 
@@ -68,16 +68,16 @@ LOG = long_log()
 def all_of(log: Log, what: str, max_chars: int) -> list[Recalled]:
     """Page after page, to the end."""
     pages = [recall_text(log, what, max_chars=max_chars)]
-    while pages[-1].more:
+    while pages[-1].next_query:
         assert len(pages) < 10_000
-        pages.append(recall_text(log, pages[-1].more, max_chars=max_chars, offset=pages[-1].offset))
+        pages.append(recall_text(log, pages[-1].next_query, max_chars=max_chars, offset=pages[-1].next_offset))
     return pages
 
 
 def body(page: Recalled) -> str:
     """A page without what it says of the pages after it."""
-    text = page.text.rsplit("\n[go on with", 1)[0] if page.more else page.text
-    return text.rsplit("\n[", 1)[0] if page.more and "characters of" in text.rsplit("\n", 1)[-1] else text
+    text = page.text.rsplit("\n[go on with", 1)[0] if page.next_query else page.text
+    return text.rsplit("\n[", 1)[0] if page.next_query and "characters of" in text.rsplit("\n", 1)[-1] else text
 
 
 # --- by id ------------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_a_message_comes_back_whole() -> None:
 
 
 def test_what_an_edit_added_comes_back() -> None:
-    added = [item for event in LOG.read() for item in getattr(event.what, "edits", ()) if hasattr(item, "message")]
+    added = [item for event in LOG.read() for item in getattr(event.payload, "edits", ()) if hasattr(item, "message")]
     assert added
     for insert in added:
         assert recall_message(LOG, insert.message.id) == insert.message
@@ -135,7 +135,7 @@ def test_an_offset_behind_the_end_says_so() -> None:
 @pytest.mark.parametrize("max_chars", [400, 1_500, 8_000, 1_000_000])
 def test_a_range_comes_page_by_page_and_nothing_is_missing(max_chars: int) -> None:
     whole = recall_text(LOG, "m5..m60", max_chars=10**9)
-    assert whole.more == ""
+    assert whole.next_query == ""
     assert len(whole.ids) > 30
     pages = all_of(LOG, "m5..m60", max_chars)
     assert "".join(body(page) for page in pages) == whole.text
@@ -164,7 +164,7 @@ def test_a_list_of_ids_and_ranges_comes_page_by_page(max_chars: int) -> None:
 def test_what_a_page_says_may_be_given_back_as_it_stands() -> None:
     page = recall_text(LOG, "m5..m60, m5", max_chars=400)
     pages = [page]
-    while page.more:
+    while page.next_query:
         said = page.text.rsplit("\n[go on with ", 1)[1].removesuffix("]")
         page = recall_text(LOG, said, max_chars=400)
         pages.append(page)
@@ -182,7 +182,7 @@ def test_ids_and_ranges_cost_what_they_show() -> None:
     assert log.read_so_far <= 1
     log.read_so_far = 0
     found = recall_text(log, f"m20..m{LOG.head}", max_chars=2_000)
-    assert found.more
+    assert found.next_query
     assert log.read_so_far < 40
 
 
@@ -235,7 +235,7 @@ def test_many_hits_come_in_pages() -> None:
 
 def test_words_that_are_nowhere() -> None:
     found = recall_text(said(*TALK), "nowhere")
-    assert (found.ids, found.more) == ((), "")
+    assert (found.ids, found.next_query) == ((), "")
     assert "Nothing in this log" in found.text
     assert "Nothing more" in recall_text(said(*TALK), "port", offset=3).text
 
@@ -249,8 +249,8 @@ def test_the_search_index_may_do_the_finding(tmp_path: Path) -> None:
     def find(words: str, most: int) -> list[int]:
         return [hit.place for hit in search.search(words, most, kind="session", name="s")]
 
-    assert set(recall_text(log, "server toml", find=find).ids) == {"m1", "m5"}
-    assert recall_text(log, "port", find=lambda words, most: [99, 2, 3]).ids == ("m2", "m3"), "a stale index"
+    assert set(recall_text(log, "server toml", search=find).ids) == {"m1", "m5"}
+    assert recall_text(log, "port", search=lambda words, most: [99, 2, 3]).ids == ("m2", "m3"), "a stale index"
     search.close()
     store.close()
 
@@ -291,4 +291,4 @@ def test_nothing_that_is_asked_raises_and_every_answer_is_bounded(what: str, off
     found = recall_text(FEW, what, max_chars=max_chars, offset=offset)
     assert found.text
     assert len(found.text) <= max(max_chars, MIN_RECALL_CHARS)
-    assert bool(found.more) == ("go on with" in found.text.rsplit("\n", 1)[-1])
+    assert bool(found.next_query) == ("go on with" in found.text.rsplit("\n", 1)[-1])

@@ -162,7 +162,7 @@ def endured(case: Hostile, wire: str, model: str) -> list[dict[str, object]]:
             session.add({"role": "assistant", "content": "ok"})
 
     asyncio.run(main())
-    assert session.edits["summarise"] >= 1
+    assert session.edit_counts["summarise"] >= 1
     assert 1 <= len(provider.requests) <= 12
     summaries = [text_of(item.message) for item in session.view.items if item.message.kind == SUMMARY]
     assert len(summaries) == 1
@@ -194,7 +194,7 @@ def test_what_poses_as_more_than_a_record_is_made_a_record(line: str, wire: str)
     session, why = opened(wire), Reasons()
     text = GOOD + "\n" + line
     asyncio.run(_filled(session, why, scribe(repeat(text), wire)))
-    request = session.request()
+    request = session.render_request()
     body = json.loads(request.to_bytes())
     parsed = get_dialect(wire).parse_body(body)
     assert CANARY not in parsed.system

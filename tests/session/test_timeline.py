@@ -29,11 +29,11 @@ def talked(turns: int = 3, log: MemoryLog | None = None) -> Session:
 
 
 def spent(session: Session, read: int, written: int) -> None:
-    session.note(SPENT_TOPIC, msgspec.json.encode(SideCost("mine", Usage(read, written, 0, 0))).decode())
+    session.add_note(SPENT_TOPIC, msgspec.json.encode(SideCost("mine", Usage(read, written, 0, 0))).decode())
 
 
 def entries(session: Session) -> list[TimelineEntry]:
-    return list(read_timeline(session.log, prices=PRICES).entries)
+    return list(read_timeline(session.log, model_overrides=PRICES).entries)
 
 
 def test_a_compaction_with_what_it_took() -> None:
@@ -42,12 +42,12 @@ def test_a_compaction_with_what_it_took() -> None:
     left = [item.message.id for item in session.view.items][:8]
     session.compact()
     (entry,) = entries(session)
-    assert (entry.what, entry.rule, entry.moment) == ("summarise", "manual/summarise", "manual")
-    assert (entry.before, entry.after) == (before, session.view.tokens)
-    assert list(entry.removed) == left
-    assert {item.message.id for item in session.view.items} & set(entry.added) == set(entry.added)
-    assert "8 old messages into one summary" in entry.why
-    assert (entry.undone, entry.calls, entry.saved, entry.saved_dollars) == (False, 0, 0, None)
+    assert (entry.action, entry.rule, entry.moment) == ("summarise", "manual/summarise", "manual")
+    assert (entry.tokens_before, entry.tokens_after) == (before, session.view.tokens)
+    assert list(entry.removed_ids) == left
+    assert {item.message.id for item in session.view.items} & set(entry.added_ids) == set(entry.added_ids)
+    assert "8 old messages into one summary" in entry.reason
+    assert (entry.is_undone, entry.calls_affected, entry.saved_tokens, entry.saved_dollars) == (False, 0, 0, None)
 
 
 def test_what_it_cost_and_saved() -> None:
@@ -63,16 +63,16 @@ def test_what_it_cost_and_saved() -> None:
     size = session.prepare().tokens
     session.record({"input_tokens": size, "output_tokens": 1})
     session.add(said("Yes."), user_message("next"))
-    counted = session.view.fixed + 16 + session.view.tokens
+    counted = session.view.fixed_tokens + 16 + session.view.tokens
     session.prepare()
     session.record({"input_tokens": counted * 3 // 2, "output_tokens": 1})
     (entry,) = entries(session)
-    freed = entry.before - entry.after
-    assert entry.spent == 2_100
-    assert entry.spent_dollars == pytest.approx(2_000 / 1e5 + 100 * 5 / 1e5)
-    assert entry.calls == 2
-    assert entry.saved == pytest.approx(freed * 2.5, abs=2)
-    assert entry.saved_dollars == pytest.approx(entry.saved / 1e5, rel=0.01)
+    freed = entry.tokens_before - entry.tokens_after
+    assert entry.summary_tokens == 2_100
+    assert entry.summary_dollars == pytest.approx(2_000 / 1e5 + 100 * 5 / 1e5)
+    assert entry.calls_affected == 2
+    assert entry.saved_tokens == pytest.approx(freed * 2.5, abs=2)
+    assert entry.saved_dollars == pytest.approx(entry.saved_tokens / 1e5, rel=0.01)
 
 
 def test_it_saves_only_as_long_as_it_holds() -> None:
@@ -85,13 +85,13 @@ def test_it_saves_only_as_long_as_it_holds() -> None:
         reported(session)
         session.add(said("Yes."))
     redo, undo, entry = entries(session)
-    assert (redo.what, undo.what, undo.why) == ("redo", "undo", f"edit {entry.seq}")
-    assert (entry.undone, entry.calls) == (False, 3)
+    assert (redo.action, undo.action, undo.reason) == ("redo", "undo", f"edit {entry.seq}")
+    assert (entry.is_undone, entry.calls_affected) == (False, 3)
     session.undo()
     session.add(user_message("next"))
     reported(session)
     entry = entries(session)[-1]
-    assert (entry.undone, entry.calls) == (True, 3)
+    assert (entry.is_undone, entry.calls_affected) == (True, 3)
 
 
 def test_the_next_compaction_ends_the_count() -> None:
@@ -103,11 +103,11 @@ def test_the_next_compaction_ends_the_count() -> None:
     session.compact()
     reported(session)
     newest, oldest = entries(session)
-    assert (newest.calls, oldest.calls) == (1, 1)
+    assert (newest.calls_affected, oldest.calls_affected) == (1, 1)
     session.clear()
     session.add(user_message("anew"))
     reported(session)
-    assert [entry.calls for entry in entries(session)] == [0, 1, 1], "what was cleared would be gone anyway"
+    assert [entry.calls_affected for entry in entries(session)] == [0, 1, 1], "what was cleared would be gone anyway"
 
 
 def test_one_that_was_undone_ends_nothing() -> None:
@@ -117,7 +117,7 @@ def test_one_that_was_undone_ends_nothing() -> None:
     session.compact()
     session.undo()
     reported(session)
-    assert [(entry.what, entry.undone, entry.calls) for entry in entries(session)] == [
+    assert [(entry.action, entry.is_undone, entry.calls_affected) for entry in entries(session)] == [
         ("undo", False, 0),
         ("summarise", True, 0),
         ("summarise", False, 1),
@@ -130,9 +130,9 @@ def test_a_mark_can_be_used_twice() -> None:
     session.add(user_message("next"))
     reported(session)
     session.undo()
-    first = read_timeline(session.log, most=1)
-    pages = [read_timeline(session.log, before=first.more, most=1) for _ in range(2)]
-    assert [[entry.calls for entry in page.entries] for page in pages] == [[1], [1]]
+    first = read_timeline(session.log, max_entries=1)
+    pages = [read_timeline(session.log, before=first.next_page, max_entries=1) for _ in range(2)]
+    assert [[entry.calls_affected for entry in page.entries] for page in pages] == [[1], [1]]
 
 
 def test_what_had_to_be_read_again() -> None:
@@ -143,7 +143,7 @@ def test_what_had_to_be_read_again() -> None:
     session.add(user_message("next"))
     session.prepare()
     session.record({"input_tokens": 300, "cache_read_input_tokens": 200, "output_tokens": 1})
-    assert entries(session)[0].reread == 700
+    assert entries(session)[0].lost_cache_tokens == 700
 
 
 ACTS = st.lists(st.sampled_from(["ask", "report", "compact", "undo", "redo", "clear", "spent"]), max_size=25)
@@ -162,23 +162,23 @@ def test_pages_are_the_whole(acts: list[str], most: int) -> None:
             spent(session, 10, 10)
         else:
             getattr(session, act)()
-    whole = read_timeline(session.log, most=1_000, prices=PRICES)
-    assert whole.more is None
+    whole = read_timeline(session.log, max_entries=1_000, model_overrides=PRICES)
+    assert whole.next_page is None
     paged: list[TimelineEntry] = []
-    page = read_timeline(session.log, most=most, prices=PRICES)
+    page = read_timeline(session.log, max_entries=most, model_overrides=PRICES)
     while True:
         paged += page.entries
-        if page.more is None:
+        if page.next_page is None:
             break
-        page = read_timeline(session.log, before=page.more, most=most, prices=PRICES)
+        page = read_timeline(session.log, before=page.next_page, max_entries=most, model_overrides=PRICES)
     assert paged == list(whole.entries)
-    undone = {entry.seq for entry in whole.entries if entry.undone}
+    undone = {entry.seq for entry in whole.entries if entry.is_undone}
     assert undone == set(session.view._skip)
     bill = CostReport(session.log, PRICES)
-    while bill.advance(3):
+    while bill.read_more(3):
         pass
-    assert bill.total == CostReport(session.log, PRICES).whole()
-    assert bill.total.compactions == sum(each.compaction and not each.undone for each in whole.entries)
+    assert bill.total == CostReport(session.log, PRICES).read_all()
+    assert bill.total.compactions == sum(each.is_compaction and not each.is_undone for each in whole.entries)
 
 
 class Counted(MemoryLog):
@@ -197,21 +197,21 @@ def test_a_page_reads_the_end_of_the_log() -> None:
     session.add(user_message("next"))
     reported(session)
     log.read_events = 0
-    page = read_timeline(log, most=1)
-    assert [entry.what for entry in page.entries] == ["summarise"]
+    page = read_timeline(log, max_entries=1)
+    assert [entry.action for entry in page.entries] == ["summarise"]
     assert log.read_events <= 600 < log.head
-    assert page.more is not None
+    assert page.next_page is not None
 
 
 def test_a_page_has_an_end_where_nothing_happened() -> None:
     log = Counted()
     session = Session("mine", policy=own_policy(), window=10**7, count="chars/4", log=log)
     for _ in range(MAX_SCANNED_EVENTS + 100):
-        session.note("nothing")
+        session.add_note("nothing")
     page = read_timeline(log)
     assert (page.entries, log.read_events <= MAX_SCANNED_EVENTS) == ((), True)
-    assert page.more is not None
-    assert read_timeline(log, before=page.more).more is None
+    assert page.next_page is not None
+    assert read_timeline(log, before=page.next_page).next_page is None
 
 
 def test_the_bill() -> None:
@@ -223,12 +223,12 @@ def test_the_bill() -> None:
     other.prepare()
     other.record({"prompt_tokens": 600, "completion_tokens": 6})
     bill = CostReport(session.log, PRICES)
-    total = bill.whole()
-    assert (total.calls, total.input_tokens, total.cached, total.output_tokens) == (2, 4_600, 3_000, 106)
-    assert (total.besides, total.unpriced, total.tokens) == (550, 606, 4_706 + 550)
+    total = bill.read_all()
+    assert (total.calls, total.input_tokens, total.cached_tokens, total.output_tokens) == (2, 4_600, 3_000, 106)
+    assert (total.side_tokens, total.unpriced_tokens, total.tokens) == (550, 606, 4_706 + 550)
     assert total.cached_share == pytest.approx(3_000 / 4_600)
     assert total.dollars == pytest.approx((1_000 * 10 + 3_000 * 1 + 100 * 50 + 500 * 10 + 50 * 50) / 1e6)
     assert set(bill.by_model) == {"mine", "nobody"}
     assert bill.by_model["nobody"].dollars == 0
-    session.note(SPENT_TOPIC, "not ours")
-    assert bill.whole() == total
+    session.add_note(SPENT_TOPIC, "not ours")
+    assert bill.read_all() == total

@@ -95,9 +95,9 @@ def test_recall_gives_the_quoted_text_page_by_page() -> None:
     while True:
         page = recall_text(log, "m1", max_chars=900, offset=offset)
         assert len(page.text) <= 900
-        shown += whole[offset : page.offset or None]
-        assert whole[offset : page.offset or None] in page.text
-        if not page.more:
+        shown += whole[offset : page.next_offset or None]
+        assert whole[offset : page.next_offset or None] in page.text
+        if not page.next_query:
             break
-        offset = page.offset
+        offset = page.next_offset
     assert shown == whole

@@ -37,9 +37,9 @@ def test_what_was_put_is_read_again(tmp_path: Path) -> None:
         sha = blobs.put("s", data)
         assert sha == hashlib.sha256(data).hexdigest()
         assert Blobs(blobs.folder).get(sha) == data
-    assert len(blobs.claims("s")) == 4
+    assert len(blobs.claimed_by("s")) == 4
     assert path_of(blobs, blobs.put("s", TEXT)).stat().st_size < len(TEXT) / 50
-    assert list(blobs.check()) == []
+    assert list(blobs.find_faults()) == []
 
 
 def test_equal_content_is_kept_once(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_the_cap_of_a_session_and_of_all(tmp_path: Path) -> None:
         blobs.put("c", NOISE[5:])
     with pytest.raises(BadInput, match=r"over 180,000"):
         Blobs(tmp_path, max_all=180_000).put("c", NOISE[5:])
-    assert blobs.claims("a") == set(shas)
-    assert blobs.claims("c") == set()
+    assert blobs.claimed_by("a") == set(shas)
+    assert blobs.claimed_by("c") == set()
     blobs.release("b")
     blobs.collect()
     blobs.put("c", NOISE[5:])
@@ -114,10 +114,10 @@ def test_damage_is_named_and_healed_by_putting_it_again(tmp_path: Path) -> None:
         path.unlink() if bad is None else path.write_bytes(bad)
         with pytest.raises(DamagedData, match=sha):
             blobs.get(sha)
-        assert [sha in problem for problem in blobs.check()] == [True] * (bad is not None)
+        assert [sha in problem for problem in blobs.find_faults()] == [True] * (bad is not None)
         assert blobs.put("s", NOISE) == sha
         assert blobs.get(sha) == NOISE
-    assert list(blobs.check()) == []
+    assert list(blobs.find_faults()) == []
 
 
 def test_a_small_file_that_unpacks_without_end_is_not_unpacked(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_is_not_a_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput):
         Blobs(tmp_path).get(name)
     with pytest.raises(BadInput):
-        Blobs(tmp_path).claim("s", [name])
+        Blobs(tmp_path).set_claims("s", [name])
 
 
 # Claims and collecting.
@@ -173,12 +173,12 @@ def test_only_what_nobody_claims_is_collected(tmp_path: Path) -> None:
     blobs.release("never was")
     assert blobs.collect() == CollectedBlobs(1, size)
     assert (blobs.get(both), blobs.get(theirs)) == (b"both", b"theirs")
-    blobs.claim("fork", [both])
-    blobs.claim("B/β", [])
+    blobs.set_claims("fork", [both])
+    blobs.set_claims("B/β", [])
     assert blobs.collect().count == 1
     assert blobs.get(both) == b"both"
-    assert blobs.claims("fork") == {both}
-    assert not blobs.claims("B/β")
+    assert blobs.claimed_by("fork") == {both}
+    assert not blobs.claimed_by("B/β")
 
 
 def test_leftovers_are_collected_and_strangers_are_not(tmp_path: Path) -> None:
@@ -207,11 +207,11 @@ def test_where_a_claim_is_damaged_nothing_is_removed(tmp_path: Path) -> None:
         with pytest.raises(DamagedData, match="1 claims of session s"):
             blobs.collect()
         with pytest.raises(DamagedData, match="doctor"):
-            blobs.claims("s")
+            blobs.claimed_by("s")
     claims.write_bytes(b"\xff\n" + whole)
-    assert any("cannot be read" in problem for problem in blobs.check())
+    assert any("cannot be read" in problem for problem in blobs.find_faults())
     assert blobs.put("s", b"more"), "the session goes on"
-    blobs.claim("s", [sha])
+    blobs.set_claims("s", [sha])
     assert blobs.collect().count == 2
     assert blobs.get(sha) == NOISE
     claims.unlink()
@@ -232,7 +232,7 @@ def test_what_is_no_file_stops_nobody_and_removes_nothing(tmp_path: Path, make: 
         blobs.collect()
     with pytest.raises((DamagedData, NotKept), match="claim"):
         blobs.put("s", b"new")
-    assert len(list(blobs.check())) == 1
+    assert len(list(blobs.find_faults())) == 1
     path = path_of(blobs, sha)
     path.unlink()
     make(path)
@@ -249,11 +249,11 @@ def test_a_claim_torn_by_a_power_cut_is_cut_off(tmp_path: Path) -> None:
     for torn in (b"ab01", b"\0" * 40, encode_claim("ab" * 32, 9)[:-1]):
         with claims.open("ab") as file:
             file.write(torn)
-        assert blobs.claims("s") >= {first}
+        assert blobs.claimed_by("s") >= {first}
         second = Blobs(tmp_path).put("s", b"second" + torn)
-        assert blobs.claims("s") >= {first, second}
-    assert parse_claims(claims.read_bytes()).damaged == 0
-    assert len(blobs.claims("s")) == 4
+        assert blobs.claimed_by("s") >= {first, second}
+    assert parse_claims(claims.read_bytes()).damaged_lines == 0
+    assert len(blobs.claimed_by("s")) == 4
 
 
 # Crashes, a full disk, many writers.
@@ -268,14 +268,14 @@ def test_killed_at_every_step_what_is_claimed_can_be_put_again(tmp_path: Path) -
         alive = not killed_at(steps, lambda blobs=blobs: blobs.put("s", NOISE) and None)  # type: ignore[misc]
         sha = hashlib.sha256(NOISE).hexdigest()
         there = path_of(blobs, sha).exists()
-        assert not there or sha in blobs.claims("s"), "a blob comes behind its claim"
+        assert not there or sha in blobs.claimed_by("s"), "a blob comes behind its claim"
         assert not there or blobs.get(sha) == NOISE
-        assert list(blobs.check()) == [], "a claim that waits for its blob is no fault"
+        assert list(blobs.find_faults()) == [], "a claim that waits for its blob is no fault"
         blobs.collect()
         assert blobs.get(old) == b"old"
         assert path_of(blobs, sha).exists() == there
         blobs.put("s", NOISE)
-        assert list(blobs.check()) == []
+        assert list(blobs.find_faults()) == []
         assert files(blobs) == sorted([old, sha, "s"]), "nothing is left over"
         kept += there
         if alive:
@@ -314,11 +314,11 @@ def test_a_full_disk_keeps_nothing_by_halves(tmp_path: Path) -> None:
 
     for most in (0, 1, 75, 100, 20_000):
         assert ended(started(lambda most=most: work(most))) == 0  # type: ignore[misc]
-        assert parse_claims((tmp_path / "claims" / "s").read_bytes()).damaged == 0
+        assert parse_claims((tmp_path / "claims" / "s").read_bytes()).damaged_lines == 0
         assert not (tmp_path / "claims" / "s").read_bytes().partition(b"\n")[2].strip(b"\n") or most == 20_000
     blobs.collect()
     blobs.put("s", NOISE)
-    assert list(blobs.check()) == []
+    assert list(blobs.find_faults()) == []
 
 
 def test_putting_and_collecting_exclude_each_other(tmp_path: Path) -> None:
@@ -326,13 +326,13 @@ def test_putting_and_collecting_exclude_each_other(tmp_path: Path) -> None:
     sha = blobs.put("s", b"old")
     with hold_lock(tmp_path / ".lock", shared=True):  # as another's put does
         blobs.put("s", b"new")
-        for touch in (blobs.collect, lambda: blobs.claim("s", []), lambda: blobs.release("s")):
+        for touch in (blobs.collect, lambda: blobs.set_claims("s", []), lambda: blobs.release("s")):
             with pytest.raises(NotKept, match="Another writer"):
                 touch()
     with hold_lock(tmp_path / ".lock"), pytest.raises(NotKept, match="Another writer"):
         blobs.put("s", b"newer")
-    assert sha in blobs.claims("s")
-    assert len(blobs.claims("s")) == 2
+    assert sha in blobs.claimed_by("s")
+    assert len(blobs.claimed_by("s")) == 2
 
 
 def test_many_writers_and_a_collector(tmp_path: Path) -> None:
@@ -350,6 +350,6 @@ def test_many_writers_and_a_collector(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
     wanted = [b"all %d" % number for number in range(10)]
     wanted += [b"of %d: %d" % (writer, number) for writer in range(4) for number in range(10)]
-    assert blobs.claims("s") == {hashlib.sha256(data).hexdigest() for data in wanted}
+    assert blobs.claimed_by("s") == {hashlib.sha256(data).hexdigest() for data in wanted}
     assert len((tmp_path / "claims" / "s").read_bytes().splitlines()) == 50
-    assert list(blobs.check()) == []
+    assert list(blobs.find_faults()) == []

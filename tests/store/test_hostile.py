@@ -34,9 +34,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with opened(data, "three") as session:
         session.add({"role": "user", "content": BIG})
         session.add({"role": "assistant", "content": "seen"})
-    data.files("one").update("large_tool_results/m5", lambda _: "a result\n")
-    data.notes.add("the port is 8080", source="one")
-    data.search().search("port")
+    data.session_files("one").update("large_tool_results/m5", lambda _: "a result\n")
+    data.notes.add_entry("the port is 8080", source="one")
+    data.open_search().search("port")
     data.close()
     return place
 
@@ -56,7 +56,11 @@ def said(made: Path) -> dict[str, list[str]]:
 
 
 def texts(data: DataFolder, name: str) -> list[str]:
-    return [text_of(event.what.message) for event in data.log(name).read() if isinstance(event.what, MessageAdded)]
+    return [
+        text_of(event.payload.message)
+        for event in data.open_log(name).read()
+        if isinstance(event.payload, MessageAdded)
+    ]
 
 
 def readable(data: DataFolder) -> dict[str, list[str]]:
@@ -146,7 +150,7 @@ def test_a_truncated_database_is_a_clear_error_and_what_is_left_can_be_had(
     assert sum(map(len, kept.values())) >= sum(map(len, said.values())) * left_over
     for name in kept:
         goes_on(data, name)
-    assert data.search().search("8080")
+    assert data.open_search().search("8080")
 
 
 def test_a_damaged_tree_is_made_anew_from_all_that_is_whole(at_rest: Path, said: dict[str, list[str]]) -> None:
@@ -300,7 +304,7 @@ def test_a_message_of_50_megabytes_is_kept_and_checked(at_rest: Path, said: dict
     data = folder(at_rest)
     assert texts(data, "huge")[1] == huge
     assert faults(data) == []
-    (blob,) = (path for path in (data.folder / "blobs").rglob("*") if path.stat().st_size > 60_000 and path.is_file())
+    (blob,) = (path for path in (data.root / "blobs").rglob("*") if path.stat().st_size > 60_000 and path.is_file())
     os.truncate(blob, 1000)
     with pytest.raises(DamagedData, match=blob.name):
         texts(data, "huge")
@@ -357,7 +361,7 @@ def test_damage_beside_the_logs_costs_no_message(
     assert readable(data) == said
     goes_on(data, "one")
     if place != "index" or damage not in ("a folder", "a link", "a pipe"):
-        assert data.search().search("seen", kind="session")
+        assert data.open_search().search("seen", kind="session")
     again = [faults(data, repair=True), faults(data, repair=True)][1]
     assert {finding.severity for finding in again} <= {"broken"}
     assert readable(data) | {"one": said["one"]} == said
@@ -376,7 +380,7 @@ def test_foreign_files_in_every_folder_harm_nobody(at_rest: Path, said: dict[str
     assert readable(data) == said
     for name in NAMES:
         goes_on(data, name)
-    assert data.search().search("8080")
+    assert data.open_search().search("8080")
     faults(data, repair=True)
     assert {finding.severity for finding in faults(data, repair=True)} <= {"broken"}
     for name in NAMES:

@@ -47,7 +47,7 @@ def talk(session: Session, first: int, last: int) -> list[bytes]:
         if message["role"] == "system":
             session.set_system(str(message["content"]))
             continue
-        if message["role"] == "user" and session.view.messages:
+        if message["role"] == "user" and session.view.message_count:
             requests.append(session.prepare().to_bytes())
         session.add(message)
     requests.append(session.prepare().to_bytes())
@@ -64,9 +64,9 @@ def test_reopened_it_renders_the_same_bytes(reopen: Open) -> None:
         assert talk(session_on(KeptLog(store, "s")), first, last) == wanted
         store.close()
         store = reopen()
-        assert session_on(KeptLog(store, "s")).request().to_bytes() == wanted[-1]
+        assert session_on(KeptLog(store, "s")).render_request().to_bytes() == wanted[-1]
         store.close()
-    assert sum(straight.edits.values()) > 3
+    assert sum(straight.edit_counts.values()) > 3
     assert straight.log.head > 200
 
 
@@ -77,11 +77,11 @@ def test_undo_and_recall_work_on_what_is_kept(reopen: Open) -> None:
     undone = session.undo()
     assert undone is not None
     assert session.recall("m3").id == "m3"
-    view = [item.message for item in session.view.fresh()]
+    view = [item.message for item in session.view.items_since_reply()]
     store.close()
     store = reopen()
     again = session_on(KeptLog(store, "s"))
-    assert [item.message for item in again.view.fresh()] == view
+    assert [item.message for item in again.view.items_since_reply()] == view
     assert again.redo() == undone
     store.close()
 
@@ -98,11 +98,11 @@ def test_a_stale_writer_is_refused_and_catches_up() -> None:
         theirs.append(note(1, "theirs"))
     assert theirs.head == 0
     assert list(theirs.read()) == []
-    assert list(theirs.catch_up()) == [note(1, "ours")]
+    assert list(theirs.read_new_events()) == [note(1, "ours")]
     theirs.append(note(2, "theirs"))
     assert list(ours.read()) == [note(1, "ours")], "a log shows what it has caught up with, no more"
-    assert list(ours.catch_up()) == [note(2, "theirs")]
-    assert list(ours.catch_up()) == []
+    assert list(ours.read_new_events()) == [note(2, "theirs")]
+    assert list(ours.read_new_events()) == []
     assert list(ours.read(2)) == [note(2, "theirs")]
 
 
@@ -111,10 +111,10 @@ def test_catching_up_by_halves_goes_on_where_it_stopped() -> None:
     theirs, ours = KeptLog(store, "s"), KeptLog(store, "s")
     for seq in range(1, 6):
         theirs.append(note(seq, ""))
-    events = ours.catch_up()
+    events = ours.read_new_events()
     assert [next(events).seq, next(events).seq] == [1, 2]
     assert ours.head == 2
-    assert [event.seq for event in ours.catch_up()] == [3, 4, 5]
+    assert [event.seq for event in ours.read_new_events()] == [3, 4, 5]
 
 
 def test_an_event_out_of_order_is_refused() -> None:
@@ -145,7 +145,7 @@ def test_a_session_removed_by_another_is_missed() -> None:
     with pytest.raises(StaleHead):
         log.append(note(2, ""))
     with pytest.raises(SessionNotFound):
-        list(log.catch_up())
+        list(log.read_new_events())
 
 
 @pytest.mark.parametrize(
@@ -180,17 +180,17 @@ def test_a_session_made_anew_by_another_is_missed(reopen: Open, known: str, leng
     if known == "written":
         log = ours
     elif known == "caught up":
-        list(log.catch_up())
+        list(log.read_new_events())
     else:
         log = KeptLog(store, "s")
         list(log.read())
     store.delete("s")
     filled(store, "s", ["x"] * length)
     with pytest.raises(SessionNotFound, match="was removed" if length < 2 else "was replaced"):
-        list(log.catch_up())
+        list(log.read_new_events())
     list(log.read())
     with pytest.raises(SessionNotFound):
-        list(log.catch_up())
+        list(log.read_new_events())
     assert [event.seq for event in KeptLog(store, "s").read()] == list(range(1, length + 1))
     store.close()
 
@@ -202,10 +202,10 @@ def test_a_record_that_was_forgotten_does_not_break_the_log() -> None:
     store.rewrite("s", {2: encode_event(note(2, "gone"))})
     other.append(Event(3, 3.0, NoteAdded("forgotten", "m2")))
     other.append(note(4, "d"))
-    assert [event.seq for event in log.catch_up()] == [3, 4]
+    assert [event.seq for event in log.read_new_events()] == [3, 4]
     assert next(iter(log.read(2))) == note(2, "gone")
     other.append(note(5, "e"))
-    assert [event.seq for event in log.catch_up()] == [5]
+    assert [event.seq for event in log.read_new_events()] == [5]
 
 
 def test_an_open_session_shows_no_more_what_was_forgotten() -> None:
@@ -215,9 +215,9 @@ def test_an_open_session_shows_no_more_what_was_forgotten() -> None:
     session.add({"role": "user", "content": "my secret is hunter2"})
     other = KeptLog(store, "s")
     *_, last = other.read()
-    assert isinstance(last.what, MessageAdded)
-    gone = msgspec.structs.replace(last.what.message, parts=(Text("[forgotten]"),))
-    store.rewrite("s", {last.seq: encode_event(Event(last.seq, last.time, MessageAdded(gone, last.what.tokens)))})
+    assert isinstance(last.payload, MessageAdded)
+    gone = msgspec.structs.replace(last.payload.message, parts=(Text("[forgotten]"),))
+    store.rewrite("s", {last.seq: encode_event(Event(last.seq, last.time, MessageAdded(gone, last.payload.tokens)))})
     other.append(Event(last.seq + 1, 1e9, NoteAdded("forgotten", gone.id)))
     sent = session.prepare().to_bytes()
     assert b"hunter2" not in sent
@@ -231,7 +231,7 @@ def test_a_record_that_was_rewritten_and_says_nothing_is_another_log() -> None:
     store.rewrite("s", {2: encode_event(note(2, "other"))})
     KeptLog(store, "s").append(note(3, "c"))
     with pytest.raises(SessionNotFound, match=r"was replaced meanwhile: record 2"):
-        list(log.catch_up())
+        list(log.read_new_events())
 
 
 # Where a log ends.
@@ -256,7 +256,7 @@ def test_a_log_that_was_only_opened_misses_its_record(reopen: Open) -> None:
     other.delete("s")
     filled(other, "s", ["x", "y", "z"])
     with pytest.raises(SessionNotFound, match="was replaced meanwhile: record 2"):
-        list(log.catch_up())
+        list(log.read_new_events())
 
 
 def test_the_end_is_seen_whoever_has_changed_it(tmp_path: Path) -> None:
@@ -318,12 +318,12 @@ def test_a_large_record_lies_in_a_blob(reopen: Open, tmp_path: Path) -> None:
     assert sha is not None
     assert len(records[1]) == 41
     assert parse_blob_reference(records[0]) is None
-    assert (blobs.claims("s"), blobs.get(sha)) == (frozenset([sha]), encode_event(large))
+    assert (blobs.claimed_by("s"), blobs.get(sha)) == (frozenset([sha]), encode_event(large))
     assert list(KeptLog(store, "s", Blobs(blobs.folder)).read()) == [small, large]
     assert list(log.read(2)) == [large]
     other = KeptLog(store, "s", blobs)
     other.append(note(3, ""))
-    assert [event.seq for event in log.catch_up()] == [3]
+    assert [event.seq for event in log.read_new_events()] == [3]
     store.close()
 
 
@@ -340,7 +340,7 @@ def test_a_blob_that_is_gone_damaged_or_not_asked_for_is_named(tmp_path: Path) -
     log = KeptLog(store, "s", blobs)
     for event in (note(1, LARGE), note(2, "small")):
         log.append(event)
-    (sha,) = blobs.claims("s")
+    (sha,) = blobs.claimed_by("s")
     with pytest.raises(DamagedData, match="opened without its blobs"):
         list(KeptLog(store, "s").read())
     path = tmp_path / sha[:2] / sha
@@ -363,7 +363,7 @@ def test_a_stale_writer_leaves_no_blob(tmp_path: Path) -> None:
     KeptLog(store, "s").append(note(1, ""))
     with pytest.raises(StaleHead):
         log.append(note(1, LARGE))
-    assert not blobs.claims("s")
+    assert not blobs.claimed_by("s")
     with pytest.raises(BadInput, match="more than 1,000"):
         KeptLog(store, "s", Blobs(tmp_path, max_blob=1000)).append(note(2, LARGE))
     assert store.head("s") == 1
@@ -386,7 +386,7 @@ def test_a_session_with_a_message_of_50_megabytes(tmp_path: Path) -> None:
     (said,) = [
         event
         for event in again.log.read()
-        if isinstance(event.what, MessageAdded) and event.what.message.role == "tool"
+        if isinstance(event.payload, MessageAdded) and event.payload.message.role == "tool"
     ]
-    assert text_of(said.what.message) == huge  # type: ignore[union-attr]
+    assert text_of(said.payload.message) == huge  # type: ignore[union-attr]
     store.close()

@@ -25,9 +25,9 @@ def judge_crowd(url: str, crowd: Crowd, turns: int) -> None:
     store.close()
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     said = {
-        event.what.message.id: text_of(event.what.message).split()[0]
+        event.payload.message.id: text_of(event.payload.message).split()[0]
         for event in events
-        if isinstance(event.what, MessageAdded)
+        if isinstance(event.payload, MessageAdded)
     }
     acks = {ack.ident: ack.word for writer in crowd.writers for ack in writer.acks}
     unheard = said.items() - acks.items()
@@ -52,8 +52,8 @@ def judge_bustle(crowd: Crowd, url: str) -> None:
     store = open_store(url)
     events = list(KeptLog(store, NAME).read())
     store.close()
-    assert sum(isinstance(event.what, ViewEdited) and event.what.stage == "summarise" for event in events) >= 2
-    owners = [text_of(e.what.message).split()[0][1:-4] for e in events if isinstance(e.what, MessageAdded)]
+    assert sum(isinstance(event.payload, ViewEdited) and event.payload.stage == "summarise" for event in events) >= 2
+    owners = [text_of(e.payload.message).split()[0][1:-4] for e in events if isinstance(e.payload, MessageAdded)]
     assert sum(one != other for one, other in pairwise(owners)) >= len(crowd.writers)
 
 

@@ -277,7 +277,7 @@ def test_a_hole_says_where_it_ends_and_can_be_filled(store: PostgresStore, postg
             DamagedData, match=rf"Records {gap[0]} to {gap[1]} of.*go on from record {gap[1] + 1}"
         ) as hole:
             list(store.read("s", start))
-        assert (hole.value.first, hole.value.last) == gap
+        assert (hole.value.first_record, hole.value.last_record) == gap
     store.rewrite("s", dict.fromkeys((5, 6, 7, 8, 9, 19, 20), b"lost"))
     assert list(store.read("s")) == [*numbered(1, 4), *[b"lost"] * 5, *numbered(10, 18), b"lost", b"lost"]
     assert store.append("s", 20, [b"on"]) == 21

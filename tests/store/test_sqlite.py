@@ -192,7 +192,7 @@ def test_on_disk_it_is_less_than_half_of_the_json(tmp_path: Path) -> None:
         raw += len(json.dumps(message, ensure_ascii=False).encode())
         said += 1
     assert said >= 1000
-    assert session.edits.total() > 5
+    assert session.edit_counts.total() > 5
     size = store.sessions()[0].size
     store.close()
     disk = sum(path.stat().st_size for path in tmp_path.iterdir())

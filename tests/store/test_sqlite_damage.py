@@ -34,9 +34,9 @@ def read_on(store: Store, name: str, start: int, found: dict[int, bytes]) -> int
     except DamagedData as met:
         damage = met
     told = re.search(rf"Records (\d+) to (\d+) of session {name!r}", str(damage))
-    assert (damage.first, damage.last) == ((int(told[1]), int(told[2])) if told else (0, 0))
-    assert told is None or start <= damage.first <= damage.last
-    return damage.last + 1 if told else 0
+    assert (damage.first_record, damage.last_record) == ((int(told[1]), int(told[2])) if told else (0, 0))
+    assert told is None or start <= damage.first_record <= damage.last_record
+    return damage.last_record + 1 if told else 0
 
 
 def test_a_damaged_segment_is_named_and_all_else_is_read(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ NAMES = [f"room {number}" for number in range(20)]
 
 async def talk(log: KeptLog, count: int) -> None:
     for _ in range(count):
-        assert await log.append_async(Event(log.head + 1, 0.0, NoteAdded("n", log.session)))
+        assert await log.append_async(Event(log.head + 1, 0.0, NoteAdded("n", log.session_name)))
 
 
 def all_at_once(*work: Coroutine[Any, Any, None]) -> None:
@@ -185,12 +185,12 @@ def test_tasks_of_one_session_and_plain_calls_between_them(kind: str, tmp_path: 
         for place in range(10):
             await session.add_async({"role": "user", "content": f"{who}.{place}"})
             if place % 3 == 0:
-                session.note("between", str(who))
+                session.add_note("between", str(who))
 
     all_at_once(*(say(who) for who in range(5)))
     said = [event.seq for event in session.log.read()]
     assert said == list(range(1, session.log.head + 1))
-    assert session.view.messages == 50
+    assert session.view.message_count == 50
     fresh = Session("gpt-4o", log=KeptLog(store, "s"))
     assert fresh.prepare().to_bytes() == session.prepare().to_bytes()
     store.close()

@@ -176,7 +176,7 @@ def test_damage_is_put_in_order_when_all_of_it_is_replaced(
     for some in ({first: b"x"}, dict.fromkeys(range(first, last), b"x"), {last: b"x", **good}):
         with pytest.raises(DamagedData, match="only all of them can be replaced") as refusal:
             store.rewrite("s", some)
-        assert refusal.value.first <= last
+        assert refusal.value.first_record <= last
     lost = {number: b"[lost %d]" % number for number in range(first, last + 1)}
     store.rewrite("s", lost)
     wanted = [lost.get(number, noise(number)) for number in range(1, 201)]
@@ -197,7 +197,7 @@ def test_a_damaged_loose_row_is_put_in_order(tmp_path: Path) -> None:
     for first in (7, 8):
         with pytest.raises(DamagedData) as damage:
             list(store.read("s", first))
-        assert (damage.value.first, damage.value.last) == (first, first)
+        assert (damage.value.first_record, damage.value.last_record) == (first, first)
         store.rewrite("s", {first: b"lost", 3: b"also"})
     for number in range(21, 100):
         store.append("s", number - 1, [noise(number)])

@@ -184,7 +184,7 @@ def test_a_forged_head_costs_nothing_but_its_session(store: SqliteStore, tmp_pat
     assert [next(reading) for _ in range(10)] == [noise(number) for number in range(1, 11)]
     with pytest.raises(DamagedData) as damage:
         next(reading)
-    assert (damage.value.first, damage.value.last) == (11, 1 << 35)
+    assert (damage.value.first_record, damage.value.last_record) == (11, 1 << 35)
     assert store.append("forged", 1 << 35, [b"next"]) == (1 << 35) + 1
     assert list(store.read("forged", (1 << 35) + 1)) == [b"next"]
     written(store, "other", 11, 12)

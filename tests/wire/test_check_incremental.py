@@ -48,8 +48,16 @@ DIALECTS = [
 ]
 PROFILES = [
     STRICT_PROFILE,
-    ValidationProfile(alternate=False, json_arguments=False, tool_text=False, prefill=True, developer=True),
-    ValidationProfile(reasoning=True, text_only=True, moonshot=True, bedrock=True, gemini3=True, xai=True),
+    ValidationProfile(
+        alternate=False,
+        json_arguments=False,
+        tool_results_plain_text=False,
+        allows_prefill=True,
+        allows_developer_role=True,
+    ),
+    ValidationProfile(
+        requires_reasoning=True, text_only=True, moonshot=True, bedrock=True, requires_signatures=True, xai=True
+    ),
     ValidationProfile(minimax=True),
     ValidationProfile(mistral=True),
 ]

@@ -40,7 +40,7 @@ def answers(block: LayoutBlock) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", HISTORIES)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_blocks_take_turns_and_the_user_is_first_and_last(name: str, dialect: str) -> None:
-    blocks = laid(view_of(HISTORIES[name]), DIALECTS[dialect].rules)
+    blocks = laid(view_of(HISTORIES[name]), DIALECTS[dialect].capabilities)
     sides = [block.side for block in blocks]
     assert sides == ["user", "assistant"] * (len(sides) // 2) + ["user"]
     assert all(block.parts or block.answers for block in blocks)
@@ -173,7 +173,7 @@ def test_losing_the_signature_lays_a_block_out_again() -> None:
 
 
 def shapes() -> list[IdentifierRules]:
-    return [dialect.rules.shape for dialect in DIALECTS.values()]
+    return [dialect.capabilities.identifiers for dialect in DIALECTS.values()]
 
 
 @pytest.mark.parametrize("shape", shapes())
@@ -182,14 +182,14 @@ def test_an_id_fits_and_is_the_same_every_time(shape: IdentifierRules, call_id: 
     used: set[str] = set()
     first, second = (assign_call_id(call_id, "m1", index, shape, used) for index in range(2))
     assert first != second
-    assert shape.ids.fullmatch(first)
-    assert shape.ids.fullmatch(second)
+    assert shape.id_pattern.fullmatch(first)
+    assert shape.id_pattern.fullmatch(second)
     assert first == assign_call_id(call_id, "m1", 0, shape, set())
-    assert (first == call_id) == bool(shape.ids.fullmatch(call_id))
+    assert (first == call_id) == bool(shape.id_pattern.fullmatch(call_id))
 
 
 def test_ids_stay_apart_even_when_one_is_made_up_to_collide() -> None:
-    shape = openai_chat.MISTRAL_CAPABILITIES.shape
+    shape = openai_chat.MISTRAL_CAPABILITIES.identifiers
     made = assign_call_id("call_1", "m1", 0, shape, set())
     used = {made}
     other = assign_call_id("call_1", "m1", 0, shape, used)
@@ -202,8 +202,8 @@ def test_ids_stay_apart_even_when_one_is_made_up_to_collide() -> None:
 @pytest.mark.parametrize("name", ["", "fs.read", "9 lives", "x" * 90, "読む", "-", "read", "a__b", "." * 70])
 def test_a_tool_name_fits(shape: IdentifierRules, name: str) -> None:
     found = encode_tool_name(name, shape)
-    assert shape.names.fullmatch(found)
-    assert (found == name) == bool(shape.names.fullmatch(name))
+    assert shape.name_pattern.fullmatch(found)
+    assert (found == name) == bool(shape.name_pattern.fullmatch(name))
     assert encode_tool_name("x" * 90, shape) != encode_tool_name("x" * 91, shape)
 
 

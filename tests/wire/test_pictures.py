@@ -117,8 +117,8 @@ def test_a_session_of_a_library_goes_on() -> None:
     session = Session("claude-sonnet-4", wire="anthropic", window=400_000)
     for _ in range(25):
         session.add(Message("user", (WIDE, OTHER)))
-        session.request()
-    assert session.request().to_bytes().count(WIDE.data.encode()) == 20
+        session.render_request()
+    assert session.render_request().to_bytes().count(WIDE.data.encode()) == 20
 
 
 parts = st.sampled_from([SMALL, WIDE, HUGE, OTHER, LINK, Text("so")])

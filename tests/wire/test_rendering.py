@@ -171,7 +171,7 @@ def test_the_validator_reads_a_settled_message_once() -> None:
         def finish(self) -> list[RequestFault]:
             return []
 
-    dialect = msgspec.structs.replace(DIALECTS["anthropic"], check=Counting)
+    dialect = msgspec.structs.replace(DIALECTS["anthropic"], create_validator=Counting)
     view = view_of([said("a")])
     kept = RequestRenderer(dialect)
     for n in range(50):

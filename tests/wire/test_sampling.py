@@ -54,5 +54,5 @@ def test_a_past_request_has_it(wire: str, tmp_path: Any) -> None:
         head = session.log.head
     with data.open("s", MODELS[wire], wire=wire) as session:
         session.add({"role": "user", "content": "Again."})
-        assert render_past_request(data.log("s"), head).to_bytes() == sent
+        assert render_past_request(data.open_log("s"), head).to_bytes() == sent
     data.close()

@@ -72,13 +72,13 @@ def test_deltas_spell_the_texts(name: str) -> None:
     reader, answer = SseReader(), create_assembler(recorded.wire)
     frames = [decode_frame(frame) for frame in reader.feed(recorded.to_bytes())]
     deltas = [delta for frame in frames if frame for delta in answer.feed(frame)]
-    (message,) = answer.finish().said(recorded.wire)
+    (message,) = answer.finish().to_messages(recorded.wire)
     said = "".join(part.text for part in message.parts if isinstance(part, Text))
     assert "".join(delta.text for delta in deltas if delta.kind == "text") == said
     spelled: dict[int, list[str]] = {}
     for delta in deltas:
         if delta.kind == "call":
-            spelled.setdefault(delta.place, []).append(delta.text)
+            spelled.setdefault(delta.index, []).append(delta.text)
     shown = [(texts[0], msgspec.json.decode("".join(texts[1:]) or "{}")) for texts in spelled.values()]
     assert shown == [(call.name, msgspec.json.decode(call.arguments)) for call in calls_of(message)]
 
@@ -91,7 +91,7 @@ def test_reply_goes_through_a_session_and_back(name: str, merged: bool) -> None:
     session.add({"role": "user", "content": "Read both files."})
     session.prepare()
     reply = played(recorded, recorded.to_bytes()).finish()
-    said = session.add(*reply.said(recorded.wire)) if merged else session.add(*reply.messages)
+    said = session.add(*reply.to_messages(recorded.wire)) if merged else session.add(*reply.messages)
     session.record(reply.usage)
     calls = [call for ident in said for call in calls_of(session.recall(ident))]
     for call in calls:
@@ -148,7 +148,7 @@ def test_whole_answer_that_is_not_finished_is_refused() -> None:
 
 
 def test_said_joins_the_items_of_a_response() -> None:
-    (message,) = parse_reply("openai_responses", WHOLE["responses reasoning and calls"]).said("openai_responses")
+    (message,) = parse_reply("openai_responses", WHOLE["responses reasoning and calls"]).to_messages("openai_responses")
     assert [type(part).__name__ for part in message.parts] == ["Thinking", "Text", "Call", "Call"]
     assert isinstance(message.parts[3], Call)
 

@@ -37,7 +37,7 @@ def answer_of(wire: str, frames: list[dict[str, Any]]) -> Reply | None:
 def sent_back(wire: str, reply: Reply) -> None:
     session = Session("m", wire=wire, window=50_000, tools=TOOLS)
     session.add({"role": "user", "content": "Read both files."})
-    for ident in session.add(*reply.said(wire)):
+    for ident in session.add(*reply.to_messages(wire)):
         for call in calls_of(session.recall(ident)):
             session.add({"role": "tool", "tool_call_id": call.id, "content": "found"})
     session.record(reply.usage)

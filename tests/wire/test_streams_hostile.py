@@ -34,7 +34,7 @@ def chat_calls(*frames: Json, finish: str = "tool_calls") -> list[tuple[str, str
 def went_through(wire: str, found: Reply) -> str:
     session = Session("m", wire=wire, window=50_000, tools=[{"name": "read"}])
     session.add({"role": "user", "content": "Go."})
-    for ident in session.add(*found.said(wire)):
+    for ident in session.add(*found.to_messages(wire)):
         for call in calls_of(session.recall(ident)):
             session.add({"role": "tool", "tool_call_id": call.id, "content": "done"})
     session.add({"role": "user", "content": "And on."})
@@ -122,7 +122,7 @@ def test_anthropic_blocks_at_one_index_and_with_one_id() -> None:
 def test_arguments_cut_in_the_middle_are_told(finish: str) -> None:
     found = reply("openai_chat", chunk(piece(0, '{"path": "a.t', id="a", name="read")), chunk({}, finish))
     assert found.stop == ("length" if finish == "length" else "calls")
-    assert (found.reason, found.broken) == (finish, ("a",))
+    assert (found.provider_stop, found.broken_call_ids) == (finish, ("a",))
     went_through("openai_chat", found)
 
 
@@ -132,7 +132,7 @@ def test_arguments_cut_in_the_middle_are_told_by_anthropic() -> None:
     for reason in ("max_tokens", "tool_use"):
         found = reply("anthropic", CLAUDE_START, *cut, *claude_end(reason))
         assert found.stop == ("length" if reason == "max_tokens" else "calls")
-        assert found.broken == ("toolu_1",)
+        assert found.broken_call_ids == ("toolu_1",)
         assert "a.t" in went_through("anthropic", found)
 
 
@@ -140,17 +140,17 @@ def test_arguments_cut_in_the_middle_are_told_by_responses() -> None:
     item = {"type": "function_call", "call_id": "a", "name": "read", "arguments": '{"path": "a.t'}
     ended = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": [item]}
     found = reply("openai_responses", {"type": "response.incomplete", "response": ended})
-    assert (found.stop, found.reason, found.broken) == ("length", "max_output_tokens", ("a",))
+    assert (found.stop, found.provider_stop, found.broken_call_ids) == ("length", "max_output_tokens", ("a",))
     went_through("openai_responses", found)
 
 
 def test_free_text_of_a_custom_tool_is_not_cut() -> None:
     item = {"type": "custom_tool_call", "call_id": "a", "name": "patch", "input": "*** Begin"}
     found = reply("openai_responses", {"type": "response.completed", "response": {"output": [item]}})
-    assert (found.stop, found.broken) == ("calls", ())
+    assert (found.stop, found.broken_call_ids) == ("calls", ())
     call = {"index": 0, "id": "a", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
     found = reply("openai_chat", chunk({"tool_calls": [call]}), chunk({}, "tool_calls"))
-    assert (found.stop, found.broken) == ("calls", ())
+    assert (found.stop, found.broken_call_ids) == ("calls", ())
     assert found.message["tool_calls"] == [{key: value for key, value in call.items() if key != "index"}]
 
 
@@ -183,7 +183,7 @@ def test_reasons_to_stop(wire: str, reason: str, stop: str) -> None:
         "gemini": [candidate({"text": "a"}, finish=reason)],
     }
     found = reply(wire, *frames[wire])
-    assert (found.stop, found.reason) == (stop, reason)
+    assert (found.stop, found.provider_stop) == (stop, reason)
 
 
 def test_calls_under_the_name_of_an_ordinary_end_are_calls() -> None:
@@ -193,7 +193,7 @@ def test_calls_under_the_name_of_an_ordinary_end_are_calls() -> None:
 def test_only_the_broken_call_is_named() -> None:
     calls = [piece(0, '{"n": 1}', id="a", name="read"), piece(1, '{"n"', id="b", name="read"), piece(2, "", name="x")]
     found = reply("openai_chat", *map(chunk, calls), chunk({}, "tool_calls"))
-    assert (found.stop, found.broken) == ("calls", ("b",))
+    assert (found.stop, found.broken_call_ids) == ("calls", ("b",))
 
 
 def test_calls_that_never_came_are_an_ordinary_end() -> None:
@@ -209,7 +209,7 @@ def test_refusals_are_told_and_kept() -> None:
 
 def test_blocked_prompt_is_filtered() -> None:
     found = reply("gemini", {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})
-    assert (found.stop, found.reason, found.message) == (
+    assert (found.stop, found.provider_stop, found.message) == (
         "filtered",
         "PROHIBITED_CONTENT",
         {"role": "model", "parts": []},

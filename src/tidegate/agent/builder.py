@@ -66,7 +66,7 @@ class AgentBuilder(NamedTuple):
     environment: Mapping[str, str]
     stack: AsyncExitStack
 
-    def hide(self, config: ResolvedConfig) -> SecretMask:
+    def extend_mask(self, config: ResolvedConfig) -> SecretMask:
         """The mask for what this agent writes, with the keys of the configuration and of the environment."""
         mask = SecretMask() if self.data is None else self.data.mask
         mask.add([*keys_of(self.environment), *collect_secret_values(config, self.environment)])
@@ -76,25 +76,25 @@ class AgentBuilder(NamedTuple):
     def clock(self) -> Callable[[], float]:
         return time.time if self.data is None else self.data.clock
 
-    async def reach(self, config: ResolvedConfig, provider: Provider | None = None) -> ProviderConnection:
-        self.hide(config)
-        folder = self.data.folder if self.data is not None else None
+    async def connect(self, config: ResolvedConfig, provider: Provider | None = None) -> ProviderConnection:
+        self.extend_mask(config)
+        folder = self.data.root if self.data is not None else None
         brain = config.agent.brain
         return await connect_provider(
             config, brain, self.environment, folder, stack=self.stack, window=config.window, provider=provider
         )
 
-    def prompt(
+    def build_prompt(
         self, config: ResolvedConfig, reached: ProviderConnection, skills: Skills, *, domain: str = ""
     ) -> SystemPrompt:
         window = reached.window.tokens
         sources = PromptSources(
             rules=SHORT_AGENT_RULES if window is not None and window < _SMALL_WINDOW else AGENT_RULES,
-            domain=f"{config.agent.system_prompt}\n{domain}",
-            project=self.workspace,
-            skills=skills if reached.tools else None,
-            notes=self.data.notes if self.data is not None and reached.tools else None,
-            pinned=config.settings.rules,
+            domain_prompt=f"{config.agent.system_prompt}\n{domain}",
+            project_folder=self.workspace,
+            skills=skills if reached.supports_tools else None,
+            notes=self.data.notes if self.data is not None and reached.supports_tools else None,
+            user_rules=config.settings.rules,
             facts={
                 "date": datetime.fromtimestamp(self.clock(), UTC).date().isoformat(),
                 "folder": str(self.workspace),
@@ -102,9 +102,9 @@ class AgentBuilder(NamedTuple):
             },
         )
         room = 8_000 if window is None else min(8_000, window // MAX_TOOLS_DIVISOR)
-        return assemble_prompt(sources, room=room, counter=reached.counter)
+        return assemble_prompt(sources, max_tokens=room, counter=reached.counter)
 
-    def session(
+    def open_session(
         self, config: ResolvedConfig, reached: ProviderConnection, name: str, system: str, *, restore: bool = True
     ) -> Session:
         brain = config.agent.brain
@@ -114,21 +114,21 @@ class AgentBuilder(NamedTuple):
             "wire": reached.provider.wire,
             "system": system,
             "count": reached.counter,
-            "reserve": config.reserve if config.reserve is not None else brain.max_output,
-            "max_tokens": reached.max_tokens,
+            "reserve": config.output_reserve if config.output_reserve is not None else brain.max_output,
+            "max_tokens": reached.max_output_tokens,
             "cache": True,
             "temperature": brain.temperature,
             "top_p": brain.top_p,
             "clock": self.clock,
-            "prices": reached.prices,
+            "prices": reached.model_overrides,
         }
         model = reached.provider.model
         if self.data is None:
             return Session(model, **options)
         return self.data.open(name, model, restore=restore, **options)
 
-    def context(self, session: Session, name: str) -> ToolContext:
-        folder = self.data.files(name).root if self.data is not None else None
+    def build_tool_context(self, session: Session, name: str) -> ToolContext:
+        folder = self.data.session_files(name).root if self.data is not None else None
         return ToolContext(
             self.workspace, session, session_folder=folder, session_name=name, data=self.data, clock=self.clock
         )
@@ -137,21 +137,21 @@ class AgentBuilder(NamedTuple):
         act = make_action_runner(config, toolbox, context)
         return HookRunner(config.hooks, context=config.context, act=act, clock=self.clock)
 
-    async def tools(self, config: ResolvedConfig, skills: Skills) -> "LoadedTools":
+    async def load_tools(self, config: ResolvedConfig, skills: Skills) -> "LoadedTools":
         offered = list_offered_tools(config)
         built: list[AgentTool] = [*list_standard_tools(skills, memory=self.data is not None), HELLO_TOOL]
         tools = [each for each in built if each.tool.name in offered]
-        served = await self._served(config)
+        served = await self._load_mcp_tools(config)
         room = MAX_TOOLS - len(tools) - 1  # one for `task`
         if len(served.tools) > room:
             left_out = len(served.tools) - room
             remark = f"{left_out:,} tools of MCP servers are left out: a model is offered at most {MAX_TOOLS} tools."
             served = LoadedTools(
-                served.tools[:room], [*served.faults, f"{remark} Use fewer servers (mcp) in one agent."]
+                served.tools[:room], [*served.problems, f"{remark} Use fewer servers (mcp) in one agent."]
             )
-        return LoadedTools([*tools, *served.tools], served.faults)
+        return LoadedTools([*tools, *served.tools], served.problems)
 
-    async def _served(self, config: ResolvedConfig) -> "LoadedTools":
+    async def _load_mcp_tools(self, config: ResolvedConfig) -> "LoadedTools":
         """The tools of all MCP servers, started at the same time: one that hangs makes nobody else late."""
         if not config.settings.mcp:
             return LoadedTools([], [])
@@ -170,9 +170,11 @@ class AgentBuilder(NamedTuple):
             self.stack.push_async_callback(source.close)
         found = [tool for tools in await asyncio.gather(*(each.start() for each in sources)) for tool in tools]
         named = {tool.tool.name: tool for tool in reversed(found)}  # of two by one name the first is meant
-        return LoadedTools([named[name] for name in reversed(named)], [each.fault for each in sources if each.fault])
+        return LoadedTools(
+            [named[name] for name in reversed(named)], [each.problem for each in sources if each.problem]
+        )
 
-    async def kinds(
+    async def build_subagent_kinds(
         self,
         config: ResolvedConfig,
         reached: ProviderConnection,
@@ -181,13 +183,15 @@ class AgentBuilder(NamedTuple):
         skills: Skills,
     ) -> dict[str, SubagentKind]:
         """The agent itself under another hat, and one kind for each specialist."""
-        kinds = {"general": self._kind(config, reached, tools, skills, "the same model and tools as yours")}
+        kinds = {
+            "general": self._build_subagent_kind(config, reached, tools, skills, "the same model and tools as yours")
+        }
         for each in specialists:
             about = each.agent.description or each.agent.role
-            kinds[each.agent.id] = self._kind(each, await self.reach(each), tools, skills, about)
+            kinds[each.agent.id] = self._build_subagent_kind(each, await self.connect(each), tools, skills, about)
         return kinds
 
-    def _kind(
+    def _build_subagent_kind(
         self,
         config: ResolvedConfig,
         reached: ProviderConnection,
@@ -195,7 +199,7 @@ class AgentBuilder(NamedTuple):
         skills: Skills,
         about: str,
     ) -> SubagentKind:
-        system = self.prompt(config, reached, skills, domain=_SUBAGENT_INSTRUCTIONS).text
+        system = self.build_prompt(config, reached, skills, domain=_SUBAGENT_INSTRUCTIONS).text
         numbers: dict[str, int] = {}
 
         def opened(asker: str, shown: Sequence[Tool]) -> SubagentSession:
@@ -204,22 +208,22 @@ class AgentBuilder(NamedTuple):
                 number += 1
             numbers[asker] = number
             name = f"{asker}.task-{number}"
-            session = self.session(config, reached, name, system)
+            session = self.open_session(config, reached, name, system)
             session.set_tools(describe_tools(shown, reached, session.counter))
-            return SubagentSession(session, name, self.data.files(name).root if self.data is not None else None)
+            return SubagentSession(session, name, self.data.session_files(name).root if self.data is not None else None)
 
-        return SubagentKind(about, reached.provider, tools if reached.tools else (), opened)
+        return SubagentKind(about, reached.provider, tools if reached.supports_tools else (), opened)
 
-    async def summarise(
+    async def build_summarizer(
         self, config: ResolvedConfig, reached: ProviderConnection, session: Session, spending: SessionSpending
     ) -> AsyncSummarizer | None:
         """By the summary brain or the main one; never by an embedded one unasked: the digest is better, and at once."""
         brain, own, mask = config.context.summary_brain, reached, None
-        if brain is None and reached.embedded:
+        if brain is None and reached.is_embedded:
             return None
         if brain is not None:
-            mask = self._mask_from(config)
-            folder = self.data.folder if self.data is not None else None
+            mask = self._choose_summary_mask(config)
+            folder = self.data.root if self.data is not None else None
             own = await connect_provider(config, brain, self.environment, folder, stack=self.stack)
         summarise = create_summarizer(
             MeteredProvider(own.provider, [spending]),
@@ -238,29 +242,29 @@ class AgentBuilder(NamedTuple):
         self.stack.push_async_callback(ahead.close)
         return ahead
 
-    def _mask_from(self, config: ResolvedConfig) -> Callable[[str], str] | None:
+    def _choose_summary_mask(self, config: ResolvedConfig) -> Callable[[str], str] | None:
         """What hides secrets from the summary brain. One that runs here, or at the same provider, may see them."""
         own, other = (each(config, self.environment) for each in (resolve_brain_target, resolve_summary_target))
-        if other.embedded or (own.provider, own.base_url) == (other.provider, other.base_url):
+        if other.is_embedded or (own.provider, own.base_url) == (other.provider, other.base_url):
             return None if (own.model, own.wire) == (other.model, other.wire) else str
-        return self.hide(config)
+        return self.extend_mask(config)
 
 
 class LoadedTools(NamedTuple):
     tools: list[AgentTool]
-    faults: list[str]
+    problems: list[str]
 
 
 class ToolSelection(NamedTuple):
     """The tools that are offered, and what the model is told of them."""
 
     tools: list[AgentTool]
-    shown: list[Tool]
+    definitions: list[Tool]
 
 
 def describe_tools(tools: Sequence[Tool], reached: ProviderConnection, counter: TokenCounter) -> list[Tool]:
     """What a model is told of its tools: in a small window in few words."""
-    if not reached.tools:
+    if not reached.supports_tools:
         return []
     window = reached.window.tokens
     if window is None or count_tools(tuple(tools), counter) * _FULL_DESCRIPTIONS_DIVISOR <= window:
@@ -275,9 +279,9 @@ def select_tools(tools: Sequence[AgentTool], reached: ProviderConnection, counte
         return ToolSelection(list(tools) if shown else [], shown)
     kept = ToolSelection([], [])
     for each, told in sorted(zip(tools, shown, strict=True), key=_tool_rank):
-        if count_tools((*kept.shown, told), counter) * MAX_TOOLS_DIVISOR <= window:
+        if count_tools((*kept.definitions, told), counter) * MAX_TOOLS_DIVISOR <= window:
             kept.tools.append(each)
-            kept.shown.append(told)
+            kept.definitions.append(told)
     return kept
 
 

@@ -66,7 +66,7 @@ class ToolFinished(NamedTuple):
 class RequestRefused(NamedTuple):
     """The provider refused the request; it is sent again, smaller, or without what is not taken (see `cures`)."""
 
-    fault: ProviderError
+    error: ProviderError
 
 
 class UserSteered(NamedTuple):
@@ -78,7 +78,7 @@ class UserSteered(NamedTuple):
 class TurnEnded(NamedTuple):
     """The turn is over: `why` is end, steps, refused, filtered, length or empty."""
 
-    why: str
+    reason: str
 
 
 AgentEvent = (
@@ -104,111 +104,111 @@ class Agent:
         self.provider = provider
         self.toolbox = toolbox
         self.context = context
-        self.summarise = summarise
+        self.summarizer = summarise
         self.hooks = hooks
         self.max_steps = max_steps
-        self._turn: object | None = None
-        self._waiting: list[Message] = []
+        self._current_turn: object | None = None
+        self._steering: list[Message] = []
 
-    async def turn(self, said: str | Message) -> AsyncGenerator[AgentEvent, None]:
+    async def run_turn(self, said: str | Message) -> AsyncGenerator[AgentEvent, None]:
         """One turn. A Fault that no smaller request could cure, and GiveUp, are raised; the session stays whole."""
-        own = self._turn = object()
+        own = self._current_turn = object()
         try:
-            waiting, self._waiting = self._waiting, []  # of a turn that nobody closed
+            waiting, self._steering = self._steering, []  # of a turn that nobody closed
             await self.session.add_async(*waiting, _as_message(said))
             steps, empty, why = 0, 0, ""
             while not why:
                 reply: Reply | None = None
-                async with aclosing(self._ask(own)) as stream:
+                async with aclosing(self._request_reply(own)) as stream:
                     async for each in stream:
                         if isinstance(each, Reply):
                             reply = each
                         else:
                             yield each
                 assert reply is not None
-                message = await self._keep(reply)
+                message = await self._record_reply(reply)
                 yield reply
                 calls = calls_of(message) if message is not None else []
                 if calls:
-                    unfit = {call.id for call in calls} if reply.stop == "length" else set(reply.broken)
-                    async with aclosing(self._run(calls, unfit)) as stream:
+                    unfit = {call.id for call in calls} if reply.stop == "length" else set(reply.broken_call_ids)
+                    async with aclosing(self._run_calls(calls, unfit)) as stream:
                         async for each in stream:
                             yield each
-                    await self._compact_if_asked()
+                    await self._compact_if_requested()
                 steps += len(calls) or reply.stop == "paused"  # else who pauses for ever is asked for ever
                 empty += message is None
                 why = "" if calls else _find_end_reason(reply, message, empty)
                 why = why or ("steps" if steps >= self.max_steps else "")
-                for done in await self._fire("turn_end") if why else ():
+                for done in await self._run_hooks("turn_end") if why else ():
                     yield done
-                while self._waiting:
+                while self._steering:
                     steps, empty, why = 0, 0, ""
-                    yield self._heard(self._waiting.pop(0))
+                    yield self._add_steering(self._steering.pop(0))
         finally:
-            self._leave(own)
+            self._end_turn(own)
         yield TurnEnded(why)
 
     def steer(self, said: str | Message) -> None:
         """Say something in the middle of a turn: it is heard when every call that was begun has its result."""
-        if not self.busy:
+        if not self.is_busy:
             raise BadInput("No turn is under way.", "Begin one with these words.")
-        self._waiting.append(_as_message(said))
+        self._steering.append(_as_message(said))
 
     @property
-    def busy(self) -> bool:
-        return self._turn is not None
+    def is_busy(self) -> bool:
+        return self._current_turn is not None
 
-    def _heard(self, message: Message) -> UserSteered:
+    def _add_steering(self, message: Message) -> UserSteered:
         self.session.add(message)
         return UserSteered(text_of(message))
 
-    def _leave(self, own: object) -> None:
+    def _end_turn(self, own: object) -> None:
         """Whatever ended the turn, what the user said in it is not lost. A turn that was begun since is not ours."""
-        if self._turn is own:
-            self._turn, waiting, self._waiting = None, self._waiting, []
+        if self._current_turn is own:
+            self._current_turn, waiting, self._steering = None, self._steering, []
             self.session.add(*waiting)
 
-    async def _fire(self, moment: HookMoment) -> list[HookReport]:
-        return await self.hooks.fire(moment, self.session, summarise=self.summarise) if self.hooks else []
+    async def _run_hooks(self, moment: HookMoment) -> list[HookReport]:
+        return await self.hooks.run_due(moment, self.session, summarise=self.summarizer) if self.hooks else []
 
     async def compact(self, focus: str = "") -> list[Decision]:
         """Compact now; a summary is to keep clear what `focus` names."""
-        return await self.session.compact_async(self.summarise, focus=focus)
+        return await self.session.compact_async(self.summarizer, focus=focus)
 
-    async def _compact_if_asked(self) -> None:
+    async def _compact_if_requested(self) -> None:
         """The tool `compact` only asks: nothing may be cut while a call is open."""
-        focus, self.context.compaction = self.context.compaction, None
+        focus, self.context.requested_compaction = self.context.requested_compaction, None
         if focus is not None:
             await self.compact(focus)
 
-    async def _ask(self, own: object) -> AsyncGenerator[AgentEvent, None]:
+    async def _request_reply(self, own: object) -> AsyncGenerator[AgentEvent, None]:
         """One answer. A request that is refused is sent again if something can be done about it."""
-        for done in await self._fire("turn_start"):
+        for done in await self._run_hooks("turn_start"):
             yield done
-        cures = RequestRecovery(self.session, self.summarise)
-        request = await self.session.prepare_async(self.summarise)
+        cures = RequestRecovery(self.session, self.summarizer)
+        request = await self.session.prepare_async(self.summarizer)
         while True:
-            yield RequestSent(request, self.session.decisions)
+            yield RequestSent(request, self.session.last_decisions)
             shown: list[str] = []
             try:
                 async with aclosing(self.provider.stream(request.to_bytes())) as stream:  # type: ignore[type-var]
                     async for each in stream:
-                        self._look(each, shown)
+                        self._check_reply(each, shown)
                         yield each
                 return
             except ProviderError as fault:
-                refused, cure = fault, cures.of(fault)
+                refused, cure = fault, cures.choose_step(fault)
                 if not cure:
-                    self._keep_shown("".join(shown))
+                    self._record_partial_reply("".join(shown))
                     raise
             except (asyncio.CancelledError, GeneratorExit):
-                if self._turn is own:
-                    self._keep_shown("".join(shown))
+                if self._current_turn is own:
+                    self._record_partial_reply("".join(shown))
                 raise
             yield RequestRefused(refused)
-            request = await cures.again(cure, refused)
+            request = await cures.prepare_retry(cure, refused)
 
-    def _look(self, each: Delta | Reply, shown: list[str]) -> None:
+    def _check_reply(self, each: Delta | Reply, shown: list[str]) -> None:
         """Some overflow in silence: the answer comes whole and is none."""
         if isinstance(each, Delta):
             shown += [each.text] if each.kind == "text" else []
@@ -217,32 +217,34 @@ class Agent:
         if fault is not None and fault.kind in SIZE_ERROR_KINDS:
             raise fault
 
-    async def _keep(self, reply: Reply) -> Message | None:
+    async def _record_reply(self, reply: Reply) -> Message | None:
         """The answer into the log, and what it cost. None if there is nothing in it."""
-        said = reply.said(self.provider.wire)
+        said = reply.to_messages(self.provider.wire)
         self.session.record(reply.usage)
         full = [message for message in said if message.parts and (reply.stop == "paused" or _has_content(message))]
         await self.session.add_async(*full)
         return full[-1] if full else None
 
-    def _keep_shown(self, text: str) -> None:
+    def _record_partial_reply(self, text: str) -> None:
         """What the user saw before it was stopped, the model should know of, too."""
         if text.strip():
             self.session.add(Message("assistant", (Text(text + "\n[interrupted]"),)))
 
-    async def _run(self, calls: list[Call], unfit: set[str]) -> AsyncGenerator[AgentEvent, None]:
+    async def _run_calls(self, calls: list[Call], unfit: set[str]) -> AsyncGenerator[AgentEvent, None]:
         """Calls of tools that may run together do, with their neighbours. Results stand in the order of the calls."""
         names = self.session.dialect.tool_names(self.session.view.tools)
         meant = [msgspec.structs.replace(call, name=names.get(call.name, call.name)) for call in calls]
-        for _, batch in groupby(enumerate(meant), lambda pair: -1 if self.toolbox.together(pair[1].name) else pair[0]):
+        for _, batch in groupby(
+            enumerate(meant), lambda pair: -1 if self.toolbox.may_run_in_parallel(pair[1].name) else pair[0]
+        ):
             together = [call for _, call in batch]
             for call in together:
                 yield ToolStarted(call)
-            running = [asyncio.ensure_future(self._result(call, unfit)) for call in together]
+            running = [asyncio.ensure_future(self._run_call(call, unfit)) for call in together]
             try:
                 for call, task in zip(together, running, strict=True):
                     result = await task
-                    parts = (Result(call.id, (Text(result.text),), result.error),)
+                    parts = (Result(call.id, (Text(result.text),), result.is_error),)
                     await self.session.add_async(Message("tool", parts, kind=TOOL_RESULT))
                     yield ToolFinished(call, result)
             finally:
@@ -250,16 +252,16 @@ class Agent:
                     task.cancel()
                 await asyncio.wait(running)
 
-    async def _result(self, call: Call, unfit: set[str]) -> ToolResult:
+    async def _run_call(self, call: Call, unfit: set[str]) -> ToolResult:
         if call.id in unfit:
             return _INCOMPLETE_CALL
-        return NOT_RUN_AFTER_STEERING if self._waiting else await self.toolbox.run(call, self.context)
+        return NOT_RUN_AFTER_STEERING if self._steering else await self.toolbox.run_call(call, self.context)
 
 
 _INCOMPLETE_CALL = ToolResult(
-    "Not run: the call came incomplete. Make it again, shorter if it was cut off.", error=True
+    "Not run: the call came incomplete. Make it again, shorter if it was cut off.", is_error=True
 )
-NOT_RUN_AFTER_STEERING = ToolResult("Not run: the user said something new. Read that first.", error=True)
+NOT_RUN_AFTER_STEERING = ToolResult("Not run: the user said something new. Read that first.", is_error=True)
 
 
 def _as_message(said: str | Message) -> Message:

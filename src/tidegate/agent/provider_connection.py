@@ -39,32 +39,34 @@ class ProviderConnection(msgspec.Struct, frozen=True):
     provider: Provider
     window: ResolvedWindow
     counter: TokenCounter
-    tools: bool = True
-    max_tokens: int = 0
-    embedded: bool = False
-    prices: Mapping[str, ModelInfo] = {}
-    truth: WindowResolver | None = None
-    learned: LearnedWindows | None = None
+    supports_tools: bool = True
+    max_output_tokens: int = 0
+    is_embedded: bool = False
+    model_overrides: Mapping[str, ModelInfo] = {}
+    window_resolver: WindowResolver | None = None
+    learned_windows: LearnedWindows | None = None
     folder: Path | None = None
 
-    def learn(self, fault: ProviderError) -> ResolvedWindow | None:
+    def learn_window(self, fault: ProviderError) -> ResolvedWindow | None:
         """The window, if a provider told of it. It is kept for the next time, if that can be."""
-        if self.truth is None or not self.truth.learn(fault):
+        if self.window_resolver is None or not self.window_resolver.learn(fault):
             return None
-        self.keep()
-        return self.truth.window
+        self.save_windows()
+        return self.window_resolver.window
 
-    def read(self, tokens: int) -> ResolvedWindow | None:
+    def confirm_tokens(self, tokens: int) -> ResolvedWindow | None:
         """The window, if so many tokens were read in one request and an error had told of fewer."""
-        if self.truth is None or not self.truth.read(tokens):
+        if self.window_resolver is None or not self.window_resolver.confirm_tokens(tokens):
             return None
-        self.keep()
-        return self.truth.window
+        self.save_windows()
+        return self.window_resolver.window
 
-    def keep(self) -> None:
-        if self.learned is not None and self.folder is not None:
+    def save_windows(self) -> None:
+        if self.learned_windows is not None and self.folder is not None:
             with suppress(NotKept):  # then it is learned again
-                write_atomically(self.folder / WINDOWS_FILE, msgspec.json.encode(self.learned.kept()), durable=False)
+                write_atomically(
+                    self.folder / WINDOWS_FILE, msgspec.json.encode(self.learned_windows.to_records()), durable=False
+                )
 
 
 async def connect_provider(
@@ -80,24 +82,24 @@ async def connect_provider(
     """The brain's provider, closed with `stack`; one that is handed in stays open. `window` is what someone set."""
     prices = build_model_overrides(config)
     target = resolve_target(brain, config.settings.providers, environment)
-    if target.embedded and provider is None:
+    if target.is_embedded and provider is None:
         return _connect_embedded(brain, environment, folder, window, prices, stack)
     if provider is None:
         _check_key(target)
         _check_price(config, brain, target, prices)
-        limits = ProviderLimits(total=target.timeout) if target.timeout else None
+        limits = ProviderLimits(total_seconds=target.timeout) if target.timeout else None
         provider = HttpProvider(
             target.wire,
             target.model,
             base_url=target.base_url,
-            key=target.key,
+            key=target.api_key,
             headers=target.headers,
             limits=limits,
             marks=None if is_hosted_service(target.base_url) else ControlTokenEscaper(),
         )
         stack.push_async_callback(provider.close)
         truth = _create_window_resolver(target, window, prices, learned := _load_learned_windows(folder))
-        found = await truth.ask()
+        found = await truth.query_server()
     else:
         target = msgspec.structs.replace(target, model=provider.model, wire=provider.wire)
         truth = _create_window_resolver(target, window, prices, learned := LearnedWindows())
@@ -109,14 +111,14 @@ async def connect_provider(
         provider,
         found,
         create_counter(provider.model),
-        max_tokens=min(wanted, most) if most and wanted else wanted,
-        prices=prices,
-        truth=truth,
-        learned=learned,
+        max_output_tokens=min(wanted, most) if most and wanted else wanted,
+        model_overrides=prices,
+        window_resolver=truth,
+        learned_windows=learned,
         folder=folder,
     )
-    if truth.dropped:
-        reached.keep()
+    if truth.forgotten_notice:
+        reached.save_windows()
     return reached
 
 
@@ -139,10 +141,10 @@ def _connect_embedded(
         model,
         ResolvedWindow(model.window, "setting" if window else "server", said),
         model.counter,
-        tools=model.tools,
-        max_tokens=model.max_output,
-        embedded=True,
-        prices={**prices, **free},
+        supports_tools=model.supports_tools,
+        max_output_tokens=model.max_output,
+        is_embedded=True,
+        model_overrides={**prices, **free},
     )
 
 
@@ -154,7 +156,7 @@ def _create_window_resolver(
         setting=window,
         wire=target.wire,
         base_url=target.base_url,
-        key=target.key,
+        key=target.api_key,
         headers=target.headers,
         overrides=prices,
         learned=learned,
@@ -174,7 +176,7 @@ def _load_learned_windows(folder: Path | None) -> LearnedWindows:
 def _check_key(target: ProviderTarget) -> None:
     """Whoever sits behind a base URL of one's own may want none; the providers themselves all do."""
     known = KNOWN_PROVIDERS.get(target.provider)
-    if known is None or not known.key_env or target.key or target.base_url_source != "default":
+    if known is None or not known.key_env or target.api_key or target.base_url_source != "default":
         return
     raise BadInput(
         f"There is no key for {target.provider}.",
@@ -189,15 +191,15 @@ def _check_price(
     known = find_model(target.model, prices)
     priced = known is not None and bool(known.prices)
     if (
-        config.bounds is None
+        config.user_limits is None
         or priced
         or not is_hosted_service(target.base_url)
-        or not has_dollar_cap(config.bounds.own)
+        or not has_dollar_cap(config.user_limits.user_settings)
     ):
         return
     path = f"agents.{config.agent.id}.brain" if brain is config.agent.brain else "context.summary_brain"
     source = config.sources.get(f"{path}.model", "")
-    if source.startswith(f"{config.bounds.project}:"):
+    if source.startswith(f"{config.user_limits.project_file}:"):
         raise BadInput(
             f"{source}: the price of {target.model} is not known, so your own file's cap in dollars would not hold.",
             "Give its prices under models in your own file, or choose it yourself with --model.",
@@ -220,12 +222,13 @@ def build_model_overrides(config: ResolvedConfig) -> dict[str, ModelInfo]:
     models = {
         name.strip().lower(): _build_model_info(config, name, own) for name, own in config.settings.models.items()
     }
-    if config.bounds is None:
+    if config.user_limits is None:
         return models
     own = {
-        name.strip().lower(): _build_model_info(config, name, each) for name, each in config.bounds.own.models.items()
+        name.strip().lower(): _build_model_info(config, name, each)
+        for name, each in config.user_limits.user_settings.models.items()
     }
-    capped = has_dollar_cap(config.bounds.own)
+    capped = has_dollar_cap(config.user_limits.user_settings)
     return {
         name: _limit_model_info(name, model, find_entry(name, own) or ModelInfo(), capped)
         for name, model in models.items()

@@ -25,38 +25,41 @@ class RequestRecovery:
 
     def __init__(self, session: Session, summarise: AsyncSummarizer | None) -> None:
         self._session = session
-        self._summarise = summarise
-        self._tried: set[RecoveryStep] = set()
+        self._summarizer = summarise
+        self._used_steps: set[RecoveryStep] = set()
 
-    def of(self, fault: ProviderError) -> RecoveryStep:
+    def choose_step(self, fault: ProviderError) -> RecoveryStep:
         """What would help, if anything: empty if nothing does."""
         if fault.kind == "reasoning_state":
-            return self._once("unsign")
+            return self._use_once("unsign")
         if fault.output_limit and lower_output(self._session, fault.output_limit):
-            return self._once("output")
+            return self._use_once("output")
         if fault.kind in ("media", "bytes") and omit_images(self._session):
             return "images"
-        return "shrink" if self._shrinks(fault) else ""
+        return "shrink" if self._may_shrink(fault) else ""
 
-    async def again(self, cure: RecoveryStep, fault: ProviderError) -> Request:
+    async def prepare_retry(self, cure: RecoveryStep, fault: ProviderError) -> Request:
         if cure == "unsign":
-            self._session.unsign()
+            self._session.discard_signed_reasoning()
         if cure == "output":
-            self._session.learn(fault.window)
+            self._session.learn_limits(fault.window)
         if cure != "shrink":
-            return await self._session.prepare_async(self._summarise)
+            return await self._session.prepare_async(self._summarizer)
         limit = fault.limit if fault.kind == "rate_bucket" else None
-        self._session.learn(fault.window or limit, fault.tokens if fault.kind == "overflow" else None)
-        return await self._session.overflowed_async(self._summarise)
+        self._session.learn_limits(fault.window or limit, fault.prompt_tokens if fault.kind == "overflow" else None)
+        return await self._session.shrink_after_overflow_async(self._summarizer)
 
-    def _once(self, cure: RecoveryStep) -> RecoveryStep:
-        found: RecoveryStep = "" if cure in self._tried else cure
-        self._tried.add(cure)
+    def _use_once(self, cure: RecoveryStep) -> RecoveryStep:
+        found: RecoveryStep = "" if cure in self._used_steps else cure
+        self._used_steps.add(cure)
         return found
 
-    def _shrinks(self, fault: ProviderError) -> bool:
+    def _may_shrink(self, fault: ProviderError) -> bool:
         """A refusal without words may be about length, if the request was near the window."""
         if fault.kind in SIZE_ERROR_KINDS:
             return True
-        near = self._session.window is not None and self._session.size() > _NEAR_WINDOW_SHARE * self._session.window
-        return near and fault.kind == "unknown" and not fault.certain and fault.status in (400, 413)
+        near = (
+            self._session.window is not None
+            and self._session.count_tokens() > _NEAR_WINDOW_SHARE * self._session.window
+        )
+        return near and fault.kind == "unknown" and not fault.is_certain and fault.status in (400, 413)

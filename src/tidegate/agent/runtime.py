@@ -71,81 +71,81 @@ class OpenAgent:
         self.agent = agent
         self.session = agent.session
         self.config = config
-        self.name = name
+        self.session_name = name
         self.prompt = prompt
-        self.reached = reached
+        self.connection = reached
         self.window = reached.window
         self.spending = spending
         self.notices = [text for text in notices if text]
-        self._shown = shown
-        self.over = False
-        self._said: set[str] = set()
-        self._reports: list[UsageReport] = []
-        self._read_to = self.session.log.head
+        self._on_notices_shown = shown
+        self.is_finished = False
+        self._shown_notices: set[str] = set()
+        self._usage_reports: list[UsageReport] = []
+        self._read_seq = self.session.log.head
 
     @property
     def greeting(self) -> str:
         """What the user is shown before the first turn of a session; the model never sees it."""
-        return "" if self.session.view.turn_count else self.config.settings.execution.greeting
+        return "" if self.session.view.total_turns else self.config.settings.execution.greeting
 
     @property
-    def busy(self) -> bool:
-        return self.agent.busy
+    def is_busy(self) -> bool:
+        return self.agent.is_busy
 
     @property
-    def takes_images(self) -> bool | None:
+    def accepts_images(self) -> bool | None:
         """None: nobody knows. Whoever is told no may know better (models.NAME.images)."""
-        known = accepts_images(self.reached.provider.model, self.reached.prices)
-        return known if self.session.dialect.rules.user_images else False
+        known = accepts_images(self.connection.provider.model, self.connection.model_overrides)
+        return known if self.session.dialect.capabilities.user_images else False
 
     def steer(self, said: str | Message, images: Sequence[Image] = ()) -> None:
         """Say something in the middle of a turn: see `Agent.steer`."""
-        self._bounded()
-        self.agent.steer(self._checked(said, images))
+        self._check_turn_limit()
+        self.agent.steer(self._make_message(said, images))
 
-    async def turn(
+    async def run_turn(
         self, said: str | Message, images: Sequence[Image] = ()
     ) -> AsyncGenerator[AgentEvent | UserNotice, None]:
         """One turn. GiveUp, too, if it takes too long or the session has had all its turns."""
         execution = self.config.settings.execution
-        if self.over:
+        if self.is_finished:
             raise GiveUp("This agent is there for one turn.", "Set execution.mode to conversation, or open it again.")
-        self._bounded()
-        message = self._checked(said, images)
-        for notice in self._news():
+        self._check_turn_limit()
+        message = self._make_message(said, images)
+        for notice in self._take_notices():
             yield notice
         clock = asyncio.get_running_loop().time
         until = clock() + execution.timeout if execution.timeout else None
-        async with aclosing(self.agent.turn(message)) as stream:
-            while (each := await self._next(stream, until)) is not None:
+        async with aclosing(self.agent.run_turn(message)) as stream:
+            while (each := await self._next_event(stream, until)) is not None:
                 if isinstance(each, RequestRefused):
-                    self.window = self.reached.learn(each.fault) or self.window
+                    self.window = self.connection.learn_window(each.error) or self.window
                 if isinstance(each, UserSteered):
                     until = clock() + execution.timeout if execution.timeout else None
                 if isinstance(each, TurnEnded):
-                    self.over = execution.mode == "one_shot"
-                    await self._ask_again()
-                    self._look()
-                    for notice in self._news():
+                    self.is_finished = execution.mode == "one_shot"
+                    await self._query_window_again()
+                    self._review_turn()
+                    for notice in self._take_notices():
                         yield notice
                 yield each
 
-    def _bounded(self) -> None:
+    def _check_turn_limit(self) -> None:
         most = self.config.settings.execution.max_turns
-        if most and self.session.view.turn_count >= most:
+        if most and self.session.view.total_turns >= most:
             raise GiveUp(f"This session has had its {most} turns.", "Raise execution.max_turns, or begin another one.")
 
-    def _checked(self, said: str | Message, images: Sequence[Image]) -> Message:
+    def _make_message(self, said: str | Message, images: Sequence[Image]) -> Message:
         message = attach_images(said, images)
-        if self.takes_images is False and any(isinstance(part, Image) for part in message.parts):
-            model = self.reached.provider.model
+        if self.accepts_images is False and any(isinstance(part, Image) for part in message.parts):
+            model = self.connection.provider.model
             raise BadInput(
                 f"{model} takes no pictures.",
                 f"Leave them out, or use a model that does; if it does, set models.{model}.images to true.",
             )
         return message
 
-    async def _next(self, stream: AsyncGenerator[AgentEvent, None], until: float | None) -> AgentEvent | None:
+    async def _next_event(self, stream: AsyncGenerator[AgentEvent, None], until: float | None) -> AgentEvent | None:
         limited = asyncio.timeout_at(until)
         try:
             async with limited:
@@ -158,46 +158,48 @@ class OpenAgent:
                 f"The turn took longer than {limit:g} s.", "Raise execution.timeout; the session is whole and goes on."
             ) from None
 
-    async def _ask_again(self) -> None:
+    async def _query_window_again(self) -> None:
         """Some servers load a model when it is first asked, and only then know how much of it."""
-        if self.reached.truth is None or self.window.sure:
+        if self.connection.window_resolver is None or self.window.is_final:
             return
-        self.window = await self.reached.truth.ask()
+        self.window = await self.connection.window_resolver.query_server()
         if self.window.source == "server" and self.window.tokens:
             self.session.window = self.window.tokens
 
-    def _look(self) -> None:
+    def _review_turn(self) -> None:
         """The turn is over: is a summary to be prepared, and did the server tell the truth?"""
-        if isinstance(self.agent.summarise, BackgroundSummarizer):
-            self.agent.summarise.look()
-        for event in self.session.log.read(self._read_to + 1):
-            self._read_to = event.seq
-            if isinstance(event.what, UsageReported):
-                self._outgrown(event.what)
-                said = find_usage_problem(event.what.counted, event.what.input_tokens, self._reports)
+        if isinstance(self.agent.summarizer, BackgroundSummarizer):
+            self.agent.summarizer.start_if_due()
+        for event in self.session.log.read(self._read_seq + 1):
+            self._read_seq = event.seq
+            if isinstance(event.payload, UsageReported):
+                self._update_window(event.payload)
+                said = find_usage_problem(event.payload.counted_tokens, event.payload.input_tokens, self._usage_reports)
                 self.notices += [said] if said else []
-                self._reports = [
-                    *self._reports[-MAX_USAGE_REPORTS:],
-                    UsageReport(event.what.counted, event.what.input_tokens),
+                self._usage_reports = [
+                    *self._usage_reports[-MAX_USAGE_REPORTS:],
+                    UsageReport(event.payload.counted_tokens, event.payload.input_tokens),
                 ]
         self.notices += [self.spending.problem] if self.spending.problem else []
 
-    def _outgrown(self, used: UsageReported) -> None:
+    def _update_window(self, used: UsageReported) -> None:
         """What the provider read it holds, whatever an error once said."""
-        window = self.reached.read(used.input_tokens) if used.model == self.reached.provider.model else None
-        if window is not None and self.reached.truth is not None:
+        window = (
+            self.connection.confirm_tokens(used.input_tokens) if used.model == self.connection.provider.model else None
+        )
+        if window is not None and self.connection.window_resolver is not None:
             self.window = window
             self.session.window = window.tokens or self.session.window
-            self.notices.append(self.reached.truth.dropped)
+            self.notices.append(self.connection.window_resolver.forgotten_notice)
 
-    def _news(self) -> list[UserNotice]:
+    def _take_notices(self) -> list[UserNotice]:
         """Each once: the same with other figures is no news."""
         news = {"".join(filter(str.isalpha, text)): text for text in self.notices}
-        fresh = [UserNotice(text) for words, text in news.items() if words not in self._said]
-        self._said |= news.keys()
+        fresh = [UserNotice(text) for words, text in news.items() if words not in self._shown_notices]
+        self._shown_notices |= news.keys()
         self.notices = []
         if fresh:
-            self._shown()
+            self._on_notices_shown()
         return fresh
 
 
@@ -221,35 +223,35 @@ async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each 
     """
     async with AsyncExitStack() as stack:
         parts = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
-        reached = await parts.reach(config, provider)
+        reached = await parts.connect(config, provider)
         skills = Skills(workspace / each for each in config.settings.skills or DEFAULT_SKILL_FOLDERS)
-        prompt = parts.prompt(config, reached, skills)
-        session = parts.session(config, reached, name, prompt.text, restore=restore)
+        prompt = parts.build_prompt(config, reached, skills)
+        session = parts.open_session(config, reached, name, prompt.text, restore=restore)
         stack.callback(session.close)
-        days = DailySpending(data.folder, data.clock) if data is not None else None
-        spending = SessionSpending(session, config.settings.spend, days=days, prices=reached.prices)
+        days = DailySpending(data.root, data.clock) if data is not None else None
+        spending = SessionSpending(session, config.settings.spend, days=days, prices=reached.model_overrides)
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
-        tools, faults = await parts.tools(config, skills)
+        tools, faults = await parts.load_tools(config, skills)
         suited = select_tools(tools, reached, session.counter)
         if "task" in list_offered_tools(config):
-            kinds = await parts.kinds(config, reached, specialists, suited.tools, skills)
+            kinds = await parts.build_subagent_kinds(config, reached, specialists, suited.tools, skills)
             task = SubagentTool(kinds, approval=approval, ask=asking, meters=[spending])
             suited = select_tools([*tools, task], reached, session.counter)
-        session.set_tools(suited.shown)
+        session.set_tools(suited.definitions)
         toolbox = Toolbox(suited.tools, approval=approval, ask=asking)
-        context = parts.context(session, name)
+        context = parts.build_tool_context(session, name)
         agent = Agent(
             session,
-            MeteredProvider(reached.provider, [spending], recorded=True, size=lambda _: session.size()),
+            MeteredProvider(reached.provider, [spending], recorded=True, size=lambda _: session.count_tokens()),
             toolbox,
             context,
-            summarise=await parts.summarise(config, reached, session, spending),
+            summarise=await parts.build_summarizer(config, reached, session, spending),
             hooks=parts.hooks(config, toolbox, context),
             max_steps=_choose_max_steps(config, session.policy),
         )
-        rules = make_rule_notice(config, data.folder if data is not None else None)
+        rules = make_rule_notice(config, data.root if data is not None else None)
         notices = [*_list_opening_notices(config, reached, parts), *faults, *skills.problems, rules.text]
-        notices.append(spending.unpriced(reached.provider.model))
+        notices.append(spending.unpriced_notice(reached.provider.model))
         yield OpenAgent(
             agent,
             config,
@@ -267,7 +269,7 @@ def _choose_max_steps(config: ResolvedConfig, policy: Policy) -> int:
     steps = config.settings.execution.max_steps
     if "execution.max_steps" not in config.sources:
         steps = _fewer_steps(steps, policy)
-    own = config.bounds.own if config.bounds is not None else None
+    own = config.user_limits.user_settings if config.user_limits is not None else None
     if own is not None and own.policy.name and own.execution.max_steps == ExecutionSettings().max_steps:
         steps = _fewer_steps(steps, load(own.policy.name, dict(own.policy.settings)))
     return steps
@@ -281,16 +283,20 @@ def _fewer_steps(steps: int, policy: Policy) -> int:
 def _list_opening_notices(config: ResolvedConfig, reached: ProviderConnection, parts: AgentBuilder) -> list[str]:
     """What the user would want to know before the first question."""
     brain, remarks = config.agent.brain, []
-    if reached.embedded and not brain.provider:
+    if reached.is_embedded and not brain.provider:
         offered = [
             f"${key} is there: name {name} as its provider."
             for name, key in find_provider_keys(parts.environment).items()
         ]
         hint = " ".join(offered) or "Any other is set there."
-        remarks.append(f"No agents[].brain is set in tidegate.yaml: {reached.window.said} {hint}")
+        remarks.append(f"No agents[].brain is set in tidegate.yaml: {reached.window.explanation} {hint}")
     if reached.window.tokens is None:
-        remarks.append(reached.window.said)
-    remarks += [reached.truth.dropped] if reached.truth is not None and reached.truth.dropped else []
+        remarks.append(reached.window.explanation)
+    remarks += (
+        [reached.window_resolver.forgotten_notice]
+        if reached.window_resolver is not None and reached.window_resolver.forgotten_notice
+        else []
+    )
     if parts.data is None and config.settings.spend.day != SpendCap():
         remarks.append("The cap of the day (spend.day) is not held: without a data folder nobody counts the day.")
     return remarks

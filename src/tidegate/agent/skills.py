@@ -37,13 +37,13 @@ class Skills:
     """The skills of some folders; of two with one name the first is taken. `problems` says which could not be read."""
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
-        self.found: dict[str, Skill] = {}
+        self.by_name: dict[str, Skill] = {}
         self.problems: list[str] = []
         for folder in folders:
             for path in sorted(folder.glob(f"*/{_SKILL_FILE}"))[:_MAX_SKILLS]:
-                self._take(path, folder)
+                self._add_skill(path, folder)
 
-    def _take(self, path: Path, folder: Path) -> None:
+    def _add_skill(self, path: Path, folder: Path) -> None:
         if not path.resolve().is_relative_to(folder.resolve()):
             self.problems.append(
                 f"{path.parent.name}/{_SKILL_FILE}: is a link that leads out of {folder.name}, and is not read."
@@ -54,27 +54,27 @@ class Skills:
         except (BadInput, BadPolicy, OSError) as bad:
             self.problems.append(f"{path.parent.name}/{_SKILL_FILE}: {bad}")
             return
-        self.found.setdefault(skill.name, skill)
+        self.by_name.setdefault(skill.name, skill)
 
-    def index(self, max_tokens: int = 1_000, counter: TokenCounter | None = None) -> str:
+    def render_index(self, max_tokens: int = 1_000, counter: TokenCounter | None = None) -> str:
         """Name and description of each, as many whole lines as fit; then how many more there are."""
         counter = counter or TokenEstimator()
-        lines = [f"- {skill.name}: {skill.description}" for skill in self.found.values()]
+        lines = [f"- {skill.name}: {skill.description}" for skill in self.by_name.values()]
         kept: list[str] = []
         for place, line in enumerate(lines):
             rest = len(lines) - place - 1
             more = [f"[{rest} more: list them with the tool skills]"] if rest else []
-            if counter.text("\n".join([*kept, line, *more])) > max_tokens:
+            if counter.count_text("\n".join([*kept, line, *more])) > max_tokens:
                 kept.append(f"[{rest + 1} more: list them with the tool skills]")
                 break
             kept.append(line)
         return "\n".join(kept)
 
-    def read(self, name: str) -> str:
+    def read_body(self, name: str) -> str:
         """The body of a skill."""
-        skill = self.found.get(name)
+        skill = self.by_name.get(name)
         if skill is None:
-            raise BadInput(f"There is no skill {name[:80]!r}.", suggest_name(name, list(self.found)))
+            raise BadInput(f"There is no skill {name[:80]!r}.", suggest_name(name, list(self.by_name)))
         return clip_bytes(_split_header(_read_text(skill.path))[1].strip(), _MAX_BODY_BYTES).text
 
 

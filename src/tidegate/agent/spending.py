@@ -52,10 +52,10 @@ class _SideCostNote(msgspec.Struct, frozen=True):
 
 
 class SpendMeter(Protocol):
-    def check(self) -> None:
+    def check_limit(self) -> None:
         """Raises GiveUp if there is nothing left to spend."""
 
-    def spend(self, model: str, usage: Usage, /, *, recorded: bool) -> None:
+    def record_usage(self, model: str, usage: Usage, /, *, recorded: bool) -> None:
         """An answer was paid for. `recorded`: the log of the session says so without us."""
 
 
@@ -68,29 +68,29 @@ class DailySpending:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder / "spend"
         self._clock = clock
-        self._held: dict[str, SpendTotal] = {}
+        self._unwritten: dict[str, SpendTotal] = {}
 
     def add(self, spent: SpendTotal) -> None:
-        day = self._day()
-        self._held[day] = self._held.get(day, SpendTotal()) + spent
-        self._write()
+        day = self._current_day()
+        self._unwritten[day] = self._unwritten.get(day, SpendTotal()) + spent
+        self._write_pending()
 
-    def today(self) -> SpendTotal:
+    def read_today(self) -> SpendTotal:
         """NotKept if it cannot be told: what cannot be read is not nothing."""
-        self._write()
-        return self._read(self._day())
+        self._write_pending()
+        return self._read_day(self._current_day())
 
-    def _day(self) -> str:
+    def _current_day(self) -> str:
         return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
 
-    def _write(self) -> None:
-        for day, spent in list(self._held.items()):
+    def _write_pending(self) -> None:
+        for day, spent in list(self._unwritten.items()):
             with hold_lock(self._folder / ".lock"):
-                whole = self._read(day) + spent
+                whole = self._read_day(day) + spent
                 write_atomically(self._folder / f"{day}.json", msgspec.json.encode(whole))
-            del self._held[day]
+            del self._unwritten[day]
 
-    def _read(self, day: str) -> SpendTotal:
+    def _read_day(self, day: str) -> SpendTotal:
         path = self._folder / f"{day}.json"
         try:
             return msgspec.json.decode(path.read_bytes(), type=SpendTotal)
@@ -121,65 +121,65 @@ class SessionSpending:
         self.problem = ""
         self._session = session
         self._days = days
-        self._prices = prices
-        self._sum = SpendTotal()
-        self._read_to = 0
+        self._model_overrides = prices
+        self._total = SpendTotal()
+        self._read_seq = 0
 
-    def check(self) -> None:
+    def check_limit(self) -> None:
         whole = "the session is whole and nothing was lost"
         if self.caps.session != SpendCap():
-            _check_cap(self.session_sum, self.caps.session, "This session", "session", f"or begin a new one; {whole}")
+            _check_cap(self.session_total, self.caps.session, "This session", "session", f"or begin a new one; {whole}")
         if self._days is not None and self.caps.day != SpendCap():
             _check_cap(
-                self._days.today(), self.caps.day, "The day so far", "day", f"or wait for tomorrow (UTC); {whole}"
+                self._days.read_today(), self.caps.day, "The day so far", "day", f"or wait for tomorrow (UTC); {whole}"
             )
 
-    def spend(self, model: str, usage: Usage, *, recorded: bool) -> None:
+    def record_usage(self, model: str, usage: Usage, *, recorded: bool) -> None:
         if not recorded:
-            self._session.note(SIDE_COST_TOPIC, msgspec.json.encode(_SideCostNote(model, usage)).decode())
+            self._session.add_note(SIDE_COST_TOPIC, msgspec.json.encode(_SideCostNote(model, usage)).decode())
         if self._days is None:
             return
         try:
-            self._days.add(self.cost(model, usage))
+            self._days.add(self.price_usage(model, usage))
             self.problem = ""
         except NotKept as bad:  # an answer that is paid for is not thrown away; a cap that needs the sum will raise it
             self.problem = str(bad)
 
-    def cost(self, model: str, usage: Usage) -> SpendTotal:
-        tokens, paid = usage.input_tokens + usage.output_tokens, compute_model_cost(usage, model, self._prices)
+    def price_usage(self, model: str, usage: Usage) -> SpendTotal:
+        tokens, paid = usage.input_tokens + usage.output_tokens, compute_model_cost(usage, model, self._model_overrides)
         return SpendTotal(tokens, paid.total) if paid is not None else SpendTotal(tokens, 0.0, tokens)
 
     @property
-    def session_sum(self) -> SpendTotal:
+    def session_total(self) -> SpendTotal:
         """Read on from where it was read last: others may write to this session, too."""
-        if self._read_to < self._session.log.head:
-            for event in self._session.log.read(self._read_to + 1):
-                self._sum += self._cost_of(event)
-                self._read_to = event.seq
-        return self._sum
+        if self._read_seq < self._session.log.head:
+            for event in self._session.log.read(self._read_seq + 1):
+                self._total += self._price_event(event)
+                self._read_seq = event.seq
+        return self._total
 
-    def _cost_of(self, event: Event) -> SpendTotal:
-        what = event.what
+    def _price_event(self, event: Event) -> SpendTotal:
+        what = event.payload
         if isinstance(what, UsageReported):
-            read = what.input_tokens or what.counted  # a server that reports nothing is not free
-            return self.cost(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write))
+            read = what.input_tokens or what.counted_tokens  # a server that reports nothing is not free
+            return self.price_usage(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write))
         if isinstance(what, NoteAdded) and what.topic == SIDE_COST_TOPIC:
             try:
                 paid = msgspec.json.decode(what.text, type=_SideCostNote)
             except msgspec.MsgspecError:  # forgotten, or somebody else's note
                 return SpendTotal()
-            return self.cost(paid.model, paid.usage)
+            return self.price_usage(paid.model, paid.usage)
         return SpendTotal()
 
     @property
-    def day_sum(self) -> SpendTotal:
-        return self._days.today() if self._days is not None else SpendTotal()
+    def day_total(self) -> SpendTotal:
+        return self._days.read_today() if self._days is not None else SpendTotal()
 
-    def unpriced(self, model: str) -> str:
+    def unpriced_notice(self, model: str) -> str:
         """The sentence to say where dollars are capped and a model's price is not known; else nothing."""
         if self.caps.session.dollars is None and self.caps.day.dollars is None:
             return ""
-        known = find_model(model, self._prices)
+        known = find_model(model, self._model_overrides)
         if known is not None and known.prices:
             return ""
         return (
@@ -192,16 +192,18 @@ class TokenAllowance:
     """A number of tokens for one piece of work."""
 
     def __init__(self, tokens: int, what: str = "This task") -> None:
-        self.spent = 0
-        self._tokens = tokens
-        self._what = what
+        self.spent_tokens = 0
+        self._max_tokens = tokens
+        self._label = what
 
-    def check(self) -> None:
-        if self.spent >= self._tokens:
-            raise GiveUp(f"{self._what} has used {self.spent:,} of its {self._tokens:,} tokens.", "Ask for less.")
+    def check_limit(self) -> None:
+        if self.spent_tokens >= self._max_tokens:
+            raise GiveUp(
+                f"{self._label} has used {self.spent_tokens:,} of its {self._max_tokens:,} tokens.", "Ask for less."
+            )
 
-    def spend(self, model: str, usage: Usage, *, recorded: bool) -> None:
-        self.spent += usage.input_tokens + usage.output_tokens
+    def record_usage(self, model: str, usage: Usage, *, recorded: bool) -> None:
+        self.spent_tokens += usage.input_tokens + usage.output_tokens
 
 
 class MeteredProvider:
@@ -222,7 +224,7 @@ class MeteredProvider:
         self._provider = provider
         self._meters = tuple(meters)
         self._recorded = recorded
-        self._size = size
+        self._estimate_tokens = size
 
     @property
     def model(self) -> str:
@@ -234,14 +236,14 @@ class MeteredProvider:
 
     async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
         for meter in self._meters:
-            meter.check()
+            meter.check_limit()
         shown, left, replied = 0, False, False
         try:
             async with aclosing(self._provider.stream(request)) as answer:  # type: ignore[type-var]
                 async for each in answer:
                     if isinstance(each, Reply):
                         replied = True
-                        self._spend(self._usage(each, request), self._recorded)
+                        self._report_usage(self._read_usage(each, request), self._recorded)
                     else:
                         shown += len(each.text)
                     yield each
@@ -250,15 +252,17 @@ class MeteredProvider:
             raise
         finally:
             if not replied and (left or shown):
-                self._spend(Usage(self._size(request), shown // _BYTES_PER_TOKEN, 0, 0), recorded=False)
+                self._report_usage(
+                    Usage(self._estimate_tokens(request), shown // _BYTES_PER_TOKEN, 0, 0), recorded=False
+                )
 
-    def _usage(self, reply: Reply, request: bytes) -> Usage:
+    def _read_usage(self, reply: Reply, request: bytes) -> Usage:
         usage = read_usage(reply.usage)
-        return usage if usage.input_tokens else usage._replace(input_tokens=self._size(request))
+        return usage if usage.input_tokens else usage._replace(input_tokens=self._estimate_tokens(request))
 
-    def _spend(self, usage: Usage, recorded: bool) -> None:
+    def _report_usage(self, usage: Usage, recorded: bool) -> None:
         for meter in self._meters:
-            meter.spend(self.model, usage, recorded=recorded)
+            meter.record_usage(self.model, usage, recorded=recorded)
 
     async def close(self) -> None:
         await self._provider.close()

@@ -42,11 +42,11 @@ _DESCRIPTION = (
 class SubagentLimits(msgspec.Struct, frozen=True):
     """What one subagent may use, and how deep and how wide they may go. `result` is in tokens."""
 
-    steps: int = 40
-    tokens: int = 400_000
-    result: int = 2_000
-    nested: int = 2
-    together: int = 4
+    max_steps: int = 40
+    max_tokens: int = 400_000
+    max_result_tokens: int = 2_000
+    max_depth: int = 2
+    max_parallel: int = 4
 
 
 class SubagentSession(NamedTuple):
@@ -66,7 +66,7 @@ class SubagentKind(NamedTuple):
     description: str
     provider: Provider
     tools: Sequence[AgentTool]
-    sessions: Callable[[str, Sequence[Tool]], SubagentSession]
+    open_session: Callable[[str, Sequence[Tool]], SubagentSession]
 
 
 class TaskArguments(msgspec.Struct):
@@ -93,57 +93,57 @@ class SubagentTool:
         depth: int = 1,
     ) -> None:
         self.kinds = dict(kinds)
-        self.bounds = bounds or SubagentLimits()
+        self.limits = bounds or SubagentLimits()
         self.depth = depth
         self._approval = approval
         self._ask = ask
         self._meters = tuple(meters)
-        self._places = asyncio.Semaphore(self.bounds.together)
+        self._slots = asyncio.Semaphore(self.limits.max_parallel)
         named = "".join(f" {name}: {kind.description}." for name, kind in kinds.items() if len(kinds) > 1)
-        self._built = FunctionTool(
-            TASK_TOOL_NAME, _DESCRIPTION + (f" Kinds:{named}" if named else ""), TaskArguments, self._act
+        self._function_tool = FunctionTool(
+            TASK_TOOL_NAME, _DESCRIPTION + (f" Kinds:{named}" if named else ""), TaskArguments, self._run_task
         )
 
     @property
     def tool(self) -> Tool:
-        return self._built.tool
+        return self._function_tool.tool
 
     async def __call__(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-        return await self._built(arguments, context)
+        return await self._function_tool(arguments, context)
 
-    async def _act(self, task: TaskArguments, context: ToolContext) -> ToolResult:
+    async def _run_task(self, task: TaskArguments, context: ToolContext) -> ToolResult:
         name = task.agent or next(iter(self.kinds))
         if name not in self.kinds:
             raise ToolFailed(f"There is no subagent {quote_value(name)}. {suggest_name(name, self.kinds)}")
-        async with self._places:
-            kind, allowance = self.kinds[name], TokenAllowance(self.bounds.tokens)
-            toolbox = self._toolbox(kind)
-            opened = kind.sessions(context.session_name, toolbox.definitions())
+        async with self._slots:
+            kind, allowance = self.kinds[name], TokenAllowance(self.limits.max_tokens)
+            toolbox = self._create_toolbox(kind)
+            opened = kind.open_session(context.session_name, toolbox.definitions())
             ended = "interrupted"
-            context.session.note(TASK_TOOL_NAME, f"{opened.name} began: {clip_chars(task.prompt, 200).text}")
+            context.session.add_note(TASK_TOOL_NAME, f"{opened.name} began: {clip_chars(task.prompt, 200).text}")
             try:
-                work = await _run_subagent(self._agent(opened, kind, toolbox, allowance, context), task.prompt)
-                ended = work.why or "answered"
+                work = await _run_subagent(self._create_agent(opened, kind, toolbox, allowance, context), task.prompt)
+                ended = work.failure or "answered"
             finally:
                 opened.session.close()
-                context.session.note(TASK_TOOL_NAME, f"{opened.name} ended: {clip_chars(ended, 500).text}")
-        return self._result(work, allowance, opened.name, context)
+                context.session.add_note(TASK_TOOL_NAME, f"{opened.name} ended: {clip_chars(ended, 500).text}")
+        return self._format_result(work, allowance, opened.name, context)
 
-    def _toolbox(self, kind: SubagentKind) -> Toolbox:
+    def _create_toolbox(self, kind: SubagentKind) -> Toolbox:
         toolbox = Toolbox(kind.tools, approval=self._approval, ask=self._ask)
-        if self.depth < self.bounds.nested:
+        if self.depth < self.limits.max_depth:
             inner = SubagentTool(
                 self.kinds,
                 approval=self._approval,
                 ask=self._ask,
                 meters=self._meters,
-                bounds=self.bounds,
+                bounds=self.limits,
                 depth=self.depth + 1,
             )
             toolbox.add(inner)
         return toolbox
 
-    def _agent(
+    def _create_agent(
         self,
         opened: SubagentSession,
         kind: SubagentKind,
@@ -169,23 +169,27 @@ class SubagentTool:
             timeout=SUMMARY_TIMEOUT_SECONDS,
             conversation=session,
         )
-        return Agent(session, provider, toolbox, context, summarise=summarise, max_steps=self.bounds.steps)
+        return Agent(session, provider, toolbox, context, summarise=summarise, max_steps=self.limits.max_steps)
 
-    def _result(self, work: "SubagentResult", allowance: TokenAllowance, name: str, context: ToolContext) -> ToolResult:
+    def _format_result(
+        self, work: "SubagentResult", allowance: TokenAllowance, name: str, context: ToolContext
+    ) -> ToolResult:
         asker = context.session
-        limit = max(64, min(self.bounds.result, asker.budget().room // _RESULT_SHARE))
+        limit = max(64, min(self.limits.max_result_tokens, asker.budget().room // _RESULT_SHARE))
         text = clip_tokens(work.text, limit, asker.counter).text
-        ending = f"[{name}: {work.steps} tool calls, {allowance.spent:,} tokens"
-        if not work.why:
+        ending = f"[{name}: {work.steps} tool calls, {allowance.spent_tokens:,} tokens"
+        if not work.failure:
             return ToolResult(f"{text}\n{ending}]")
-        return ToolResult(f"{text}\n{ending}; not finished: {clip_chars(work.why, 500).text}]".lstrip(), error=True)
+        return ToolResult(
+            f"{text}\n{ending}; not finished: {clip_chars(work.failure, 500).text}]".lstrip(), is_error=True
+        )
 
 
 class SubagentResult(NamedTuple):
     """`text` is the answer; where `why` says that there is none, all that was said on the way."""
 
     text: str
-    why: str
+    failure: str
     steps: int
 
 
@@ -194,14 +198,14 @@ async def _run_subagent(agent: Agent, prompt: str) -> SubagentResult:
     said: list[str] = []
     steps, why = 0, "it ended without an answer"
     try:
-        async with aclosing(agent.turn(user_message(prompt, typed=False))) as turn:
+        async with aclosing(agent.run_turn(user_message(prompt, typed=False))) as turn:
             async for each in turn:
                 if isinstance(each, Reply):
-                    said += [text for text in map(text_of, each.said(agent.provider.wire)) if text.strip()]
+                    said += [text for text in map(text_of, each.to_messages(agent.provider.wire)) if text.strip()]
                 elif isinstance(each, ToolFinished):
                     steps += 1
                 elif isinstance(each, TurnEnded):
-                    why = "" if each.why in ("end", "unknown") and said else f"it stopped: {each.why}"
+                    why = "" if each.reason in ("end", "unknown") and said else f"it stopped: {each.reason}"
     except TidegateError as failure:
         why = str(failure)
     return SubagentResult("\n\n".join(said) if why else said[-1], why, steps)

@@ -44,40 +44,48 @@ class SystemPrompt(NamedTuple):
     def text(self) -> str:
         return "\n\n".join(f"# {part.heading}\n{part.text}" if part.heading else part.text for part in self.parts)
 
-    def measured(self, counter: TokenCounter) -> list[PromptPartSize]:
+    def measure_parts(self, counter: TokenCounter) -> list[PromptPartSize]:
         """What each part costs, for `/context`."""
-        return [PromptPartSize(part.name, counter.text(f"# {part.heading}\n{part.text}\n\n")) for part in self.parts]
+        return [
+            PromptPartSize(part.name, counter.count_text(f"# {part.heading}\n{part.text}\n\n")) for part in self.parts
+        ]
 
 
 class PromptSources(NamedTuple):
     """Where the parts come from. `facts` are of the moment: date, folder, platform."""
 
     rules: str = AGENT_RULES
-    domain: str = ""
-    project: Path | None = None
+    domain_prompt: str = ""
+    project_folder: Path | None = None
     skills: Skills | None = None
     notes: Notes | None = None
-    pinned: tuple[str, ...] = ()
+    user_rules: tuple[str, ...] = ()
     facts: Mapping[str, str] = MappingProxyType({})
 
 
-def assemble_prompt(sources: PromptSources, *, room: int = 8_000, counter: TokenCounter | None = None) -> SystemPrompt:
+def assemble_prompt(
+    sources: PromptSources, *, max_tokens: int = 8_000, counter: TokenCounter | None = None
+) -> SystemPrompt:
     """`room` is what the prompt may cost in tokens, about: an eighth of it for each of the two indexes."""
     rules, domain, project, skills, notes, pinned, facts = sources
-    share = max(64, room // 8)
+    share = max(64, max_tokens // 8)
     parts = [
         PromptPart("rules", "", rules),
         PromptPart("domain", "What this is about", domain.strip()),
-        PromptPart("project", "The project's own instructions", read_project_instructions(project, room * 2)),
-        PromptPart("skills", "Skills (read one before you use it)", skills.index(share, counter) if skills else ""),
-        PromptPart("memory", "Memory (notes you can read)", notes.index_text(share, counter=counter) if notes else ""),
+        PromptPart("project", "The project's own instructions", read_project_instructions(project, max_tokens * 2)),
+        PromptPart(
+            "skills", "Skills (read one before you use it)", skills.render_index(share, counter) if skills else ""
+        ),
+        PromptPart(
+            "memory", "Memory (notes you can read)", notes.render_index(share, counter=counter) if notes else ""
+        ),
         PromptPart("pinned", "Rules of the user", "\n".join(f"- {rule.strip()}" for rule in pinned if rule.strip())),
         PromptPart("facts", "Now", "\n".join(f"{name}: {value}" for name, value in facts.items())),
     ]
     return SystemPrompt(tuple(part for part in parts if part.text))
 
 
-def read_project_instructions(folder: Path | None, most: int = _MAX_PROJECT_BYTES) -> str:
+def read_project_instructions(folder: Path | None, max_bytes: int = _MAX_PROJECT_BYTES) -> str:
     """What the project tells agents: the first of its files that is there and does not lead out of the project."""
     for name in _PROJECT_FILES if folder is not None else ():
         path = Path(folder or "") / name
@@ -85,5 +93,5 @@ def read_project_instructions(folder: Path | None, most: int = _MAX_PROJECT_BYTE
             if path.is_file() and path.resolve().is_relative_to(Path(folder or "").resolve()):
                 with path.open("rb") as file:
                     data = file.read(4 * _MAX_PROJECT_BYTES)
-                return clip_bytes(data.decode("utf-8", "replace").strip(), min(most, _MAX_PROJECT_BYTES)).text
+                return clip_bytes(data.decode("utf-8", "replace").strip(), min(max_bytes, _MAX_PROJECT_BYTES)).text
     return ""

@@ -17,9 +17,9 @@ from tidegate.tui.plain.chat_streams import format_resume_hint, has_interactive_
 
 
 def chat_command(options: argparse.Namespace) -> int:
-    files = locate_config_files(Path.cwd(), os.environ, asked=options.config)
+    files = locate_config_files(Path.cwd(), os.environ, explicit_file=options.config)
     opening = LaunchOptions(files, os.environ, agent=options.agent, model=options.model, policy=options.policy)
-    read = opening.read()
+    read = opening.load_config()
     load_configured_policy(read.config)  # a wrong one is a wrong call: said before anything is opened
     secrets = [*keys_of(os.environ), *collect_secret_values(read.config, os.environ)]
     data = DataFolder(
@@ -31,7 +31,7 @@ def chat_command(options: argparse.Namespace) -> int:
             or (find_last_session(data) if options.last else "")
             or _make_session_name(read.config.settings.app.app_id)
         )
-        opening = opening._replace(name=name)
+        opening = opening._replace(session_name=name)
         if options.plain or not has_interactive_terminal():
             from tidegate.tui.plain.plain_chat import run_plain_chat
 
@@ -42,7 +42,7 @@ def chat_command(options: argparse.Namespace) -> int:
         app.run()
         if app.failure is not None:
             raise app.failure
-        print(format_resume_hint(app.session))
+        print(format_resume_hint(app.session_name))
         return app.return_code or EXIT_OK
     finally:
         data.close()

@@ -34,5 +34,7 @@ def config_command(options: argparse.Namespace) -> int:
 
 def load_chosen_config(options: argparse.Namespace, environment: Mapping[str, str] | None = None) -> LoadedConfig:
     environment = os.environ if environment is None else environment
-    files = locate_config_files(Path.cwd(), environment, asked=options.config)
-    return LaunchOptions(files, environment, agent=options.agent, model=options.model, policy=options.policy).read()
+    files = locate_config_files(Path.cwd(), environment, explicit_file=options.config)
+    return LaunchOptions(
+        files, environment, agent=options.agent, model=options.model, policy=options.policy
+    ).load_config()

@@ -18,10 +18,10 @@ def locate_data_folder(options: argparse.Namespace) -> Path:
 
 
 @contextmanager
-def open_data_folder(options: argparse.Namespace, *, make: bool = False) -> Iterator[DataFolder]:
+def open_data_folder(options: argparse.Namespace, *, create: bool = False) -> Iterator[DataFolder]:
     """Looking at a folder that is not there must not make one: it is more likely mistyped."""
     folder = locate_data_folder(options)
-    if not make and not folder.is_dir():
+    if not create and not folder.is_dir():
         raise BadInput(
             f"There is no data folder {folder}.",
             f"Name the one that holds your sessions with --data or ${DATA_VARIABLE}.",

@@ -24,9 +24,9 @@ def export_command(options: argparse.Namespace) -> int:
         open_existing_log(data, options.session)
         path = Path(options.file or f"{session_file_key(options.session)}.tidegate")
         done = export_session(data, options.session, path)
-    masked = f"; {done.masked} secrets masked" if done.masked else ""
+    masked = f"; {done.masked_count} secrets masked" if done.masked_count else ""
     size = format_byte_size(path.stat().st_size)
-    print(f"{clean_line(str(path))}: {done.events:,} records, {done.files} files, {size}{masked}")
+    print(f"{clean_line(str(path))}: {done.event_count:,} records, {done.file_count} files, {size}{masked}")
     return EXIT_OK
 
 

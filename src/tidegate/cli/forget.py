@@ -28,7 +28,7 @@ def _toggle_edit(
     options: argparse.Namespace, act: Callable[[LiveConversation], int | None], none: str, done: str
 ) -> int:
     with open_data_folder(options) as data:
-        live = data.look(options.session)
+        live = data.open_conversation(options.session)
         before = live.view.tokens
         seq = act(live)
         if seq is None:
@@ -40,8 +40,8 @@ def _toggle_edit(
 
 def clear_command(options: argparse.Namespace) -> int:
     with open_data_folder(options) as data:
-        live = data.look(options.session)
-        messages, tokens = live.view.messages, live.view.tokens
+        live = data.open_conversation(options.session)
+        messages, tokens = live.view.message_count, live.view.tokens
         live.clear()
     print(f"{messages} messages, {tokens:,} tokens left the context. The log keeps them.")
     return EXIT_OK

@@ -28,7 +28,7 @@ def import_command(options: argparse.Namespace) -> int:
     if options.name and len(files) > 1:
         raise BadInput(f"{len(files)} files cannot all be --as {options.name}.", "Import them one by one.")
     faults = taken = left_out = 0
-    with open_data_folder(options, make=True) as data:
+    with open_data_folder(options, create=True) as data:
         for path in files:
             try:
                 for each in _import_file(data, path, options.name, trust=options.trust or path in mine):
@@ -61,22 +61,22 @@ def _import_file(data: DataFolder, path: Path, name: str, *, trust: bool) -> Ite
     told = "" if trust else f"; {_UNTRUSTED_NOTE}"
     if path.is_file() and _is_export(path):
         kept = import_session(data, path, name, trust=trust)
-        yield f"{kept}: {data.log(kept).head:,} records{told}"
+        yield f"{kept}: {data.open_log(kept).head:,} records{told}"
         return
     found = next(read_recordings_by_file([path]))
-    if found.fault is not None:
-        raise found.fault
+    if found.error is not None:
+        raise found.error
     recordings = found.recordings
-    yield from found.left_out
+    yield from found.session_errors
     if name and len(recordings) > 1:
         raise BadInput(f"{path} holds {len(recordings)} sessions.", "Import it without --as: each has its own name.")
     for recording in recordings:
         done = import_recording(data, recording, name, trust=trust)
-        whose = recording.meta.agent or recording.meta.format
-        if done.known:
+        whose = recording.origin.agent or recording.origin.format
+        if done.was_known:
             yield f"{done.name}: there already"
         else:
-            yield "; ".join([f"{done.name}: {done.messages:,} messages of {whose}", *recording.mended]) + told
+            yield "; ".join([f"{done.name}: {done.message_count:,} messages of {whose}", *recording.repairs]) + told
 
 
 def _is_export(path: Path) -> bool:
@@ -85,4 +85,4 @@ def _is_export(path: Path) -> bool:
         source = SourceFile(path)
     except BadInput:
         return path.name.endswith(".tidegate")
-    return not source.database and recognizes(source)
+    return not source.is_database and recognizes(source)

@@ -60,10 +60,10 @@ class LabOptions(msgspec.Struct, frozen=True):
     windows: tuple[int, ...]
     policies: tuple[str, ...]
     count: str
-    longer: float
-    model: str
-    common: str
-    curve: str = ""
+    min_windows: float
+    price_model: str
+    common_names_file: str
+    curve_spec: str = ""
 
 
 def resolve_lab_options(
@@ -77,10 +77,10 @@ def resolve_lab_options(
         windows=tuple(dict.fromkeys(windows)),
         policies=tuple(dict.fromkeys(policies or setup.get("policies", preset_names()))),
         count=options.count or setup.get("count", "chars/4"),
-        longer=options.longer or setup.get("longer", DEFAULT_MIN_WINDOWS),
-        model=options.model or setup.get("prices", _DEFAULT_PRICE_MODEL),
-        common=options.common or setup.get("common names", ""),
-        curve=getattr(options, "curve", "") or setup.get("curve", ""),
+        min_windows=options.longer or setup.get("longer", DEFAULT_MIN_WINDOWS),
+        price_model=options.model or setup.get("prices", _DEFAULT_PRICE_MODEL),
+        common_names_file=options.common or setup.get("common names", ""),
+        curve_spec=getattr(options, "curve", "") or setup.get("curve", ""),
     )
 
 
@@ -95,7 +95,7 @@ def lab_command(options: argparse.Namespace) -> int:
     results, interrupted = _run_comparison(plan, options.jobs or count_cores())
     told = ReportContext(
         title=f"{len(who.contenders)} policies on recorded sessions",
-        made=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         notes=(*list_data_notes(asked, found, plan), *who.missing),
         setup=_describe_setup(asked, plan),
         baseline=who.baseline,
@@ -105,8 +105,8 @@ def lab_command(options: argparse.Namespace) -> int:
     report = build_findings(results, told)
     _write_reports(options, report)
     for skipped in found.skipped:
-        print_error(f"skipped: {skipped.name}: {skipped.why}", skipped.remedy)
-    for failed in results.failed():
+        print_error(f"skipped: {skipped.name}: {skipped.reason}", skipped.remedy)
+    for failed in results.list_failed_cells():
         cell = failed.cell
         print_error(f"failed: {cell.contender.key} on {cell.source.name}: {failed.error}")
     if interrupted:
@@ -127,7 +127,7 @@ class _ContenderSet(NamedTuple):
 
     @property
     def all(self) -> list[Contender]:
-        return [*self.contenders, *(self.curve.contenders if self.curve else ())]
+        return [*self.contenders, *(self.curve.extra_contenders if self.curve else ())]
 
 
 def _collect_contenders(options: argparse.Namespace, asked: LabOptions) -> _ContenderSet:
@@ -136,8 +136,8 @@ def _collect_contenders(options: argparse.Namespace, asked: LabOptions) -> _Cont
     if options.peers or options.peer:
         others = find_peer_contenders(options.peer)
         contenders += others.contenders
-        missing += others.missing
-    curve = parse_curve(asked.curve, contenders) if asked.curve else None
+        missing += others.missing_reasons
+    curve = parse_curve(asked.curve_spec, contenders) if asked.curve_spec else None
     return _ContenderSet(contenders, curve, _choose_baseline(options.baseline, contenders), missing)
 
 
@@ -173,7 +173,7 @@ def read_session_sources(options: argparse.Namespace, count: str) -> SourceScan:
     found = merge_scans(seen)
     if not found.sources:
         first = found.skipped[0]
-        raise BadInput(first.why, first.remedy or "Give files that hold sessions.")
+        raise BadInput(first.reason, first.remedy or "Give files that hold sessions.")
     return found
 
 
@@ -181,11 +181,15 @@ def make_comparison_plan(
     options: argparse.Namespace, found: SourceScan, contenders: Sequence[Contender], asked: LabOptions
 ) -> ComparisonPlan:
     cache = locate_lab_cache(options.cache)
-    common = _read_common_names(Path(asked.common)) if asked.common else find_common_names(found.sources)
-    terms = ComparisonTerms(asked.count, store_common_names(common, cache), _find_rates(asked.model), str(cache))
+    common = (
+        _read_common_names(Path(asked.common_names_file))
+        if asked.common_names_file
+        else find_common_names(found.sources)
+    )
+    terms = ComparisonTerms(asked.count, store_common_names(common, cache), _find_rates(asked.price_model), str(cache))
     # The names have done their work, and every cell would carry them to its process.
-    sources = (msgspec.structs.replace(source, names=()) for source in found.sources)
-    return ComparisonPlan(tuple(sources), tuple(contenders), asked.windows, terms, asked.longer)
+    sources = (msgspec.structs.replace(source, argument_names=()) for source in found.sources)
+    return ComparisonPlan(tuple(sources), tuple(contenders), asked.windows, terms, asked.min_windows)
 
 
 def _read_common_names(path: Path) -> frozenset[str]:
@@ -212,7 +216,7 @@ def _find_rates(model: str) -> tuple[TokenRates, ...]:
 
 def _run_comparison(plan: ComparisonPlan, jobs: int) -> tuple[ComparisonResults, bool]:
     try:
-        with show_progress("measuring", len(plan.cells())) as step:
+        with show_progress("measuring", len(plan.list_cells())) as step:
             return run_comparison(plan, jobs, step), False
     except KeyboardInterrupt:
         return load_cached_results(plan), True
@@ -224,18 +228,18 @@ def _describe_setup(asked: LabOptions, plan: ComparisonPlan) -> FindingsJson:
         "policies": list(asked.policies),
         "windows": list(asked.windows),
         "count": asked.count,
-        "longer": asked.longer,
-        "prices": asked.model,
+        "longer": asked.min_windows,
+        "prices": asked.price_model,
         "dollars for a million tokens": {
             "input": rates.input, "cached": rates.cached, "written": rates.written, "output": rates.output,
         },
-        "common names": asked.common,
-        "curve": asked.curve,
+        "common names": asked.common_names_file,
+        "curve": asked.curve_spec,
     }  # fmt: skip
 
 
 def list_data_notes(asked: LabOptions, found: SourceScan, plan: ComparisonPlan) -> list[str]:
-    timed = sum(source.timed for source in plan.sources)
+    timed = sum(source.has_times for source in plan.sources)
     said = []
     if not timed:
         said.append("The recordings have no times: nothing expires from the provider's cache.")
@@ -243,11 +247,11 @@ def list_data_notes(asked: LabOptions, found: SourceScan, plan: ComparisonPlan) 
         without = len(plan.sources) - timed
         said.append(f"{without} of {len(plan.sources)} recordings have no times: for them no cache entry expires.")
     said.append("Summaries are written by the deterministic summariser; what a model would cost for them is billed.")
-    if not asked.common and len({source.project for source in plan.sources}) < COMMON_NAME_PROJECTS:
+    if not asked.common_names_file and len({source.project for source in plan.sources}) < COMMON_NAME_PROJECTS:
         said.append(f"Fewer than {COMMON_NAME_PROJECTS} projects: no name could be found to be common, so all count.")
-    elif not asked.common:
+    elif not asked.common_names_file:
         said.append(f"Names that the calls of {COMMON_NAME_PROJECTS} projects or more use do not count as references.")
-    mended = sum(bool(source.mended) for source in found.sources)
+    mended = sum(bool(source.repairs) for source in found.sources)
     if mended:
         said.append(f"{mended} recordings had to be mended; the JSON says how.")
     if found.skipped:
@@ -279,15 +283,15 @@ def _write_reports(options: argparse.Namespace, report: FindingsJson) -> None:
 
 def _report_gate(gated: GateResult) -> bool:
     """True if the gate is shut."""
-    if not gated.compared:
+    if not gated.compared_pairs:
         raise _nothing_to_compare()
-    if gated.unmatched:
-        print(f"gate: {gated.unmatched} sessions are in one result only and are not compared", file=sys.stderr)
-    for worse in gated.worse:
+    if gated.unmatched_sessions:
+        print(f"gate: {gated.unmatched_sessions} sessions are in one result only and are not compared", file=sys.stderr)
+    for worse in gated.regressions:
         print(f"gate: worse: {clean_line(str(worse))}", file=sys.stderr)
-    if not gated.worse:
-        print(f"gate: {gated.compared} policies are no worse than stored", file=sys.stderr)
-    return bool(gated.worse)
+    if not gated.regressions:
+        print(f"gate: {gated.compared_pairs} policies are no worse than stored", file=sys.stderr)
+    return bool(gated.regressions)
 
 
 def _nothing_to_compare() -> BadInput:

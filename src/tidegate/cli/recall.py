@@ -36,7 +36,7 @@ def memory_command(options: argparse.Namespace) -> int:
             print(clean_text(data.notes.read(" ".join(options.words))), end="")
             return EXIT_OK
         kind: SourceKind | None = "note" if options.notes else "session" if options.session else None
-        hits = data.search().search(" ".join(options.words), options.limit, kind=kind, name=options.session)
+        hits = data.open_search().search(" ".join(options.words), options.limit, kind=kind, name=options.session)
     if options.json:
         print_json(msgspec.json.encode(hits))
     else:

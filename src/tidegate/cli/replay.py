@@ -39,7 +39,7 @@ def replay_command(options: argparse.Namespace) -> int:
     else:
         print(render_replay_table(order, reports))
     for report in reports if options.explain else ():
-        print("\n  ".join([f"\n{clean_line(report.name)}", *map(clean_line, report.told)]))
+        print("\n  ".join([f"\n{clean_line(report.name)}", *map(clean_line, report.edit_descriptions)]))
     sys.stdout.flush()
     for skipped in unread:
         print_error(f"skipped: {skipped.cause}", skipped.remedy)
@@ -59,17 +59,19 @@ def _make_order(options: argparse.Namespace, paths: Sequence[Path]) -> ReplayOrd
         policy=options.policy,
         window=options.window,
         count=options.count,
-        wires=DIALECT_CHOICES if "all" in asked else tuple(dict.fromkeys(asked)),
+        dialects=DIALECT_CHOICES if "all" in asked else tuple(dict.fromkeys(asked)),
         settings=tuple(options.set),
-        requests=options.requests,
+        requests_folder=options.requests,
         explain=options.explain,
     )
-    if order.requests:
+    if order.requests_folder:
         _check_unique_names(paths)
         try:
-            Path(order.requests).mkdir(parents=True, exist_ok=True)
+            Path(order.requests_folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(f"{order.requests}: cannot be made ({error.strerror}).", "Name another folder.") from None
+            raise BadInput(
+                f"{order.requests_folder}: cannot be made ({error.strerror}).", "Name another folder."
+            ) from None
     return order
 
 

@@ -77,10 +77,10 @@ async def _run_turn(found: LoadedConfig, data: DataFolder, name: str, task: Mess
     ) as agent:
         agent.notices += found.problems
         print_greeting(TextSanitizer(data.mask)(agent.greeting), as_json=as_json)
-        async with aclosing(agent.turn(task)) as turn:
+        async with aclosing(agent.run_turn(task)) as turn:
             async for each in turn:
                 show(each)
-                why = each.why if isinstance(each, TurnEnded) else why
+                why = each.reason if isinstance(each, TurnEnded) else why
     if why in ("end", "unknown"):
         return EXIT_OK
     if not as_json:
@@ -104,17 +104,17 @@ def create_text_printer(name: str, shown: TextSanitizer) -> EventPrinter:
 
     def show(each: AgentEvent | UserNotice) -> None:
         nonlocal last
-        text = flow.take(each.text) if isinstance(each, Delta) and each.kind == "text" else ""
+        text = flow.feed(each.text) if isinstance(each, Delta) and each.kind == "text" else ""
         if isinstance(each, Reply | RequestRefused):
-            text = flow.end()
+            text = flow.flush()
             text += "" if (text or last).endswith("\n") else "\n"
         if text:
             last = text[-1]
             print(text, end="", flush=True)
         if isinstance(each, UserNotice):
             print(f"tidegate: {shown(each.text)}", file=sys.stderr)
-        elif isinstance(each, HookReport) and (each.error or each.action == "log"):
-            print(f"tidegate: hook {each.hook}: {shown(each.text)}", file=sys.stderr)
+        elif isinstance(each, HookReport) and (each.is_error or each.action == "log"):
+            print(f"tidegate: hook {each.hook_id}: {shown(each.text)}", file=sys.stderr)
 
     return show
 
@@ -133,7 +133,13 @@ def encode_agent_event(each: AgentEvent | UserNotice) -> dict[str, Any]:
     match each:
         case RequestSent(request, decisions):
             acted = [
-                {"rule": one.rule, "stage": one.stage, "before": one.before, "after": one.after, "why": one.why}
+                {
+                    "rule": one.rule,
+                    "stage": one.stage,
+                    "before": one.tokens_before,
+                    "after": one.tokens_after,
+                    "why": one.why,
+                }
                 for one in decisions
                 if one.acted
             ]
@@ -145,7 +151,7 @@ def encode_agent_event(each: AgentEvent | UserNotice) -> dict[str, Any]:
         case ToolStarted(call):
             return {"type": "began", "id": call.id, "name": call.name, "arguments": call.arguments}
         case ToolFinished(call, result):
-            return {"type": "ended", "id": call.id, "name": call.name, "text": result.text, "error": result.error}
+            return {"type": "ended", "id": call.id, "name": call.name, "text": result.text, "error": result.is_error}
         case RequestRefused(fault):
             return {"type": "refused", "kind": fault.kind, "text": fault.args[0]}
         case UserSteered(text):

@@ -25,7 +25,7 @@ _LISTED_TOPICS = ("undo", "redo", "clear", "forgotten", "overflow")
 def sessions_command(options: argparse.Namespace) -> int:
     with open_data_folder(options) as data:
         found = data.store.sessions()
-        used = {info.name: data.in_use(info.name) for info in found}
+        used = {info.name: data.is_in_use(info.name) for info in found}
     if options.json:
         rows = [{**msgspec.to_builtins(info), "in_use": used[info.name]} for info in found]
         print_json(msgspec.json.encode(rows))
@@ -63,17 +63,19 @@ def _print_outline(log: KeptLog) -> int:
     """What happened to the view, and where requests were sent."""
     view = fold_log(log.read)
     noted = parse_model_note(view.model_note)
-    print(f"{log.head:,} records; the view now: {view.messages} messages, {view.tokens:,} tokens, {view.turns} turns")
+    print(
+        f"{log.head:,} records; the view now: {view.message_count} messages, {view.tokens:,} tokens, {view.visible_turns} turns"
+    )
     if noted.model:
         print(f"model {clean_line(noted.model)}, wire {clean_line(noted.wire)}")
     for event in log.read():
-        what = event.what
+        what = event.payload
         if isinstance(what, ViewEdited):
             stage, why = clean_line(what.stage), clean_line(what.why)
-            print(f"{event.seq:>7}  {stage}: {what.before:,} -> {what.after:,} tokens; {why}")
+            print(f"{event.seq:>7}  {stage}: {what.tokens_before:,} -> {what.tokens_after:,} tokens; {why}")
         elif isinstance(what, NoteAdded) and what.topic in _LISTED_TOPICS:
             print(f"{event.seq:>7}  {what.topic} {clean_line(what.text)}".rstrip())
-    heads = [sent.head for sent in list_sent_requests(log)]
+    heads = [sent.log_head for sent in list_sent_requests(log)]
     if heads:
         print(f"{len(heads)} requests were answered, at {_format_record_numbers(heads)}: show one with --at")
     return EXIT_OK
@@ -88,8 +90,8 @@ def _format_record_numbers(heads: list[int]) -> str:
 def trace_command(options: argparse.Namespace) -> int:
     with open_data_folder(options) as data:
         log = open_existing_log(data, options.session)
-        path = data.trace(options.session)
-        Trace(path, options.session, data.mask).follow(log)
+        path = data.trace_path(options.session)
+        Trace(path, options.session, data.mask).append_missing(log)
         lines = read_trace(path)
         if options.usage:
             print_json(msgspec.json.encode(sum_usage_by_model(lines)))
@@ -100,7 +102,7 @@ def trace_command(options: argparse.Namespace) -> int:
 
 
 def open_existing_log(data: DataFolder, name: str) -> KeptLog:
-    log = data.log(name)
+    log = data.open_log(name)
     if not log.head:
         raise session_not_found(name)
     return log

@@ -54,18 +54,18 @@ def _check_written_policy(out: Path, tuned: TuningResult, plan: ComparisonPlan) 
 
 
 def _format_evidence(options: argparse.Namespace, tuned: TuningResult) -> list[str]:
-    parts = tuned.parts
+    parts = tuned.split
     lines = [
-        f"tidegate tune: {options.policy}, window {options.window:,}, {tuned.trials} trials, seed {options.seed}",
-        f"tuned on {len(parts.tuned_on)} sessions: {_format_projects(parts.tuned_on)}",
-        f"reported on {len(parts.reported_on)} others: {_format_projects(parts.reported_on)}",
-        f"worth on the tuned part {tuned.worth:.4f}, before {tuned.worth_before:.4f} (kept, less what it costs more)",
+        f"tidegate tune: {options.policy}, window {options.window:,}, {tuned.trial_count} trials, seed {options.seed}",
+        f"tuned on {len(parts.tuning_sources)} sessions: {_format_projects(parts.tuning_sources)}",
+        f"reported on {len(parts.report_sources)} others: {_format_projects(parts.report_sources)}",
+        f"worth on the tuned part {tuned.score:.4f}, before {tuned.baseline_score:.4f} (kept, less what it costs more)",
     ]
-    if parts.by == "sessions":
+    if parts.divided_by == "sessions":
         lines.append("all sessions are of one project: the parts share it, so this speaks of that project only")
     if tuned.settings:
         lines.append("settings: " + ", ".join(f"{name} {value}" for name, value in tuned.settings))
-        lines += ["", "on the other part:", *map(_format_report_line, tuned.report)]
+        lines += ["", "on the other part:", *map(_format_report_line, tuned.changes)]
     return lines
 
 
@@ -75,9 +75,9 @@ def _format_projects(sources: Sequence[SessionSource]) -> str:
 
 
 def _format_report_line(line: MeasureChange) -> str:
-    share = MEASURES_BY_KEY[line.measure].unit == "share"
+    share = MEASURES_BY_KEY[line.measure_key].unit == "share"
     change = f"{_format_estimate(line.before, share)} -> {_format_estimate(line.after, share)}"
-    found = f"{MEASURES_BY_KEY[line.measure].name}: {change}"
+    found = f"{MEASURES_BY_KEY[line.measure_key].name}: {change}"
     difference = line.difference
     if difference.mean is None:
         return found

@@ -38,10 +38,10 @@ def view_command(options: argparse.Namespace) -> int:
     mask = SecretMask([*keys_of(os.environ), *told.secrets])
     with open_data_folder(options) as data:
         log = open_existing_log(data, options.session)
-        page = render_session_page(options.session, log, mask, window=options.window, prices=told.prices)
+        page = render_session_page(options.session, log, mask, window=options.window, model_overrides=told.prices)
     write_atomically(path, page.html.encode(), durable=False)
     print(f"{clean_line(str(path))}: {format_byte_size(path.stat().st_size)}")
-    for line in page.left_out:
+    for line in page.omissions:
         print(f"  {clean_line(line)}")
     return EXIT_OK
 

@@ -32,14 +32,14 @@ def make_command_context(
     """Where a command is given in a chat with this agent. It tells of this moment: make it anew for each command."""
     return CommandContext(
         agent.session,
-        agent.name,
+        agent.session_name,
         data,
-        summarise=agent.agent.summarise,
-        parts={each.name: each.tokens for each in agent.prompt.measured(agent.session.counter)},
-        prices=agent.reached.prices,
-        busy=agent.busy if busy is None else busy,
+        summarizer=agent.agent.summarizer,
+        prompt_parts={each.name: each.tokens for each in agent.prompt.measure_parts(agent.session.counter)},
+        model_overrides=agent.connection.model_overrides,
+        is_busy=agent.is_busy if busy is None else busy,
         agent=agent,
-        opening=opening,
+        launch_options=opening,
         rules=agent.config.settings.rules,
     )
 
@@ -60,18 +60,18 @@ class ModelChoice(NamedTuple):
     window: int | None = None
     input: float | None = None
     output: float | None = None
-    here: bool = False
+    is_current: bool = False
 
     def __str__(self) -> str:
         window = f"{self.window:,} tokens" if self.window else "window not known"
         money = f", ${self.input:g} in, ${self.output:g} out" if self.input is not None else ""
-        return f"{clean_line(self.name)}  {window}{money}{'  (this one)' if self.here else ''}"
+        return f"{clean_line(self.name)}  {window}{money}{'  (this one)' if self.is_current else ''}"
 
 
 def list_model_choices(place: CommandContext) -> list[ModelChoice]:
     """The model in use, those the configuration names, and the embedded one."""
     opening = require_launch_options(place)
-    found = opening.read().config
+    found = opening.load_config().config
     brains = [found.agent.brain, *(each.brain for each in found.settings.agents)]
     named = [f"{brain.provider or EMBEDDED_PROVIDER}/{brain.model}" for brain in brains if brain.model]
     named += [f"{found.agent.brain.provider or EMBEDDED_PROVIDER}/{name}" for name in found.settings.models]
@@ -80,7 +80,7 @@ def list_model_choices(place: CommandContext) -> list[ModelChoice]:
 
 
 def _make_choice(name: str, place: CommandContext, *, here: bool) -> ModelChoice:
-    known = find_model(name.partition("/")[2], place.prices)
+    known = find_model(name.partition("/")[2], place.model_overrides)
     rates = known.prices[0] if known is not None and known.prices else None
     window = place.session.window if here else known.window if known is not None else None
     return ModelChoice(name, window, rates.input if rates else None, rates.output if rates else None, here)
@@ -91,15 +91,15 @@ async def run_model(place: CommandContext, rest: str) -> CommandAnswer:
     if not rest:
         hosted = ", ".join(find_provider_keys(opening.environment))
         hint = [f"There are keys for {hosted}: say PROVIDER/MODEL for any model of theirs."] if hosted else []
-        return CommandAnswer("\n".join([*map(str, list_model_choices(place)), *hint]), act="pick-model")
-    place.still()
-    read = opening._replace(model=rest).read().config
+        return CommandAnswer("\n".join([*map(str, list_model_choices(place)), *hint]), action="pick-model")
+    place.require_idle()
+    read = opening._replace(model=rest).load_config().config
     target = resolve_target(read.agent.brain, read.settings.providers, opening.environment)
     known = KNOWN_PROVIDERS.get(target.provider)
-    if known is not None and known.key_env and not target.key and target.base_url_source == "default":
+    if known is not None and known.key_env and not target.api_key and target.base_url_source == "default":
         raise BadInput(f"There is no key for {target.provider}.", f"Set ${known.key_env}, and start again.")
     return CommandAnswer(
-        f"{target.provider}/{target.model} answers from here on; the conversation goes on.", act=f"model {rest}"
+        f"{target.provider}/{target.model} answers from here on; the conversation goes on.", action=f"model {rest}"
     )
 
 
@@ -108,9 +108,9 @@ async def run_policy(place: CommandContext, rest: str) -> CommandAnswer:
         now = place.session.policy.name
         shown = [f"{name}{'  (this one)' * (name == now)}\n    {load(name).about.strip()}" for name in presets()]
         return CommandAnswer("\n".join(shown))
-    place.still()
-    found = load_configured_policy(override_config(require_launch_options(place).read().config, policy=rest))
-    return CommandAnswer(f"The policy {found.name} holds from here on.", act=f"policy {rest}")
+    place.require_idle()
+    found = load_configured_policy(override_config(require_launch_options(place).load_config().config, policy=rest))
+    return CommandAnswer(f"The policy {found.name} holds from here on.", action=f"policy {rest}")
 
 
 # --- what the agent has -----------------------------------------------------------------------------------------------
@@ -121,15 +121,15 @@ async def run_skills(place: CommandContext, rest: str) -> CommandAnswer:
     folders = agent.config.settings.skills or DEFAULT_SKILL_FOLDERS
     found = Skills(agent.agent.context.workspace / each for each in folders)
     if rest:
-        return CommandAnswer(found.read(rest))
-    lines = [f"{each.name}: {each.description}" for each in found.found.values()]
+        return CommandAnswer(found.read_body(rest))
+    lines = [f"{each.name}: {each.description}" for each in found.by_name.values()]
     return CommandAnswer("\n".join([*lines, *found.problems]) or f"There are no skills in {', '.join(folders)}.")
 
 
 async def run_hooks(place: CommandContext, rest: str) -> CommandAnswer:
     agent = _require_agent(place)
     found = list(agent.agent.hooks.hooks.values()) if agent.agent.hooks is not None else []
-    own = agent.config.auto_compact
+    own = agent.config.auto_compact_hook
     lines = []
     for hook in [*found, *([own] if own is not None else [])]:
         condition = str(hook.condition.__struct_config__.tag)
@@ -149,7 +149,7 @@ async def run_cost(place: CommandContext, rest: str) -> CommandAnswer:
     spending = place.agent.spending
     caps = [("session", spending.caps.session), ("day", spending.caps.day)]
     lines = [f"cap of the {name}: {_format_cap(cap)}" for name, cap in caps if cap != SpendCap()]
-    today = spending.day_sum
+    today = spending.day_total
     lines.insert(0, f"today, all sessions: {today.tokens:,} tokens, ${today.dollars:,.4f}")
     return told._replace(text="\n".join([told.text, *lines]))
 

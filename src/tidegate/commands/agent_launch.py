@@ -41,13 +41,13 @@ class LaunchOptions(NamedTuple):
 
     files: ConfigFiles
     environment: Mapping[str, str]
-    name: str = ""
+    session_name: str = ""
     agent: str = ""
     model: str = ""
     policy: str = ""
     restore: bool = True
 
-    def read(self) -> LoadedConfig:
+    def load_config(self) -> LoadedConfig:
         """The configuration as its files are now."""
         sources = read_config_sources(self.files)
         check_trust(self.files, sources)
@@ -62,11 +62,11 @@ class LaunchOptions(NamedTuple):
                     problems.append(f"The agent {each.id} cannot be given tasks: {bad}")
         return LoadedConfig(override_config(config, model=self.model, policy=self.policy), specialists, problems)
 
-    def after(self, act: str) -> "LaunchOptions":
+    def apply_action(self, act: str) -> "LaunchOptions":
         """How to open again after an answer with this act. An empty name is what the files say."""
         verb, _, rest = act.partition(" ")
         if verb == "resume":
-            return self._replace(name=rest, restore=True)
+            return self._replace(session_name=rest, restore=True)
         if verb == "model":
             return self._replace(model=rest, restore=False)
         if verb == "policy":

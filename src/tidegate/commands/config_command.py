@@ -44,9 +44,9 @@ async def run_config(place: CommandContext, rest: str) -> CommandAnswer:
     opening = require_launch_options(place)
     name, _, value = rest.partition(" ")
     if value.strip():
-        place.still()
+        place.require_idle()
         return change_setting(opening, name, " ".join(value.split()))
-    settings = list_effective_settings(opening.read().config, opening.environment)
+    settings = list_effective_settings(opening.load_config().config, opening.environment)
     shown = [each for each in settings if name in each.name]
     if not shown:
         return CommandAnswer(
@@ -54,7 +54,7 @@ async def run_config(place: CommandContext, rest: str) -> CommandAnswer:
             True,
         )
     wide = max(len(each.name) for each in shown)
-    own = [] if name else _list_policy_settings(load_configured_policy(opening.read().config))
+    own = [] if name else _list_policy_settings(load_configured_policy(opening.load_config().config))
     return CommandAnswer("\n".join([*(f"{each.name:{wide}}  {each}" for each in shown), *own]))
 
 
@@ -65,19 +65,19 @@ def _list_policy_settings(policy: Policy) -> Iterator[str]:
 
 
 def require_launch_options(place: CommandContext) -> LaunchOptions:
-    if not isinstance(place.opening, LaunchOptions):
+    if not isinstance(place.launch_options, LaunchOptions):
         raise BadInput("No configuration is known here.", "Start with `tidegate chat`.")
-    return place.opening
+    return place.launch_options
 
 
 def complete_setting_names(place: CommandContext | None) -> list[str]:
     """What `/config` completes."""
-    if place is None or not isinstance(place.opening, LaunchOptions):
+    if place is None or not isinstance(place.launch_options, LaunchOptions):
         return []
-    found = place.opening.read().config
+    found = place.launch_options.load_config().config
     return [
         *load_configured_policy(found).settings,
-        *(each.name for each in list_effective_settings(found, place.opening.environment)),
+        *(each.name for each in list_effective_settings(found, place.launch_options.environment)),
     ]
 
 
@@ -93,7 +93,7 @@ class _SettingChange(NamedTuple):
 
 
 def change_setting(opening: LaunchOptions, name: str, text: str) -> CommandAnswer:
-    before = opening.read().config  # refuses what others changed meanwhile: it must not become trusted with this
+    before = opening.load_config().config  # refuses what others changed meanwhile: it must not become trusted with this
     wish = _parse_change(before, name, text)
     file = _choose_file(opening, before, wish)
     wishes = [wish]
@@ -108,7 +108,7 @@ def change_setting(opening: LaunchOptions, name: str, text: str) -> CommandAnswe
     elif "brain" in wish.path and opening.model:
         act = "model"
     also = f", with policy.name {opening.policy}" if len(wishes) > 1 else ""
-    return CommandAnswer(f"{wish.name} is {_format_value(after, wish)} from now on, in {file}{also}.", act=act)
+    return CommandAnswer(f"{wish.name} is {_format_value(after, wish)} from now on, in {file}{also}.", action=act)
 
 
 def _parse_change(config: ResolvedConfig, name: str, text: str) -> _SettingChange:
@@ -161,7 +161,7 @@ def _choose_file(opening: LaunchOptions, config: ResolvedConfig, wish: _SettingC
         for file in (files.project, files.user):
             if stands.startswith(f"{file}:"):
                 return file
-    return files.project if files.asked else files.user
+    return files.project if files.is_explicit else files.user
 
 
 def _read_file(file: Path) -> str:
@@ -228,7 +228,7 @@ def _check_change(opening: LaunchOptions, file: Path, text: str, wish: _SettingC
         load_configured_policy(after)
     except BadPolicy as bad:  # its line is one of a file that is not written
         raise BadPolicy(re.sub(rf"^{re.escape(str(file))}:\d+: ", "", bad.args[0]), bad.remedy) from None
-    if wish.name in after.hidden and "{{" not in str(wish.value):
+    if wish.name in after.hidden_paths and "{{" not in str(wish.value):
         raise BadInput(
             f"{wish.name} is a secret, and a file is no place for one.",
             f'Put it into the environment and name it: /config {wish.name} "{{{{env.NAME}}}}".',
@@ -244,7 +244,7 @@ def _write_file(opening: LaunchOptions, file: Path, text: str) -> None:
     make_folder(target.parent)
     write_atomically(target, text.encode())
     target.chmod(mode)
-    if file == opening.files.project and not opening.files.asked:
+    if file == opening.files.project and not opening.files.is_explicit:
         trust_project_file(opening.files)  # it was trusted as it was, and this change is the user's own
 
 

@@ -38,7 +38,7 @@ class CommandAnswer(NamedTuple):
 
     text: str
     error: bool = False
-    act: str = ""
+    action: str = ""
 
 
 class CommandContext(NamedTuple):
@@ -51,18 +51,18 @@ class CommandContext(NamedTuple):
     """
 
     session: Session
-    name: str = ""
+    session_name: str = ""
     data: DataFolder | None = None
-    summarise: AsyncSummarizer | None = None
-    parts: Mapping[str, int] = MappingProxyType({})
-    prices: Mapping[str, ModelInfo] = MappingProxyType({})
-    busy: bool = False
+    summarizer: AsyncSummarizer | None = None
+    prompt_parts: Mapping[str, int] = MappingProxyType({})
+    model_overrides: Mapping[str, ModelInfo] = MappingProxyType({})
+    is_busy: bool = False
     agent: object = None
-    opening: object = None
+    launch_options: object = None
     rules: tuple[str, ...] = ()
 
     @property
-    def kept(self) -> DataFolder:
+    def require_data(self) -> DataFolder:
         """The data folder, for commands that are about what is kept."""
         if self.data is None:
             raise BadInput("Nothing of this session is kept.", "Begin one with a data folder.")
@@ -72,9 +72,9 @@ class CommandContext(NamedTuple):
     def mask(self) -> SecretMask:
         return self.data.mask if self.data is not None else SecretMask(keys_of(os.environ))
 
-    def still(self) -> None:
+    def require_idle(self) -> None:
         """BadInput while the agent works: what it reads must not change under it."""
-        if self.busy:
+        if self.is_busy:
             raise BadInput("The agent is at work.", "Wait until the turn is over, or interrupt it.")
 
 
@@ -86,18 +86,18 @@ class Command(NamedTuple):
     """`usage` is what stands behind the name, `words` what may be typed there: for completion."""
 
     name: str
-    about: str
+    description: str
     run: RunCommand
     usage: str = ""
     aliases: tuple[str, ...] = ()
-    words: CompletionSource | None = None
+    completions: CompletionSource | None = None
 
 
 class CommandMatch(NamedTuple):
     """The command of a line and what stands behind it; without one, the name that was probably meant, or nothing."""
 
     command: Command | None
-    rest: str = ""
+    arguments: str = ""
     nearest: str = ""
 
 
@@ -106,7 +106,7 @@ class CommandRegistry:
 
     def __init__(self, commands: Iterable[Command]) -> None:
         own = Command("help", "what you can say here, or all about one command", self._help, "[COMMAND]", ("?", "h"))
-        self._commands = (own._replace(words=lambda _: [each.name for each in self]), *commands)
+        self._commands = (own._replace(completions=lambda _: [each.name for each in self]), *commands)
         self._by_name: dict[str, Command] = {}
         for command in self._commands:
             for name in (command.name, *command.aliases):
@@ -138,9 +138,9 @@ class CommandRegistry:
             names = [each.name for each in self if each.name.startswith(begun)]
             return [f"/{each}" for each in names or sorted(key for key in self._by_name if key.startswith(begun))]
         command = self._by_name.get(name.casefold())
-        if command is None or command.words is None:
+        if command is None or command.completions is None:
             return []
-        return [f"/{command.name} {word}" for word in command.words(place) if word.startswith(rest)]
+        return [f"/{command.name} {word}" for word in command.completions(place) if word.startswith(rest)]
 
     async def answer(self, line: str, place: CommandContext) -> CommandAnswer:
         """Run a line. Only a cancellation is raised."""
@@ -150,7 +150,7 @@ class CommandRegistry:
                 hint = f"Did you mean /{found.nearest}?" if found.nearest else "/help lists what there is."
                 answer = CommandAnswer(f"There is no command {line.strip().split(' ')[0][:80]}. {hint}", True)
             else:
-                answer = await found.command.run(place, found.rest)
+                answer = await found.command.run(place, found.arguments)
         except TidegateError as bad:
             answer = CommandAnswer(str(bad), True)
         except Exception as failure:  # noqa: BLE001 - a command that fails must not end the face
@@ -168,9 +168,9 @@ class CommandRegistry:
                 )
             command = found.command
             also = f"\nalso: {', '.join(f'/{each}' for each in command.aliases)}" if command.aliases else ""
-            return f"{_format_usage(command)}\n{command.about}{also}"
+            return f"{_format_usage(command)}\n{command.description}{also}"
         wide = max(len(_format_usage(each)) for each in self)
-        return "\n".join(f"{_format_usage(each):{wide}}  {each.about}" for each in self)
+        return "\n".join(f"{_format_usage(each):{wide}}  {each.description}" for each in self)
 
     async def _help(self, place: CommandContext, rest: str) -> CommandAnswer:
         return CommandAnswer(self.help(rest))

@@ -51,7 +51,7 @@ class _MaskedLog:
         return self._log.head
 
     def read(self, start: int = 1) -> Iterator[Event]:
-        return map(self._masking.event, self._log.read(start))
+        return map(self._masking.mask_event, self._log.read(start))
 
 
 async def run_recall(place: CommandContext, rest: str) -> CommandAnswer:
@@ -64,7 +64,7 @@ async def run_recall(place: CommandContext, rest: str) -> CommandAnswer:
 
 async def run_memory(place: CommandContext, rest: str) -> CommandAnswer:
     act, _, words = rest.partition(" ")
-    notes = place.kept.notes
+    notes = place.require_data.notes
     if not rest or rest == "list":
         names = notes.names()
         more = [f"and {len(names) - _MAX_NOTES} more"] if len(names) > _MAX_NOTES else []
@@ -73,7 +73,7 @@ async def run_memory(place: CommandContext, rest: str) -> CommandAnswer:
         return CommandAnswer(notes.read(words.strip()))
     words = words if act == "search" else rest
     found = await asyncio.to_thread(
-        lambda: [_format_hit(place, hit, words) for hit in place.kept.search().search(words, _MAX_HITS)]
+        lambda: [_format_hit(place, hit, words) for hit in place.require_data.open_search().search(words, _MAX_HITS)]
     )
     return CommandAnswer("\n".join(found) or "Nothing is found.", not found)
 
@@ -81,10 +81,10 @@ async def run_memory(place: CommandContext, rest: str) -> CommandAnswer:
 def _format_hit(place: CommandContext, hit: SearchHit, words: str) -> str:
     """Where it stands, and what: cut anew from the masked text, for the index knows no secrets."""
     if hit.kind == "note":
-        lines = (place.kept.notes.files.read(hit.name) or "").split("\n")
+        lines = (place.require_data.notes.folder.read(hit.name) or "").split("\n")
         where, text = f"{hit.name}:{hit.place}", "\n".join(lines[hit.place - 1 : hit.place + _HIT_LINES])
     else:
-        event = next(place.kept.log(hit.name).read(hit.place), None)
+        event = next(place.require_data.open_log(hit.name).read(hit.place), None)
         where, text = f"{hit.name} m{hit.place}", next(extract_log_lines("", [event] if event is not None else [])).text
     text = place.mask(text)
     offset = find_match_offset(text, parse_query(words, MAX_QUERY_WORDS))
@@ -100,10 +100,10 @@ async def run_sessions(place: CommandContext, rest: str) -> CommandAnswer:
 
 def _list_sessions(place: CommandContext, words: str = "") -> str:
     """The newest first. Words look for sessions by their names."""
-    found = [each for each in place.kept.store.sessions() if words.casefold() in each.name.casefold()]
+    found = [each for each in place.require_data.store.sessions() if words.casefold() in each.name.casefold()]
     if not found:
         return "No session has such a name." if words else "No sessions are kept here yet."
-    lines = [_format_session(each, here=each.name == place.name) for each in found[:_MAX_SESSIONS]]
+    lines = [_format_session(each, here=each.name == place.session_name) for each in found[:_MAX_SESSIONS]]
     return "\n".join([*lines, *([f"and {len(found) - _MAX_SESSIONS} more"] if len(found) > _MAX_SESSIONS else [])])
 
 
@@ -115,9 +115,9 @@ def _format_session(info: SessionInfo, *, here: bool) -> str:
 
 async def run_resume(place: CommandContext, rest: str) -> CommandAnswer:
     if not rest:
-        return CommandAnswer(_list_sessions(place), act="pick-session")
-    place.still()
-    names = [each.name for each in place.kept.store.sessions()]
+        return CommandAnswer(_list_sessions(place), action="pick-session")
+    place.require_idle()
+    names = [each.name for each in place.require_data.store.sessions()]
     like = [name for name in names if rest.casefold() in name.casefold()]
     if rest not in names and len(like) != 1:
         raise BadInput(
@@ -127,41 +127,41 @@ async def run_resume(place: CommandContext, rest: str) -> CommandAnswer:
     shown = clean_line(name)
     return (
         CommandAnswer(f"This is {shown} already.")
-        if name == place.name
-        else CommandAnswer(f"On to {shown}.", act=f"resume {name}")
+        if name == place.session_name
+        else CommandAnswer(f"On to {shown}.", action=f"resume {name}")
     )
 
 
 async def run_fork(place: CommandContext, rest: str) -> CommandAnswer:
     """`NAME` and `at PLACE`, both optional: the place is the number of a record or the id of a message."""
-    place.still()
+    place.require_idle()
     name, _, at = f" {rest}".rpartition(" at ")
     if not _RECORD_NUMBER.fullmatch(at):
         name, at = rest, str(place.session.log.head)
-    name = name.strip() or f"{place.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = name.strip() or f"{place.session_name}-{time.strftime('%Y%m%d-%H%M%S')}"
     match = _RECORD_NUMBER.fullmatch(at)
     assert match is not None
-    place.kept.fork(place.name, int(match[1]), name)
-    told = f"{clean_line(name)} begins as {clean_line(place.name)} was at record {match[1]}. On to it."
-    return CommandAnswer(told, act=f"resume {name}")
+    place.require_data.fork(place.session_name, int(match[1]), name)
+    told = f"{clean_line(name)} begins as {clean_line(place.session_name)} was at record {match[1]}. On to it."
+    return CommandAnswer(told, action=f"resume {name}")
 
 
 async def run_export(place: CommandContext, rest: str) -> CommandAnswer:
-    path = Path(rest).expanduser() if rest else Path(re.sub(r"[^\w.-]", "_", place.name) + ".tidegate")
-    done = await asyncio.to_thread(export_session, place.kept, place.name, path)
-    masked = f"; {done.masked} secrets are masked" if done.masked else ""
-    return CommandAnswer(f"{done.events:,} records and {done.files} files are in {path}{masked}.")
+    path = Path(rest).expanduser() if rest else Path(re.sub(r"[^\w.-]", "_", place.session_name) + ".tidegate")
+    done = await asyncio.to_thread(export_session, place.require_data, place.session_name, path)
+    masked = f"; {done.masked_count} secrets are masked" if done.masked_count else ""
+    return CommandAnswer(f"{done.event_count:,} records and {done.file_count} files are in {path}{masked}.")
 
 
 # --- what happened ----------------------------------------------------------------------------------------------------
 
 
 async def run_session_cost(place: CommandContext, rest: str) -> CommandAnswer:
-    bill = CostReport(place.session.log, place.prices)
-    while bill.advance():
+    bill = CostReport(place.session.log, place.model_overrides)
+    while bill.read_more():
         await asyncio.sleep(0)  # a long log must not stop the face
     whole = bill.total
-    if not whole.calls and not whole.besides:
+    if not whole.calls and not whole.side_tokens:
         return CommandAnswer("Nothing was asked yet.")
     lines = [f"{clean_line(name)}: {_format_cost(each)}" for name, each in bill.by_model.items()]
     lines += [f"in all: {_format_cost(whole)}"] if len(lines) > 1 else []
@@ -172,11 +172,11 @@ async def run_session_cost(place: CommandContext, rest: str) -> CommandAnswer:
 def _format_cost(total: CostTotal) -> str:
     told = [f"{total.calls:,} calls", f"{total.input_tokens:,} tokens read ({total.cached_share:.0%} from the cache)"]
     told += [f"{total.output_tokens:,} written"]
-    told += [f"{total.besides:,} for summaries and tasks"] if total.besides else []
-    if total.unpriced < total.tokens:
+    told += [f"{total.side_tokens:,} for summaries and tasks"] if total.side_tokens else []
+    if total.unpriced_tokens < total.tokens:
         told.append(f"${total.dollars:,.4f}")
-    if total.unpriced:
-        told.append(f"the price of {total.unpriced:,} tokens is not known")
+    if total.unpriced_tokens:
+        told.append(f"the price of {total.unpriced_tokens:,} tokens is not known")
     return ", ".join(told)
 
 
@@ -184,7 +184,7 @@ async def run_trace(place: CommandContext, rest: str) -> CommandAnswer:
     """The end of the trace: what cannot be seen there is in the file."""
     if rest and not rest.isdecimal():
         return CommandAnswer("Say how many lines: /trace 50.", True)
-    path = place.kept.trace(place.name)
+    path = place.require_data.trace_path(place.session_name)
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TRACE_TAIL_BYTES))
@@ -209,7 +209,7 @@ def _session_names(place: CommandContext | None) -> list[str]:
 
 
 async def run_quit(place: CommandContext, rest: str) -> CommandAnswer:
-    return CommandAnswer("", act="quit")
+    return CommandAnswer("", action="quit")
 
 
 SESSION_COMMANDS: Final = (
@@ -220,7 +220,7 @@ SESSION_COMMANDS: Final = (
         "the notes; search them and all sessions",
         run_memory,
         "[search WORDS|show NOTE]",
-        words=lambda _: ("search ", "show ", "list"),
+        completions=lambda _: ("search ", "show ", "list"),
     ),
     Command("sessions", "the kept sessions, the newest first", run_sessions, "[WORDS]"),
     Command("resume", "go on in another session", run_resume, "[NAME]", ("open",), _session_names),

@@ -31,8 +31,8 @@ _MOMENT_DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType(
 
 async def run_context(place: CommandContext, rest: str) -> CommandAnswer:
     if rest == "clear":
-        place.still()
-        messages, tokens = place.session.view.messages, place.session.view.tokens
+        place.require_idle()
+        messages, tokens = place.session.view.message_count, place.session.view.tokens
         pinned = [line.text for line in place.session.rules() if line.what == PIN]
         place.session.clear()
         for text in pinned:
@@ -41,7 +41,12 @@ async def run_context(place: CommandContext, rest: str) -> CommandAnswer:
         return CommandAnswer(f"{told} Pinned again: {len(pinned)}." if pinned else told)
     if rest:
         return CommandAnswer("Say /context, or /context clear.", True)
-    found = measure_window_usage(place.session, parts=place.parts, prices=place.prices, most=_MAX_MESSAGES)
+    found = measure_window_usage(
+        place.session,
+        prompt_parts=place.prompt_parts,
+        model_overrides=place.model_overrides,
+        max_messages=_MAX_MESSAGES,
+    )
     return CommandAnswer(
         "\n".join(
             [
@@ -60,15 +65,15 @@ async def run_context(place: CommandContext, rest: str) -> CommandAnswer:
 
 def _format_size(found: WindowUsage) -> list[str]:
     if found.capacity is None:
-        first = f"context: {found.size:,} tokens; the window is not known"
+        first = f"context: {found.tokens:,} tokens; the window is not known"
     else:
         window = f", window {found.window:,}" if found.window else ""
-        first = f"context: {found.size:,} of {found.capacity:,} tokens, {found.used or 0:.0%}{window}"
-    if not found.reported:
+        first = f"context: {found.tokens:,} of {found.capacity:,} tokens, {found.used_share or 0:.0%}{window}"
+    if not found.reported_tokens:
         return [first, "no report tells of it as it is now: counted by us, at the rate of the last reports"]
     return [
         first,
-        f"last call: {found.reported:,} tokens reported; since then {found.size - found.reported:,} by our count",
+        f"last call: {found.reported_tokens:,} tokens reported; since then {found.tokens - found.reported_tokens:,} by our count",
     ]
 
 
@@ -76,21 +81,23 @@ def _format_roles(found: WindowUsage) -> list[str]:
     roles = found.roles
     shown = [("user", roles.user), ("assistant", roles.assistant), ("tool", roles.tool), ("system", roles.system)]
     return [
-        f"messages: {roles.messages:,}",
+        f"messages: {roles.total:,}",
         f"by role: {', '.join(f'{name} {count:,}' for name, count in shown)}",
         f"characters: {roles.characters:,}",
     ]
 
 
 def _format_categories(found: WindowUsage) -> list[str]:
-    rows = [(each.name, each) for each in found.shares]
+    rows = [(each.name, each) for each in found.categories]
     wide = max((len(name) for name, _ in rows), default=0)
-    lines = [f"{name:{wide}}  {each.tokens:>9,}  {_percent(each, found):>6}{_money(each.price)}" for name, each in rows]
-    return [*lines, f"{'in all':{wide}}  {found.size:>9,}"]
+    lines = [
+        f"{name:{wide}}  {each.tokens:>9,}  {_percent(each, found):>6}{_money(each.dollars)}" for name, each in rows
+    ]
+    return [*lines, f"{'in all':{wide}}  {found.tokens:>9,}"]
 
 
 def _percent(share: CategoryUsage, found: WindowUsage) -> str:
-    return f"{share.tokens / found.size:.1%}" if found.size else ""
+    return f"{share.tokens / found.tokens:.1%}" if found.tokens else ""
 
 
 def _money(dollars: float | None) -> str:
@@ -99,8 +106,8 @@ def _money(dollars: float | None) -> str:
 
 def _format_thresholds(found: WindowUsage) -> list[str]:
     lines = ["thresholds:", *(f"  {_rule_name(each)}: {each}{_format_distance(each)}" for each in found.thresholds)]
-    if found.next is not None:
-        lines.append(f"next: {_rule_name(found.next)}{_format_distance(found.next)}")
+    if found.next_threshold is not None:
+        lines.append(f"next: {_rule_name(found.next_threshold)}{_format_distance(found.next_threshold)}")
     return lines
 
 
@@ -110,11 +117,11 @@ def _rule_name(threshold: Threshold | RuleForecast) -> str:
 
 
 def _format_distance(threshold: Threshold) -> str:
-    if threshold.due:
+    if threshold.is_due:
         return ", due"
-    told = [f"{threshold.tokens:,} tokens away"] if threshold.tokens is not None else []
-    if threshold.turns is not None:
-        turns = math.ceil(threshold.turns)
+    told = [f"{threshold.tokens_away:,} tokens away"] if threshold.tokens_away is not None else []
+    if threshold.turns_away is not None:
+        turns = math.ceil(threshold.turns_away)
         told.append(f"about {turns} turn{'' if turns == 1 else 's'}")
     return f", {', '.join(told)}" if told else ""
 
@@ -124,31 +131,33 @@ def _ago(turns: int) -> str:
 
 
 def _format_largest(found: WindowUsage) -> list[str]:
-    if not found.pieces:
+    if not found.messages:
         return []
     lines = ["", "the largest messages:"]
-    for each in sorted(found.pieces, key=lambda piece: -piece.tokens):
+    for each in sorted(found.messages, key=lambda piece: -piece.tokens):
         name = f"{each.category} {each.tool}".rstrip()
-        lines.append(f"  {each.id} {name}: {each.tokens:,} tokens, {_ago(each.turns)}{_money(each.price)}; {each.why}")
-    return [*lines, f"  and {found.left_out:,} more"] if found.left_out else lines
+        lines.append(
+            f"  {each.id} {name}: {each.tokens:,} tokens, {_ago(each.turns_ago)}{_money(each.dollars)}; {each.reason}"
+        )
+    return [*lines, f"  and {found.omitted_count:,} more"] if found.omitted_count else lines
 
 
 # --- doing and undoing ------------------------------------------------------------------------------------------------
 
 
 async def run_compact(place: CommandContext, rest: str) -> CommandAnswer:
-    place.still()
-    session, before = place.session, place.session.size()
+    place.require_idle()
+    session, before = place.session, place.session.count_tokens()
     if rest:
-        session.note("focus", rest)
-    decisions = await session.compact_async(add_focus_async(place.summarise, rest))
+        session.add_note("focus", rest)
+    decisions = await session.compact_async(add_focus_async(place.summarizer, rest))
     acted = [each for each in decisions if each.acted]
     if not acted:
         why = "; ".join(dict.fromkeys(each.why for each in decisions)) or "the policy has no rule for it"
         return CommandAnswer(f"Nothing was compacted: {why}.", True)
-    lines = [f"{before:,} -> {session.size():,} tokens. /undo takes it back."]
-    lines += [f"{each.stage}: {each.before:,} -> {each.after:,}; {each.why}" for each in acted]
-    if rest and place.summarise is None:
+    lines = [f"{before:,} -> {session.count_tokens():,} tokens. /undo takes it back."]
+    lines += [f"{each.stage}: {each.tokens_before:,} -> {each.tokens_after:,}; {each.why}" for each in acted]
+    if rest and place.summarizer is None:
         lines.append("No model writes summaries here, so nobody heard what to keep clear.")
     return CommandAnswer("\n".join(lines))
 
@@ -162,7 +171,7 @@ async def run_redo(place: CommandContext, rest: str) -> CommandAnswer:
 
 
 def _toggle_edit(place: CommandContext, act: Callable[[], int | None], none: str, done: str) -> CommandAnswer:
-    place.still()
+    place.require_idle()
     before = place.session.view.tokens
     seq = act()
     if seq is None:
@@ -171,7 +180,7 @@ def _toggle_edit(place: CommandContext, act: Callable[[], int | None], none: str
 
 
 async def run_pin(place: CommandContext, rest: str) -> CommandAnswer:
-    place.still()
+    place.require_idle()
     return CommandAnswer(f"Pinned as {place.session.pin(rest)}: it stays, word for word.")
 
 
@@ -191,7 +200,7 @@ async def run_pins(place: CommandContext, rest: str) -> CommandAnswer:
 
 
 def _removed(place: CommandContext, rules: Sequence[LedgerLine], number: str) -> CommandAnswer:
-    place.still()
+    place.require_idle()
     chosen = int(number) if number.isdecimal() and len(number) < 6 else 0
     if len(rules) < chosen <= len(rules) + len(place.rules):
         return CommandAnswer(
@@ -208,7 +217,7 @@ def _removed(place: CommandContext, rules: Sequence[LedgerLine], number: str) ->
 
 async def run_explain(place: CommandContext, rest: str) -> CommandAnswer:
     session = place.session
-    lines = [f"policy {session.policy.name}: {session.size():,} tokens"]
+    lines = [f"policy {session.policy.name}: {session.count_tokens():,} tokens"]
     lines += [f"  {each}" for each in session.budget().explain()]
     coming = forecast_sweep(session.policy, session.view, session.budget(), session._clock())
     lines += [str(coming)] if coming is not None else []
@@ -223,18 +232,18 @@ async def run_explain(place: CommandContext, rest: str) -> CommandAnswer:
 
 
 def _format_forecast(each: RuleForecast) -> Iterable[str]:
-    yield f"  {each.rule.removeprefix(f'{each.moment}/')}: {'holds' if each.fires else 'rests'}: {each.why}"
+    yield f"  {each.rule.removeprefix(f'{each.moment}/')}: {'holds' if each.fires else 'rests'}: {each.reason}"
     then = "it would" if each.fires else "if it held, it would"
-    if each.nothing:
-        yield f"    {then} do nothing: {each.nothing}"
+    if each.no_effect_reason:
+        yield f"    {then} do nothing: {each.no_effect_reason}"
         return
-    did = [f"take {_ids(each.removed)} out"] if each.removed else []
-    did += [f"shorten {_ids(each.shortened)}"] if each.shortened else []
-    did += [f"have a summary written of {each.summarised} messages"] if each.summarised else []
-    did += [f"save to {where} first" for where in dict.fromkeys(each.saves)]
-    yield f"    {then} {', '.join(did) or 'add to the view'}: {each.freed:,} tokens freed"
-    if each.sum:
-        yield f"    {each.sum}"
+    did = [f"take {_ids(each.removed_ids)} out"] if each.removed_ids else []
+    did += [f"shorten {_ids(each.shortened_ids)}"] if each.shortened_ids else []
+    did += [f"have a summary written of {each.summarized_messages} messages"] if each.summarized_messages else []
+    did += [f"save to {where} first" for where in dict.fromkeys(each.save_targets)]
+    yield f"    {then} {', '.join(did) or 'add to the view'}: {each.freed_tokens:,} tokens freed"
+    if each.sweep_arithmetic:
+        yield f"    {each.sweep_arithmetic}"
 
 
 def _ids(ids: tuple[str, ...]) -> str:
@@ -254,7 +263,7 @@ WINDOW_COMMANDS: Final = (
         "the rules that hold and where they come from",
         run_pins,
         "[remove NUMBER]",
-        words=lambda _: ("remove ",),
+        completions=lambda _: ("remove ",),
     ),
     Command(
         "explain",

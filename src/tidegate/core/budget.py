@@ -27,7 +27,7 @@ class Budget(NamedTuple):
     scale: float
     counter: TokenCounter
     thinking: bool = False
-    cap: int | None = None
+    fallback_limit: int | None = None
     notes: tuple[str, ...] = ()
     prices: CachePrices = ASSUMED_PRICES
 
@@ -36,7 +36,7 @@ class Budget(NamedTuple):
         """What a request may weigh, in the provider's tokens; without a window it is what the policy falls back on."""
         if self.window is not None:
             return self.window - self.reserve
-        return UNLIMITED if self.cap is None else self.cap
+        return UNLIMITED if self.fallback_limit is None else self.fallback_limit
 
     @property
     def limit(self) -> int:
@@ -53,7 +53,11 @@ class Budget(NamedTuple):
     def explain(self) -> list[str]:
         """The subtraction, line by line."""
         if self.window is None:
-            fallback = "no token limit" if self.cap is None else f"the policy's fallback of {self.cap:,} tokens holds"
+            fallback = (
+                "no token limit"
+                if self.fallback_limit is None
+                else f"the policy's fallback of {self.fallback_limit:,} tokens holds"
+            )
             return [f"window unknown: {fallback}; set a window to have one", *self.notes]
         lines = [f"window {self.window:,} - reserve {self.reserve:,} - fixed {self.fixed:,} = room {self.room:,}"]
         if self.scale != 1.0:
@@ -76,8 +80,8 @@ def make_budget(
     prices: CachePrices = ASSUMED_PRICES,
 ) -> Budget:
     """The budget for this view, or a refusal with the numbers if the fixed part leaves no room."""
-    scale = view.ratios.get(model, 1.0)
-    fixed = view.fixed + REQUEST_OVERHEAD
+    scale = view.scale_by_model.get(model, 1.0)
+    fixed = view.fixed_tokens + REQUEST_OVERHEAD
     notes: list[str] = []
     if window is None:
         return Budget(None, reserve, fixed, scale, counter, thinking, cap, prices=prices)
@@ -113,15 +117,15 @@ def measure_request(view: View, budget: Budget) -> int:
     usage = view.usage
     if usage is None:
         return math.ceil((budget.fixed + view.tokens) * budget.scale)
-    return usage.input_tokens + math.ceil(view.later * budget.scale)
+    return usage.input_tokens + math.ceil(view.tokens_since_report * budget.scale)
 
 
 def measure_by_meter(view: View, budget: Budget) -> int:
     """The same by the policy's own estimator: for its triggers only."""
     usage = view.usage
     if usage is None:
-        return view.fixed + view.metered
-    return usage.input_tokens + view.later_metered
+        return view.fixed_tokens + view.metered
+    return usage.input_tokens + view.metered_since_report
 
 
 def priced_now(view: View, budget: Budget, now: float) -> Budget:
@@ -130,6 +134,6 @@ def priced_now(view: View, budget: Budget, now: float) -> Budget:
     So it has if the last answer came in the future: a clock was wrong then or is now.
     """
     prices = budget.prices
-    if not view.calls or 0 <= now - view.called_at <= prices.lifetime:
+    if not view.reply_count or 0 <= now - view.last_reply_time <= prices.lifetime:
         return budget
     return budget._replace(prices=prices._replace(cold=True))

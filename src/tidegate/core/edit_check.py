@@ -33,9 +33,9 @@ def check_edits(view: View, edits: tuple[Edit, ...], *, may_touch_newest: bool =
         if isinstance(edit, Replace):
             _check_replace(known[edit.id], edit.parts)
         elif isinstance(edit, Insert) and edit.message.role == "tool":
-            _check_answer(edit, open_calls.get(home.get(edit.after, ""), []))
-        elif isinstance(edit, Insert) and (calls_of(edit.message) or edit.after not in ends):
-            raise BadEdit(f"An insert behind {edit.after!r} would stand inside a group or hold calls.", _DEFECT)
+            _check_answer(edit, open_calls.get(home.get(edit.after_id, ""), []))
+        elif isinstance(edit, Insert) and (calls_of(edit.message) or edit.after_id not in ends):
+            raise BadEdit(f"An insert behind {edit.after_id!r} would stand inside a group or hold calls.", _DEFECT)
 
 
 def _check_replace(old: Message, parts: tuple[Part, ...]) -> None:
@@ -54,5 +54,5 @@ def _check_answer(edit: Insert, open_calls: list[str]) -> None:
     """A result may only be added to the group whose call waits for it."""
     result = result_of(edit.message)
     if result is None or result.call_id not in open_calls:
-        raise BadEdit(f"An insert behind {edit.after!r} answers no open call of that group.", _DEFECT)
+        raise BadEdit(f"An insert behind {edit.after_id!r} answers no open call of that group.", _DEFECT)
     open_calls.remove(result.call_id)

@@ -27,7 +27,7 @@ class Insert(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="insert
     """
 
     message: Message
-    after: str = ""
+    after_id: str = ""
     tokens: int = 0
 
 
@@ -62,7 +62,7 @@ class EditIndex:
                 self.removed_rules.append(edit.text)
             else:
                 self.inserts.append(edit)
-                self._after.setdefault(edit.after, []).append(edit)
+                self._after.setdefault(edit.after_id, []).append(edit)
 
-    def after(self, ident: str) -> list[Insert]:
+    def inserts_after(self, ident: str) -> list[Insert]:
         return self._after.get(ident, [])

@@ -32,13 +32,13 @@ def find_impossible_value(event: Event) -> str:
     """What an event says that cannot be; empty if all of it can. Its token counts of messages are not looked at."""
     if not is_possible_time(event.time):
         return f"its time is {event.time:.6g}, not seconds since 1970"
-    what = event.what
+    what = event.payload
     if [each.id for each in _messages_of(what)] != expected_message_ids(event):
         return "its messages do not have the ids of that place"
     if isinstance(what, UsageReported):
         return _check_report(event.seq, what)
     if isinstance(what, ViewEdited):
-        counts = {"before": what.before, "after": what.after}
+        counts = {"before": what.tokens_before, "after": what.tokens_after}
         parts = [part for edit in what.edits if isinstance(edit, Replace) for part in edit.parts]
         parts += [part for edit in what.edits if isinstance(edit, Insert) for part in edit.message.parts]
         return _check_counts(counts) or _check_images(parts)
@@ -49,7 +49,7 @@ def find_impossible_value(event: Event) -> str:
 
 def expected_message_ids(event: Event) -> list[str]:
     """The ids of the messages that an event brings: they say where in the log each is, and recall believes them."""
-    what = event.what
+    what = event.payload
     if isinstance(what, MessageAdded):
         return [f"m{event.seq}"]
     if isinstance(what, ViewEdited):
@@ -64,8 +64,8 @@ def _messages_of(what: EventPayload) -> list[Message]:
 
 
 def _check_report(seq: int, used: UsageReported) -> str:
-    if not 0 <= used.head < seq:
-        return f"it reports on a request made at record {used.head}"
+    if not 0 <= used.log_head < seq:
+        return f"it reports on a request made at record {used.log_head}"
     names = ("counted", "input_tokens", "output_tokens", "cache_read", "cache_write", "shared")
     return _check_counts({name: getattr(used, name) for name in names})
 

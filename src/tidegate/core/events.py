@@ -25,8 +25,8 @@ class ViewEdited(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="ed
     moment: str
     rule: str
     why: str
-    before: int
-    after: int
+    tokens_before: int
+    tokens_after: int
     edits: tuple[Edit, ...]
 
 
@@ -35,13 +35,13 @@ class UsageReported(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=
     how many of its messages began the request before, too: it decides where marks for a prompt cache stood."""
 
     model: str
-    head: int
-    counted: int
+    log_head: int
+    counted_tokens: int
     input_tokens: int
     output_tokens: int = 0
     cache_read: int = 0
     cache_write: int = 0
-    shared: int = 0
+    shared_messages: int = 0
 
 
 class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted", omit_defaults=True):
@@ -78,7 +78,7 @@ EventPayload = MessageAdded | ViewEdited | UsageReported | NoteAdded
 class Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
     seq: int
     time: float
-    what: EventPayload
+    payload: EventPayload
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -23,10 +23,10 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     max_tokens: int
     max_chars: int = 0
     previous: str = ""
-    before: str = ""
-    behind: str = ""
+    prefix: str = ""
+    suffix: str = ""
     kind: str = SUMMARY
-    after: str = ""
+    after_id: str = ""
 
 
 class Spill(msgspec.Struct, frozen=True):

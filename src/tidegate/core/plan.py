@@ -70,8 +70,8 @@ class Decision(msgspec.Struct, frozen=True):
     stage: str
     acted: bool
     reason: str | TriggerReading
-    before: int = 0
-    after: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
 
     @property
     def why(self) -> str:
@@ -88,7 +88,7 @@ class PlanContext(NamedTuple):
     view: View
     budget: Budget
     now: float
-    tried: set[tuple[str, int]]
+    fruitless_runs: set[tuple[str, int]]
     mask: Callable[[str], str] = str
 
 
@@ -108,7 +108,7 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
         verdict = judge_rule(rule, occasion, at.now)
         if verdict.fires:
             decision = yield from _act(rule, moment, str(verdict.why), at)
-            compacted += decision.acted and decision.after < decision.before
+            compacted += decision.acted and decision.tokens_after < decision.tokens_before
             size = measure_for_triggers(at.policy, view, at.budget)
             occasion = TriggerContext(view, at.budget, at.policy, size, compacted, recovery)
         else:
@@ -159,8 +159,8 @@ def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
 def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[PlanStep, StepAnswer, Decision]:
     """Run the stage of a rule that fires, unless it made no progress here before."""
     tokens = at.view.tokens
-    key = (rule.name, at.view.changed_at)
-    if key in at.tried:
+    key = (rule.name, at.view.changed_seq)
+    if key in at.fruitless_runs:
         return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
     outcome = rule.run(hide_ledger(at.view), at.budget, **rule.settings)
     if outcome.empty:
@@ -168,7 +168,7 @@ def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[Pla
     because = "; ".join(filter(None, (why, outcome.why)))
     decision = yield from _carry_out(rule, moment, msgspec.structs.replace(outcome, why=because), at)
     if not decision.acted:
-        at.tried.add(key)
+        at.fruitless_runs.add(key)
     return decision
 
 
@@ -277,7 +277,7 @@ def _summary_edits(outcome: Outcome, texts: Sequence[str], at: PlanContext) -> t
     """Summaries as the messages they become."""
     pairs = zip(outcome.requests, texts, strict=True)
     return _with_token_counts(
-        [Insert(user_message(each.before + text + each.behind, each.kind), each.after) for each, text in pairs], at
+        [Insert(user_message(each.prefix + text + each.suffix, each.kind), each.after_id) for each, text in pairs], at
     )
 
 

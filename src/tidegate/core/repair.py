@@ -23,7 +23,7 @@ def repair_view(view: View) -> Outcome:
         for call_id in call_ids:
             open_calls += 1
             result = Result(call_id, (Text(_NO_RESULT_TEXT),), error=True)
-            edits.append(Insert(Message("tool", (result,), kind=INTERRUPTED), after=behind))
+            edits.append(Insert(Message("tool", (result,), kind=INTERRUPTED), after_id=behind))
     if not edits:
         return NO_OUTCOME
     return Outcome(tuple(edits), why=f"{open_calls} calls had no result, {len(view.orphans)} results had no call")

@@ -33,26 +33,26 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     tools_at: int
     tokens: int
     metered: int
-    turns: int
-    tool_results: int
-    tool_calls: int
-    turn_count: int
-    turn_begun: int
-    said_tokens: int
-    calls: int
-    called_at: float
+    visible_turns: int
+    tool_result_count: int
+    tool_call_count: int
+    total_turns: int
+    started_turns: int
+    total_tokens_said: int
+    reply_count: int
+    last_reply_time: float
     head: int
-    said_at: int
-    epoch: int
-    edited_at: int
+    said_seq: int
+    prefix_seq: int
+    edited_seq: int
     recoveries: int
     newest_request: str
-    fired: dict[str, RuleFiring]
+    last_fired: dict[str, RuleFiring]
     usage: UsageReported | None
-    later: int
-    later_metered: int
-    ratios: dict[str, float]
-    tried: dict[str, int]
+    tokens_since_report: int
+    metered_since_report: int
+    scale_by_model: dict[str, float]
+    fruitless_rules: dict[str, int]
     model_note: str
     removed_rules: dict[str, int]
 

@@ -32,7 +32,7 @@ class ContentArgument(NamedTuple):
 
     key: str
     text: str
-    old: bool
+    is_replaced_text: bool
 
 
 class CallTarget(NamedTuple):
@@ -40,9 +40,9 @@ class CallTarget(NamedTuple):
     `runs`: it was a command."""
 
     files: frozenset[str]
-    changes: bool
-    whole: bool
-    runs: bool
+    writes: bool
+    whole_file: bool
+    runs_command: bool
     texts: tuple[ContentArgument, ...]
 
 
@@ -112,7 +112,12 @@ def _target(name: str, arguments: Any) -> CallTarget:
         partial = any(key in arguments for key in ("offset", "limit", "start_line", "view_range", "start", "end"))
     patches = any("*** " in text.text[:40] for text in texts)
     changes = patches or _CHANGE.search(name) is not None
-    anew = bool(texts) and not patches and not any(text.old for text in texts) and _WRITE.search(name) is not None
+    anew = (
+        bool(texts)
+        and not patches
+        and not any(text.is_replaced_text for text in texts)
+        and _WRITE.search(name) is not None
+    )
     whole = not partial and (anew if changes else _READ.search(name) is not None)
     runs = isinstance(arguments, dict) and any(key in arguments for key in COMMAND_KEYS)
     return CallTarget(frozenset(files), changes, whole, runs, tuple(texts))

@@ -24,7 +24,7 @@ class Group(NamedTuple):
         return sum(item.tokens for item in self.items)
 
     @property
-    def last(self) -> str:
+    def last_id(self) -> str:
         return self.items[-1].message.id
 
     @property

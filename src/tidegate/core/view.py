@@ -62,7 +62,7 @@ class Item(msgspec.Struct, gc=False, array_like=True):
 
     message: Message
     tokens: int
-    metered: int = 0
+    metered_tokens: int = 0
     signed: bool = True
     edited: int = 0
     rules: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ def _make_item(message: Message, tokens: int, meter: Meter | None) -> Item:
 
 def weighed_again(item: Item, tokens: int, meter: Meter | None) -> Item:
     """The same item with another count."""
-    return msgspec.structs.replace(item, tokens=tokens, metered=item.metered if meter else tokens)
+    return msgspec.structs.replace(item, tokens=tokens, metered_tokens=item.metered_tokens if meter else tokens)
 
 
 def resolve_visibility(message: Message) -> Message | None:
@@ -113,13 +113,13 @@ def _apply_edits(changed: EditIndex, before: Sequence[Item], meter: Meter | None
     An insert goes to the head if asked to, or if the message it names has gone (an earlier edit was undone).
     """
     known = {item.message.id for item in before}
-    lost = [insert for insert in changed.inserts if not insert.after or insert.after not in known]
+    lost = [insert for insert in changed.inserts if not insert.after_id or insert.after_id not in known]
     items = [_make_item(insert.message, insert.tokens, meter) for insert in lost]
     first = 0 if items else len(before)
     for item in before:
         ident = item.message.id
         new = changed.replaced.get(ident)
-        behind = changed.after(ident) if ident else []
+        behind = changed.inserts_after(ident) if ident else []
         if ident in changed.dropped or new is not None:
             first = min(first, len(items))
         if new is not None and ident not in changed.dropped:
@@ -157,7 +157,7 @@ class RefoldNeeded(Exception):
 
 
 class View:
-    held: Sequence[Item] = ()  # the ledger, where a stage sees the view without it: see `ledger.beneath`
+    ledger_items: Sequence[Item] = ()  # the ledger, where a stage sees the view without it: see `ledger.beneath`
 
     def __init__(self, meter: Meter | None = None, skip: frozenset[int] = frozenset()) -> None:
         self._meter = meter
@@ -169,23 +169,23 @@ class View:
         self.tools: tuple[Tool, ...] = ()
         self.tools_tokens = self.tools_at = 0
         self.tokens = self.metered = 0
-        self.turns = self.tool_results = self.tool_calls = 0
-        self.turn_count = self.turn_begun = 0
+        self.visible_turns = self.tool_result_count = self.tool_call_count = 0
+        self.total_turns = self.started_turns = 0
         # What was said ever, and in how many calls; when the last answer came.
-        self.said_tokens = self.calls = 0
-        self.called_at = 0.0
-        self.head = self.said_at = 0
-        self.epoch = 0
-        self.edited_at = 0
+        self.total_tokens_said = self.reply_count = 0
+        self.last_reply_time = 0.0
+        self.head = self.said_seq = 0
+        self.prefix_seq = 0
+        self.edited_seq = 0
         self.recoveries = 0
         self.newest_request = ""
-        self.fired: dict[str, RuleFiring] = {}
+        self.last_fired: dict[str, RuleFiring] = {}
         # What the provider reported last, if it still tells of this view, and what was said since.
         self.usage: UsageReported | None = None
-        self.later = self.later_metered = 0
-        self.ratios: dict[str, float] = {}
+        self.tokens_since_report = self.metered_since_report = 0
+        self.scale_by_model: dict[str, float] = {}
         # Rules that gained nothing, and where the view stood then: as long as it stands there they would gain nothing.
-        self.tried: dict[str, int] = {}
+        self.fruitless_rules: dict[str, int] = {}
         self.model_note = ""
         # Rules that the user took back, by their text, and when: only what was said later lays them down again.
         self.removed_rules: dict[str, int] = {}
@@ -203,11 +203,11 @@ class View:
 
     def _take(self, event: Event) -> None:
         self.head = event.seq
-        what = event.what
+        what = event.payload
         if isinstance(what, MessageAdded):
             if what.message.role == "assistant":
-                self.calls += 1
-                self.called_at = event.time
+                self.reply_count += 1
+                self.last_reply_time = event.time
             self._say(what.message, what.tokens)
         elif isinstance(what, ViewEdited):
             if event.seq not in self._skip:
@@ -218,15 +218,15 @@ class View:
             self._note(what)
 
     def _say(self, message: Message, tokens: int) -> None:
-        self.said_at = self.head
+        self.said_seq = self.head
         if is_user_request(message):
-            self.turn_count += 1
+            self.total_turns += 1
             self.recoveries = 0
         seen = resolve_visibility(message)
         if seen is None:
             return
         item = _make_item(seen, tokens, self._meter)
-        self.said_tokens += item.tokens
+        self.total_tokens_said += item.tokens
         if seen.role == "tool":
             self._answer(item)
             return
@@ -276,7 +276,7 @@ class View:
     def _edit(self, edited: ViewEdited, event: Event) -> None:
         self._moved()
         if edited.rule:
-            self.fired[edited.rule] = RuleFiring(self.turn_count, event.time)
+            self.last_fired[edited.rule] = RuleFiring(self.total_turns, event.time)
         changed = EditIndex(edited.edits)
         self.removed_rules.update(dict.fromkeys(changed.removed_rules, event.seq))
         if self.orphans:
@@ -286,21 +286,21 @@ class View:
 
     def _moved(self) -> None:
         """What a provider reported of earlier requests says nothing of the next one."""
-        self.edited_at = self.head
+        self.edited_seq = self.head
         self.usage = None
 
     def _use(self, used: UsageReported) -> None:
-        if not is_plausible_report(used.counted, used.input_tokens):
+        if not is_plausible_report(used.counted_tokens, used.input_tokens):
             return
-        ratio = self.ratios.get(used.model)
+        ratio = self.scale_by_model.get(used.model)
         if ratio is None:  # a first report says little if the request was short: most of it was framing
-            ratio = (used.input_tokens + _FIRST_REPORT_PRIOR) / (used.counted + _FIRST_REPORT_PRIOR)
-        self.ratios[used.model] = calibrate_ratio(ratio, used.counted, used.input_tokens)
-        if used.head >= self.edited_at:
+            ratio = (used.input_tokens + _FIRST_REPORT_PRIOR) / (used.counted_tokens + _FIRST_REPORT_PRIOR)
+        self.scale_by_model[used.model] = calibrate_ratio(ratio, used.counted_tokens, used.input_tokens)
+        if used.log_head >= self.edited_seq:
             self.usage = used
-            later = list(self.since(used.head))
-            self.later = sum(item.tokens for item in later)
-            self.later_metered = sum(item.metered for item in later)
+            later = list(self.items_after(used.log_head))
+            self.tokens_since_report = sum(item.tokens for item in later)
+            self.metered_since_report = sum(item.metered_tokens for item in later)
 
     def _note(self, noted: NoteAdded) -> None:
         tokens = min(max(noted.tokens, 0), MAX_TOKEN_COUNT)
@@ -317,19 +317,19 @@ class View:
             self._moved()
             self._rebuild([], 0)
         elif noted.topic == "turn":
-            self.turn_begun = self.turn_count
+            self.started_turns = self.total_turns
         elif noted.topic == "weighed":
             head, counted, model = noted.text.split(" ", 2)
             self._use(UsageReported(model, int(head), int(counted), noted.tokens))
             if is_plausible_report(
                 int(counted), noted.tokens
             ):  # the whole step up, not half: it was refused for being too long
-                self.ratios[model] = max(self.ratios[model], min(noted.tokens / int(counted), 3.0))
+                self.scale_by_model[model] = max(self.scale_by_model[model], min(noted.tokens / int(counted), 3.0))
         elif noted.topic == "overflow":
             self.recoveries += 1
         elif noted.topic == "tried":
-            self.tried = {rule: at for rule, at in self.tried.items() if at == self.changed_at}
-            self.tried[noted.text] = self.changed_at
+            self.fruitless_rules = {rule: at for rule, at in self.fruitless_rules.items() if at == self.changed_seq}
+            self.fruitless_rules[noted.text] = self.changed_seq
         elif noted.topic == "model":
             self.model_note = noted.text
         elif noted.topic == "foreign":
@@ -340,8 +340,8 @@ class View:
     def _forget_reports(self) -> None:
         """What was written elsewhere says nothing of the providers, caches and clocks here."""
         self.usage = None
-        self.ratios, self.fired, self.tried = {}, {}, {}
-        self.called_at = 0.0
+        self.scale_by_model, self.last_fired, self.fruitless_rules = {}, {}, {}
+        self.last_reply_time = 0.0
         self.recoveries = 0
 
     def _fixed_changed(self) -> None:
@@ -358,23 +358,23 @@ class View:
     def _count(self, item: Item) -> None:
         message = item.message
         self.tokens += item.tokens
-        self.metered += item.metered
-        self.later += item.tokens
-        self.later_metered += item.metered
+        self.metered += item.metered_tokens
+        self.tokens_since_report += item.tokens
+        self.metered_since_report += item.metered_tokens
         if message.role == "assistant":
-            self.tool_calls += sum(isinstance(part, Call) for part in message.parts)
+            self.tool_call_count += sum(isinstance(part, Call) for part in message.parts)
         elif message.role == "tool":
-            self.tool_results += message.kind == TOOL_RESULT
+            self.tool_result_count += message.kind == TOOL_RESULT
         elif is_user_request(message):
-            self.turns += 1
+            self.visible_turns += 1
             self.newest_request = message.id
 
     def _rebuild(self, items: list[Item], first: int) -> None:
         """Take these items, changed from the place `first` on. Pairs are told anew: an undo may have broken some."""
-        self.epoch = self.head
+        self.prefix_seq = self.head
         self.items = []
         self.unanswered = {}
-        self.tokens = self.metered = self.turns = self.tool_results = self.tool_calls = 0
+        self.tokens = self.metered = self.visible_turns = self.tool_result_count = self.tool_call_count = 0
         self.newest_request = ""
         caller, open_calls = "", list[str]()
         for place, item in enumerate(items):
@@ -400,7 +400,7 @@ class View:
 
         Counts in events are convenient, not trusted: a log may have been edited, or counted for another model.
         """
-        edited = since is not None and self.edited_at > since  # also where the fixed part changed
+        edited = since is not None and self.edited_seq > since  # also where the fixed part changed
 
         def believed(item: Item) -> bool:
             if since is None:
@@ -417,12 +417,12 @@ class View:
         if items != self.items:
             self.items = items
             self.tokens = sum(item.tokens for item in items)
-            self.metered = sum(item.metered for item in items)
+            self.metered = sum(item.metered_tokens for item in items)
             self.usage = None  # it was compared with another count
         self.orphans = list(map(counted, self.orphans))
         if edited or not self._fixed_fits():
             self.system_tokens, self.tools_tokens = count_system(self.system, counter), count_tools(self.tools, counter)
-        reported = self.fixed + REQUEST_OVERHEAD + self.tokens - self.later
+        reported = self.fixed_tokens + REQUEST_OVERHEAD + self.tokens - self.tokens_since_report
         if self.usage is not None and not is_plausible_report(reported, self.usage.input_tokens):
             self.usage = None
 
@@ -436,26 +436,26 @@ class View:
     # --- reading --------------------------------------------------------------------------------------------------
 
     @property
-    def fixed(self) -> int:
+    def fixed_tokens(self) -> int:
         return self.system_tokens + self.tools_tokens
 
     @property
-    def messages(self) -> int:
+    def message_count(self) -> int:
         return len(self.items)
 
     @property
-    def changed_at(self) -> int:
+    def changed_seq(self) -> int:
         """The seq of the event that last changed what is shown."""
-        return max(self.said_at, self.edited_at)
+        return max(self.said_seq, self.edited_seq)
 
-    def since(self, seq: int) -> Iterator[Item]:
+    def items_after(self, seq: int) -> Iterator[Item]:
         """Items said after `seq`, newest first: those at the end of the view."""
         for item in reversed(self.items):
             if not _is_said_after(item.message.id, seq):
                 return
             yield item
 
-    def fresh(self) -> list[Item]:
+    def items_since_reply(self) -> list[Item]:
         """What came since the model last spoke, oldest first: results not yet admitted, a new request."""
         end = len(self.items)
         start = end
@@ -482,7 +482,7 @@ def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) ->
         view = View(meter, skip)
         try:
             for event in read():
-                what = event.what
+                what = event.payload
                 if isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
                     view.head = event.seq
                     view._moved()

@@ -71,15 +71,15 @@ class DataFolder:
         secrets: list[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.folder = Path(folder)
+        self.root = Path(folder)
         self.clock = clock
-        self.store: Store = open_store(store or self.folder, clock) if isinstance(store, str) else store
-        self.blobs = None if store else Blobs(self.folder / "blobs")
+        self.store: Store = open_store(store or self.root, clock) if isinstance(store, str) else store
+        self.blobs = None if store else Blobs(self.root / "blobs")
         self.mask = SecretMask(keys_of(os.environ) if secrets is None else secrets)
-        self.notes = Notes(self.folder / "memory", mask=self.mask, clock=clock)
-        self.snapshots = Snapshots(self.folder / "views", self.mask)
-        self.retention = Folder(self.folder / "retention", max_file=10_000)
-        self.removed: list[RemovedSession] = []
+        self.notes = Notes(self.root / "memory", mask=self.mask, clock=clock)
+        self.snapshots = Snapshots(self.root / "views", self.mask)
+        self.retention_folder = Folder(self.root / "retention", max_file=10_000)
+        self.removed_sessions: list[RemovedSession] = []
         """What retention removed since this folder was opened."""
         self._search: Search | None = None
 
@@ -96,46 +96,46 @@ class DataFolder:
         policy = load(policy) if isinstance(policy, str) else policy
         self.check_new(name)
         finish_removal(self, name)
-        closing = self.hold(name)
+        closing = self.hold_session(name)
         try:
             set_retention(self, name, policy.retention)
             if is_retention_due(self):
-                self.removed += remove_expired_sessions(self)
-            session = self._opened(name, model, policy, restore, options)
+                self.removed_sessions += remove_expired_sessions(self)
+            session = self._open_session(name, model, policy, restore, options)
         except BaseException:
             closing()
             raise
         session.on_close.insert(0, closing)  # the last to go
         return session
 
-    def _opened(self, name: str, model: str, policy: Policy, restore: bool, options: dict[str, Any]) -> Session:
-        key, log = session_file_key(name), self.log(name)
+    def _open_session(self, name: str, model: str, policy: Policy, restore: bool, options: dict[str, Any]) -> Session:
+        key, log = session_file_key(name), self.open_log(name)
         known = log.head
         view = self.snapshots.load(key, log, policy.meter) if known else None
         options = {
-            "carry": DataFolderEffects(self.files(name), self.notes, name, self.mask),
+            "carry": DataFolderEffects(self.session_files(name), self.notes, name, self.mask),
             "clock": self.clock,
             **options,
         }
         session = Session(model, policy=policy, log=log, view=view, mask=self.mask, **options)
-        session.note_model()
-        trace = Trace(self.trace(name), name, self.mask)
-        trace.follow(log)
+        session.record_model()
+        trace = Trace(self.trace_path(name), name, self.mask)
+        trace.append_missing(log)
         keep = make_snapshot_watcher(session, self.snapshots, key, policy.meter)
 
         def watch(event: Event) -> None:
             trace(event)
             keep(event)
 
-        session.watch = watch
+        session.on_event = watch
         session.on_close.append(trace.close)
         if known and restore and policy.moments.get("restore"):
-            session.restore()
+            session.run_restore_rules()
         return session
 
-    def look(self, name: str) -> LiveConversation:
+    def open_conversation(self, name: str) -> LiveConversation:
         """A kept session without its policy: to look at, to undo in. Missing if there is none of this name."""
-        log = self.log(name)
+        log = self.open_log(name)
         if not log.head:
             raise session_not_found(name)
         view = fold_log(log.read)
@@ -155,25 +155,25 @@ class DataFolder:
         if self.mask(name) != name and not self.store.head(name):
             raise BadInput("The name of this session holds a secret.", "Give it another name: files are named for it.")
 
-    def log(self, name: str) -> KeptLog:
+    def open_log(self, name: str) -> KeptLog:
         return KeptLog(self.store, name, self.blobs)
 
-    def files(self, name: str) -> Folder:
+    def session_files(self, name: str) -> Folder:
         """Plain files of a session. What the view says of a file is its name in here."""
-        return Folder(self.folder / f"sessions/{session_file_key(name)}", max_file=_MAX_FILE_BYTES)
+        return Folder(self.root / f"sessions/{session_file_key(name)}", max_file=_MAX_FILE_BYTES)
 
-    def trace(self, name: str) -> Path:
-        return self.folder / f"traces/{session_file_key(name)}.jsonl"
+    def trace_path(self, name: str) -> Path:
+        return self.root / f"traces/{session_file_key(name)}.jsonl"
 
     def fork(self, name: str, at: int, new: str) -> None:
         """A new session that begins as another was at `at`, with all that its view may name."""
         self.check_new(new)
         finish_removal(self, new)
-        with self.alone(new):
-            check_fork_request(name, at, self.log(name).head, new, taken=self.store.head(new) > 0)
+        with self.lock_session(new):
+            check_fork_request(name, at, self.open_log(name).head, new, taken=self.store.head(new) > 0)
             if self.blobs is not None:
-                self.blobs.claim(new, self.blobs.claims(name))
-            source, target = self.files(name), self.files(new)
+                self.blobs.set_claims(new, self.blobs.claimed_by(name))
+            source, target = self.session_files(name), self.session_files(new)
             for file in source.names():
                 text = source.read(file)
                 if text is not None:
@@ -182,7 +182,7 @@ class DataFolder:
 
     # --- who has what open ----------------------------------------------------------------------------------------
 
-    def hold(self, name: str) -> Callable[[], None]:
+    def hold_session(self, name: str) -> Callable[[], None]:
         """Say that a session is in use, until the returned function is called or the process ends."""
         lock = self._lock(name, fcntl.LOCK_SH)
         if lock is None:
@@ -190,7 +190,7 @@ class DataFolder:
         return lambda: os.close(lock)
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
+    def lock_session(self, name: str) -> Iterator[None]:
         """Nobody has the session open and nobody opens it meanwhile. BadInput if someone has."""
         lock = self._lock(name, fcntl.LOCK_EX)
         if lock is None:
@@ -200,19 +200,19 @@ class DataFolder:
         finally:
             os.close(lock)
 
-    def in_use(self, name: str) -> bool:
+    def is_in_use(self, name: str) -> bool:
         lock = self._lock(name, fcntl.LOCK_EX)
         if lock is not None:
             os.close(lock)
         return lock is None
 
     def _lock(self, name: str, kind: int) -> int | None:
-        path = f"{self.folder}/locks/{session_file_key(name)}"
+        path = f"{self.root}/locks/{session_file_key(name)}"
         try:
             try:
                 lock = os.open(path, _LOCK_FLAGS, 0o600)
             except FileNotFoundError:
-                make_folder(self.folder / "locks")
+                make_folder(self.root / "locks")
                 lock = os.open(path, _LOCK_FLAGS, 0o600)
         except OSError as failure:
             raise make_write_error("The lock of the session", failure) from failure
@@ -225,21 +225,21 @@ class DataFolder:
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
-    def search(self) -> Search:
+    def open_search(self) -> Search:
         """Search over the notes and over all logs, as they are when it is asked."""
         if self._search is None:
-            self._search = Search(self.notes, self._lines, path=self.folder / "search.db", mask=self.mask)
+            self._search = Search(self.notes, self._read_log_lines, path=self.root / "search.db", mask=self.mask)
         return self._search
 
-    def _lines(self, read_to: Callable[[str], int]) -> Iterator[LogLine]:
+    def _read_log_lines(self, read_to: Callable[[str], int]) -> Iterator[LogLine]:
         for info in self.store.sessions():
             known = read_to(info.name)
             if known > info.head:  # removed and begun anew
-                yield LogLine(info.name, 0, "", afresh=True)
+                yield LogLine(info.name, 0, "", reindex=True)
                 known = 0
             if known < info.head:
                 with suppress(DamagedData):  # the others are still found; `doctor` tells of this one
-                    yield from extract_log_lines(info.name, self.log(info.name).read(known + 1))
+                    yield from extract_log_lines(info.name, self.open_log(info.name).read(known + 1))
 
     def close_search(self) -> None:
         if self._search is not None:

@@ -22,29 +22,29 @@ class DataFolderEffects:
     ) -> None:
         self.folder = folder
         self.mask = mask
-        self.max_session = max_session
+        self.max_total = max_session
         self._size: int | None = None
-        self._remember = NoteEffects(notes, session)
+        self._note_effects = NoteEffects(notes, session)
 
     def __call__(self, effect: Effect) -> None:
         if isinstance(effect, Flush):
-            self._remember(effect)
+            self._note_effects(effect)
         else:
-            self._spill(effect)
+            self._write_spill(effect)
 
-    def _spill(self, effect: Spill) -> None:
+    def _write_spill(self, effect: Spill) -> None:
         """The sum of sizes is kept, and taken anew only before a refusal: others may have written, or removed."""
         if not effect.path:
             raise BadInput("A file needs a name.", "The policy's `folder` or `save` gives it.")
         text = self.mask(effect.text)
         size = len(text.encode("utf-8", "surrogateescape"))
         more = size if effect.append else size - self.folder.size(effect.path)
-        if self._size is None or self._size + more > self.max_session:
+        if self._size is None or self._size + more > self.max_total:
             self._size = self.folder.size()
-        if self._size + more > self.max_session:
+        if self._size + more > self.max_total:
             raise BadInput(
                 f"The files of this session take {self._size:,} bytes; with {more:,} more they would be over"
-                f" {self.max_session:,}. {effect.path} was not written.",
+                f" {self.max_total:,}. {effect.path} was not written.",
                 "Remove files from its folder that are not needed, or raise max_session.",
             )
         written = self.folder.append(effect.path, text) if effect.append else self.folder.write(effect.path, text)

@@ -27,92 +27,92 @@ class EventMasker:
         self._mask = mask
         self.count = 0
 
-    def event(self, event: Event) -> Event:
-        what = self._what(event.what)
-        return event if what is event.what else msgspec.structs.replace(event, what=what)
+    def mask_event(self, event: Event) -> Event:
+        what = self._mask_payload(event.payload)
+        return event if what is event.payload else msgspec.structs.replace(event, payload=what)
 
-    def text(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         masked = self._mask(text)
         if masked != text:
             self.count += max(1, masked.count(_MASK) - text.count(_MASK))
         return masked
 
-    def json(self, text: str) -> str:
+    def mask_json(self, text: str) -> str:
         """JSON stays JSON: where masking the text as such would spoil it, each string in it is masked."""
         masked = self._mask(text)
         if masked == text:
             return text
         value = _parsed(text)
         if value is not None and _parsed(masked) is None:
-            return msgspec.json.encode(self._value(value.value)).decode()
+            return msgspec.json.encode(self._mask_value(value.value)).decode()
         self.count += max(1, masked.count(_MASK) - text.count(_MASK))
         return masked
 
-    def _value(self, value: object) -> object:
+    def _mask_value(self, value: object) -> object:
         if isinstance(value, str):
-            return self.text(value)
+            return self.mask_text(value)
         if isinstance(value, list):
-            return [self._value(inner) for inner in value]
+            return [self._mask_value(inner) for inner in value]
         if isinstance(value, dict):
-            return {self.text(key): self._value(inner) for key, inner in value.items()}
+            return {self.mask_text(key): self._mask_value(inner) for key, inner in value.items()}
         return value
 
-    def _what(self, what: EventPayload) -> EventPayload:
+    def _mask_payload(self, what: EventPayload) -> EventPayload:
         before = self.count
         if isinstance(what, MessageAdded):
-            message = self._message(what.message)
-            changed: EventPayload = MessageAdded(message, self._tokens(what.tokens, before))
+            message = self._mask_message(what.message)
+            changed: EventPayload = MessageAdded(message, self._raise_count(what.tokens, before))
         elif isinstance(what, ViewEdited):
-            edits = tuple(self._edit(edit) for edit in what.edits)
-            changed = msgspec.structs.replace(what, why=self.text(what.why), edits=edits)
+            edits = tuple(self._mask_edit(edit) for edit in what.edits)
+            changed = msgspec.structs.replace(what, why=self.mask_text(what.why), edits=edits)
         elif isinstance(what, UsageReported):
             return what
         else:
-            text = self.json(what.text) if what.topic in _JSON_TOPICS else self.text(what.text)
-            changed = NoteAdded(what.topic, text, self._tokens(what.tokens, before))
+            text = self.mask_json(what.text) if what.topic in _JSON_TOPICS else self.mask_text(what.text)
+            changed = NoteAdded(what.topic, text, self._raise_count(what.tokens, before))
         return changed if self.count > before else what
 
-    def _tokens(self, tokens: int, before: int) -> int:
+    def _raise_count(self, tokens: int, before: int) -> int:
         return tokens + _EXTRA_TOKENS * (self.count - before) if tokens else 0
 
-    def _edit(self, edit: Edit) -> Edit:
+    def _mask_edit(self, edit: Edit) -> Edit:
         before = self.count
         if isinstance(edit, Drop):
             return edit
         if isinstance(edit, RemoveRule):
-            return RemoveRule(self.text(edit.text), edit.id)
+            return RemoveRule(self.mask_text(edit.text), edit.id)
         if isinstance(edit, Replace):
-            parts = tuple(self._part(part) for part in edit.parts)
-            return msgspec.structs.replace(edit, parts=parts, tokens=self._tokens(edit.tokens, before))
-        message = self._message(edit.message)
-        return msgspec.structs.replace(edit, message=message, tokens=self._tokens(edit.tokens, before))
+            parts = tuple(self._mask_part(part) for part in edit.parts)
+            return msgspec.structs.replace(edit, parts=parts, tokens=self._raise_count(edit.tokens, before))
+        message = self._mask_message(edit.message)
+        return msgspec.structs.replace(edit, message=message, tokens=self._raise_count(edit.tokens, before))
 
-    def _message(self, message: Message) -> Message:
-        return msgspec.structs.replace(message, parts=tuple(self._part(part) for part in message.parts))
+    def _mask_message(self, message: Message) -> Message:
+        return msgspec.structs.replace(message, parts=tuple(self._mask_part(part) for part in message.parts))
 
-    def _part(self, part: Part) -> Part:
+    def _mask_part(self, part: Part) -> Part:
         if isinstance(part, Result):
-            return Result(part.call_id, tuple(self._shown(inner) for inner in part.parts), part.error)
+            return Result(part.call_id, tuple(self._mask_visible_part(inner) for inner in part.parts), part.error)
         if isinstance(part, Call):
-            return Call(part.id, part.name, self.json(part.arguments), part.opaque)
+            return Call(part.id, part.name, self.mask_json(part.arguments), part.opaque)
         if isinstance(part, Thinking):
             return self._thinking(part)
-        return self._shown(part)
+        return self._mask_visible_part(part)
 
     def _thinking(self, part: Thinking) -> Thinking:
         if not part.block:
-            return Thinking(self.text(part.text))
+            return Thinking(self.mask_text(part.text))
         if self._mask(part.block) == part.block:
             return part
         found = _parsed(part.block)
         text = "\n".join(_reasoning(found.value)) if found is not None else ""
         self.count += not text
-        return Thinking(self.text(text) if text else _MASK)
+        return Thinking(self.mask_text(text) if text else _MASK)
 
-    def _shown(self, part: Text | Image) -> Text | Image:
+    def _mask_visible_part(self, part: Text | Image) -> Text | Image:
         if isinstance(part, Text):
-            return msgspec.structs.replace(part, text=self.text(part.text))
-        return msgspec.structs.replace(part, url=self.text(part.url)) if part.url else part
+            return msgspec.structs.replace(part, text=self.mask_text(part.text))
+        return msgspec.structs.replace(part, url=self.mask_text(part.url)) if part.url else part
 
 
 class _Parsed(msgspec.Struct, frozen=True):

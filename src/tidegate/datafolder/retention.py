@@ -83,7 +83,7 @@ def set_retention(data: "DataFolder", name: str, days: int) -> None:
     if days:
         _write_mark(data, RetentionMark(name, days))
     else:
-        data.retention.remove(_mark_file(name))
+        data.retention_folder.remove(_mark_file(name))
 
 
 def get_retention_days(data: "DataFolder", name: str) -> int:
@@ -103,7 +103,7 @@ def finish_removal(data: "DataFolder", name: str) -> None:
         return
     with ExitStack() as alone:
         try:
-            alone.enter_context(data.alone(name))
+            alone.enter_context(data.lock_session(name))
         except BadInput:
             return  # someone else is at it; opening it will tell
         asked = found.removed is None or found.removed.why == FORGOTTEN_REASON
@@ -120,10 +120,12 @@ def _mark_file(name: str) -> str:
 
 def _read_mark(data: "DataFolder", file: str) -> RetentionMark | None:
     """A mark that cannot be read is none: what it is about is kept."""
-    if not os.path.lexists(f"{data.retention.root}/{file}"):  # as nearly always: no need to look where links lead
+    if not os.path.lexists(
+        f"{data.retention_folder.root}/{file}"
+    ):  # as nearly always: no need to look where links lead
         return None
     try:
-        text = data.retention.read(file)
+        text = data.retention_folder.read(file)
         found = None if text is None else msgspec.json.decode(text, type=RetentionMark)
     except (BadInput, msgspec.DecodeError):
         return None
@@ -132,7 +134,7 @@ def _read_mark(data: "DataFolder", file: str) -> RetentionMark | None:
 
 def _write_mark(data: "DataFolder", new: RetentionMark) -> None:
     text = msgspec.json.encode(new).decode()
-    data.retention.update(_mark_file(new.session), lambda _: text)
+    data.retention_folder.update(_mark_file(new.session), lambda _: text)
 
 
 # --- by itself --------------------------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ def _write_mark(data: "DataFolder", new: RetentionMark) -> None:
 
 def is_retention_due(data: "DataFolder") -> bool:
     """Whether nobody has looked for a day. A folder without marks is never due, and costs one look."""
-    if not os.path.isdir(data.retention.root):
+    if not os.path.isdir(data.retention_folder.root):
         return False
     return not 0 <= data.clock() - _last_look(data) < DAY_SECONDS
 
@@ -148,7 +150,7 @@ def is_retention_due(data: "DataFolder") -> bool:
 def _last_look(data: "DataFolder") -> float:
     """Minus infinity if there was none, or nobody knows when."""
     try:
-        return float(data.retention.read(_LAST_CHECK_FILE) or "-inf")
+        return float(data.retention_folder.read(_LAST_CHECK_FILE) or "-inf")
     except (BadInput, ValueError):
         return -math.inf
 
@@ -159,7 +161,9 @@ def remove_expired_sessions(data: "DataFolder", *, step: StepCallback = ignore_s
     If the clock has made a leap since the last look, it only looks: a wrong clock must not remove what is not over.
     What cannot be removed now keeps its mark, and the next opening of any session tries again.
     """
-    marks = [found for file in data.retention.names() if file.endswith(".json") if (found := _read_mark(data, file))]
+    marks = [
+        found for file in data.retention_folder.names() if file.endswith(".json") if (found := _read_mark(data, file))
+    ]
     known = {info.name: info for info in data.store.sessions()} if marks else {}
     removed: list[RemovedSession] = []
     hindered = False
@@ -181,7 +185,7 @@ def remove_expired_sessions(data: "DataFolder", *, step: StepCallback = ignore_s
     except TidegateError:
         hindered = True
     if not hindered:
-        data.retention.update(_LAST_CHECK_FILE, lambda _: f"{data.clock()}")
+        data.retention_folder.update(_LAST_CHECK_FILE, lambda _: f"{data.clock()}")
         step("looked")
     return removed
 
@@ -197,7 +201,7 @@ def _remove_expired(
 ) -> RemovedSession | None:
     with ExitStack() as alone:
         try:
-            alone.enter_context(data.alone(found.session))
+            alone.enter_context(data.lock_session(found.session))
         except BadInput:
             return None  # in use
         if _read_mark(data, _mark_file(found.session)) != found:
@@ -220,7 +224,7 @@ def remove_session(
 
     A session that is gone already is no error: what a crash left of it goes.
     """
-    with data.alone(name):
+    with data.lock_session(name):
         info = next((each for each in data.store.sessions() if each.name == name), None)
         found = _read_mark(data, _mark_file(name)) or RetentionMark(name, 0)
         with _clean_up_once(data.store):  # says so if what was removed could not leave the disk
@@ -270,8 +274,8 @@ def _delete_session_data(data: "DataFolder", found: RetentionMark, step: StepCal
     try:
         _remove_files(data, name)
         step("files removed")
-        data.trace(name).unlink(missing_ok=True)
-        _sync(data.trace(name).parent)
+        data.trace_path(name).unlink(missing_ok=True)
+        _sync(data.trace_path(name).parent)
         step("trace removed")
         remove_snapshot(data, name)
         step("snapshot removed")
@@ -281,7 +285,7 @@ def _delete_session_data(data: "DataFolder", found: RetentionMark, step: StepCal
         data.blobs.release(name)
         step("blobs released")
     if (search := open_existing_search(data)) is not None:
-        search.forget(name)
+        search.forget_session(name)
         step("index cleaned")
     return told
 
@@ -295,7 +299,7 @@ def _finish_removals(data: "DataFolder", names: list[str], step: StepCallback) -
         step("blobs collected")
     for name in names:
         if get_retention_days(data, name) == BEING_REMOVED:
-            data.retention.remove(_mark_file(name))
+            data.retention_folder.remove(_mark_file(name))
     step("marks removed")
 
 
@@ -303,11 +307,11 @@ def _cancel_removal(data: "DataFolder", found: RetentionMark) -> None:
     if found.before:
         _write_mark(data, RetentionMark(found.session, found.before))
     else:
-        data.retention.remove(_mark_file(found.session))
+        data.retention_folder.remove(_mark_file(found.session))
 
 
 def _remove_files(data: "DataFolder", name: str) -> None:
-    root = data.files(name).root
+    root = data.session_files(name).root
     if root.is_symlink():
         root.unlink()
     with suppress(FileNotFoundError):
@@ -318,7 +322,7 @@ def _remove_files(data: "DataFolder", name: str) -> None:
 def remove_snapshot(data: "DataFolder", name: str) -> None:
     """For good: a power cut must not bring it back once the intent, or what it was taken from, is gone."""
     data.snapshots.remove(session_file_key(name))
-    _sync(data.folder / "views")
+    _sync(data.root / "views")
 
 
 def _sync(folder: Path) -> None:
@@ -328,10 +332,10 @@ def _sync(folder: Path) -> None:
 
 def open_existing_search(data: "DataFolder") -> Search | None:
     """The index, if there is one: none is made only to take something out of it."""
-    return data.search() if os.path.exists(data.folder / "search.db") else None
+    return data.open_search() if os.path.exists(data.root / "search.db") else None
 
 
 def _log_removal(data: "DataFolder", removed: RemovedSession) -> None:
     """Durable on return. What a crash cut short is said again; what is the last thing said already, is not."""
     line = msgspec.json.encode(removed).decode() + "\n"
-    Folder(data.folder, max_file=_MAX_REMOVALS_BYTES).append(_REMOVALS_FILE, line)
+    Folder(data.root, max_file=_MAX_REMOVALS_BYTES).append(_REMOVALS_FILE, line)

@@ -42,8 +42,8 @@ class Searched:
 
     def search(self, event: Event) -> None:
         """Search what an event says. Every event of the session must come by, or `suspect` be set."""
-        if isinstance(event.what, MessageAdded):
-            message = event.what.message
+        if isinstance(event.payload, MessageAdded):
+            message = event.payload.message
             self._clean[message.id] = clean = self._is_clean(message)
             self.suspect = self.suspect or not clean
 
@@ -109,7 +109,7 @@ def fill(view: View, gaps: list[Gap], read: Callable[[int], Event | None]) -> bo
 def _fill(view: View, gap: Gap, read: Callable[[int], Event | None]) -> bool:
     if gap.where in ("system", "tools"):
         event = read(view.system_at if gap.where == "system" else view.tools_at)
-        noted = event.what if event is not None else None
+        noted = event.payload if event is not None else None
         if not isinstance(noted, NoteAdded) or noted.topic != gap.where:
             return False
         setattr(view, gap.where, noted.text if gap.where == "system" else read_tools(noted))
@@ -125,8 +125,8 @@ def _removed_rules(seqs: list[int], read: Callable[[int], Event | None]) -> dict
     found: dict[str, int] = {}
     for seq in seqs:
         event = read(seq)
-        if event is not None and isinstance(event.what, ViewEdited):
-            found.update(dict.fromkeys(EditIndex(event.what.edits).removed_rules, seq))
+        if event is not None and isinstance(event.payload, ViewEdited):
+            found.update(dict.fromkeys(EditIndex(event.payload.edits).removed_rules, seq))
     return found
 
 
@@ -138,7 +138,7 @@ def _fill_item(item: Item, read: Callable[[int], Event | None]) -> bool:
     parts = first.parts
     if item.edited:
         event = read(item.edited)
-        edits = event.what.edits if event is not None and isinstance(event.what, ViewEdited) else ()
+        edits = event.payload.edits if event is not None and isinstance(event.payload, ViewEdited) else ()
         replaced = EditIndex(edits).replaced.get(item.message.id)
         if replaced is None:
             return False
@@ -151,7 +151,7 @@ def _first_shown(ident: str, read: Callable[[int], Event | None]) -> Message | N
     """A message as it was said, or as an edit inserted it."""
     number = ident[1:].partition(".")[0]
     event = read(int(number) if number.isdecimal() else 0)
-    what = event.what if event is not None else None
+    what = event.payload if event is not None else None
     if isinstance(what, ViewEdited):
         return next((made.message for made in EditIndex(what.edits).inserts if made.message.id == ident), None)
     return resolve_visibility(what.message) if isinstance(what, MessageAdded) and what.message.id == ident else None

@@ -46,7 +46,7 @@ class _SnapshotRecord(msgspec.Struct, frozen=True, array_like=True):
     key: str
     meter: str
     seq: int
-    event: bytes
+    event_hash: bytes
     suspect: bool
     gaps: list[Gap]
     view: memoryview
@@ -65,7 +65,7 @@ class Snapshots:
     def __init__(self, folder: Path, mask: Callable[[str], str] = str) -> None:
         self._folder = folder
         self._mask = mask
-        self._there: dict[str, int] = {}
+        self._saved_seqs: dict[str, int] = {}
         self._searched: dict[str, Searched] = {}
 
     def searched(self, key: str, *, suspect: bool = True) -> Searched:
@@ -86,12 +86,12 @@ class Snapshots:
             write_atomically(self._folder / key, _MAGIC + _seal(body) + body, durable=False)
         except NotKept:
             return 0
-        self._there[key] = view.head
+        self._saved_seqs[key] = view.head
         return len(body)
 
     def load(self, key: str, log: Log, meter: str) -> View | None:
         """The view of this log as it was saved, or None if it must be folded. What came later is not in it."""
-        self._there.pop(key, None)
+        self._saved_seqs.pop(key, None)
         self._searched.pop(key, None)
         kept = self._read(key)
         if kept is None or (kept.key, kept.meter) != (key, meter) or not _log_has_event(log, kept):
@@ -102,7 +102,7 @@ class Snapshots:
             return None
         if view.head != kept.seq or not fill(view, kept.gaps, partial(_event, log)):
             return None
-        self._there[key] = view.head
+        self._saved_seqs[key] = view.head
         self.searched(key, suspect=kept.suspect)
         return view
 
@@ -111,7 +111,7 @@ class Snapshots:
 
         Nobody may have the session open meanwhile.
         """
-        self._there.pop(key, None)
+        self._saved_seqs.pop(key, None)
         self._searched.pop(key, None)
         try:
             for path in (self._folder / key, *self._folder.glob(f".{escape(key[:80])}.*{TEMPORARY_SUFFIX}")):
@@ -120,9 +120,9 @@ class Snapshots:
             cause = f"The snapshot {key} was not removed: {failure.strerror}."
             raise NotKept(cause, "Look at the rights of its folder.") from failure
 
-    def reaches(self, key: str) -> int:
+    def saved_seq(self, key: str) -> int:
         """The seq up to which the view of this session was last saved or loaded here; 0 if it was not."""
-        return self._there.get(key, 0)
+        return self._saved_seqs.get(key, 0)
 
     def _read(self, key: str) -> _SnapshotRecord | None:
         try:
@@ -158,7 +158,7 @@ def _hash(data: bytes | memoryview) -> bytes:
 
 def _log_has_event(log: Log, kept: _SnapshotRecord) -> bool:
     event = _event(log, kept.seq)
-    return event is not None and _hash(encode_event(event)) == kept.event
+    return event is not None and _hash(encode_event(event)) == kept.event_hash
 
 
 def _event(log: Log, seq: int) -> Event | None:
@@ -177,8 +177,8 @@ def make_snapshot_watcher(
 
     After an undo it saves at once: an older snapshot would have the whole log folded again.
     """
-    gap, saved = SNAPSHOT_INTERVAL, snapshots.reaches(key)
-    searched = snapshots.searched(key, suspect=session.view.said_at > 0)
+    gap, saved = SNAPSHOT_INTERVAL, snapshots.saved_seq(key)
+    searched = snapshots.searched(key, suspect=session.view.said_seq > 0)
     if saved:
         for event in islice(session.log.read(saved + 1), session.view.head - saved):
             searched.search(event)
@@ -191,7 +191,7 @@ def make_snapshot_watcher(
 
     def keep(event: Event) -> None:
         searched.search(event)
-        moved = isinstance(event.what, NoteAdded) and event.what.topic in REFOLD_TOPICS
+        moved = isinstance(event.payload, NoteAdded) and event.payload.topic in REFOLD_TOPICS
         if moved or event.seq - saved >= gap:
             save(event)
 

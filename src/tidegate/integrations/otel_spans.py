@@ -98,7 +98,7 @@ class _SpanWatcher:
 
     def __call__(self, event: Event) -> None:
         self._times[event.seq] = event.time
-        what = event.what
+        what = event.payload
         if isinstance(what, MessageAdded):
             self._said(what.message, event)
         elif isinstance(what, ViewEdited):
@@ -130,8 +130,8 @@ class _SpanWatcher:
 
     def _used(self, what: UsageReported, event: Event) -> None:
         """A call began behind the event that was the last in its request, and ended with the reply."""
-        start = self._times.get(what.head, event.time)
-        replied = (time for seq, time in self._replies.items() if seq > what.head)
+        start = self._times.get(what.log_head, event.time)
+        replied = (time for seq, time in self._replies.items() if seq > what.log_head)
         numbers: _Attributes = {
             "gen_ai.usage.input_tokens": what.input_tokens,
             "gen_ai.usage.output_tokens": what.output_tokens,
@@ -153,8 +153,8 @@ class _SpanWatcher:
             "tidegate.compaction.stage": what.stage,
             "tidegate.compaction.rule": what.rule,
             "tidegate.compaction.moment": what.moment,
-            "tidegate.compaction.before": what.before,
-            "tidegate.compaction.after": what.after,
+            "tidegate.compaction.before": what.tokens_before,
+            "tidegate.compaction.after": what.tokens_after,
             "tidegate.compaction.edits": len(what.edits),
         }
         self._span("context_compaction", "", self._compacting or event.time, event.time, numbers)

@@ -28,7 +28,7 @@ class PeerContenders(NamedTuple):
     """Those that can be run, and a sentence on each that cannot."""
 
     contenders: list[Contender]
-    missing: list[str]
+    missing_reasons: list[str]
 
 
 def find_peer_contenders(wanted: Sequence[str] = ()) -> PeerContenders:
@@ -56,8 +56,12 @@ def _make_contender(peer: peers.Peer) -> Contender:
         "peer", peer.package, peer.script, dict(peer.settings), _SERVER_SCRIPT.read_text("utf-8"),
         [script.read_text("utf-8") for script in scripts],
     )  # fmt: skip
-    about = f"{peer.package}: {peer.about}" if peer.real else f"{peer.about} Re-expressed here."
-    return Contender(peer.name, "peer" if peer.real else "re-expressed", about, stamp, peer=peer.name)
+    about = (
+        f"{peer.package}: {peer.description}" if peer.runs_published_code else f"{peer.description} Re-expressed here."
+    )
+    return Contender(
+        peer.name, "peer" if peer.runs_published_code else "re-expressed", about, stamp, peer_name=peer.name
+    )
 
 
 class PeerProcess:
@@ -87,9 +91,9 @@ class PeerProcess:
             to.write(json.dumps({"messages": messages, "window": window}).encode() + b"\n")
             to.flush()
         except BrokenPipeError:
-            raise self._died() from None
+            raise self._ended_error() from None
         table: list[_Json] = []
-        for record in self._records(back):
+        for record in self._read_records(back):
             if "failed" in record:
                 raise TidegateError(f"{self.name}: {record['failed']}", "The peer's own code failed on this recording.")
             if stopped():
@@ -97,21 +101,21 @@ class PeerProcess:
             table += record.get("new", ())
             sink(_read_record(record, table))
 
-    def _records(self, back: IO[bytes]) -> Iterator[_Json]:
+    def _read_records(self, back: IO[bytes]) -> Iterator[_Json]:
         """The answers to one job."""
         while line := back.readline():
             record = msgspec.json.decode(line)
             if record.get("done"):
                 return
             yield record
-        raise self._died()
+        raise self._ended_error()
 
     def _pipes(self) -> "_Pipes":
         if self._process.stdin is None or self._process.stdout is None:
-            raise self._died()
+            raise self._ended_error()
         return _Pipes(self._process.stdin, self._process.stdout)
 
-    def _died(self) -> TidegateError:
+    def _ended_error(self) -> TidegateError:
         self._errors.seek(0)
         said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         why = said[-1] if said else "it said nothing"
@@ -143,7 +147,7 @@ def _read_record(record: _Json, table: Sequence[_Json]) -> ContenderRequest:
     if "error" in record:
         return ContenderRequest(record["at"], (), str(record["error"]) or "it gave no reason", record["cpu"], spent)
     messages = [table[place] for place in record["is"]]
-    return ContenderRequest(record["at"], messages, "", record["cpu"], spent, mended="guarded" in record)
+    return ContenderRequest(record["at"], messages, "", record["cpu"], spent, was_guarded="guarded" in record)
 
 
 _open_processes: list[PeerProcess] = []

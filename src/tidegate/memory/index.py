@@ -59,7 +59,7 @@ _SELECT_BLOCKS = "SELECT kind, name, spans, data FROM blocks JOIN sources ON sou
 
 
 class PassageMatch(NamedTuple):
-    passage: int
+    passage_id: int
     score: float
 
 
@@ -81,7 +81,7 @@ class IndexedNote(NamedTuple):
     """What is known of a note: the hash of its text, and how its file looked when that was read."""
 
     digest: bytes
-    seen: str
+    file_stamp: str
 
 
 _NO_NOTE = IndexedNote(b"", "")
@@ -130,7 +130,7 @@ class SearchIndex:
     def close(self) -> None:
         self._db.close()
 
-    def discard(self) -> None:
+    def close_and_delete(self) -> None:
         """Close it and remove its files."""
         self._db.close()
         if self._path is not None:
@@ -138,34 +138,34 @@ class SearchIndex:
 
     # --- what is in it --------------------------------------------------------------------------------------------
 
-    def notes(self) -> dict[str, IndexedNote]:
+    def indexed_notes(self) -> dict[str, IndexedNote]:
         rows = self._db.execute("SELECT name, hash, seen FROM sources WHERE kind = 'note'")
         return {name: IndexedNote(digest, seen) for name, digest, seen in rows}
 
-    def sessions(self) -> list[str]:
+    def indexed_sessions(self) -> list[str]:
         return [name for (name,) in self._db.execute("SELECT name FROM sources WHERE kind = 'session' ORDER BY name")]
 
-    def saw(self, name: str, seen: str) -> None:
+    def set_file_stamp(self, name: str, seen: str) -> None:
         """A note's file looks like this now, and its text is as it was."""
         with self._writing():
             self._db.execute("UPDATE sources SET seen = ? WHERE kind = 'note' AND name = ?", (seen, name))
 
-    def head(self, name: str) -> int:
+    def indexed_head(self, name: str) -> int:
         """The last seq of a session's log that was read."""
         row = self._db.execute("SELECT head FROM sources WHERE kind = 'session' AND name = ?", (name,)).fetchone()
         return row[0] if row else 0
 
-    def replace(self, name: str, known: IndexedNote, pieces: Iterable[TextPiece]) -> None:
+    def replace_note(self, name: str, known: IndexedNote, pieces: Iterable[TextPiece]) -> None:
         """Put a note in the place of what it was."""
         with self._writing():
             self._remove("note", name)
             self._insert(self._source("note", name, known), pieces)
         self._shrink()
 
-    def extend(self, name: str, pieces: Iterable[TextPiece]) -> int:
+    def extend_session(self, name: str, pieces: Iterable[TextPiece]) -> int:
         """Add to a session, and say how many were new. What stands at or before its head is known already."""
         with self._writing():
-            source, head = self._source("session", name), self.head(name)
+            source, head = self._source("session", name), self.indexed_head(name)
             new = [piece for piece in pieces if piece.place > head]
             told = [piece for piece in new if piece.text]
             self._insert(source, told)
@@ -174,7 +174,7 @@ class SearchIndex:
         self._shrink()
         return len(told)
 
-    def remove(self, kind: SourceKind, name: str) -> None:
+    def remove_source(self, kind: SourceKind, name: str) -> None:
         with self._writing():
             self._remove(kind, name)
         self._shrink()
@@ -248,12 +248,12 @@ class SearchIndex:
 
     # --- looking --------------------------------------------------------------------------------------------------
 
-    def find(self, match: str, most: int, kind: str = "", name: str = "") -> list[PassageMatch]:
+    def match_passages(self, match: str, most: int, kind: str = "", name: str = "") -> list[PassageMatch]:
         """Passages by rank, the best first; of equals the newest."""
         rows = self._db.execute(_SELECT_MATCHES, (match, kind, kind, name, name, most))
         return [PassageMatch(ident, -score) for ident, score in rows]
 
-    def ranked(self, found: Iterable[PassageMatch]) -> Iterator[RankedPassage]:
+    def load_passages(self, found: Iterable[PassageMatch]) -> Iterator[RankedPassage]:
         """What was found, without what was taken out meanwhile. Hits crowd in a few blocks: each is unpacked once."""
         blocks: dict[int, _UnpackedBlock | None] = {}
         for ident, score in found:
@@ -267,7 +267,7 @@ class SearchIndex:
             if held is not None and nth < len(held.spans):
                 yield RankedPassage(make_passage(held.kind, held.name, held.text, held.spans[nth]), score)
 
-    def scan(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
+    def scan_passages(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
         """Passages that hold all of these somewhere, the newest first; about so many characters are looked through."""
         blocks = self._db.execute(
             f"{_SELECT_BLOCKS} WHERE (? = '' OR kind = ?) AND (? = '' OR name = ?) ORDER BY blocks.id DESC",

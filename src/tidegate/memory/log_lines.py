@@ -18,7 +18,7 @@ class LogLine(NamedTuple):
     session: str
     seq: int
     text: str
-    afresh: bool = False
+    reindex: bool = False
 
 
 LogLineSource = Callable[[Callable[[str], int]], Iterable[LogLine]]
@@ -29,7 +29,7 @@ def extract_log_lines(session: str, events: Iterable[Event]) -> Iterator[LogLine
     """A line for each event, so that a log is read once. Only messages have a text: summaries and notes of the engine
     are not said by anyone, their source is."""
     for event in events:
-        what = event.what
+        what = event.payload
         text = _message_text(what.message) if isinstance(what, MessageAdded) else ""
         yield LogLine(session, event.seq, text, isinstance(what, NoteAdded) and what.topic == "forgotten")
 

@@ -62,7 +62,7 @@ class Notes:
         mask: Callable[[str], str] = str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.files = Folder(folder, max_file=max_file, ending=".md")
+        self.folder = Folder(folder, max_file=max_file, ending=".md")
         self.max_entry = max_entry
         self._zone = zone
         self._mask = mask
@@ -71,25 +71,25 @@ class Notes:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        return self.files.names()
+        return self.folder.names()
 
-    def days(self) -> list[str]:
+    def daily_names(self) -> list[str]:
         return [name for name in self.names() if _DAILY_NAME(name)]
 
     def read(self, name: str) -> str:
         """A note as it is on disk now."""
-        text = self.files.read(name)
+        text = self.folder.read(name)
         if text is None:
             raise BadInput(f"There is no note {name!r}.", f"{INDEX_NOTE} and names() say which there are.")
         return text
 
-    def entries(self, day: str) -> list[NoteEntry]:
+    def read_entries(self, day: str) -> list[NoteEntry]:
         """The entries of a daily note; none if there is no such note."""
-        return parse_note_entries(self.files.read(day) or "")
+        return parse_note_entries(self.folder.read(day) or "")
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def add(self, text: str, *, source: str = "", title: str = "", at: float | None = None) -> str:
+    def add_entry(self, text: str, *, source: str = "", title: str = "", at: float | None = None) -> str:
         """Put an entry into the note of its day and give the name of the note that holds it.
 
         A text that some day's note already has is not written again.
@@ -110,19 +110,19 @@ class Notes:
         found = [""]
 
         def change(old: str | None) -> str | None:
-            found[0] = self._day_with(text, guarded)
+            found[0] = self._find_day_with(text, guarded)
             if found[0]:
                 return None
             before = f"# {moment:%Y-%m-%d}" if old is None else old.rstrip()
             return f"{before}\n\n{heading}\n\n{guarded}\n".lstrip()
 
-        return day if self.files.update(day, change) else found[0]
+        return day if self.folder.update(day, change) else found[0]
 
-    def _day_with(self, text: str, guarded: str) -> str:
+    def _find_day_with(self, text: str, guarded: str) -> str:
         """The daily note that holds this text as an entry, the newest first. Days are few and small: they are read."""
-        for day in reversed(self.days()):
+        for day in reversed(self.daily_names()):
             try:
-                held = self.files.read(day) or ""
+                held = self.folder.read(day) or ""
             except BadInput:
                 continue
             if guarded in held and any(entry.text == text for entry in parse_note_entries(held)):
@@ -134,21 +134,21 @@ class Notes:
         if self._mask(name) != name:
             raise BadInput("The name of this note holds a secret; nothing was written.", "Give it another name.")
         text, about = clean_note_text(self._mask(text)) + "\n", self._mask(about)
-        written = self.files.update(name, lambda old: None if old == text else text)
+        written = self.folder.update(name, lambda old: None if old == text else text)
         if about and name != INDEX_NOTE:
-            self.files.update(INDEX_NOTE, lambda old: _set_index_line(old, name, _one_line(about, 200)))
+            self.folder.update(INDEX_NOTE, lambda old: _set_index_line(old, name, _one_line(about, 200)))
         return written
 
     def remove(self, name: str) -> bool:
         """Remove a note and its line in the index."""
-        removed = self.files.remove(name)
+        removed = self.folder.remove(name)
         if removed and name != INDEX_NOTE:
-            self.files.update(INDEX_NOTE, lambda old: _remove_index_line(old, name))
+            self.folder.update(INDEX_NOTE, lambda old: _remove_index_line(old, name))
         return removed
 
     # --- the prompt -----------------------------------------------------------------------------------------------
 
-    def index_text(self, max_tokens: int = 2000, *, max_chars: int = 0, counter: TokenCounter | None = None) -> str:
+    def render_index(self, max_tokens: int = 2000, *, max_chars: int = 0, counter: TokenCounter | None = None) -> str:
         """What a prompt says of the memory: the index, and what is in the folder without standing in it.
 
         Whole lines, from the top, as many as fit; the last then says how many do not.
@@ -157,7 +157,7 @@ class Notes:
         lines = self._index_lines()
 
         def fits(text: str) -> bool:
-            return counter.text(text) <= max_tokens and not 0 < max_chars < len(text)
+            return counter.count_text(text) <= max_tokens and not 0 < max_chars < len(text)
 
         if fits(whole := "\n".join(lines)):
             return whole
@@ -169,7 +169,7 @@ class Notes:
 
     def _index_lines(self) -> list[str]:
         try:
-            index = self.files.read(INDEX_NOTE) or ""
+            index = self.folder.read(INDEX_NOTE) or ""
         except BadInput as bad:
             index = f"[{INDEX_NOTE}: {bad}]"
         lines = index.rstrip().split("\n") if index.strip() else []
@@ -251,16 +251,16 @@ class NoteEffects:
 
     def __init__(self, notes: Notes, session: str = "", *, others: Callable[[Effect], None] | None = None) -> None:
         self.notes = notes
-        self.session = session
-        self._others = others
+        self.session_name = session
+        self._other_effects = others
 
     def __call__(self, effect: Effect) -> None:
         if not isinstance(effect, Flush):
-            if self._others is None:
+            if self._other_effects is None:
                 raise TypeError(f"Nobody carries out a {type(effect).__name__}: give Remember its `others`.")
-            self._others(effect)
+            self._other_effects(effect)
         elif effect.text.strip():
-            self.notes.add(effect.text, source=self.session, title=make_note_title(effect.request.messages))
+            self.notes.add_entry(effect.text, source=self.session_name, title=make_note_title(effect.request.messages))
 
 
 def make_note_title(messages: Sequence[Message]) -> str:

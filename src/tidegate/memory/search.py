@@ -70,7 +70,7 @@ class IndexUpdate(msgspec.Struct, frozen=True):
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-    lines: int = 0
+    line_count: int = 0
 
 
 class _IndexRebuilt(Exception):
@@ -95,16 +95,16 @@ class Search:
         self._mask = mask
         self._clock = clock
         self._lock = threading.RLock()
-        self.rebuilt = 0
-        self._index = self._opened()
+        self.rebuild_count = 0
+        self._index = self._open_index()
 
-    def _opened(self) -> SearchIndex:
+    def _open_index(self) -> SearchIndex:
         try:
             return SearchIndex(self._path)
         except (sqlite3.Error, UnicodeDecodeError, OSError) as failure:
             if not is_index_damaged(failure) or self._path is None:
                 raise _search_unavailable(failure) from failure
-        self.rebuilt += 1
+        self.rebuild_count += 1
         delete_index_files(self._path)
         try:
             return SearchIndex(self._path)
@@ -118,56 +118,58 @@ class Search:
 
     def refresh(self) -> IndexUpdate:
         """Take in what changed. A damaged index is thrown away and filled again."""
-        return self._twice(self._refresh)
+        return self._retry_after_rebuild(self._refresh)
 
-    def forget(self, session: str) -> None:
+    def forget_session(self, session: str) -> None:
         """Take a session out, also from the file's free space. If its log is still given it comes back, as it is."""
 
         def act() -> None:
-            self._do(lambda index: index.remove("session", repair_unicode(session)))
-            self._do(SearchIndex.purge)
+            self._use_index(lambda index: index.remove_source("session", repair_unicode(session)))
+            self._use_index(SearchIndex.purge)
 
-        self._twice(act)
+        self._retry_after_rebuild(act)
 
-    def sessions(self) -> list[str]:
+    def indexed_sessions(self) -> list[str]:
         """The sessions something is known of, also those whose log is gone: `forget` takes one out."""
-        return self._twice(lambda: self._do(SearchIndex.sessions))
+        return self._retry_after_rebuild(lambda: self._use_index(SearchIndex.indexed_sessions))
 
     def _refresh(self) -> IndexUpdate:
         notes = self._refresh_notes() if self._notes else IndexUpdate()
-        return msgspec.structs.replace(notes, lines=self._refresh_logs() if self._logs else 0)
+        return msgspec.structs.replace(notes, line_count=self._refresh_logs() if self._logs else 0)
 
     def _refresh_notes(self) -> IndexUpdate:
         assert self._notes is not None
-        known = self._do(SearchIndex.notes)
+        known = self._use_index(SearchIndex.indexed_notes)
         changed: list[str] = []
         skipped: list[str] = []
         gone = set(known)
         for name in self._notes.names():
             try:
-                if self._take_in(name, known.get(name)):
+                if self._index_note(name, known.get(name)):
                     changed.append(name)
             except BadInput as bad:
                 skipped.append(f"{name}: {bad}")
             else:
                 gone.discard(name)
         for name in sorted(gone):
-            self._do(partial(SearchIndex.remove, kind="note", name=name))
+            self._use_index(partial(SearchIndex.remove_source, kind="note", name=name))
         return IndexUpdate(tuple(changed), tuple(sorted(gone)), tuple(skipped))
 
-    def _take_in(self, name: str, known: IndexedNote | None) -> bool:
+    def _index_note(self, name: str, known: IndexedNote | None) -> bool:
         """True if the note is not as it was known. It is read only if its file looks different."""
         assert self._notes is not None
-        seen = _file_stamp(self._notes.files.root / name, self._clock())
-        if known and seen and seen == known.seen:
+        seen = _file_stamp(self._notes.folder.root / name, self._clock())
+        if known and seen and seen == known.file_stamp:
             return False
         text = repair_unicode(self._notes.read(name))
         now = IndexedNote(hashlib.sha256(text.encode()).digest(), seen)
         if known is None or known.digest != now.digest:
-            self._do(partial(SearchIndex.replace, name=name, known=now, pieces=list(split_sections(self._mask(text)))))
+            self._use_index(
+                partial(SearchIndex.replace_note, name=name, known=now, pieces=list(split_sections(self._mask(text))))
+            )
             return True
         if seen:
-            self._do(partial(SearchIndex.saw, name=name, seen=seen))
+            self._use_index(partial(SearchIndex.set_file_stamp, name=name, seen=seen))
         return False
 
     def _refresh_logs(self) -> int:
@@ -178,19 +180,19 @@ class Search:
 
         def head(session: str) -> int:
             if session not in heads:
-                heads[session] = self._do(lambda index: index.head(repair_unicode(session)))
+                heads[session] = self._use_index(lambda index: index.indexed_head(repair_unicode(session)))
             return heads[session]
 
         rows = iter(self._logs(head))
         # A batch is read before it is written: an error of the log's must not be taken for one of the index.
         while batch := list(islice(rows, _BATCH)):
             # What was never read is read as it is now.
-            afresh |= {line.session for line in batch if line.afresh and heads.get(line.session)}
+            afresh |= {line.session for line in batch if line.reindex and heads.get(line.session)}
             lines += self._add(line for line in batch if line.session not in afresh)
         if afresh:
             for session in afresh:
-                self._do(partial(SearchIndex.remove, kind="session", name=repair_unicode(session)))
-            self._do(SearchIndex.purge)
+                self._use_index(partial(SearchIndex.remove_source, kind="session", name=repair_unicode(session)))
+            self._use_index(SearchIndex.purge)
             lines += self._refresh_logs()
         return lines
 
@@ -198,7 +200,7 @@ class Search:
         new = 0
         for session, some in groupby(lines, key=lambda line: line.session):
             pieces = [TextPiece(line.seq, self._mask(repair_unicode(line.text))) for line in some]
-            new += self._do(partial(SearchIndex.extend, name=repair_unicode(session), pieces=pieces))
+            new += self._use_index(partial(SearchIndex.extend_session, name=repair_unicode(session), pieces=pieces))
         return new
 
     # --- looking --------------------------------------------------------------------------------------------------
@@ -214,28 +216,28 @@ class Search:
 
         def act() -> list[SearchHit]:
             self._refresh()
-            return self._do(
+            return self._use_index(
                 lambda index: list(
                     islice(_find_hits(index, query, limit, kind or "", repair_unicode(name), chars), limit)
                 )
             )
 
-        return self._twice(act)
+        return self._retry_after_rebuild(act)
 
     # --- the index behind it --------------------------------------------------------------------------------------
 
-    def _do(self, act: Callable[[SearchIndex], _T]) -> _T:
+    def _use_index(self, act: Callable[[SearchIndex], _T]) -> _T:
         try:
             return act(self._index)
         except (sqlite3.Error, *BLOCK_DECODE_ERRORS) as failure:
             if not is_index_damaged(failure):
                 raise _search_unavailable(failure) from failure
-            self._index.discard()
-            self._index = self._opened()
-            self.rebuilt += 1
+            self._index.close_and_delete()
+            self._index = self._open_index()
+            self.rebuild_count += 1
             raise _IndexRebuilt from failure
 
-    def _twice(self, act: Callable[[], _T]) -> _T:
+    def _retry_after_rebuild(self, act: Callable[[], _T]) -> _T:
         with self._lock:
             try:
                 return act()
@@ -275,13 +277,13 @@ def _find_hits(index: SearchIndex, query: str, limit: int, kind: str, name: str,
     found: Iterator[RankedPassage]
     for step in (1, 2, 3, 4):
         if step == 3:
-            scan = () if seen else index.scan(query.casefold().split(), _MAX_SCANNED_CHARS, kind, name)
+            scan = () if seen else index.scan_passages(query.casefold().split(), _MAX_SCANNED_CHARS, kind, name)
             found = (RankedPassage(passage, 0.0) for passage in scan)
         elif not worded:
             continue
         else:
             match = build_match_expression(worded, prefix=step > 1, every=step < 4)
-            found = index.ranked(index.find(match, limit * 4, kind, name))
+            found = index.load_passages(index.match_passages(match, limit * 4, kind, name))
         for passage, score in found:
             at = find_match_offset(passage.text, units)
             line = passage.text.count("\n", 0, at) if passage.kind == "note" else 0

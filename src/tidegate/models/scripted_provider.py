@@ -27,8 +27,8 @@ __all__ = ["BrokenAnswer", "ScriptStep", "ScriptedAnswer", "ScriptedProvider"]
 class BrokenAnswer(msgspec.Struct, frozen=True):
     """An answer that fails under way, when so many deltas have come."""
 
-    spoken: ScriptedAnswer
-    after: int
+    answer: ScriptedAnswer
+    delta_count: int
     fault: ProviderError
 
 
@@ -68,11 +68,11 @@ class ScriptedProvider:
         if isinstance(step, ProviderError):
             raise step
         broken = step if isinstance(step, BrokenAnswer) else None
-        spoken = self._told(step.spoken if isinstance(step, BrokenAnswer) else step, request)
+        spoken = self._told(step.answer if isinstance(step, BrokenAnswer) else step, request)
         answer, shown = create_assembler(self.wire), 0
         for frame in encode_frames(self.wire, spoken):
             for delta in answer.feed(frame):
-                if broken and shown >= broken.after:
+                if broken and shown >= broken.delta_count:
                     raise broken.fault
                 shown += 1
                 yield delta

@@ -50,8 +50,8 @@ class ProbeResult(NamedTuple):
     """`sure` is False as long as the model is not loaded: then ask again after its first answer."""
 
     tokens: int | None
-    said: str
-    sure: bool = True
+    explanation: str
+    is_final: bool = True
 
 
 class ProbedServer(NamedTuple):
@@ -61,7 +61,7 @@ class ProbedServer(NamedTuple):
     address: str
     host: str
     wire: str
-    service: bool
+    is_hosted: bool
 
     @property
     def root(self) -> str:
@@ -103,7 +103,7 @@ async def probe_server(
     """None if there is nobody to ask; an answer without a number says why there is none."""
     endpoint = get_endpoint(wire)
     build_url(endpoint, model, base_url)
-    base = (base_url or endpoint.base).rstrip("/")
+    base = (base_url or endpoint.base_url).rstrip("/")
     name = urlsplit(base).hostname or ""
     if (not base_url and not key) or _is_under_domain(name, _DOMAINS_WITHOUT_WINDOWS):
         return None
@@ -122,7 +122,7 @@ async def probe_server(
             )
             return await probe_window(server, _strip_local_prefix(model))
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError):
-        return ProbeResult(None, f"The server at {host} did not answer.", sure=False)
+        return ProbeResult(None, f"The server at {host} did not answer.", is_final=False)
 
 
 def is_hosted_service(base_url: str) -> bool:
@@ -153,7 +153,7 @@ async def probe_window(server: ProbedServer, model: str) -> ProbeResult:
     if tokens := _loaded_window(listed):
         return ProbeResult(tokens, f"The server at {server.host} holds {tokens:,} tokens of {model}.")
     remark = None
-    for probe in () if server.service else (_llama_cpp, _ollama, _lm_studio, _tgi):
+    for probe in () if server.is_hosted else (_llama_cpp, _ollama, _lm_studio, _tgi):
         try:
             asked = await probe(server, model)
         except httpx.HTTPError:
@@ -161,7 +161,7 @@ async def probe_window(server: ProbedServer, model: str) -> ProbeResult:
         if asked is not None and asked.tokens is not None:
             return asked
         remark = remark or asked
-    if remark is None and (tokens := _advertised_window(listed, server.service)):
+    if remark is None and (tokens := _advertised_window(listed, server.is_hosted)):
         return ProbeResult(tokens, f"{server.host} says that {model} holds {tokens:,} tokens.")
     return remark or ProbeResult(None, f"The server at {server.host} does not say how much {model} holds.")
 
@@ -169,7 +169,7 @@ async def probe_window(server: ProbedServer, model: str) -> ProbeResult:
 async def _get_model_entry(server: ProbedServer, model: str) -> Mapping[str, Any]:
     """The server's entry for the model in its list of models."""
     versioned = server.address if _VERSION_SUFFIX.search(server.address) else f"{server.address}/v1"
-    if server.service and server.wire in ("anthropic", "gemini"):
+    if server.is_hosted and server.wire in ("anthropic", "gemini"):
         return _as_object(await server.get(f"{versioned}/models/{quote(model.removeprefix('models/'), safe='')}"))
     return _find_model_entry(await server.get(f"{versioned}/models"), model)
 
@@ -192,7 +192,7 @@ async def _ollama(server: ProbedServer, model: str) -> ProbeResult | None:
         return ProbeResult(tokens, f"Ollama at {server.host} has loaded {model} with {tokens:,} tokens.")
     shown = _as_object(await server.post(f"{server.root}/api/show", {"model": model}))
     if not shown:
-        return ProbeResult(None, f"Ollama at {server.host} does not know {model}.", sure=False)
+        return ProbeResult(None, f"Ollama at {server.host} does not know {model}.", is_final=False)
     most = next(
         (_as_window(n) for key, n in _as_object(shown.get("model_info")).items() if key.endswith(".context_length")),
         None,
@@ -202,14 +202,14 @@ async def _ollama(server: ProbedServer, model: str) -> ProbeResult | None:
     if match and (tokens := _as_window(int(match[1]))):
         tokens = min(tokens, most or tokens)
         return ProbeResult(
-            tokens, f"Ollama at {server.host} will load {model} with its num_ctx of {tokens:,}.", sure=False
+            tokens, f"Ollama at {server.host} will load {model} with its num_ctx of {tokens:,}.", is_final=False
         )
     tokens = min(_OLLAMA_DEFAULT_WINDOW, most or _OLLAMA_DEFAULT_WINDOW)
     return ProbeResult(
         tokens,
         f"Ollama at {server.host} has not loaded {model}, and it sets no num_ctx: its default of {tokens:,} tokens is "
         "assumed. Set num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
-        sure=False,
+        is_final=False,
     )
 
 
@@ -229,7 +229,7 @@ async def _lm_studio(server: ProbedServer, model: str) -> ProbeResult | None:
         tokens = min((size for size in sizes if size), default=None)
     if tokens:
         return ProbeResult(tokens, f"LM Studio at {server.host} has loaded {model} with {tokens:,} tokens.")
-    return ProbeResult(None, f"LM Studio at {server.host} has not loaded {model} yet.", sure=False)
+    return ProbeResult(None, f"LM Studio at {server.host} has not loaded {model} yet.", is_final=False)
 
 
 async def _tgi(server: ProbedServer, model: str) -> ProbeResult | None:

@@ -81,7 +81,7 @@ class ScaledCounter:
         self._factor = factor
 
     def text(self, text: str) -> int:
-        return math.ceil(self._counter.text(text) * self._factor)
+        return math.ceil(self._counter.count_text(text) * self._factor)
 
 
 def _word_start(text: str, near: int) -> int:

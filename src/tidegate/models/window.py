@@ -27,8 +27,8 @@ class ResolvedWindow(msgspec.Struct, frozen=True):
 
     tokens: int | None
     source: WindowSource
-    said: str
-    sure: bool = True
+    explanation: str
+    is_final: bool = True
 
 
 class LearnedWindow(msgspec.Struct, frozen=True):
@@ -57,17 +57,17 @@ class LearnedWindows:
         self._windows[_key(address, model)] = learned
         return learned
 
-    def record(self, address: str, model: str) -> LearnedWindow | None:
+    def find(self, address: str, model: str) -> LearnedWindow | None:
         return self._windows.get(_key(address, model))
 
-    def of(self, address: str, model: str) -> int | None:
-        found = self.record(address, model)
+    def find_tokens(self, address: str, model: str) -> int | None:
+        found = self.find(address, model)
         return found.tokens if found else None
 
     def forget(self, address: str, model: str) -> None:
         self._windows.pop(_key(address, model), None)
 
-    def kept(self) -> list[LearnedWindow]:
+    def to_records(self) -> list[LearnedWindow]:
         """To be stored, and handed to the next process."""
         return sorted(self._windows.values(), key=lambda each: (each.address, each.model))
 
@@ -104,13 +104,13 @@ class WindowResolver:
         self._catalog = find_window(model)
         self._learned = shared_learned_windows() if learned is None else learned
         self._asked: ProbeResult | None = None
-        self.dropped = ""  # the sentence for the user, when what was learned proved to be no longer true
+        self.forgotten_notice = ""  # the sentence for the user, when what was learned proved to be no longer true
         # In a closure, so that no dump of this object shows the key.
         self._ask: WindowQuery = lambda: probe_server(model, wire=wire, base_url=base_url, key=key, headers=headers)
 
     @property
     def window(self) -> ResolvedWindow:
-        learned = self._learned.of(self.address, self.model)
+        learned = self._learned.find_tokens(self.address, self.model)
         if self._setting:
             return self._set(self._setting, learned)
         if learned:
@@ -119,9 +119,9 @@ class WindowResolver:
             )
         asked = self._asked
         if asked and asked.tokens:
-            return ResolvedWindow(asked.tokens, "server", asked.said, asked.sure)
-        sure = asked is None or asked.sure
-        remark = f" {asked.said}" if asked else ""
+            return ResolvedWindow(asked.tokens, "server", asked.explanation, asked.is_final)
+        sure = asked is None or asked.is_final
+        remark = f" {asked.explanation}" if asked else ""
         if self._catalog:
             said = f"{self.model} holds {self._catalog:,} tokens, says the catalog.{remark}"
             return ResolvedWindow(self._catalog, "catalog", said, sure)
@@ -129,11 +129,11 @@ class WindowResolver:
             None, "unknown", f"How much {self.model} holds is not known.{remark} Set its window.", sure
         )
 
-    async def ask(self, *, again: bool = False) -> ResolvedWindow:
+    async def query_server(self, *, again: bool = False) -> ResolvedWindow:
         """Asks at most once until the answer is sure. Nothing is asked if one is set."""
-        if not self._setting and (again or self._asked is None or not self._asked.sure):
+        if not self._setting and (again or self._asked is None or not self._asked.is_final):
             self._asked = await self._ask()
-            learned, named = self._learned.record(self.address, self.model), self._named
+            learned, named = self._learned.find(self.address, self.model), self._named
             if learned and named > max(learned.tokens, learned.named):
                 self._forget(f"the server now names {named:,}", learned.tokens)
         return self.window
@@ -142,9 +142,9 @@ class WindowResolver:
         """True if a window was learned; `window` tells it from now on, unless one is set by hand."""
         return self._learned.learn(self.address, self.model, fault, self._named) is not None
 
-    def read(self, tokens: int) -> bool:
+    def confirm_tokens(self, tokens: int) -> bool:
         """So many tokens were read in one request. True if an error had told of a smaller window: that is over."""
-        learned = self._learned.of(self.address, self.model)
+        learned = self._learned.find_tokens(self.address, self.model)
         if not learned or tokens <= learned:
             return False
         self._forget(f"it has read {tokens:,} in one request", learned)
@@ -152,11 +152,13 @@ class WindowResolver:
 
     @property
     def _named(self) -> int:
-        return self._asked.tokens or 0 if self._asked and self._asked.sure else 0
+        return self._asked.tokens or 0 if self._asked and self._asked.is_final else 0
 
     def _forget(self, why: str, tokens: int) -> None:
         self._learned.forget(self.address, self.model)
-        self.dropped = f"{self.model} was said to hold {tokens:,} tokens in an error; {why}: that no longer counts."
+        self.forgotten_notice = (
+            f"{self.model} was said to hold {tokens:,} tokens in an error; {why}: that no longer counts."
+        )
 
     def _set(self, setting: int, learned: int | None) -> ResolvedWindow:
         said = f"The window of {self.model} is set to {setting:,} tokens."

@@ -31,21 +31,21 @@ class ChatObserver:
     def __init__(self, name: str, window: int) -> None:
         self.name = name
         self.window = window
-        self.said: list[Message] = []
+        self.messages: list[Message] = []
         self.answers: list[str] = []
-        self.requests: list[str] = []
-        self.largest = 0
-        self._here = False
+        self.request_hashes: list[str] = []
+        self.largest_request = 0
+        self._is_current = False
         self._text = ""
-        self._asked = ""
+        self._last_request_hash = ""
 
-    def take(self, news: ThreadEvent) -> None:
+    def observe(self, news: ThreadEvent) -> None:
         match news:
-            case AgentOpened(name=name):
-                self._here = name == self.name
-            case EventLogged(event) if self._here and isinstance(event.what, MessageAdded):
-                self.said.append(event.what.message)
-            case AgentActivity(what) if self._here:
+            case AgentOpened(session_name=name):
+                self._is_current = name == self.name
+            case EventLogged(event) if self._is_current and isinstance(event.payload, MessageAdded):
+                self.messages.append(event.payload.message)
+            case AgentActivity(what) if self._is_current:
                 self._happened(what)
             case TurnFinished():
                 self._answered()
@@ -53,13 +53,13 @@ class ChatObserver:
     def _happened(self, what: object) -> None:
         match what:
             case RequestSent(request=request):
-                self._asked = hashlib.sha256(request.to_bytes()).hexdigest()
-                self.largest = max(self.largest, request.tokens)
+                self._last_request_hash = hashlib.sha256(request.to_bytes()).hexdigest()
+                self.largest_request = max(self.largest_request, request.tokens)
                 self._text = ""
             case Delta(kind="text", text=text):
                 self._text += text
             case Reply():
-                self.requests.append(self._asked)
+                self.request_hashes.append(self._last_request_hash)
                 self._answered()
 
     def _answered(self) -> None:
@@ -72,9 +72,9 @@ class ChatObserver:
 def prove_chat(seen: ChatObserver, folder: Path) -> ProofReport:
     data = DataFolder(folder, secrets=[])
     try:
-        if not seen.said:
+        if not seen.messages:
             return ProofReport(True, "Nothing was said, so nothing is kept.")
-        with data.look(seen.name) as kept:
+        with data.open_conversation(seen.name) as kept:
             proofs = [
                 _prove_fit(seen),
                 _prove_kept(seen, kept),
@@ -92,28 +92,28 @@ def prove_chat(seen: ChatObserver, folder: Path) -> ProofReport:
 
 
 def _describe_compactions(kept: LiveConversation) -> list[str]:
-    edits = [event.what for event in kept.log.read() if isinstance(event.what, ViewEdited)]
+    edits = [event.payload for event in kept.log.read() if isinstance(event.payload, ViewEdited)]
     found = [
-        f"  {each.rule or each.stage}: {each.before:,} -> {each.after:,} tokens; {shorten(each.why, _MAX_REASON_CHARS)}"
+        f"  {each.rule or each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens; {shorten(each.why, _MAX_REASON_CHARS)}"
         for each in edits
     ]
     return [f"\nwhat was done to the window: {len(edits)} {'compaction' if len(edits) == 1 else 'compactions'}", *found]
 
 
 def _prove_fit(seen: ChatObserver) -> Proof:
-    claim = f"{len(seen.requests)} requests, the largest {seen.largest:,} tokens in a window of {seen.window:,}"
-    return Proof(seen.largest <= seen.window, claim)
+    claim = f"{len(seen.request_hashes)} requests, the largest {seen.largest_request:,} tokens in a window of {seen.window:,}"
+    return Proof(seen.largest_request <= seen.window, claim)
 
 
 def _read_messages(kept: LiveConversation) -> list[Message]:
-    return [event.what.message for event in kept.log.read() if isinstance(event.what, MessageAdded)]
+    return [event.payload.message for event in kept.log.read() if isinstance(event.payload, MessageAdded)]
 
 
 def _prove_kept(seen: ChatObserver, kept: LiveConversation) -> Proof:
     found = _read_messages(kept)
     whole = hashlib.sha256(msgspec.json.encode(found)).hexdigest()[:12]
-    claim = f"{len(seen.said)} messages said, {len(found)} in the log on disk, byte for byte (sha256 {whole}...)"
-    return Proof(msgspec.json.encode(found) == msgspec.json.encode(seen.said), claim)
+    claim = f"{len(seen.messages)} messages said, {len(found)} in the log on disk, byte for byte (sha256 {whole}...)"
+    return Proof(msgspec.json.encode(found) == msgspec.json.encode(seen.messages), claim)
 
 
 def _prove_answers(seen: ChatObserver, kept: LiveConversation) -> Proof:
@@ -126,7 +126,7 @@ def _prove_answers(seen: ChatObserver, kept: LiveConversation) -> Proof:
 
 def _prove_recall(seen: ChatObserver, kept: LiveConversation) -> Proof:
     shown = {item.message.id: item.message for item in kept.view.items}
-    gone = [each for each in seen.said if shown.get(each.id) != each]
+    gone = [each for each in seen.messages if shown.get(each.id) != each]
     back = [each for each in gone if kept.recall(each.id) == each]
     claim = f"{len(gone)} messages left the window or were cut in it; {len(back)} come back by their ids, whole"
     return Proof(len(gone) == len(back), claim)
@@ -134,9 +134,9 @@ def _prove_recall(seen: ChatObserver, kept: LiveConversation) -> Proof:
 
 def _prove_rendering(seen: ChatObserver, kept: LiveConversation) -> Proof:
     made = [
-        hashlib.sha256(render_past_request(kept.log, sent.head).to_bytes()).hexdigest()
+        hashlib.sha256(render_past_request(kept.log, sent.log_head).to_bytes()).hexdigest()
         for sent in list_sent_requests(kept.log)
     ]
-    same = sum(one == other for one, other in zip(made, seen.requests, strict=False))
-    claim = f"{same} of {len(seen.requests)} requests made again from the log alone have the same bytes"
-    return Proof(len(made) == len(seen.requests) == same, claim)
+    same = sum(one == other for one, other in zip(made, seen.request_hashes, strict=False))
+    claim = f"{same} of {len(seen.request_hashes)} requests made again from the log alone have the same bytes"
+    return Proof(len(made) == len(seen.request_hashes) == same, claim)

@@ -22,9 +22,9 @@ _GLYPHS = "注文配送領収書在庫料金確認失敗成功追加変更削除
 class FailingTest(NamedTuple):
     """A test that fails, and where the code it blames stands."""
 
-    test: str
+    test_id: str
     path: str
-    name: str
+    function_name: str
     line: int
 
 
@@ -35,19 +35,19 @@ class SampleProject:
         self.names: dict[str, list[str]] = {}
         for room in _FOLDERS:
             for noun in rng.sample(_NOUNS, 4):
-                self._write(f"src/{room}/{noun}.py", noun)
+                self._write_file(f"src/{room}/{noun}.py", noun)
 
-    def _write(self, path: str, noun: str) -> None:
+    def _write_file(self, path: str, noun: str) -> None:
         lines = ["from decimal import Decimal", "from datetime import datetime", ""]
         names = []
         for verb in self._rng.sample(_VERBS, self._rng.randint(5, 9)):
             name = f"{verb}_{noun}"
             names.append(name)
-            lines += self._function(name)
+            lines += self._write_function(name)
         self.files[path] = lines
         self.names[path] = names
 
-    def _function(self, name: str) -> list[str]:
+    def _write_function(self, name: str) -> list[str]:
         rng = self._rng
         first, second = rng.sample(_NOUNS, 2)
         lines = [f"def {name}({first}: {rng.choice(_TYPES)}, {second}: {rng.choice(_TYPES)}) -> {rng.choice(_TYPES)}:"]
@@ -67,14 +67,14 @@ class SampleProject:
             )
         return [*lines, f"    return {second}", ""]
 
-    def pick(self) -> str:
+    def pick_path(self) -> str:
         return self._rng.choice(sorted(self.files))
 
-    def read(self, path: str) -> str:
+    def read_file(self, path: str) -> str:
         """As a read tool shows it: numbered lines."""
         return "\n".join(f"{number:5}  {line}" for number, line in enumerate(self.files[path], 1))
 
-    def grep(self, word: str) -> str:
+    def search(self, word: str) -> str:
         hits = [
             f"{path}:{number}:{line}"
             for path, lines in self.files.items()
@@ -83,7 +83,7 @@ class SampleProject:
         ]
         return "\n".join(hits) or "no match"
 
-    def listing(self) -> str:
+    def list_files(self) -> str:
         """A JSON array, as a listing tool returns it."""
         rows = [
             {"path": path, "lines": len(lines), "sha": f"{self._rng.getrandbits(64):016x}", "names": self.names[path]}
@@ -91,8 +91,8 @@ class SampleProject:
         ]
         return json.dumps(rows, indent=1)
 
-    def fail(self) -> FailingTest:
-        path = self.pick()
+    def pick_failure(self) -> FailingTest:
+        path = self.pick_path()
         name = self._rng.choice(self.names[path])
         room, file = path.removeprefix("src/").split("/")
         test = f"tests/{room}/test_{file}::test_{name}_{self._rng.choice(('empty', 'limit', 'twice', 'unicode'))}"
@@ -101,26 +101,26 @@ class SampleProject:
     def _line_of(self, path: str, name: str) -> int:
         return next(number for number, line in enumerate(self.files[path], 1) if f"def {name}(" in line)
 
-    def test_run(self, failure: FailingTest | None) -> str:
+    def run_tests(self, failure: FailingTest | None) -> str:
         rng = self._rng
         lines = [f"tests/{path.removeprefix('src/')} {'.' * rng.randint(4, 40)} [100%]" for path in self.files]
         if failure is None:
             return "\n".join([*lines, f"===== {rng.randint(180, 240)} passed in {rng.uniform(2, 9):.2f}s ====="])
         source = self.files[failure.path][failure.line - 1 : failure.line + 6]
-        lines += ["=" * 30 + " FAILURES " + "=" * 30, failure.test, *(f">   {line}" for line in source)]
+        lines += ["=" * 30 + " FAILURES " + "=" * 30, failure.test_id, *(f">   {line}" for line in source)]
         lines += [f"E   AssertionError: expected {rng.randint(1, 99)}, got {rng.randint(100, 999)}"]
-        lines += [f"{failure.path}:{failure.line + 3}: AssertionError", f"FAILED {failure.test}"]
+        lines += [f"{failure.path}:{failure.line + 3}: AssertionError", f"FAILED {failure.test_id}"]
         return "\n".join([*lines, f"===== 1 failed, {rng.randint(180, 240)} passed in {rng.uniform(2, 9):.2f}s ====="])
 
-    def edit(self, failure: FailingTest) -> dict[str, str]:
+    def edit_file(self, failure: FailingTest) -> dict[str, str]:
         """The arguments of an edit call; the file changes with it."""
-        place = self._line_of(failure.path, failure.name) + 1
+        place = self._line_of(failure.path, failure.function_name) + 1
         old = self.files[failure.path][place]
         new = f"    if not {self._rng.choice(_NOUNS)}: return None  # was: {old.strip()[:40]}"
         self.files[failure.path][place] = new
         return {"path": failure.path, "old": old, "new": new}
 
-    def log(self) -> str:
+    def write_log(self) -> str:
         rng = self._rng
         at = rng.randint(0, 80000)
         lines = []
@@ -133,11 +133,11 @@ class SampleProject:
             )
         return "\n".join(lines)
 
-    def foreign_words(self, length: int) -> str:
+    def write_foreign_text(self, length: int) -> str:
         """Text of a script in which a character is about a token: what `characters / 4` gets most wrong."""
         return "".join(self._rng.choice(_GLYPHS) + ("。" if place % 17 == 16 else "") for place in range(length))
 
-    def screenshot(self) -> str:
+    def make_screenshot(self) -> str:
         """A data URL of a real PNG in one colour: its pixels decide what it costs, not its bytes."""
         width, height = self._rng.choice(((640, 480), (800, 600), (1280, 720)))
         row = b"\0" + bytes(self._rng.randrange(256) for _ in range(3)) * width

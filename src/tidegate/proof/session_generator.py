@@ -46,7 +46,7 @@ def generate_session(turns: int, seed: int = 0) -> Iterator[_Json]:
     author = _SessionAuthor(random.Random(seed))
     yield {"role": "system", "content": _SYSTEM_PROMPT}
     for turn in range(turns):
-        yield from author.turn(turn)
+        yield from author.write_turn(turn)
 
 
 class _SessionAuthor:
@@ -55,14 +55,22 @@ class _SessionAuthor:
         self._project = SampleProject(rng)
         self._calls = 0
 
-    def turn(self, number: int) -> Iterator[_Json]:
-        failure = self._project.fail()
-        yield self._ask(number, failure)
-        steps = [self._look, self._search, self._test, self._many, self._list, self._watch, self._translate]
+    def write_turn(self, number: int) -> Iterator[_Json]:
+        failure = self._project.pick_failure()
+        yield self._write_request(number, failure)
+        steps = [
+            self._read_file,
+            self._search_code,
+            self._run_tests,
+            self._read_several,
+            self._list_files,
+            self._read_log,
+            self._read_translation,
+        ]
         chosen = self._rng.choices(steps, weights=(6, 4, 4, 3, 1, 2, 1), k=self._rng.randint(2, 7))
-        for step in (self._look, *chosen, self._mend):
+        for step in (self._read_file, *chosen, self._fix_failure):
             yield from step(failure)
-        words = f"{failure.name} in {failure.path} is mended: line {failure.line} now refuses an empty value."
+        words = f"{failure.function_name} in {failure.path} is mended: line {failure.line} now refuses an empty value."
         yield {
             "role": "assistant",
             "content": f"{words} All tests pass; ticket {self._rng.randint(1000, 9999)} can close.",
@@ -70,25 +78,27 @@ class _SessionAuthor:
 
     # --- what the user says ---------------------------------------------------------------------------------------
 
-    def _ask(self, number: int, failure: FailingTest) -> _Json:
+    def _write_request(self, number: int, failure: FailingTest) -> _Json:
         rng = self._rng
-        text = rng.choice(_REQUEST_TEMPLATES).format(name=failure.name, path=failure.path, number=rng.randint(1, 60))
+        text = rng.choice(_REQUEST_TEMPLATES).format(
+            name=failure.function_name, path=failure.path, number=rng.randint(1, 60)
+        )
         if number == 0 or rng.random() < 0.2:
             rule = rng.choice(_RULE_TEMPLATES).format(number=rng.randint(20, 60))
             text = f"{text}\nA rule from now on: {rule}."
         if rng.random() < 0.1:
-            text = f"{text}\nThe customer wrote: {self._project.foreign_words(rng.randint(40, 300))}"
+            text = f"{text}\nThe customer wrote: {self._project.write_foreign_text(rng.randint(40, 300))}"
         if number % 11 == 5:
             parts: list[_Json] = [
                 {"type": "text", "text": f"{text}\nThis is what the page looks like."},
-                {"type": "image_url", "image_url": {"url": self._project.screenshot()}},
+                {"type": "image_url", "image_url": {"url": self._project.make_screenshot()}},
             ]
             return {"role": "user", "content": parts}
         return {"role": "user", "content": text}
 
     # --- what the agent does --------------------------------------------------------------------------------------
 
-    def _group(self, text: str, *uses: _ToolUse) -> Iterator[_Json]:
+    def _write_group(self, text: str, *uses: _ToolUse) -> Iterator[_Json]:
         """An assistant message with its calls, and a result for each, in order."""
         wire_calls = []
         results: list[_Json] = []
@@ -104,39 +114,47 @@ class _SessionAuthor:
         yield message
         yield from results
 
-    def _look(self, failure: FailingTest) -> Iterator[_Json]:
-        path = failure.path if self._rng.random() < 0.5 else self._project.pick()
-        yield from self._group(f"Let me read {path}.", _ToolUse("read_file", {"path": path}, self._project.read(path)))
+    def _read_file(self, failure: FailingTest) -> Iterator[_Json]:
+        path = failure.path if self._rng.random() < 0.5 else self._project.pick_path()
+        yield from self._write_group(
+            f"Let me read {path}.", _ToolUse("read_file", {"path": path}, self._project.read_file(path))
+        )
 
-    def _search(self, failure: FailingTest) -> Iterator[_Json]:
-        word = failure.name if self._rng.random() < 0.5 else failure.name.split("_")[1]
-        yield from self._group("", _ToolUse("grep", {"pattern": word, "path": "src"}, self._project.grep(word)))
+    def _search_code(self, failure: FailingTest) -> Iterator[_Json]:
+        word = failure.function_name if self._rng.random() < 0.5 else failure.function_name.split("_")[1]
+        yield from self._write_group("", _ToolUse("grep", {"pattern": word, "path": "src"}, self._project.search(word)))
 
-    def _test(self, failure: FailingTest) -> Iterator[_Json]:
-        yield from self._group("", _ToolUse("run_tests", {"select": failure.test}, self._project.test_run(failure)))
+    def _run_tests(self, failure: FailingTest) -> Iterator[_Json]:
+        yield from self._write_group(
+            "", _ToolUse("run_tests", {"select": failure.test_id}, self._project.run_tests(failure))
+        )
 
-    def _many(self, failure: FailingTest) -> Iterator[_Json]:
-        paths = [self._project.pick() for _ in range(self._rng.randint(2, 4))]
-        reads = [_ToolUse("read_file", {"path": path}, self._project.read(path)) for path in paths]
-        search = _ToolUse("grep", {"pattern": failure.name, "path": "src"}, self._project.grep(failure.name))
-        yield from self._group("I will read these together.", *reads, search)
+    def _read_several(self, failure: FailingTest) -> Iterator[_Json]:
+        paths = [self._project.pick_path() for _ in range(self._rng.randint(2, 4))]
+        reads = [_ToolUse("read_file", {"path": path}, self._project.read_file(path)) for path in paths]
+        search = _ToolUse(
+            "grep", {"pattern": failure.function_name, "path": "src"}, self._project.search(failure.function_name)
+        )
+        yield from self._write_group("I will read these together.", *reads, search)
 
-    def _list(self, failure: FailingTest) -> Iterator[_Json]:
-        yield from self._group("", _ToolUse("list_files", {"path": "src", "names": True}, self._project.listing()))
+    def _list_files(self, failure: FailingTest) -> Iterator[_Json]:
+        yield from self._write_group(
+            "", _ToolUse("list_files", {"path": "src", "names": True}, self._project.list_files())
+        )
 
-    def _watch(self, failure: FailingTest) -> Iterator[_Json]:
+    def _read_log(self, failure: FailingTest) -> Iterator[_Json]:
         command = {"command": f"tail -n 200 log/{failure.path.split('/')[1]}.log"}
-        yield from self._group("What does the log say?", _ToolUse("shell", command, self._project.log()))
+        yield from self._write_group("What does the log say?", _ToolUse("shell", command, self._project.write_log()))
 
-    def _translate(self, failure: FailingTest) -> Iterator[_Json]:
-        path = f"docs/ja/{failure.name}.md"
-        yield from self._group(
-            "", _ToolUse("read_file", {"path": path}, self._project.foreign_words(self._rng.randint(200, 900)))
+    def _read_translation(self, failure: FailingTest) -> Iterator[_Json]:
+        path = f"docs/ja/{failure.function_name}.md"
+        yield from self._write_group(
+            "", _ToolUse("read_file", {"path": path}, self._project.write_foreign_text(self._rng.randint(200, 900)))
         )
 
-    def _mend(self, failure: FailingTest) -> Iterator[_Json]:
-        yield from self._group(
+    def _fix_failure(self, failure: FailingTest) -> Iterator[_Json]:
+        yield from self._write_group(
             "The cause is clear now.",
-            _ToolUse("edit_file", self._project.edit(failure), f"edited {failure.path}: 1 place"),
+            _ToolUse("edit_file", self._project.edit_file(failure), f"edited {failure.path}: 1 place"),
         )
-        yield from self._group("", _ToolUse("run_tests", {"select": "tests"}, self._project.test_run(None)))
+        yield from self._write_group("", _ToolUse("run_tests", {"select": "tests"}, self._project.run_tests(None)))

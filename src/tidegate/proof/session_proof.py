@@ -27,44 +27,44 @@ class SessionWitness:
     """Sees every message before the session does, and every request after."""
 
     def __init__(self) -> None:
-        self.put_in: dict[str, str] = {}
+        self.input_digests: dict[str, str] = {}
         self.requests: list[tuple[int, str]] = []
 
-    def said(self, ident: str, message: Mapping[str, object]) -> None:
-        self.put_in[ident] = _digest(_input_texts(message))
+    def add_message(self, ident: str, message: Mapping[str, object]) -> None:
+        self.input_digests[ident] = _digest(_input_texts(message))
 
-    def asked(self, head: int, request: bytes) -> None:
+    def add_request(self, head: int, request: bytes) -> None:
         self.requests.append((head, hashlib.sha256(request).hexdigest()))
 
-    def proofs(self, session: Session) -> list[Proof]:
-        return [self._kept(session), self._recalled(session), self._rendered_again(session)]
+    def make_proofs(self, session: Session) -> list[Proof]:
+        return [self._prove_kept(session), self._prove_recall(session), self._prove_rendering(session)]
 
-    def _kept(self, session: Session) -> Proof:
+    def _prove_kept(self, session: Session) -> Proof:
         """Every message is in the log, byte for byte, in the order it came."""
         found = {}
         for event in session.log.read():
-            if isinstance(event.what, MessageAdded):
-                found[event.what.message.id] = _digest(_logged_texts(event.what.message))
+            if isinstance(event.payload, MessageAdded):
+                found[event.payload.message.id] = _digest(_logged_texts(event.payload.message))
         whole = _digest(found.values())[:12]
-        same = list(found.items()) == list(self.put_in.items())
+        same = list(found.items()) == list(self.input_digests.items())
         return Proof(
-            same, f"{len(self.put_in)} messages said, {len(found)} in the log, byte for byte (sha256 {whole}...)"
+            same, f"{len(self.input_digests)} messages said, {len(found)} in the log, byte for byte (sha256 {whole}...)"
         )
 
-    def _recalled(self, session: Session) -> Proof:
+    def _prove_recall(self, session: Session) -> Proof:
         """Whatever the view no longer shows as it was said comes back by its id."""
         shown = {item.message.id: item.message for item in session.view.items}
         gone = [
             ident
-            for ident, digest in self.put_in.items()
+            for ident, digest in self.input_digests.items()
             if ident not in shown or _digest(_logged_texts(shown[ident])) != digest
         ]
-        back = [ident for ident in gone if _digest(_logged_texts(session.recall(ident))) == self.put_in[ident]]
+        back = [ident for ident in gone if _digest(_logged_texts(session.recall(ident))) == self.input_digests[ident]]
         return Proof(
             gone == back, f"{len(gone)} messages left the view or were cut in it; {len(back)} recalled by id, whole"
         )
 
-    def _rendered_again(self, session: Session) -> Proof:
+    def _prove_rendering(self, session: Session) -> Proof:
         """The log alone gives every request again, from the first to the last."""
         view = View()
         waiting = iter(self.requests)

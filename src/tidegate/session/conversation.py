@@ -68,9 +68,9 @@ class LiveConversation:
         self.counter = counter
         self._meter = meter
         self._clock = clock
-        self._asked = (0, 0)
-        self._shared = 0
-        self.watch: Callable[[Event], None] = _ignore_event
+        self._last_request = (0, 0)
+        self._shared_messages = 0
+        self.on_event: Callable[[Event], None] = _ignore_event
         self.on_close: list[Callable[[], None]] = []
         self.view: View = self._projected() if view is None else view
         if view is not None:
@@ -96,28 +96,28 @@ class LiveConversation:
         `typed` says whether a person typed the texts of the user in them: False for files, tool output and anything
         else that must not lay down rules. Without it, rules are read with care (docs/policies.md).
         """
-        return [self._say(message) for message in _parse_messages(messages, typed)]
+        return [self._append_message(message) for message in _parse_messages(messages, typed)]
 
     async def add_async(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
         """The same while the event loop goes on: many sessions of one store share what it takes to be safe on disk.
 
         Cancelled, the message may be in the log all the same; the session sees that by itself.
         """
-        return [await self._say_async(message) for message in _parse_messages(messages, typed)]
+        return [await self._append_message_async(message) for message in _parse_messages(messages, typed)]
 
-    def _say(self, message: Message) -> str:
+    def _append_message(self, message: Message) -> str:
         try:
-            return f"m{self._append(self._saying(message))}"
+            return f"m{self._append(self._message_payload(message))}"
         except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
-            return f"m{self._append(self._saying(repair_message_unicode(message)))}"
+            return f"m{self._append(self._message_payload(repair_message_unicode(message)))}"
 
-    async def _say_async(self, message: Message) -> str:
+    async def _append_message_async(self, message: Message) -> str:
         try:
-            return f"m{await self._append_async(self._saying(message))}"
+            return f"m{await self._append_async(self._message_payload(message))}"
         except UnicodeEncodeError:
-            return f"m{await self._append_async(self._saying(repair_message_unicode(message)))}"
+            return f"m{await self._append_async(self._message_payload(repair_message_unicode(message)))}"
 
-    def _saying(self, message: Message) -> Callable[[int], MessageAdded]:
+    def _message_payload(self, message: Message) -> Callable[[int], MessageAdded]:
         seen = resolve_visibility(message)
         tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
         return lambda seq: MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), tokens)
@@ -136,7 +136,7 @@ class LiveConversation:
 
     def record(self, usage: Mapping[str, object]) -> None:
         """What the provider says the last request cost, in its own form."""
-        head, counted = self._asked
+        head, counted = self._last_request
         read = read_usage(usage)
         self._append(
             UsageReported(
@@ -147,19 +147,19 @@ class LiveConversation:
                 read.output_tokens,
                 read.cache_read,
                 read.cache_write,
-                self._shared,
+                self._shared_messages,
             )
         )
 
-    def note(self, topic: str, text: str = "") -> None:
+    def add_note(self, topic: str, text: str = "") -> None:
         """Write something into the log that the model never sees."""
         if topic in _ENGINE_TOPICS:
             raise BadInput(f"The topic {topic} is the engine's own.", "Choose another name for the note.")
         self._append(NoteAdded(topic, repair_unicode(text)))
 
-    def catch_up(self) -> None:
+    def refresh(self) -> None:
         """Take in what others appended to this session."""
-        self._fold_all(self.log.catch_up())
+        self._fold_all(self.log.read_new_events())
 
     def _fold_all(self, events: Iterable[Event]) -> None:
         """Fold events that somebody else counted."""
@@ -180,11 +180,11 @@ class LiveConversation:
     def _append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
         """Append, then fold. If someone else was faster, what they said comes first and this is tried behind it."""
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            event = self._next(what)
+            event = self._next_event(what)
             try:
                 self.log.append(event)
             except StaleHead:
-                self.catch_up()
+                self.refresh()
             else:
                 self._fold(event)
                 return event.seq
@@ -192,18 +192,18 @@ class LiveConversation:
 
     async def _append_async(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            event = self._next(what)
+            event = self._next_event(what)
             try:
                 ours = await self.log.append_async(event)
             except StaleHead:
-                self.catch_up()
+                self.refresh()
             else:
                 if ours:
                     self._fold(event)
                 return event.seq
         raise _append_race_error()
 
-    def _next(self, what: EventPayload | Callable[[int], EventPayload]) -> Event:
+    def _next_event(self, what: EventPayload | Callable[[int], EventPayload]) -> Event:
         seq = self.log.head + 1
         return Event(seq, self._clock(), what(seq) if callable(what) else what)
 
@@ -212,7 +212,7 @@ class LiveConversation:
             self.view.fold(event)
         except RefoldNeeded:
             self.view = self._projected()
-        self.watch(event)
+        self.on_event(event)
 
     def clear(self) -> None:
         """Empty the view. The log keeps everything."""
@@ -225,15 +225,15 @@ class LiveConversation:
             raise BadInput(
                 f"The pin has {len(text):,} characters.", f"Pin a sentence or two, at most {_MAX_PIN_CHARS:,}."
             )
-        return self._say(user_message(text, PIN))
+        return self._append_message(user_message(text, PIN))
 
-    def unsign(self) -> None:
+    def discard_signed_reasoning(self) -> None:
         """The provider no longer takes back reasoning it signed: send none of what was signed so far."""
         self._append(NoteAdded("unsigned"))
 
-    def _weigh(self) -> None:
+    def _remember_request(self) -> None:
         """Remember what we make of this request, to compare with what the provider will report."""
-        self._asked = (self.log.head, self.view.fixed + REQUEST_OVERHEAD + self.view.tokens)
+        self._last_request = (self.log.head, self.view.fixed_tokens + REQUEST_OVERHEAD + self.view.tokens)
 
     def recall(self, ident: str) -> Message:
         """A message as it was said, wherever it is now."""
@@ -241,13 +241,13 @@ class LiveConversation:
 
     def undo(self) -> int | None:
         """Take back the newest edit. What was said since stays. Gives its seq, or None if there is none."""
-        return self._undo_or_redo("undo")
+        return self._toggle_edit("undo")
 
     def redo(self) -> int | None:
         """Make the edit again that was undone last."""
-        return self._undo_or_redo("redo")
+        return self._toggle_edit("redo")
 
-    def _undo_or_redo(self, topic: str) -> int | None:
+    def _toggle_edit(self, topic: str) -> int | None:
         seq = find_edit_to_toggle(topic, self.log)
         if seq is not None:
             self._append(NoteAdded(topic, str(seq)))

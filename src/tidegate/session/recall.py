@@ -42,8 +42,8 @@ class Recalled(msgspec.Struct, frozen=True):
 
     text: str
     ids: tuple[str, ...] = ()
-    more: str = ""
-    offset: int = 0
+    next_query: str = ""
+    next_offset: int = 0
 
 
 def recall_message(log: LogReader, ident: str) -> Message:
@@ -53,10 +53,10 @@ def recall_message(log: LogReader, ident: str) -> Message:
         raise BadInput(f"{ident[:80]!r} is not the id of a message.", remedy)
     number, _, place = ident[1:].partition(".")
     event = _read_event(log, int(number))
-    if event is not None and isinstance(event.what, MessageAdded) and not place:
-        return event.what.message
-    if event is not None and isinstance(event.what, ViewEdited):
-        for edit in event.what.edits:
+    if event is not None and isinstance(event.payload, MessageAdded) and not place:
+        return event.payload.message
+    if event is not None and isinstance(event.payload, ViewEdited):
+        for edit in event.payload.edits:
             if isinstance(edit, Insert) and edit.message.id == ident:
                 return edit.message
     raise BadInput(f"There is no message {ident!r} in this log.", remedy)
@@ -69,7 +69,7 @@ def _read_event(log: LogReader, seq: int) -> Event | None:
 
 
 def recall_text(
-    log: LogReader, what: object, *, max_chars: int = 8_000, offset: int = 0, find: LogSearch | None = None
+    log: LogReader, query: object, *, max_chars: int = 8_000, offset: int = 0, search: LogSearch | None = None
 ) -> Recalled:
     """What a tool of the agent or a command shows for `what`: an id, a range, several of them, or words. At most
     `max_chars` characters.
@@ -80,7 +80,7 @@ def recall_text(
     show.
     """
     room, offset = max(max_chars, MIN_RECALL_CHARS), max(offset, 0)
-    wanted = " ".join(what.split()) if isinstance(what, str) else ""
+    wanted = " ".join(query.split()) if isinstance(query, str) else ""
     further = _CONTINUATION(wanted)
     parts = _split_ids(further[1] if further else wanted)
     if parts:
@@ -90,7 +90,7 @@ def recall_text(
             return Recalled(f"{bad.args[0]} {RECALL_USAGE}")
     if not wanted:
         return Recalled(RECALL_USAGE)
-    return _list_hits(log, wanted, find or _make_log_scan(log), room, offset)
+    return _list_hits(log, wanted, search or _make_log_scan(log), room, offset)
 
 
 def _split_ids(wanted: str) -> list[str]:
@@ -124,8 +124,8 @@ def _read_range(log: LogReader, first: int, last: int) -> Iterator[Message]:
     for event in log.read(max(1, first)):
         if event.seq > last:
             return
-        if isinstance(event.what, MessageAdded):
-            yield event.what.message
+        if isinstance(event.payload, MessageAdded):
+            yield event.payload.message
 
 
 def _fill_page(found: Iterator[_PagedMessage], room: int, offset: int) -> Recalled:
@@ -171,11 +171,11 @@ def _list_hits(log: LogReader, words: str, find: LogSearch, room: int, offset: i
 
 def _format_hit(log: LogReader, seq: int, units: list[QueryUnit]) -> str:
     event = _read_event(log, seq)
-    if event is None or not isinstance(event.what, MessageAdded):
+    if event is None or not isinstance(event.payload, MessageAdded):
         return ""  # a search index may be behind the log
     (line,) = extract_log_lines("", [event])
     snippet = cut_snippet(line.text, find_match_offset(line.text, units), EXCERPT_CHARS)
-    return f"m{seq} {event.what.message.role}: {snippet}"
+    return f"m{seq} {event.payload.message.role}: {snippet}"
 
 
 def _make_log_scan(log: LogReader) -> LogSearch:
@@ -201,7 +201,7 @@ def find_edit_to_toggle(topic: str, log: LogReader) -> int | None:
     made: list[int] = []
     undone: list[int] = []
     for event in log.read():
-        what = event.what
+        what = event.payload
         if isinstance(what, ViewEdited):
             made.append(event.seq)
             undone.clear()

@@ -25,7 +25,7 @@ def omit_images(session: Session) -> int:
     if edits:
         whole = view.tokens
         why = f"the provider did not take {images} images"
-        session._edit(ViewEdited("media", "overflow", "", why, whole, whole - before + after, tuple(edits)))
+        session._append_edits(ViewEdited("media", "overflow", "", why, whole, whole - before + after, tuple(edits)))
     return images
 
 
@@ -45,7 +45,7 @@ def _replace_images(part: Part) -> Part:
 
 def lower_output(session: Session, most: int) -> bool:
     """False if no more than that was asked for: then that was not what was wrong."""
-    if not session._rendering.lower_output(most):
+    if not session._renderer.lower_output(most):
         return False
-    session.note_model()
+    session.record_model()
     return True

@@ -23,10 +23,10 @@ class Request:
     """
 
     def __init__(self, rendering: RequestRenderer, tokens: int) -> None:
-        self._rendered = rendering.rendered()
-        self.wire = rendering.dialect.name
+        self._rendered = rendering.freeze()
+        self.dialect_name = rendering.dialect.name
         self.tokens = tokens
-        self.shared = rendering.shared
+        self.shared_messages = rendering.shared
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ _MAX_EVENTS_TO_REPORT = 50
 class SentRequest(msgspec.Struct, frozen=True):
     """A request that was sent, as its provider reported it: `request_at(log, head)` renders it again."""
 
-    head: int
+    log_head: int
     time: float
     model: str
     input_tokens: int
@@ -98,8 +98,8 @@ def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str 
 def _find_shared_messages(log: LogReader, seq: int) -> int:
     """Of the request with this head: it was recorded before anything else was said."""
     for event in islice(log.read(seq + 1), _MAX_EVENTS_TO_REPORT):
-        if isinstance(event.what, UsageReported) and event.what.head == seq:
-            return event.what.shared
+        if isinstance(event.payload, UsageReported) and event.payload.log_head == seq:
+            return event.payload.shared_messages
     return 0
 
 
@@ -114,7 +114,7 @@ def parse_model_note(note: str) -> ModelNote:
 def list_sent_requests(log: LogReader) -> list[SentRequest]:
     """The requests whose cost was recorded, oldest first. Others can be rendered, too, by their place."""
     return [
-        SentRequest(used.head, event.time, used.model, used.input_tokens, used.output_tokens, used.cache_read)
+        SentRequest(used.log_head, event.time, used.model, used.input_tokens, used.output_tokens, used.cache_read)
         for event in log.read()
-        if isinstance(used := event.what, UsageReported)
+        if isinstance(used := event.payload, UsageReported)
     ]

@@ -59,11 +59,11 @@ class InMemoryEffects:
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
-        self.memory: list[str] = []
+        self.flushed: list[str] = []
 
     def __call__(self, effect: Effect) -> None:
         if isinstance(effect, Flush):
-            self.memory.append(effect.text)
+            self.flushed.append(effect.text)
         elif effect.append:
             self.files[effect.path] = self.files.get(effect.path, "") + effect.text
         else:
@@ -117,19 +117,19 @@ class Session(LiveConversation):
             clock=clock,
             view=view,
         )
-        self.decisions: list[Decision] = []
-        self.edits: Tally[str] = Tally()
-        self.carry: Callable[[Effect], None] = InMemoryEffects() if carry is None else carry
+        self.last_decisions: list[Decision] = []
+        self.edit_counts: Tally[str] = Tally()
+        self._effects: Callable[[Effect], None] = InMemoryEffects() if carry is None else carry
         self._mask = mask
-        self._tried: set[tuple[str, int]] = set()
-        self._rendering = RequestRenderer(
+        self._fruitless_rules: set[tuple[str, int]] = set()
+        self._renderer = RequestRenderer(
             self.dialect, model=model, max_tokens=max_tokens, cache=cache, temperature=temperature, top_p=top_p
         )
-        self._compaction = self._failure = ""
+        self._compaction_start = self._summary_failure = ""
         known = find_model(model, prices)
         self._prices = compute_relative_prices(known.prices if known else ())
         self._budget: Budget | None = None
-        self._budget_of: tuple[int | None, int, float] = (0, 0, 0.0)
+        self._budget_key: tuple[int | None, int, float] = (0, 0, 0.0)
         if system != self.view.system and (system or not self.view.head):
             self.set_system(system)
         if tools:
@@ -140,162 +140,166 @@ class Session(LiveConversation):
     def prepare(self, summarise: Summarizer | None = None) -> Request:
         """The next request: mended, admitted, fitted, rendered, validated."""
         self.fit(summarise)
-        return self.request()
+        return self.render_request()
 
     async def prepare_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """The same for async code."""
-        await run_steps_async(self._fitting(), summarise, self._failed)
-        return self.request()
+        await run_steps_async(self._fit_steps(), summarise, self._note_summary_failure)
+        return self.render_request()
 
     def fit(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Bring the view to where the next request fits: all of `prepare` but the request itself."""
-        return run_steps(self._fitting(), summarise, self._failed)
+        return run_steps(self._fit_steps(), summarise, self._note_summary_failure)
 
-    def _fitting(self) -> SummarySteps[list[Decision]]:
-        self.decisions = []
-        self.catch_up()
-        for moment in self._due():
-            yield from self._moment(moment)
+    def _fit_steps(self) -> SummarySteps[list[Decision]]:
+        self.last_decisions = []
+        self.refresh()
+        for moment in self._due_moments():
+            yield from self._run_moment(moment)
         for _ in range(_MAX_RECOVERIES):
             # Where others write too, the last edit may have come too late: let the guard look again.
             if count_excess(self.view, self.budget()):
-                run_steps(self._moment("before_call"), None, self._failed)
-        self._weigh()
-        return self.decisions
+                run_steps(self._run_moment("before_call"), None, self._note_summary_failure)
+        self._remember_request()
+        return self.last_decisions
 
-    def overflowed(self, summarise: Summarizer | None = None) -> Request:
+    def shrink_after_overflow(self, summarise: Summarizer | None = None) -> Request:
         """The provider refused the last request for its length: shrink as the policy says, at most twice a turn."""
-        run_steps(self._shrinking(), summarise, self._failed)
-        return self.request()
+        run_steps(self._shrink_steps(), summarise, self._note_summary_failure)
+        return self.render_request()
 
-    async def overflowed_async(self, summarise: AsyncSummarizer | None = None) -> Request:
+    async def shrink_after_overflow_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """The same for async code."""
-        await run_steps_async(self._shrinking(), summarise, self._failed)
-        return self.request()
+        await run_steps_async(self._shrink_steps(), summarise, self._note_summary_failure)
+        return self.render_request()
 
-    def _shrinking(self) -> SummarySteps[list[Decision]]:
+    def _shrink_steps(self) -> SummarySteps[list[Decision]]:
         tries = min(self.policy.recoveries, _MAX_RECOVERIES)
         if self.view.recoveries >= tries:
             raise GiveUp(
                 f"The provider refused {tries + 1} requests of this turn for their length, the last at"
-                f" {self.size():,} tokens by our count, window {self.window}.",
+                f" {self.count_tokens():,} tokens by our count, window {self.window}.",
                 "Set the model's true window, or start a new session; this one is whole and nothing was lost.",
             )
-        self.decisions = []
+        self.last_decisions = []
         self._append(NoteAdded("overflow"))
-        return (yield from self._moment("overflow"))
+        return (yield from self._run_moment("overflow"))
 
     def end_turn(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Run what the policy wants after a turn, now instead of before the next call."""
-        return run_steps(self._moment("turn_end"), summarise, self._failed)
+        return run_steps(self._run_moment("turn_end"), summarise, self._note_summary_failure)
 
     def compact(self, summarise: Summarizer | None = None, *, focus: str = "") -> list[Decision]:
         """Compact on demand; `focus` is what a summary should dwell on."""
-        return run_steps(self._moment("manual"), add_focus(summarise, focus), self._failed)
+        return run_steps(self._run_moment("manual"), add_focus(summarise, focus), self._note_summary_failure)
 
     async def compact_async(self, summarise: AsyncSummarizer | None = None, *, focus: str = "") -> list[Decision]:
         """The same for async code."""
-        return await run_steps_async(self._moment("manual"), add_focus_async(summarise, focus), self._failed)
+        return await run_steps_async(
+            self._run_moment("manual"), add_focus_async(summarise, focus), self._note_summary_failure
+        )
 
-    async def apply_async(self, rules: Sequence[Rule], summarise: AsyncSummarizer | None = None) -> list[Decision]:
+    async def run_rules_async(self, rules: Sequence[Rule], summarise: AsyncSummarizer | None = None) -> list[Decision]:
         """Run these rules now, in place of the policy's own."""
-        return await run_steps_async(self._moment("manual", tuple(rules)), summarise, self._failed)
+        return await run_steps_async(self._run_moment("manual", tuple(rules)), summarise, self._note_summary_failure)
 
-    def learn(self, window: int | None, tokens: int | None = None) -> None:
+    def learn_limits(self, window: int | None, tokens: int | None = None) -> None:
         """A provider refused the last request: how much it holds, and how long it found the request, if it said so."""
         if window and (self.window is None or window < self.window):
             self.window = window
         if tokens:
-            head, counted = self._asked
+            head, counted = self._last_request
             self._append(NoteAdded("weighed", f"{head} {counted} {self.model}", tokens))
 
-    def restore(self, summarise: Summarizer | None = None) -> list[Decision]:
+    def run_restore_rules(self, summarise: Summarizer | None = None) -> list[Decision]:
         """Run what the policy wants of a session that was opened again."""
-        return run_steps(self._moment("restore"), summarise, self._failed)
+        return run_steps(self._run_moment("restore"), summarise, self._note_summary_failure)
 
-    def _due(self) -> list[Moment]:
+    def _due_moments(self) -> list[Moment]:
         """Which moments stand before the next call, told from the log alone."""
         due: list[Moment] = []
-        if self.view.unanswered or any(item.message.role == "tool" for item in self.view.fresh()):
+        if self.view.unanswered or any(item.message.role == "tool" for item in self.view.items_since_reply()):
             due.append("tool_result")
-        if self.view.turn_begun < self.view.turn_count:
-            if self.view.turn_count > 1:
+        if self.view.started_turns < self.view.total_turns:
+            if self.view.total_turns > 1:
                 due.append("turn_end")
             due.append("turn_start")
         return [*due, "before_call"]
 
-    def _idle(self, moment: Moment, policy: Policy) -> bool:
+    def _is_idle(self, moment: Moment, policy: Policy) -> bool:
         """Nothing can come of this moment: no rule is for it, nothing is to be mended, and it is not the guard's."""
         guarded = moment in ("before_call", "overflow")
         return not (guarded or policy.moments.get(moment) or self.view.orphans or self.view.unanswered)
 
-    def _moment(self, moment: Moment, rules: tuple[Rule, ...] | None = None) -> SummarySteps[list[Decision]]:
+    def _run_moment(self, moment: Moment, rules: tuple[Rule, ...] | None = None) -> SummarySteps[list[Decision]]:
         """Run the rules of a moment. What the plan wants done is done here; what it asks goes to who drives this."""
         decisions: list[Decision] = []
         policy = self.policy
         if rules is not None:
             policy = msgspec.structs.replace(policy, moments={moment: rules})
-        if not self._idle(moment, policy):
-            steps = run_moment(moment, self._situation(policy))
+        if not self._is_idle(moment, policy):
+            steps = run_moment(moment, self._plan_context(policy))
             answer: str | None = None
             try:
                 while True:
                     step = steps.send(answer)
                     if isinstance(step, AskSummary):
-                        self._asked_for(step.request)
+                        self._note_compaction_start(step.request)
                         answer = yield step.request
                     else:
-                        answer = self._serve(step)
+                        answer = self._run_step(step)
             except StopIteration as done:
                 decisions = done.value
-        self.decisions.extend(decisions)
-        self._decided(moment)
+        self.last_decisions.extend(decisions)
+        self._end_moment(moment)
         return decisions
 
-    def _situation(self, policy: Policy) -> PlanContext:
-        if self._tried or self.view.tried:
-            known = self._tried | self.view.tried.items()
-            self._tried = {key for key in known if key[1] == self.view.changed_at}
-        return PlanContext(policy, self.view, self.budget(), self._clock(), self._tried, self._mask)
+    def _plan_context(self, policy: Policy) -> PlanContext:
+        if self._fruitless_rules or self.view.fruitless_rules:
+            known = self._fruitless_rules | self.view.fruitless_rules.items()
+            self._fruitless_rules = {key for key in known if key[1] == self.view.changed_seq}
+        return PlanContext(policy, self.view, self.budget(), self._clock(), self._fruitless_rules, self._mask)
 
-    def _decided(self, moment: Moment) -> None:
-        if self._compaction:
-            self.note("compaction_end", f"{self._compaction} -> {self._standing()}{self._failure}")
-            self._compaction = self._failure = ""
-            for rule, at in sorted(self._tried - self.view.tried.items()):
-                if at == self.view.changed_at:  # else a session that is opened again would ask again
+    def _end_moment(self, moment: Moment) -> None:
+        if self._compaction_start:
+            self.add_note(
+                "compaction_end", f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
+            )
+            self._compaction_start = self._summary_failure = ""
+            for rule, at in sorted(self._fruitless_rules - self.view.fruitless_rules.items()):
+                if at == self.view.changed_seq:  # else a session that is opened again would ask again
                     self._append(NoteAdded("tried", rule))
         if moment == "turn_start":
             self._append(NoteAdded("turn"))
 
-    def _standing(self) -> str:
-        return f"{self.view.tokens} tokens in {self.view.messages} messages"
+    def _describe_view(self) -> str:
+        return f"{self.view.tokens} tokens in {self.view.message_count} messages"
 
-    def _asked_for(self, request: SummaryRequest) -> None:
+    def _note_compaction_start(self, request: SummaryRequest) -> None:
         """A summary of old messages is about to be written: say so, for it may take a while or fail."""
-        if request.kind == SUMMARY and not self._compaction:
-            self._compaction = self._standing()
-            self.note("compaction_start", self._compaction)
+        if request.kind == SUMMARY and not self._compaction_start:
+            self._compaction_start = self._describe_view()
+            self.add_note("compaction_start", self._compaction_start)
 
-    def _failed(self, failure: Exception) -> None:
+    def _note_summary_failure(self, failure: Exception) -> None:
         """A summariser that fails costs nothing but the attempt: the deterministic one takes over."""
-        self._failure = f"; {type(failure).__name__}"
-        self.note("summary_failed", type(failure).__name__)
+        self._summary_failure = f"; {type(failure).__name__}"
+        self.add_note("summary_failed", type(failure).__name__)
 
-    def _serve(self, step: RunEffect | CommitEdits) -> str | None:
+    def _run_step(self, step: RunEffect | CommitEdits) -> str | None:
         if isinstance(step, CommitEdits):
-            return self._edit(step.edited)
+            return self._append_edits(step.edited)
         effect = step.effect
         if isinstance(effect, Spill) and effect.ids:
             whole = [self.recall(ident) for ident in effect.ids]
             effect = make_spill(effect.path, render_transcript(whole), append=effect.append)
         try:
-            self.carry(effect)
+            self._effects(effect)
         except Exception as failure:  # noqa: BLE001 - it is not our code
             return f"{type(failure).__name__}: {failure}"
         return None
 
-    def _edit(self, edited: ViewEdited) -> str | None:
+    def _append_edits(self, edited: ViewEdited) -> str | None:
         """Append a transaction. What it adds gets its name from where it stands in the log.
 
         If the log moved beneath it, it must still be lawful for the view as it now is; else it is not made.
@@ -317,7 +321,7 @@ class Session(LiveConversation):
             self._append(placed)
         except BadEdit as moved:
             return f"the log moved meanwhile: {moved.args[0]}"
-        self.edits[edited.stage] += 1
+        self.edit_counts[edited.stage] += 1
         return None
 
     def rules(self) -> list[LedgerLine]:
@@ -329,35 +333,35 @@ class Session(LiveConversation):
 
         It leaves the ledger and the pins, and no message said so far lays it down again.
         """
-        self.catch_up()
+        self.refresh()
         rule = next((rule for rule in self.rules() if rule.text == text), None)
         if rule is None:
             return False
         edits = without_rule(self.view, rule, self.budget())
         before, why = self.view.tokens, f"the user removed a rule of {rule.ident}"
-        failed = self._edit(
+        failed = self._append_edits(
             ViewEdited("remove_rule", "manual", "", why, before, before + _token_change(self.view, edits), edits)
         )
         if failed is not None:
             raise GiveUp(f"The rule was not removed: {failed}.", "Try again; nothing was changed.")
         return True
 
-    def request(self) -> Request:
+    def render_request(self) -> Request:
         """The view as it is now, rendered and validated; `prepare` makes it fit first."""
-        self._rendering.update(self.view)
-        faults = self._rendering.faults()
+        self._renderer.update(self.view)
+        faults = self._renderer.faults()
         if faults:
             raise BadRequest(
                 f"The request broke {len(faults)} rules of {self.dialect.name}: {faults[0].rule}: {faults[0].text}",
                 "It was not sent and nothing was lost. This is a defect of tidegate; please report it.",
             )
-        self._weigh()
-        self._shared = self._rendering.shared
-        return Request(self._rendering, self.size())
+        self._remember_request()
+        self._shared_messages = self._renderer.shared
+        return Request(self._renderer, self.count_tokens())
 
-    def note_model(self) -> None:
+    def record_model(self) -> None:
         """Say in the log whom we ask and for what, so that every request can be rendered again later."""
-        asked = self._rendering.options
+        asked = self._renderer.options
         sent = ModelNote(
             self.model,
             self.dialect.name,
@@ -365,7 +369,7 @@ class Session(LiveConversation):
             asked.temperature,
             asked.top_p,
             self.window or 0,
-            asked.cache,
+            asked.cache_markers,
         )
         text = msgspec.json.encode(sent).decode()
         if text != self.view.model_note:
@@ -375,9 +379,9 @@ class Session(LiveConversation):
 
     def budget(self) -> Budget:
         """How much room there is. It changes only with the fixed part and the calibration."""
-        key = (self.window, self.view.fixed, self.view.ratios.get(self.model, 1.0))
-        if self._budget is None or self._budget_of != key:
-            self._budget, self._budget_of = self._make_budget(), key
+        key = (self.window, self.view.fixed_tokens, self.view.scale_by_model.get(self.model, 1.0))
+        if self._budget is None or self._budget_key != key:
+            self._budget, self._budget_key = self._make_budget(), key
         return self._budget
 
     def _make_budget(self) -> Budget:
@@ -392,10 +396,12 @@ class Session(LiveConversation):
             prices=self._prices,
         )
 
-    def size(self) -> int:
+    def count_tokens(self) -> int:
         """What the next request weighs, in the provider's tokens."""
         return measure_request(self.view, self.budget())
 
     def explain(self) -> Explanation:
         """What the window holds, what the last request did to it, and why."""
-        return Explanation.of(self.view, self.budget(), self.policy, self.decisions, self.edits, self._clock())
+        return Explanation.build(
+            self.view, self.budget(), self.policy, self.last_decisions, self.edit_counts, self._clock()
+        )

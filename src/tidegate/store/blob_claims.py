@@ -31,8 +31,8 @@ class SessionClaims(NamedTuple):
     """
 
     sizes: dict[str, int]
-    damaged: int = 0
-    end: int = 0
+    damaged_lines: int = 0
+    valid_bytes: int = 0
 
 
 def encode_claim(sha: str, size: int) -> bytes:
@@ -62,7 +62,7 @@ class BlobClaims:
         self._patience = patience
         self._known: set[str] = set()
 
-    def sessions(self) -> list[str]:
+    def session_keys(self) -> list[str]:
         try:
             names = os.listdir(self.folder)
         except FileNotFoundError:
@@ -79,10 +79,12 @@ class BlobClaims:
         except FileNotFoundError:
             return SessionClaims({})
         except OSError:  # a link, or not ours to read: what is claimed there is not known
-            return SessionClaims({}, damaged=1)
+            return SessionClaims({}, damaged_lines=1)
         try:
             return (
-                parse_claims(_read_file(file)) if stat.S_ISREG(os.fstat(file).st_mode) else SessionClaims({}, damaged=1)
+                parse_claims(_read_file(file))
+                if stat.S_ISREG(os.fstat(file).st_mode)
+                else SessionClaims({}, damaged_lines=1)
             )
         finally:
             os.close(file)
@@ -114,8 +116,8 @@ class BlobClaims:
                     f" {most:,}. Nothing was kept of this one.",
                     "Fork a shorter session, forget what is not needed, or raise max_session.",
                 )
-            os.ftruncate(file, claimed.end)
-            _append(file, encode_claim(sha, size), claimed.end)
+            os.ftruncate(file, claimed.valid_bytes)
+            _append(file, encode_claim(sha, size), claimed.valid_bytes)
         if key not in self._known:  # who made the file may have died before its name was on disk
             os.fsync(file)
             sync_folder(self.folder)

@@ -63,11 +63,11 @@ class Blobs:
     ) -> None:
         """`patience` is how many seconds a call waits for others that are at work on the same folder."""
         self.folder = folder if isinstance(folder, Path) else Path(folder)
-        self.max_blob, self.max_session, self.max_all = max_blob, max_session, max_all
+        self.max_blob, self.max_session, self.max_total = max_blob, max_session, max_all
         self._patience = patience
         self._claims = BlobClaims(self.folder / "claims", patience)
         self._lock = self.folder / ".lock"
-        self._size, self._new = 0, _RECOUNT_AFTER
+        self._size, self._added_since_count = 0, _RECOUNT_AFTER
         self._synced: set[Path] = set()
 
     # --- keeping and reading --------------------------------------------------------------------------------------
@@ -84,14 +84,14 @@ class Blobs:
         make_folder(self.folder)
         with hold_lock(self._lock, shared=True, patience=self._patience):
             path = self._path(sha)
-            there = self._whole(path, sha, packed)
+            there = self._is_intact(path, sha, packed)
             if not there:
                 self._check_room(len(packed))
             self._claims.add(session_file_key(session), sha, len(packed), self.max_session)
             if not there:
                 write_atomically(path, packed)
-                self._size, self._new = self._size + len(packed), self._new + 1
-            self._settle(path.parent, written=not there)
+                self._size, self._added_since_count = self._size + len(packed), self._added_since_count + 1
+            self._sync_names(path.parent, written=not there)
         return sha
 
     def get(self, sha: str) -> bytes:
@@ -140,7 +140,7 @@ class Blobs:
         finally:
             os.close(file)
 
-    def _whole(self, path: Path, sha: str, packed: bytes) -> bool:
+    def _is_intact(self, path: Path, sha: str, packed: bytes) -> bool:
         """It is there already. One that is damaged is not: it will be written again."""
         try:
             there = self._read(path)
@@ -152,7 +152,7 @@ class Blobs:
             return False
         return True
 
-    def _settle(self, shelf: Path, *, written: bool) -> None:
+    def _sync_names(self, shelf: Path, *, written: bool) -> None:
         """Whoever wrote it, or made its folder, may have died before the names were on disk."""
         try:
             if not written:
@@ -164,25 +164,25 @@ class Blobs:
             raise make_write_error("The blob", failure) from failure
 
     def _check_room(self, size: int) -> None:
-        if self._new >= _RECOUNT_AFTER or self._size + size > self.max_all:
-            self._size, self._new = sum(map(_size_of, self._files())), 0
-        if self._size + size > self.max_all:
+        if self._added_since_count >= _RECOUNT_AFTER or self._size + size > self.max_total:
+            self._size, self._added_since_count = sum(map(_size_of, self._files())), 0
+        if self._size + size > self.max_total:
             raise BadInput(
                 f"The large records of all sessions take {self._size:,} bytes on disk; with {size:,} more they would be"
-                f" over {self.max_all:,}. Nothing was kept of this one.",
+                f" over {self.max_total:,}. Nothing was kept of this one.",
                 "Remove sessions and collect what they leave, or raise max_all.",
             )
 
     # --- who needs what -------------------------------------------------------------------------------------------
 
-    def claims(self, session: str) -> frozenset[str]:
+    def claimed_by(self, session: str) -> frozenset[str]:
         """What a session holds on to: at least what its log refers to."""
         claimed = self._claims.read(session_file_key(session))
-        if claimed.damaged:
-            raise _unreadable_claims(session_file_key(session), claimed.damaged)
+        if claimed.damaged_lines:
+            raise _unreadable_claims(session_file_key(session), claimed.damaged_lines)
         return frozenset(claimed.sizes)
 
-    def claim(self, session: str, shas: Iterable[str]) -> None:
+    def set_claims(self, session: str, shas: Iterable[str]) -> None:
         """Put these in the place of a session's claims: before a fork is made, after something was forgotten."""
         sizes = {sha: _size_of(self._path(sha)) for sha in shas}
         make_folder(self.folder)
@@ -201,10 +201,10 @@ class Blobs:
             return CollectedBlobs(0, 0)
         with hold_lock(self._lock, patience=self._patience):
             needed: set[str] = set()
-            for key in self._claims.sessions():
+            for key in self._claims.session_keys():
                 claimed = self._claims.read(key)
-                if claimed.damaged:
-                    raise _unreadable_claims(key, claimed.damaged)
+                if claimed.damaged_lines:
+                    raise _unreadable_claims(key, claimed.damaged_lines)
                 needed.update(claimed.sizes)
             return self._remove([path for path in self._files() if path.name not in needed])
 
@@ -218,7 +218,7 @@ class Blobs:
                 sync_folder(folder)
         except OSError as failure:
             raise make_write_error("The removal of blobs", failure) from failure
-        self._new = _RECOUNT_AFTER
+        self._added_since_count = _RECOUNT_AFTER
         return CollectedBlobs(len(paths), size)
 
     def _files(self) -> Iterator[Path]:
@@ -231,7 +231,7 @@ class Blobs:
                     if (blob or left) and not entry.is_dir(follow_symlinks=False):
                         yield Path(entry.path)
 
-    def check(self) -> Iterator[str]:
+    def find_faults(self) -> Iterator[str]:
         """Every fault there is, in words: blobs that are damaged, claims that cannot be read.
 
         A claim without its blob is none: a crash may stand between the two. Whether a log misses it, the log tells.
@@ -243,10 +243,10 @@ class Blobs:
                 except DamagedData as fault:
                     if path.exists():  # else it was collected meanwhile
                         yield str(fault.args[0])
-        for key in self._claims.sessions():
+        for key in self._claims.session_keys():
             claimed = self._claims.read(key)
-            if claimed.damaged:
-                yield str(_unreadable_claims(key, claimed.damaged).args[0])
+            if claimed.damaged_lines:
+                yield str(_unreadable_claims(key, claimed.damaged_lines).args[0])
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

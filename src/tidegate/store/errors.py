@@ -19,8 +19,8 @@ class DamagedData(TidegateError):
 
     def __init__(self, cause: str, remedy: str, first: int = 0, last: int = 0) -> None:
         super().__init__(cause, remedy)
-        self.first = first
-        self.last = last
+        self.first_record = first
+        self.last_record = last
 
 
 class StoreUnreachable(TidegateError):

@@ -29,7 +29,7 @@ class Log(LogReader, Protocol):
     async def append_async(self, event: Event) -> bool:
         """The same, while the event loop goes on. False if `catch_up` gave it to someone before this was told."""
 
-    def catch_up(self) -> Iterator[Event]: ...
+    def read_new_events(self) -> Iterator[Event]: ...
 
 
 class _Segment(NamedTuple):
@@ -72,7 +72,7 @@ class MemoryLog:
         for record in self._records(start):
             yield decode_event(record)
 
-    def catch_up(self) -> Iterator[Event]:
+    def read_new_events(self) -> Iterator[Event]:
         """Nobody else can write here."""
         return iter(())
 

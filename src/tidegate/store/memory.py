@@ -62,20 +62,20 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._kept: dict[str, _StoredSession] = {}
+        self._sessions: dict[str, _StoredSession] = {}
 
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
         check_session_name(session)
         copies = [bytes(record) for record in records]
         with self._lock:
-            kept = self._kept.get(session)
+            kept = self._sessions.get(session)
             head = len(kept.records) if kept else 0
             if after != head:
                 raise stale_head_error(session, after, head)
             if not copies:
                 return head
             if kept is None:
-                kept = self._kept[session] = _StoredSession(self._clock(), [])
+                kept = self._sessions[session] = _StoredSession(self._clock(), [])
             kept.records.extend(copies)
             kept.used = self._clock()
             return len(kept.records)
@@ -88,14 +88,14 @@ class MemoryStore:
 
     def head(self, session: str) -> int:
         with self._lock:
-            kept = self._kept.get(session)
+            kept = self._sessions.get(session)
             return len(kept.records) if kept else 0
 
     def sessions(self) -> list[SessionInfo]:
         with self._lock:
             found = [
                 SessionInfo(name, len(kept.records), kept.created, kept.used, sum(map(len, kept.records)))
-                for name, kept in reversed(self._kept.items())  # of equal times, the later made first
+                for name, kept in reversed(self._sessions.items())  # of equal times, the later made first
             ]
         return sorted(found, key=lambda info: -info.used)
 
@@ -103,17 +103,17 @@ class MemoryStore:
         check_session_name(new)
         records = self._find(session).records
         with self._lock:
-            check_fork_request(session, at, len(records), new, new in self._kept)
-            self._kept[new] = _StoredSession(self._clock(), records[:at])
+            check_fork_request(session, at, len(records), new, new in self._sessions)
+            self._sessions[new] = _StoredSession(self._clock(), records[:at])
 
     def delete(self, session: str, head: int | None = None) -> None:
         with self._lock:
-            kept = self._kept.get(session)
+            kept = self._sessions.get(session)
             if kept is None:
                 raise session_not_found(session)
             if head is not None and head != len(kept.records):
                 raise stale_head_error(session, head, len(kept.records))
-            del self._kept[session]
+            del self._sessions[session]
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
         copies = {number: bytes(record) for number, record in changes.items()}
@@ -127,7 +127,7 @@ class MemoryStore:
 
     def _find(self, session: str) -> _StoredSession:
         with self._lock:
-            kept = self._kept.get(session)
+            kept = self._sessions.get(session)
         if kept is None:
             raise session_not_found(session)
         return kept

@@ -60,15 +60,15 @@ class KeptLog:
         """Without `blobs` every record stays in the store, however large."""
         self._store = store
         self._blobs = blobs
-        self.session = session
+        self.session_name = session
         self._head = store.head(session)
-        self._seen = self._newest()  # a record we know, to notice another log in this one's place
+        self._known_record = self._newest()  # a record we know, to notice another log in this one's place
         self._append_async: _AppendAsync | None = None  # the store's own, once someone asks for it
 
     def _newest(self) -> tuple[int, bytes]:
         """Return the number of the last record and the record; 0 if it cannot be read, which is said when it is."""
         with suppress(DamagedData, SessionNotFound):
-            for record in self._store.read(self.session, self._head) if self._head else ():
+            for record in self._store.read(self.session_name, self._head) if self._head else ():
                 return self._head, record
         return 0, b""
 
@@ -79,46 +79,46 @@ class KeptLog:
     def append(self, event: Event) -> None:
         head = self._head
         if event.seq != head + 1:
-            raise self._misplaced(event)
+            raise self._sequence_error(event)
         record = encode_event(event)
         if len(record) > MAX_INLINE_BYTES:
-            record = self._shelved(record)
-        self._head = head = self._store.append(self.session, head, (record,))
-        self._seen = (head, record)
+            record = self._move_to_blob(record)
+        self._head = head = self._store.append(self.session_name, head, (record,))
+        self._known_record = (head, record)
 
     async def append_async(self, event: Event) -> bool:
         """The same, while the event loop goes on. False if `catch_up` took it in before this was told of it."""
         if event.seq != self._head + 1:
-            raise self._misplaced(event)
+            raise self._sequence_error(event)
         record = encode_event(event)
         if len(record) > MAX_INLINE_BYTES:
-            record = self._shelved(record)
+            record = self._move_to_blob(record)
         append = self._append_async = self._append_async or _get_append_async(self._store)
-        head = await append(self.session, self._head, [record])
+        head = await append(self.session_name, self._head, [record])
         if head <= self._head:
             return False
         self._head = head
-        self._seen = (head, record)
+        self._known_record = (head, record)
         return True
 
-    def _misplaced(self, event: Event) -> BadInput:
+    def _sequence_error(self, event: Event) -> BadInput:
         return BadInput(f"Event {event.seq} does not follow event {self._head}.", "Reload the session and try again.")
 
-    def _shelved(self, record: bytes) -> bytes:
+    def _move_to_blob(self, record: bytes) -> bytes:
         """What stands in the log for a large one. A blob is not taken back, so one that would not get its record is not
         made: look first."""
         if self._blobs is None:
             return record
-        there = self._store.head(self.session)
+        there = self._store.head(self.session_name)
         if there != self._head:
-            raise stale_head_error(self.session, self._head, there)
-        return store_if_large(record, self.session, self._blobs)
+            raise stale_head_error(self.session_name, self._head, there)
+        return store_if_large(record, self.session_name, self._blobs)
 
     def read(self, start: int = 1) -> Iterator[Event]:
         head = self._head
         if start > head:
             return
-        seq, record = self._seen
+        seq, record = self._known_record
         if start == head == seq:  # the newest one is in mind
             yield self._event(seq, record)
             return
@@ -127,22 +127,22 @@ class KeptLog:
             if event.seq >= head:
                 return
 
-    def catch_up(self) -> Iterator[Event]:
+    def read_new_events(self) -> Iterator[Event]:
         """The events that others appended, to be folded in order; the head moves with each one given.
 
         Missing if this is another log than the one we knew: removed, or removed and made anew.
         """
-        there = self._store.head(self.session)
+        there = self._store.head(self.session_name)
         if there < self._head:
             raise SessionNotFound(
-                f"Session {self.session!r} was removed meanwhile: it ends with record {there}, not {self._head}.",
+                f"Session {self.session_name!r} was removed meanwhile: it ends with record {there}, not {self._head}.",
                 "Open it anew.",
             )
         if there == self._head:
             return
-        if not (self._same() or self._rewritten()):
+        if not (self._is_same_log() or self._was_rewritten()):
             raise SessionNotFound(
-                f"Session {self.session!r} was replaced meanwhile: record {self._seen[0]} is another than the one"
+                f"Session {self.session_name!r} was replaced meanwhile: record {self._known_record[0]} is another than the one"
                 " that was there.",
                 "Open it anew.",
             )
@@ -150,34 +150,34 @@ class KeptLog:
             self._head = event.seq
             yield event
 
-    def _same(self) -> bool:
+    def _is_same_log(self) -> bool:
         """Our record is still in its place. One that is damaged now says nothing against it."""
-        seq, known = self._seen
+        seq, known = self._known_record
         if not seq:
             return True
         try:
-            record = next(iter(self._store.read(self.session, seq)), b"")
+            record = next(iter(self._store.read(self.session_name, seq)), b"")
         except DamagedData:
             return True
         return record == known
 
-    def _rewritten(self) -> bool:
+    def _was_rewritten(self) -> bool:
         """Something in the log was forgotten, and says so behind what we know: that may have been our record."""
-        for seq, record in enumerate(self._store.read(self.session, self._head + 1), self._head + 1):
-            what = self._event(seq, record).what
+        for seq, record in enumerate(self._store.read(self.session_name, self._head + 1), self._head + 1):
+            what = self._event(seq, record).payload
             if isinstance(what, NoteAdded) and what.topic == "forgotten":
                 return True
         return False
 
-    def _know(self, seq: int, record: bytes) -> None:
+    def _remember_record(self, seq: int, record: bytes) -> None:
         """Remember the newest record. One we know is not taken anew: another may stand in its place by now."""
-        if seq >= self._head and seq > self._seen[0]:
-            self._seen = (seq, record)
+        if seq >= self._head and seq > self._known_record[0]:
+            self._known_record = (seq, record)
 
     def _events(self, start: int) -> Iterator[Event]:
-        for seq, record in enumerate(self._store.read(self.session, start), start):
+        for seq, record in enumerate(self._store.read(self.session_name, start), start):
             event = self._event(seq, record)
-            self._know(seq, record)
+            self._remember_record(seq, record)
             yield event
 
     def _event(self, seq: int, record: bytes) -> Event:
@@ -193,18 +193,20 @@ class KeptLog:
     def _content(self, seq: int, sha: str) -> bytes:
         if self._blobs is None:
             raise DamagedData(
-                f"Record {seq} of session {self.session!r} lies in the blob {sha}, and this log was opened without"
+                f"Record {seq} of session {self.session_name!r} lies in the blob {sha}, and this log was opened without"
                 " its blobs.",
                 "Open the session through its data folder.",
             )
         try:
             return self._blobs.get(sha)
         except DamagedData as fault:
-            raise DamagedData(f"Record {seq} of session {self.session!r}: {fault.args[0]}", fault.remedy) from fault
+            raise DamagedData(
+                f"Record {seq} of session {self.session_name!r}: {fault.args[0]}", fault.remedy
+            ) from fault
 
     def _broken(self, seq: int, fault: str) -> DamagedData:
         return DamagedData(
-            f"Record {seq} of session {self.session!r} is whole but not an event: {fault}.",
+            f"Record {seq} of session {self.session_name!r} is whole but not an event: {fault}.",
             "It may be of a newer tidegate, or not of tidegate at all. The other records can be read.",
             first=seq,
             last=seq,

@@ -24,11 +24,11 @@ class TerminalStream:
     """A text stream that lets no control character through but line feed and tab. All else is the stream's own."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.unguarded = stream
+        self.raw_stream = stream
         self.buffer = _JsonBuffer(stream)
 
     def write(self, text: str) -> int:
-        self.unguarded.write(strip_controls(text))
+        self.raw_stream.write(strip_controls(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -36,7 +36,7 @@ class TerminalStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.unguarded, name)
+        return getattr(self.raw_stream, name)
 
 
 class _JsonBuffer:
@@ -107,7 +107,7 @@ class TextSanitizer:
         # Masked last: characters hidden inside a key would keep it from being recognized, and it would be shown whole.
         return self._mask(clean_text(text).expandtabs(TAB_WIDTH))
 
-    def line(self, text: str) -> str:
+    def sanitize_line(self, text: str) -> str:
         return " ".join(self(text).split())
 
 
@@ -120,7 +120,7 @@ def make_console(*, stderr: bool = False, **options: Any) -> "Console":
             return [_CleanRenderable(each) for each in renderables]
 
     stream: Any = sys.stderr if stderr else sys.stdout
-    console = Console(file=stream.unguarded if isinstance(stream, TerminalStream) else stream, **options)
+    console = Console(file=stream.raw_stream if isinstance(stream, TerminalStream) else stream, **options)
     console.push_render_hook(CleanRendering())
     return console
 

@@ -23,54 +23,54 @@ class StreamMasker:
     """`whole`: nothing is shown before the end, for secrets that have spaces in them."""
 
     def __init__(self, shown: TextSanitizer, *, whole: bool = False) -> None:
-        self._shown = shown
-        self._whole = whole
+        self._sanitizer = shown
+        self._hold_all = whole
         self._text = ""
-        self._looked = 0
+        self._scanned = 0
         self._printed = ""
 
-    def take(self, text: str) -> str:
+    def feed(self, text: str) -> str:
         """What may be printed now that this has come."""
         self._text += text
-        if self._whole:
+        if self._hold_all:
             return ""
-        key = self._begun_key()
+        key = self._find_open_key()
         ends = [
-            match.end() for match in _WORD_ENDS.finditer(self._text, self._looked, len(self._text) if key < 0 else key)
+            match.end() for match in _WORD_ENDS.finditer(self._text, self._scanned, len(self._text) if key < 0 else key)
         ]
         if len(self._text) > MAX_HELD_CHARS * (1 if key < 0 else 4):
-            self._looked = ends[-1] if ends else len(self._text)
-            out = self._print(self._text[: self._looked])
-            self._forget(max(0, self._looked - _CONTEXT_CHARS))
+            self._scanned = ends[-1] if ends else len(self._text)
+            out = self._release(self._text[: self._scanned])
+            self._discard(max(0, self._scanned - _CONTEXT_CHARS))
             return out
         if not ends:
             return ""
-        self._looked = ends[-1]
-        out = self._print(self._text[: self._looked])
-        self._forget(self._text.rfind("\n", 0, self._looked) + 1)
+        self._scanned = ends[-1]
+        out = self._release(self._text[: self._scanned])
+        self._discard(self._text.rfind("\n", 0, self._scanned) + 1)
         return out
 
-    def end(self) -> str:
+    def flush(self) -> str:
         """The rest."""
-        out = self._print(self._text)
-        self._forget(len(self._text))
+        out = self._release(self._text)
+        self._discard(len(self._text))
         return out
 
-    def _print(self, text: str) -> str:
+    def _release(self, text: str) -> str:
         """Of what is shown now, what was not printed. Where a mask reaches back into what was, the rest is held."""
-        shown = self._shown(text)
+        shown = self._sanitizer(text)
         if not shown.startswith(self._printed):
             return ""
         out, self._printed = shown[len(self._printed) :], shown
         return out
 
-    def _begun_key(self) -> int:
+    def _find_open_key(self) -> int:
         """Where a private key begins that has no end yet, else -1."""
         begun = [match.start() for match in _KEY_START.finditer(self._text)]
         return begun[-1] if begun and _KEY_END.search(self._text, begun[-1]) is None else -1
 
-    def _forget(self, count: int) -> None:
+    def _discard(self, count: int) -> None:
         """The line is over: what comes begins another."""
         self._text = self._text[count:]
-        self._looked = max(0, self._looked - count)
-        self._printed = self._shown(self._text[: self._looked])
+        self._scanned = max(0, self._scanned - count)
+        self._printed = self._sanitizer(self._text[: self._scanned])

@@ -31,10 +31,10 @@ _T = TypeVar("_T")
 class AgentOpened(NamedTuple):
     """An agent is there and can be spoken to."""
 
-    name: str
+    session_name: str
     model: str
     greeting: str
-    fresh: bool
+    is_new: bool
 
 
 class EventLogged(NamedTuple):
@@ -42,7 +42,7 @@ class EventLogged(NamedTuple):
 
 
 class AgentActivity(NamedTuple):
-    what: AgentEvent | UserNotice
+    event: AgentEvent | UserNotice
 
 
 class TurnFinished(NamedTuple):
@@ -51,9 +51,9 @@ class TurnFinished(NamedTuple):
     `done`: the agent was there for this turn alone.
     """
 
-    interrupted: bool = False
+    was_interrupted: bool = False
     problem: str = ""
-    done: bool = False
+    agent_finished: bool = False
 
 
 class AgentProblem(NamedTuple):
@@ -94,24 +94,24 @@ class AgentThread:
     ) -> None:
         self._data = data
         self._workspace = workspace
-        self._tell = tell
+        self._listener = tell
         self._provider_for = provider_for
-        self._asks = asks
+        self._can_ask = asks
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._live, name="tidegate-agent", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="tidegate-agent", daemon=True)
         self._agent: OpenAgent | None = None
-        self._watching: StatusWatcher | None = None
-        self._leave: asyncio.Event | None = None
-        self._stay: asyncio.Task[None] | None = None
-        self._turn: asyncio.Task[None] | None = None
-        self._asked: set[asyncio.Future[bool]] = set()
-        self.opening: LaunchOptions | None = None
+        self._status_watcher: StatusWatcher | None = None
+        self._close_requested: asyncio.Event | None = None
+        self._agent_task: asyncio.Task[None] | None = None
+        self._turn_task: asyncio.Task[None] | None = None
+        self._open_questions: set[asyncio.Future[bool]] = set()
+        self.launch_options: LaunchOptions | None = None
         self.commands = create_command_registry()
 
     def start(self) -> None:
         self._thread.start()
 
-    def _live(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
@@ -120,7 +120,7 @@ class AgentThread:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 
-    def do(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> "Future[_T]":
+    def submit(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> "Future[_T]":
         """Run this with the agent, in its thread."""
         return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
@@ -128,203 +128,203 @@ class AgentThread:
         """End what is under way and close the session. Waits for it."""
         if self._thread.is_alive():
             with suppress(Exception):
-                self.do(self._close).result()
+                self.submit(self._close).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
     async def _close(self) -> None:
-        await self._interrupted()
-        await self._left()
+        await self._interrupt_turn()
+        await self._close_agent()
 
     # --- opening --------------------------------------------------------------------------------------------------
 
     def open(self, opening: LaunchOptions) -> "Future[None]":
-        return self.do(lambda: self._open(opening))
+        return self.submit(lambda: self._switch_agent(opening))
 
-    async def _open(self, opening: LaunchOptions) -> None:
+    async def _switch_agent(self, opening: LaunchOptions) -> None:
         """What was open is closed first: two may not write for one person in one session. If the new one cannot be
         opened, the old one is opened again."""
         try:
-            opening.read()  # most of what can be wrong is seen here, before anything is closed
+            opening.load_config()  # most of what can be wrong is seen here, before anything is closed
         except TidegateError as bad:
-            self._tell(AgentProblem(str(bad)))
+            self._listener(AgentProblem(str(bad)))
             return
-        await self._interrupted()
-        before = self.opening
-        await self._left()
-        problem = await self._entered(opening)
+        await self._interrupt_turn()
+        before = self.launch_options
+        await self._close_agent()
+        problem = await self._start_agent(opening)
         if problem:
-            self._tell(AgentProblem(problem))
+            self._listener(AgentProblem(problem))
             if before is not None:
-                await self._entered(before)
+                await self._start_agent(before)
 
-    async def _left(self) -> None:
-        if self._watching is not None:
-            self._watching.stop()
-        if self._leave is not None and self._stay is not None:
-            self._leave.set()
-            await asyncio.wait([self._stay])
-        self._leave = self._stay = self._agent = self._watching = None
+    async def _close_agent(self) -> None:
+        if self._status_watcher is not None:
+            self._status_watcher.stop()
+        if self._close_requested is not None and self._agent_task is not None:
+            self._close_requested.set()
+            await asyncio.wait([self._agent_task])
+        self._close_requested = self._agent_task = self._agent = self._status_watcher = None
 
-    async def _entered(self, opening: LaunchOptions) -> str:
+    async def _start_agent(self, opening: LaunchOptions) -> str:
         """An agent is opened and closed by one task: what it holds open wants it so."""
-        leave = self._leave = asyncio.Event()
+        leave = self._close_requested = asyncio.Event()
         ready: asyncio.Future[str] = self._loop.create_future()
-        self._stay = self._loop.create_task(self._stayed(opening, leave, ready))
+        self._agent_task = self._loop.create_task(self._hold_agent(opening, leave, ready))
         return await ready
 
-    async def _stayed(self, opening: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[str]") -> None:
+    async def _hold_agent(self, opening: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[str]") -> None:
         try:
-            read = opening.read()
+            read = opening.load_config()
             async with open_agent(
                 read.config,
                 data=self._data,
-                name=opening.name,
+                name=opening.session_name,
                 workspace=self._workspace,
-                ask=self._ask if self._asks else None,
+                ask=self._ask_user if self._can_ask else None,
                 provider=self._provider_for(opening),
                 specialists=read.specialists,
                 environment=opening.environment,
             ) as agent:
                 agent.notices += read.problems
-                self._enter(opening, agent)
+                self._attach_agent(opening, agent)
                 ready.set_result("")
                 await leave.wait()
         except Exception as bad:  # noqa: BLE001 - whatever it is, the person is told and the app stays
             told = str(bad) if isinstance(bad, TidegateError) else f"{type(bad).__name__}: {bad}"
             if ready.done():
-                self._tell(TurnFinished(problem=told))
+                self._listener(TurnFinished(problem=told))
             else:
                 ready.set_result(told)
 
-    def _enter(self, opening: LaunchOptions, agent: OpenAgent) -> None:
-        self._agent, self.opening = agent, opening
+    def _attach_agent(self, opening: LaunchOptions, agent: OpenAgent) -> None:
+        self._agent, self.launch_options = agent, opening
         session = agent.session
-        before = session.watch
+        before = session.on_event
 
         def watch(event: Event) -> None:
             before(event)
-            self._tell(EventLogged(event))
-            watching.take(event)
+            self._listener(EventLogged(event))
+            watching.handle_event(event)
 
-        watching = self._watching = StatusWatcher(agent, self._tell)
-        session.watch = watch
-        self._tell(AgentOpened(agent.name, session.model, agent.greeting, not session.view.turn_count))
-        self._watching.look()
+        watching = self._status_watcher = StatusWatcher(agent, self._listener)
+        session.on_event = watch
+        self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, not session.view.total_turns))
+        self._status_watcher.update()
 
     # --- turns ----------------------------------------------------------------------------------------------------
 
     def send(self, message: Message) -> None:
-        self._loop.call_soon_threadsafe(self._begin, message)
+        self._loop.call_soon_threadsafe(self._start_turn, message)
 
-    def _begin(self, message: Message) -> None:
-        self._turn = self._loop.create_task(self._ran(message))
+    def _start_turn(self, message: Message) -> None:
+        self._turn_task = self._loop.create_task(self._run_turn(message))
 
-    async def _ran(self, message: Message) -> None:
+    async def _run_turn(self, message: Message) -> None:
         over = TurnFinished()
         try:
             if self._agent is None:
                 over = TurnFinished(problem="No agent is open.")
                 return
-            async with aclosing(self._agent.turn(message)) as turn:
+            async with aclosing(self._agent.run_turn(message)) as turn:
                 async for each in turn:
-                    self._tell(AgentActivity(each))
-                    self._look()
-            over = TurnFinished(done=self._agent.over)
+                    self._listener(AgentActivity(each))
+                    self._update_status()
+            over = TurnFinished(agent_finished=self._agent.is_finished)
         except asyncio.CancelledError:
-            over = TurnFinished(interrupted=True)
+            over = TurnFinished(was_interrupted=True)
         except TidegateError as bad:
             over = TurnFinished(problem=str(bad))
         except Exception as bad:  # noqa: BLE001 - a turn that fails must not end the app
             over = TurnFinished(problem=f"{type(bad).__name__}: {bad}")
         finally:
-            self._turn = None
-            self._look()
-            self._tell(over)
+            self._turn_task = None
+            self._update_status()
+            self._listener(over)
 
-    def _look(self) -> None:
-        if self._watching is not None:
-            self._watching.look()
+    def _update_status(self) -> None:
+        if self._status_watcher is not None:
+            self._status_watcher.update()
 
     def steer(self, message: Message) -> None:
         """Say it in the middle of the turn; where none is under way any more, it begins one."""
 
         def say() -> None:
-            if self._turn is None or self._agent is None:
-                self._begin(message)
+            if self._turn_task is None or self._agent is None:
+                self._start_turn(message)
                 return
             try:
                 self._agent.steer(message)
             except TidegateError as bad:
-                self._tell(AgentProblem(str(bad)))
+                self._listener(AgentProblem(str(bad)))
 
         self._loop.call_soon_threadsafe(say)
 
     def interrupt(self) -> None:
-        self.do(self._interrupted)
+        self.submit(self._interrupt_turn)
 
-    async def _interrupted(self) -> None:
-        for answer in list(self._asked):
+    async def _interrupt_turn(self) -> None:
+        for answer in list(self._open_questions):
             if not answer.done():
                 answer.cancel()
-        if self._turn is not None:
-            self._turn.cancel()
-            await asyncio.wait([self._turn])
+        if self._turn_task is not None:
+            self._turn_task.cancel()
+            await asyncio.wait([self._turn_task])
 
     # --- questions ------------------------------------------------------------------------------------------------
 
-    async def _ask(self, question: ApprovalQuestion) -> bool:
+    async def _ask_user(self, question: ApprovalQuestion) -> bool:
         answer: asyncio.Future[bool] = self._loop.create_future()
 
         def settle(agreed: bool) -> None:
             if not answer.done():
                 answer.set_result(agreed)
 
-        self._asked.add(answer)
-        self._tell(ApprovalRequested(question, lambda agreed: _call_soon(self._loop, settle, agreed)))
+        self._open_questions.add(answer)
+        self._listener(ApprovalRequested(question, lambda agreed: _call_soon(self._loop, settle, agreed)))
         try:
             return await answer
         finally:
-            self._asked.discard(answer)
+            self._open_questions.discard(answer)
 
     # --- commands and figures -------------------------------------------------------------------------------------
 
-    def command(self, line: str) -> "Future[CommandAnswer]":
-        return self.do(lambda: self._commanded(line))
+    def run_command(self, line: str) -> "Future[CommandAnswer]":
+        return self.submit(lambda: self._answer_command(line))
 
-    async def _commanded(self, line: str) -> CommandAnswer:
-        place = self._place()
+    async def _answer_command(self, line: str) -> CommandAnswer:
+        place = self._make_context()
         if place is None:
             return CommandAnswer("No agent is open yet.", error=True)
         try:
             return await self.commands.answer(line, place)
         finally:
-            self._look()
+            self._update_status()
 
-    def complete(self, prefix: str) -> "Future[list[str]]":
+    def complete_command(self, prefix: str) -> "Future[list[str]]":
         async def completed() -> list[str]:
-            return self.commands.complete(prefix, self._place())
+            return self.commands.complete(prefix, self._make_context())
 
-        return self.do(completed)
+        return self.submit(completed)
 
-    def ask(self, work: Callable[[CommandContext], Awaitable[_T]]) -> "Future[_T]":
+    def run_with_context(self, work: Callable[[CommandContext], Awaitable[_T]]) -> "Future[_T]":
         """Have something read or done where the session is."""
 
         async def asked() -> _T:
-            place = self._place()
+            place = self._make_context()
             if place is None:
                 raise TidegateError("No agent is open yet.", "Wait a moment.")
             try:
                 return await work(place)
             finally:
-                self._look()
+                self._update_status()
 
-        return self.do(asked)
+        return self.submit(asked)
 
-    def _place(self) -> CommandContext | None:
+    def _make_context(self) -> CommandContext | None:
         if self._agent is None:
             return None
-        return make_command_context(self._agent, self._data, self.opening, busy=self._turn is not None)
+        return make_command_context(self._agent, self._data, self.launch_options, busy=self._turn_task is not None)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, settle: Callable[[bool], None], agreed: bool) -> None:

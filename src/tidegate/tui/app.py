@@ -76,15 +76,15 @@ class ChatApp(App[int]):
         super().__init__(driver_class=make_driver_class())
         self.data = data
         self.workspace = workspace
-        self.shown = TextSanitizer(data.mask)
-        self.talk = TurnState()
-        self.session = opening.name
-        self.ready = False
-        self._opening = opening
-        self._news: deque[ThreadEvent] = deque()
+        self.sanitizer = TextSanitizer(data.mask)
+        self.turn_state = TurnState()
+        self.session_name = opening.session_name
+        self.agent_ready = False
+        self._launch_options = opening
+        self._pending_events: deque[ThreadEvent] = deque()
         self._leaving = False
         self._control_filter = ControlFilter()
-        self.backstage = AgentThread(data, workspace, self._tell, provider_for=provider_for)
+        self.agent_thread = AgentThread(data, workspace, self._receive_event, provider_for=provider_for)
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
         self.theme = DARK_THEME.name if dark else LIGHT_THEME.name
@@ -103,9 +103,9 @@ class ChatApp(App[int]):
     # --- the screen -----------------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
-        yield Conversation(self._paging(self.session), self.shown, id="conversation")
-        yield ActivityLine(self.talk, self.shown, id="waiting")
-        yield ApprovalPrompt(self.shown, id="prompt")
+        yield Conversation(self._make_log_pager(self.session_name), self.sanitizer, id="conversation")
+        yield ActivityLine(self.turn_state, self.sanitizer, id="waiting")
+        yield ApprovalPrompt(self.sanitizer, id="prompt")
         yield CompletionMenu(id="menu")
         with Vertical(id="input"), Horizontal(id="line"):
             yield Static("›", id="sign", markup=False)
@@ -116,88 +116,90 @@ class ChatApp(App[int]):
         """Kept by name: a query would look on whichever screen is on top."""
         self.conversation = self.query_one(Conversation)
         self.status = self.query_one(StatusBar)
-        self._line = self.query_one(ActivityLine)
-        self._frame = self.query_one("#input")
+        self._activity_line = self.query_one(ActivityLine)
+        self._input_frame = self.query_one("#input")
         self.composer = self.query_one(Composer)
-        self.questions = ApprovalQueue(self.query_one(ApprovalPrompt), self.composer)
-        self.completing = InputCompletion(self.composer, self.query_one(CompletionMenu), self.backstage, self.workspace)
+        self.approvals = ApprovalQueue(self.query_one(ApprovalPrompt), self.composer)
+        self.completion = InputCompletion(
+            self.composer, self.query_one(CompletionMenu), self.agent_thread, self.workspace
+        )
         self.composer.placeholder = "Say something.  / for commands, @ for a file"
-        self.composer.before = InputHistory(self.data, self.session)
-        self._titled()
+        self.composer.input_history = InputHistory(self.data, self.session_name)
+        self._update_title()
         self.composer.focus()
         self.theme_changed_signal.subscribe(self, lambda _: self.conversation.redraw())
-        self.call_after_refresh(self._begin)
+        self.call_after_refresh(self._start_agent)
 
-    def _begin(self) -> None:
-        self.backstage.start()
-        self.backstage.open(self._opening)
+    def _start_agent(self) -> None:
+        self.agent_thread.start()
+        self.agent_thread.open(self._launch_options)
 
-    def _paging(self, name: str) -> LogPager:
-        return LogPager(lambda: self.data.log(name))
+    def _make_log_pager(self, name: str) -> LogPager:
+        return LogPager(lambda: self.data.open_log(name))
 
-    def _titled(self) -> None:
+    def _update_title(self) -> None:
         """Which session, and where in it the screen is if not at its end."""
         position = self.conversation.position
         place = f"↑ at {position}% · ctrl+end · " if position is not None else ""
-        self._frame.border_title = place + self.shown.line(self.session).replace("[", "(")
+        self._input_frame.border_title = place + self.sanitizer.sanitize_line(self.session_name).replace("[", "(")
 
     def on_conversation_moved(self) -> None:
-        self._titled()
+        self._update_title()
 
     # --- news -----------------------------------------------------------------------------------------------------
 
-    def _tell(self, news: ThreadEvent) -> None:
+    def _receive_event(self, news: ThreadEvent) -> None:
         """Called in the agent's thread. One message carries all that came until it is read."""
-        self._news.append(news)
-        if len(self._news) == 1:
+        self._pending_events.append(news)
+        if len(self._pending_events) == 1:
             self.post_message(self.Arrived())
 
     def on_chat_app_arrived(self) -> None:
-        if not self._news:
+        if not self._pending_events:
             return
-        while self._news:
-            self._take(self._news.popleft())
-        self._flow()
-        self._waits()
+        while self._pending_events:
+            self._handle_event(self._pending_events.popleft())
+        self._show_live_blocks()
+        self._update_waiting()
 
-    def _flow(self) -> None:
+    def _show_live_blocks(self) -> None:
         """What is to be seen behind the log, seen."""
-        self.conversation.remark(self.talk.fresh())
-        self.conversation.grow(self.talk.saying)
+        self.conversation.add_remarks(self.turn_state.take_remarks())
+        self.conversation.set_live_blocks(self.turn_state.live_blocks)
 
-    def _take(self, news: ThreadEvent) -> None:
-        self.talk.take(news)
+    def _handle_event(self, news: ThreadEvent) -> None:
+        self.turn_state.handle_event(news)
         match news:
             case EventLogged(event):
-                self.conversation.say(event)
+                self.conversation.add_event(event)
             case StatusFigures():
-                self.status.standing = news
+                self.status.figures = news
             case AgentOpened():
-                self._opened(news)
+                self._handle_opened(news)
             case AgentProblem(problem):
-                self.talk.remark(problem, problem=True)
+                self.turn_state.add_remark(problem, problem=True)
             case ApprovalRequested():
-                self.questions.put(news)
+                self.approvals.add_request(news)
             case TurnFinished():
-                self._over(news)
+                self._handle_turn_finished(news)
 
-    def _opened(self, news: AgentOpened) -> None:
-        changed = news.name != self.session
-        self.session, self.ready = news.name, True
+    def _handle_opened(self, news: AgentOpened) -> None:
+        changed = news.session_name != self.session_name
+        self.session_name, self.agent_ready = news.session_name, True
         if changed:
-            self.questions.forget()
-            self.composer.before = InputHistory(self.data, self.session)
-            self.conversation.turn_to(self._paging(self.session), self.shown)
-        self._titled()
-        if news.greeting or news.fresh:
-            self.talk.remark(news.greeting or WELCOME_TEXT)
+            self.approvals.reset_grants()
+            self.composer.input_history = InputHistory(self.data, self.session_name)
+            self.conversation.show_session(self._make_log_pager(self.session_name), self.sanitizer)
+        self._update_title()
+        if news.greeting or news.is_new:
+            self.turn_state.add_remark(news.greeting or WELCOME_TEXT)
         self._send_next()
 
-    def _over(self, over: TurnFinished) -> None:
-        self.questions.drop()
-        if over.done:
+    def _handle_turn_finished(self, over: TurnFinished) -> None:
+        self.approvals.deny_all()
+        if over.agent_finished:
             self.exit(0)
-        elif not over.interrupted and not over.problem:
+        elif not over.was_interrupted and not over.problem:
             self._send_next()
 
     # --- sending --------------------------------------------------------------------------------------------------
@@ -207,41 +209,41 @@ class ChatApp(App[int]):
         if draft.text.startswith("/"):
             self._command(draft.text)
         elif draft.text.strip():
-            self.talk.queue.append(draft)
+            self.turn_state.queue.append(draft)
             self.conversation.show_end()
-            if not self.talk.busy:
+            if not self.turn_state.is_busy:
                 self._send_next()
-        elif self.talk.queue and self.talk.busy:
-            self._out(self.talk.queue.pop(0), steer=True)
-        elif self.talk.queue:
+        elif self.turn_state.queue and self.turn_state.is_busy:
+            self._send_message(self.turn_state.queue.pop(0), steer=True)
+        elif self.turn_state.queue:
             self._send_next()
-        self._waits()
+        self._update_waiting()
 
     def _send_next(self) -> None:
-        if self.ready and self.talk.queue and not self.talk.busy:
-            self.talk.begin()
-            self._out(self.talk.queue.pop(0), steer=False)
-            self._waits()
+        if self.agent_ready and self.turn_state.queue and not self.turn_state.is_busy:
+            self.turn_state.start_turn()
+            self._send_message(self.turn_state.queue.pop(0), steer=False)
+            self._update_waiting()
 
     @work(group="out")
-    async def _out(self, draft: MessageDraft, *, steer: bool) -> None:
+    async def _send_message(self, draft: MessageDraft, *, steer: bool) -> None:
         """The files it names are read elsewhere: they may be large, or on a slow disk."""
         message, problems = await asyncio.to_thread(compose_message, draft, self.workspace)
         for problem in problems:
-            self.talk.remark(problem, problem=True)
-        self._flow()
-        (self.backstage.steer if steer else self.backstage.send)(message)
+            self.turn_state.add_remark(problem, problem=True)
+        self._show_live_blocks()
+        (self.agent_thread.steer if steer else self.agent_thread.send)(message)
 
     def on_composer_recalled(self) -> None:
         """The newest that waits is taken back into the input."""
-        if self.talk.queue:
-            self.composer.put(self.talk.queue.pop())
-            self._waits()
+        if self.turn_state.queue:
+            self.composer.replace_text(self.turn_state.queue.pop())
+            self._update_waiting()
 
-    def _waits(self) -> None:
-        self.composer.waiting = bool(self.talk.queue)
-        self._line.ready = self.ready
-        self._line.look()
+    def _update_waiting(self) -> None:
+        self.composer.has_queued_messages = bool(self.turn_state.queue)
+        self._activity_line.agent_ready = self.agent_ready
+        self._activity_line.update_lines()
 
     # --- what is typed --------------------------------------------------------------------------------------------
 
@@ -251,13 +253,13 @@ class ChatApp(App[int]):
 
     @work(group="suggest", exclusive=True)
     async def _suggest(self) -> None:
-        await self.completing.suggest()
+        await self.completion.suggest()
 
     def on_composer_menu(self, event: Composer.Menu) -> None:
-        self.completing.key(event.key)
+        self.completion.handle_key(event.key)
 
     def on_prompt_answered(self, event: ApprovalPrompt.Answered) -> None:
-        self.questions.settle(event.verdict)
+        self.approvals.answer_first(event.verdict)
 
     def on_prompt_typed(self, event: ApprovalPrompt.Typed) -> None:
         self.composer.focus()
@@ -267,40 +269,40 @@ class ChatApp(App[int]):
 
     @work(group="command")
     async def _command(self, line: str) -> None:
-        answer = await asyncio.wrap_future(self.backstage.command(line))
-        await self._answered(line, answer)
+        answer = await asyncio.wrap_future(self.agent_thread.run_command(line))
+        await self._handle_answer(line, answer)
 
-    async def _answered(self, line: str, answer: CommandAnswer) -> None:
-        verb = answer.act.partition(" ")[0]
+    async def _handle_answer(self, line: str, answer: CommandAnswer) -> None:
+        verb = answer.action.partition(" ")[0]
         if verb == "quit":
             self.exit(0)
         elif verb == "pick-session":
             self.action_sessions()
         elif verb == "pick-model":
             self.action_models()
-        elif verb and self.backstage.opening is not None:
-            self.reopen(answer.act)
+        elif verb and self.agent_thread.launch_options is not None:
+            self.reopen(answer.action)
         if answer.text and not verb.startswith("pick-"):
-            self._tell_answer(line, answer.text, error=answer.error)
+            self._show_answer(line, answer.text, error=answer.error)
 
-    def _tell_answer(self, line: str, text: str, *, error: bool = False) -> None:
+    def _show_answer(self, line: str, text: str, *, error: bool = False) -> None:
         self.conversation.show_end()
-        key = self.talk.answer(line, text, error=error)
-        self._flow()
+        key = self.turn_state.add_command_answer(line, text, error=error)
+        self._show_live_blocks()
         self.conversation.show_head(key)
 
     def reopen(self, act: str) -> None:
         """Another model, policy or session: the same conversation is opened anew, or another one."""
-        if self.backstage.opening is not None:
-            self.ready = False
-            self.backstage.open(self.backstage.opening.after(act))
-            self._waits()
+        if self.agent_thread.launch_options is not None:
+            self.agent_ready = False
+            self.agent_thread.open(self.agent_thread.launch_options.apply_action(act))
+            self._update_waiting()
 
     # --- keys -----------------------------------------------------------------------------------------------------
 
     def action_interrupt(self) -> None:
-        if self.talk.busy:
-            self.backstage.interrupt()
+        if self.turn_state.is_busy:
+            self.agent_thread.interrupt()
         else:
             self.conversation.chosen = ""
 
@@ -310,18 +312,18 @@ class ChatApp(App[int]):
             self.copy_to_clipboard(self.composer.selected_text)
         elif (selected := self.screen.get_selected_text()) is not None and selected:
             self.copy_to_clipboard(selected)
-        elif self.talk.busy:
-            self.backstage.interrupt()
+        elif self.turn_state.is_busy:
+            self.agent_thread.interrupt()
         elif self.composer.text:
-            self.composer.put(MessageDraft())
+            self.composer.replace_text(MessageDraft())
         elif self._leaving:
             self.exit(0)
         else:
             self._leaving = True
             self.notify("Once more to leave.", timeout=3, markup=False)
-            self.set_timer(3, self._stay)
+            self.set_timer(3, self._cancel_leaving)
 
-    def _stay(self) -> None:
+    def _cancel_leaving(self) -> None:
         self._leaving = False
 
     def action_cards(self) -> None:
@@ -343,14 +345,14 @@ class ChatApp(App[int]):
         self.theme = LIGHT_THEME.name if self.current_theme.dark else DARK_THEME.name
 
     def action_help(self) -> None:
-        self._tell_answer("/help", f"{KEY_HELP}\n\n{self.backstage.commands.help()}")
+        self._show_answer("/help", f"{KEY_HELP}\n\n{self.agent_thread.commands.help()}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """On top of the conversation another screen has the keys, but those that are good anywhere."""
         return len(self.screen_stack) == 1 or action not in CONVERSATION_ACTIONS
 
     def action_context(self) -> None:
-        _ = self.push_screen(ContextPane(self.backstage, self.shown), self._from_pane)
+        _ = self.push_screen(ContextPane(self.agent_thread, self.sanitizer), self._from_pane)
 
     def _from_pane(self, line: str | None) -> None:
         if line:
@@ -359,16 +361,18 @@ class ChatApp(App[int]):
     @work(group="pick", exclusive=True)
     async def action_sessions(self) -> None:
         name = await self.push_screen_wait(
-            Picker("sessions", create_session_source(self.data, self.shown, self.session))
+            Picker("sessions", create_session_source(self.data, self.sanitizer, self.session_name))
         )
-        if name and name != self.session:
-            self.reopen(f"resume {make_next_session_name(self.session) if name == NEW_SESSION else name}")
+        if name and name != self.session_name:
+            self.reopen(f"resume {make_next_session_name(self.session_name) if name == NEW_SESSION else name}")
 
     @work(group="pick", exclusive=True)
     async def action_models(self) -> None:
-        name = await self.push_screen_wait(Picker("models", create_model_source(self.backstage, self.shown), free=True))
+        name = await self.push_screen_wait(
+            Picker("models", create_model_source(self.agent_thread, self.sanitizer), free=True)
+        )
         if name:
             self.reopen(f"model {name}")
 
     async def on_unmount(self) -> None:
-        await asyncio.to_thread(self.backstage.close)
+        await asyncio.to_thread(self.agent_thread.close)

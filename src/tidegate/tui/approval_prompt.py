@@ -36,7 +36,7 @@ class QuestionLine(NamedTuple):
     """A line of a question; `told`: it is ours, not of what is asked for."""
 
     text: str
-    told: bool = False
+    is_remark: bool = False
 
 
 def format_question(question: ApprovalQuestion, shown: TextSanitizer, width: int) -> list[QuestionLine]:
@@ -47,10 +47,10 @@ def format_question(question: ApprovalQuestion, shown: TextSanitizer, width: int
     lines = [QuestionLine(row) for row in rows]
     if len(rows) > MAX_QUESTION_LINES:
         left = sum(map(len, rows[_HEAD_LINES : _HEAD_LINES - MAX_QUESTION_LINES + 1]))
-        told = QuestionLine(f"… {left:,} characters more: ctrl+o shows them in the card", told=True)
+        told = QuestionLine(f"… {left:,} characters more: ctrl+o shows them in the card", is_remark=True)
         lines = [*lines[:_HEAD_LINES], told, *lines[_HEAD_LINES - MAX_QUESTION_LINES + 1 :]]
     if hidden := len(CONTROL_CHARACTERS.findall(text)):
-        lines.append(QuestionLine(f"with {hidden:,} control characters that are not shown", told=True))
+        lines.append(QuestionLine(f"with {hidden:,} control characters that are not shown", is_remark=True))
     return lines
 
 
@@ -86,12 +86,12 @@ class ApprovalPrompt(Widget, can_focus=True):
 
     def __init__(self, shown: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.shown = shown
+        self.sanitizer = shown
         self.question: ApprovalQuestion | None = None
-        self._place = 0
+        self._selected_index = 0
 
-    def ask(self, question: ApprovalQuestion | None) -> None:
-        self.question, self._place = question, 0
+    def show_question(self, question: ApprovalQuestion | None) -> None:
+        self.question, self._selected_index = question, 0
         self.set_class(question is not None, "open")
         self.refresh(layout=True)
 
@@ -100,11 +100,11 @@ class ApprovalPrompt(Widget, can_focus=True):
             self.post_message(self.Answered(verdict))
 
     def action_move(self, step: int) -> None:
-        self._place = (self._place + step) % len(self.CHOICES)
+        self._selected_index = (self._selected_index + step) % len(self.CHOICES)
         self.refresh()
 
     def action_take(self) -> None:
-        self.action_answer(self.CHOICES[self._place])
+        self.action_answer(self.CHOICES[self._selected_index])
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in "123":
@@ -117,12 +117,16 @@ class ApprovalPrompt(Widget, can_focus=True):
             return Text()
         variables = self.app.theme_variables
         text = Text(overflow="fold", end="")
-        text.append(f"May {self.shown.line(question.tool)[:60]} run?", style=f"bold {variables['warning']}")
-        text.append(f"  {self.shown.line(question.why)[:100]}\n", style="dim")
-        for line in format_question(question, self.shown, max(20, self.size.width - 2)):
-            text.append(f"  {line.text}\n", style="dim" if line.told else "")
-        for place, words in enumerate(("Allow once", self.shown.line(_describe_always_choice(question)), "Deny (esc)")):
-            chosen = place == self._place
+        text.append(
+            f"May {self.sanitizer.sanitize_line(question.tool)[:60]} run?", style=f"bold {variables['warning']}"
+        )
+        text.append(f"  {self.sanitizer.sanitize_line(question.reason)[:100]}\n", style="dim")
+        for line in format_question(question, self.sanitizer, max(20, self.size.width - 2)):
+            text.append(f"  {line.text}\n", style="dim" if line.is_remark else "")
+        for place, words in enumerate(
+            ("Allow once", self.sanitizer.sanitize_line(_describe_always_choice(question)), "Deny (esc)")
+        ):
+            chosen = place == self._selected_index
             text.append(f"{'›' if chosen else ' '} {place + 1} {words}", style="bold" if chosen else "dim")
             text.append("\n" if place < 2 else "")
         return text
@@ -134,45 +138,45 @@ class ApprovalQueue:
     def __init__(self, prompt: ApprovalPrompt, composer: Composer) -> None:
         self._prompt = prompt
         self._composer = composer
-        self._asked: deque[ApprovalRequested] = deque()
+        self._requests: deque[ApprovalRequested] = deque()
         self._grants = SessionGrants()
 
-    def forget(self) -> None:
+    def reset_grants(self) -> None:
         """Another session: what was allowed there is not allowed here."""
-        self.drop()
+        self.deny_all()
         self._grants = SessionGrants()
 
-    def put(self, asking: ApprovalRequested) -> None:
-        if self._grants.covers(asking.question):
+    def add_request(self, asking: ApprovalRequested) -> None:
+        if self._grants.allows(asking.question):
             asking.answer(True)
             return
-        self._asked.append(asking)
-        if len(self._asked) == 1:
+        self._requests.append(asking)
+        if len(self._requests) == 1:
             self._show()
 
-    def settle(self, verdict: str) -> None:
-        if not self._asked:
+    def answer_first(self, verdict: str) -> None:
+        if not self._requests:
             return
-        asking = self._asked.popleft()
+        asking = self._requests.popleft()
         if verdict == "always":
-            self._grants.add(asking.question)
+            self._grants.grant(asking.question)
         asking.answer(verdict != "deny")
-        while self._asked and self._grants.covers(self._asked[0].question):
-            self._asked.popleft().answer(True)
+        while self._requests and self._grants.allows(self._requests[0].question):
+            self._requests.popleft().answer(True)
         self._show()
 
-    def drop(self) -> None:
+    def deny_all(self) -> None:
         """The turn is over: nobody waits for an answer."""
-        while self._asked:
-            self._asked.popleft().answer(False)
+        while self._requests:
+            self._requests.popleft().answer(False)
         self._show()
 
     def _show(self) -> None:
         """Whoever has begun to type keeps the keys."""
-        self._prompt.ask(self._asked[0].question if self._asked else None)
-        if self._asked and not self._composer.text:
+        self._prompt.show_question(self._requests[0].question if self._requests else None)
+        if self._requests and not self._composer.text:
             self._prompt.focus()
-        elif not self._asked and self._prompt.has_focus:
+        elif not self._requests and self._prompt.has_focus:
             self._composer.focus()
 
 

@@ -22,36 +22,36 @@ class PasteFilter:
     """Takes what comes from a terminal, in pieces of any length. Outside of pastes nothing is changed or held back."""
 
     def __init__(self) -> None:
-        self._inside = False
-        self._seen = ""
-        self._held = ""
+        self._in_paste = False
+        self._typed_tail = ""
+        self._possible_end = ""
 
     def __call__(self, data: str) -> str:
         told = list[str]()
         while data:
-            data = self._pasted(data, told) if self._inside else self._typed(data, told)
+            data = self._strip_pasted(data, told) if self._in_paste else self._pass_typed(data, told)
         return "".join(told)
 
-    def _typed(self, data: str, told: list[str]) -> str:
+    def _pass_typed(self, data: str, told: list[str]) -> str:
         """Up to where a paste begins; the mark may have begun in the piece before."""
-        whole = self._seen + data
+        whole = self._typed_tail + data
         place = whole.find(PASTE_START)
-        cut = len(data) if place < 0 else place + len(PASTE_START) - len(self._seen)
-        self._inside = place >= 0
-        self._seen = "" if self._inside else whole[-len(PASTE_START) + 1 :]
+        cut = len(data) if place < 0 else place + len(PASTE_START) - len(self._typed_tail)
+        self._in_paste = place >= 0
+        self._typed_tail = "" if self._in_paste else whole[-len(PASTE_START) + 1 :]
         told.append(data[:cut])
         return data[cut:]
 
-    def _pasted(self, data: str, told: list[str]) -> str:
+    def _strip_pasted(self, data: str, told: list[str]) -> str:
         """Up to where it ends. A mark that may have begun is held back until it is clear what it is."""
-        text, end, rest = (self._held + data).partition(PASTE_END)
-        self._held = ""
+        text, end, rest = (self._possible_end + data).partition(PASTE_END)
+        self._possible_end = ""
         if not end:
             part = next((size for size in range(len(PASTE_END) - 1, 0, -1) if text.endswith(PASTE_END[:size])), 0)
-            text, self._held = text[: len(text) - part], text[len(text) - part :]
+            text, self._possible_end = text[: len(text) - part], text[len(text) - part :]
         # One character begins a sequence as well as two: what shows pasted text takes it out whole.
         told += [text.replace("\x1b[", "\x9b").replace("\x1b", ""), end]
-        self._inside = not end
+        self._in_paste = not end
         return rest
 
 

@@ -12,11 +12,11 @@ class SessionGrants:
     def __init__(self) -> None:
         self._approval = ApprovalRules()
 
-    def covers(self, question: ApprovalQuestion) -> bool:
+    def allows(self, question: ApprovalQuestion) -> bool:
         return decide_approval(self._approval, question.tool, question.arguments).verdict == "allow"
 
-    def add(self, question: ApprovalQuestion) -> None:
-        tools, commands = dict(self._approval.tools), self._approval.allow_commands
+    def grant(self, question: ApprovalQuestion) -> None:
+        tools, commands = dict(self._approval.verdicts), self._approval.allow_commands
         rule = make_allow_rule(question)
         if question.tool != "shell":
             tools[question.tool] = "allow"

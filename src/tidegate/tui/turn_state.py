@@ -22,63 +22,63 @@ class TurnState:
     """`saying` is what is shown behind the log, `remarks` what belongs to no log: notices, problems, answers."""
 
     def __init__(self) -> None:
-        self.busy = False
-        self.saying: list[TranscriptBlock] = []
-        self.remarks: list[TranscriptBlock] = []
+        self.is_busy = False
+        self.live_blocks: list[TranscriptBlock] = []
+        self.pending_remarks: list[TranscriptBlock] = []
         self.queue: list[MessageDraft] = []
         self._count = 0
 
-    def fresh(self) -> list[TranscriptBlock]:
+    def take_remarks(self) -> list[TranscriptBlock]:
         """The remarks that were not asked for yet."""
-        remarks, self.remarks = self.remarks, []
+        remarks, self.pending_remarks = self.pending_remarks, []
         return remarks
 
-    def begin(self) -> None:
-        self.busy = True
+    def start_turn(self) -> None:
+        self.is_busy = True
 
-    def remark(self, text: str, *, problem: bool = False) -> None:
+    def add_remark(self, text: str, *, problem: bool = False) -> None:
         self._count += 1
-        self.remarks.append(TranscriptBlock(f"r{self._count}", "problem" if problem else "note", text))
+        self.pending_remarks.append(TranscriptBlock(f"r{self._count}", "problem" if problem else "note", text))
 
-    def answer(self, line: str, text: str, *, error: bool = False) -> str:
+    def add_command_answer(self, line: str, text: str, *, error: bool = False) -> str:
         """What a command said: no part of the conversation. The key of its block."""
         self._count += 1
-        self.remarks.append(TranscriptBlock(f"r{self._count}", "problem" if error else "answer", text, line))
-        return self.remarks[-1].key
+        self.pending_remarks.append(TranscriptBlock(f"r{self._count}", "problem" if error else "answer", text, line))
+        return self.pending_remarks[-1].key
 
-    def take(self, news: ThreadEvent) -> None:
+    def handle_event(self, news: ThreadEvent) -> None:
         if isinstance(news, EventLogged):
-            if isinstance(news.event.what, MessageAdded) and news.event.what.message.role == "assistant":
-                self.saying = []
+            if isinstance(news.event.payload, MessageAdded) and news.event.payload.message.role == "assistant":
+                self.live_blocks = []
         elif isinstance(news, AgentActivity):
-            self._happened(news)
+            self._handle_activity(news)
         elif isinstance(news, TurnFinished):
-            self.busy, self.saying = False, []
+            self.is_busy, self.live_blocks = False, []
             if news.problem:
-                self.remark(news.problem, problem=True)
-            elif news.interrupted:
-                self.remark("Interrupted. What was said so far is kept.")
+                self.add_remark(news.problem, problem=True)
+            elif news.was_interrupted:
+                self.add_remark("Interrupted. What was said so far is kept.")
 
-    def _happened(self, news: AgentActivity) -> None:
-        match news.what:
+    def _handle_activity(self, news: AgentActivity) -> None:
+        match news.event:
             case Delta(kind="text", text=text):
-                self._grow("said", text)
+                self._append_live_text("said", text)
             case Delta(kind="thinking", text=text):
-                self._grow("thinking", text)
+                self._append_live_text("thinking", text)
             case Reply():
-                self.saying = []
+                self.live_blocks = []
             case RequestRefused(fault):
-                self.saying = []
-                self.remark(f"The provider refused the request ({fault.kind}); it is sent again, changed.")
+                self.live_blocks = []
+                self.add_remark(f"The provider refused the request ({fault.kind}); it is sent again, changed.")
             case TurnEnded(why) if why in _END_REASON_TEXTS:
-                self.remark(_END_REASON_TEXTS[why])
+                self.add_remark(_END_REASON_TEXTS[why])
             case UserNotice(text):
-                self.remark(text)
+                self.add_remark(text)
             case HookReport(hook, action, text, error) if error or action == "log":
-                self.remark(f"hook {hook}: {text}", problem=bool(error))
+                self.add_remark(f"hook {hook}: {text}", problem=bool(error))
 
-    def _grow(self, kind: str, text: str) -> None:
-        if not self.saying or self.saying[-1].kind != kind:
+    def _append_live_text(self, kind: str, text: str) -> None:
+        if not self.live_blocks or self.live_blocks[-1].kind != kind:
             self._count += 1
-            self.saying.append(TranscriptBlock(f"l{self._count}", "thinking" if kind == "thinking" else "said"))
-        self.saying[-1].text += text
+            self.live_blocks.append(TranscriptBlock(f"l{self._count}", "thinking" if kind == "thinking" else "said"))
+        self.live_blocks[-1].text += text

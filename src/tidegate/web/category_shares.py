@@ -16,17 +16,17 @@ class CategoryCounter:
     """Our own count of each category, in the order of CATEGORIES."""
 
     def __init__(self) -> None:
-        self._of = [0] * len(CHART_CATEGORIES)
-        self._seen = 0
+        self._counts = [0] * len(CHART_CATEGORIES)
+        self._counted_items = 0
         self._epoch = -1
 
-    def follow(self, view: View) -> list[int]:
-        if view.epoch != self._epoch or len(view.items) < self._seen:
-            self._of, self._seen, self._epoch = [0] * len(CHART_CATEGORIES), 0, view.epoch
-        for item in view.items[self._seen :]:
-            self._of[CHART_CATEGORIES.index(categorize_message(item.message))] += item.tokens
-        self._seen = len(view.items)
-        counts = list(self._of)
+    def count_view(self, view: View) -> list[int]:
+        if view.prefix_seq != self._epoch or len(view.items) < self._counted_items:
+            self._counts, self._counted_items, self._epoch = [0] * len(CHART_CATEGORIES), 0, view.prefix_seq
+        for item in view.items[self._counted_items :]:
+            self._counts[CHART_CATEGORIES.index(categorize_message(item.message))] += item.tokens
+        self._counted_items = len(view.items)
+        counts = list(self._counts)
         counts[0] += REQUEST_OVERHEAD
         counts[1] += view.system_tokens
         counts[2] += view.tools_tokens

@@ -21,7 +21,7 @@ class RequestBill(msgspec.Struct, frozen=True):
     cached: float = 0.0
     written: float = 0.0
     output: float = 0.0
-    known: bool = False
+    is_priced: bool = False
 
     @property
     def total(self) -> float:
@@ -36,9 +36,9 @@ class RequestRecord(msgspec.Struct):
 
     head: int
     time: float
-    answer: int = 0
+    answer_seq: int = 0
     used: UsageReported | None = None
-    bill: RequestBill = RequestBill()
+    cost: RequestBill = RequestBill()
 
 
 class SideSpending(msgspec.Struct):
@@ -52,7 +52,7 @@ class SideSpending(msgspec.Struct):
 
 class RequestHistory(msgspec.Struct, frozen=True):
     requests: list[RequestRecord]
-    beside: SideSpending
+    side_spending: SideSpending
 
 
 class _SideCost(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None
     requests: list[RequestRecord] = []
     beside = SideSpending()
     for event in log.read():
-        what = event.what
+        what = event.payload
         if isinstance(what, UsageReported):
             _add_report(requests, event, what)
         elif isinstance(what, MessageAdded) and what.message.role == "assistant" and not what.message.kind:
@@ -73,29 +73,29 @@ def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None
         elif isinstance(what, NoteAdded) and what.topic == SIDE_COST_TOPIC:
             _add_side_cost(beside, what.text, prices)
     for each in requests:
-        each.bill = _price_request(each.used, prices)
+        each.cost = _price_request(each.used, prices)
     return RequestHistory(sorted(requests, key=lambda each: each.head), beside)
 
 
 def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported) -> None:
     """The report comes before the answer or behind it: behind, the answer has told of the request already."""
     last = requests[-1] if requests else None
-    if last is not None and last.used is None and _find_earliest_head(requests) <= used.head < last.answer:
-        last.head, last.time, last.used = used.head, event.time, used
-    elif last is not None and last.used is None and not used.head:
+    if last is not None and last.used is None and _find_earliest_head(requests) <= used.log_head < last.answer_seq:
+        last.head, last.time, last.used = used.log_head, event.time, used
+    elif last is not None and last.used is None and not used.log_head:
         last.time, last.used = event.time, used
     else:
-        requests.append(RequestRecord(used.head, event.time, 0, used))
+        requests.append(RequestRecord(used.log_head, event.time, 0, used))
 
 
 def _find_earliest_head(requests: list[RequestRecord]) -> int:
-    return max((each.answer for each in requests[-9:-1]), default=0)
+    return max((each.answer_seq for each in requests[-9:-1]), default=0)
 
 
 def _add_answer(requests: list[RequestRecord], event: Event) -> None:
     last = requests[-1] if requests else None
-    if last is not None and not last.answer and last.used is not None:
-        last.answer = event.seq
+    if last is not None and not last.answer_seq and last.used is not None:
+        last.answer_seq = event.seq
     else:
         requests.append(RequestRecord(event.seq - 1, event.time, event.seq))
 
@@ -104,7 +104,7 @@ def usage_or_estimate(used: UsageReported | None) -> Usage:
     """A server that reports nothing is not free: what we counted stands for what it read."""
     if used is None:
         return _NO_USAGE
-    return Usage(used.input_tokens or used.counted, used.output_tokens, used.cache_read, used.cache_write)
+    return Usage(used.input_tokens or used.counted_tokens, used.output_tokens, used.cache_read, used.cache_write)
 
 
 def _price_request(used: UsageReported | None, prices: Mapping[str, ModelInfo] | None) -> RequestBill:

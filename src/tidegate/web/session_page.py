@@ -43,7 +43,7 @@ class SessionPage(msgspec.Struct, frozen=True):
     """The HTML, and what was left out of it, in sentences."""
 
     html: str
-    left_out: list[str]
+    omissions: list[str]
 
 
 def render_session_page(
@@ -52,15 +52,15 @@ def render_session_page(
     mask: Callable[[str], str],
     *,
     window: int = 0,
-    prices: Mapping[str, ModelInfo] | None = None,
+    model_overrides: Mapping[str, ModelInfo] | None = None,
     limit: int = _MAX_PAGE_CHARS,
 ) -> SessionPage:
     """Same log, same page. `mask` hides secrets; `window` stands above what the log and the catalog say."""
-    story = read_session_story(log, mask, window=window, prices=prices)
-    texts = story.pool.packed(limit)
+    story = read_session_story(log, mask, window=window, model_overrides=model_overrides)
+    texts = story.pool.bound_texts(limit)
     points = thin_rows(story.rows, MAX_CHART_POINTS)
     recent = [row for row in story.rows if row.state >= 0]
-    left_out = [*story.left_out, *_list_omissions(story, texts, len(points))]
+    left_out = [*story.omissions, *_list_omissions(story, texts, len(points))]
     title = mask(name)
     chunks = list(texts.chunks(_CHUNK_CHARS))
     main = {
@@ -69,10 +69,10 @@ def render_session_page(
         "head": story.head,
         "categories": CHART_CATEGORIES,
         "points": {
-            "seq": [row.asked.head for row in points],
-            "time": [row.asked.time for row in points],
+            "seq": [row.request.head for row in points],
+            "time": [row.request.time for row in points],
             "window": [row.window for row in points],
-            "parts": [row.parts for row in points],
+            "parts": [row.category_tokens for row in points],
         },
         "first": len(story.rows) - len(recent),
         "requests": _encode_requests(story.rows)[len(story.rows) - len(recent) :],
@@ -80,7 +80,7 @@ def render_session_page(
         "changes": [msgspec.to_builtins(each) for each in story.changes[-MAX_LISTED_CHANGES:]],
         "states": [[each.head, each.key, each.kept, each.added, each.tail] for each in story.states],
         "chunks": [len(chunk) for chunk in chunks],
-        "beside": story.beside,
+        "beside": story.side_spending,
         "left_out": left_out,
     }
     blocks = {"main": msgspec.json.encode(main)}
@@ -96,19 +96,21 @@ def render_session_page(
 
 def _list_omissions(story: SessionStory, texts: BoundedTexts, points: int) -> list[str]:
     lines = []
-    if texts.longest < MAX_POOL_TEXT_CHARS:
-        lines.append(f"Texts of more than {texts.longest:,} characters are cut in the middle, to keep this file small.")
-    elif story.pool.cut:
+    if texts.max_chars < MAX_POOL_TEXT_CHARS:
         lines.append(
-            f"Texts of more than {MAX_POOL_TEXT_CHARS:,} characters are cut in the middle: {story.pool.cut:,} of them."
+            f"Texts of more than {texts.max_chars:,} characters are cut in the middle, to keep this file small."
         )
-    if story.pool.blobs:
-        lines.append(f"{story.pool.blobs:,} pictures and signed blocks are shown by their length only.")
+    elif story.pool.cut_texts:
+        lines.append(
+            f"Texts of more than {MAX_POOL_TEXT_CHARS:,} characters are cut in the middle: {story.pool.cut_texts:,} of them."
+        )
+    if story.pool.omitted_blobs:
+        lines.append(f"{story.pool.omitted_blobs:,} pictures and signed blocks are shown by their length only.")
     if points < len(story.rows):
         lines.append(f"The picture shows {points:,} of {len(story.rows):,} requests; the fullest are kept.")
     if len(story.changes) > MAX_LISTED_CHANGES:
         lines.append(f"The newest {MAX_LISTED_CHANGES:,} of {len(story.changes):,} compactions are listed.")
-    masked = story.pool.masking.count
+    masked = story.pool.masker.count
     lines.append(f"Secrets that are masked: {masked:,}." if masked else "No secrets were found to mask.")
     return lines
 
@@ -117,26 +119,26 @@ def _encode_requests(rows: list[RequestRow]) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     so_far = 0.0
     for row in rows:
-        asked, usage = row.asked, usage_or_estimate(row.asked.used)
-        so_far += asked.bill.total
+        asked, usage = row.request, usage_or_estimate(row.request.used)
+        so_far += asked.cost.total
         found.append(
             {
                 "head": asked.head,
                 "time": asked.time,
                 "model": row.model,
-                "wire": row.wire,
+                "wire": row.dialect_name,
                 "reported": asked.used is not None and asked.used.input_tokens > 0,
-                "counted": asked.used.counted if asked.used is not None else 0,
+                "counted": asked.used.counted_tokens if asked.used is not None else 0,
                 "total": row.total,
-                "parts": row.parts,
-                "messages": row.messages,
+                "parts": row.category_tokens,
+                "messages": row.message_count,
                 "window": row.window,
                 "input": usage.input_tokens,
                 "output": usage.output_tokens,
                 "read": usage.cache_read,
                 "written": usage.cache_write,
-                "paid": [asked.bill.input, asked.bill.cached, asked.bill.written, asked.bill.output],
-                "priced": asked.bill.known,
+                "paid": [asked.cost.input, asked.cost.cached, asked.cost.written, asked.cost.output],
+                "priced": asked.cost.is_priced,
                 "so_far": so_far,
                 "state": row.state,
             }
@@ -164,7 +166,7 @@ def _render_body(title: str, story: SessionStory) -> str:
 def _format_subtitle(story: SessionStory) -> str:
     models = list(dict.fromkeys(row.model for row in story.rows if row.model))
     named = ", ".join(models[-3:]) or "no model named"
-    times = [row.asked.time for row in story.rows]
+    times = [row.request.time for row in story.rows]
     if not times:
         return f"{named} · {story.head:,} records"
     first, last = (format_time(each, zone=UTC) for each in (min(times), max(times)))
@@ -173,11 +175,13 @@ def _format_subtitle(story: SessionStory) -> str:
 
 def _format_figures(story: SessionStory) -> dict[str, str]:
     rows = story.rows
-    used = [usage_or_estimate(row.asked.used) for row in rows]
+    used = [usage_or_estimate(row.request.used) for row in rows]
     read, cached = sum(each.input_tokens for each in used), sum(each.cache_read for each in used)
-    paid = sum(row.asked.bill.total for row in rows) + story.beside.dollars
-    priced = any(row.asked.bill.known for row in rows)
-    missing = story.beside.unpriced or any(row.asked.used is not None and not row.asked.bill.known for row in rows)
+    paid = sum(row.request.cost.total for row in rows) + story.side_spending.dollars
+    priced = any(row.request.cost.is_priced for row in rows)
+    missing = story.side_spending.unpriced or any(
+        row.request.used is not None and not row.request.cost.is_priced for row in rows
+    )
     edits = sum(bool(change.moment) for change in story.changes)
     cost = f"{'&gt; ' if missing else ''}${paid:,.4f}" if priced or paid else "not known"
     return {

@@ -49,12 +49,12 @@ class RequestRow(msgspec.Struct, frozen=True):
     """A request with its figures. `total` is what it weighed: as reported, else as measured. `window` 0: not known.
     `state` -1: its text is left out."""
 
-    asked: RequestRecord
+    request: RequestRecord
     model: str
-    wire: str
+    dialect_name: str
     total: int
-    parts: list[int]
-    messages: int
+    category_tokens: list[int]
+    message_count: int
     window: int
     state: int
 
@@ -90,8 +90,8 @@ class SessionStory(msgspec.Struct, frozen=True):
     changes: list[ViewChange]
     states: list[RequestState]
     pool: TextPool
-    beside: SideSpending
-    left_out: list[str]
+    side_spending: SideSpending
+    omissions: list[str]
 
 
 def read_session_story(
@@ -99,11 +99,13 @@ def read_session_story(
     mask: Callable[[str], str],
     *,
     window: int = 0,
-    prices: Mapping[str, ModelInfo] | None = None,
-    most: int = _MAX_REQUESTS,
+    model_overrides: Mapping[str, ModelInfo] | None = None,
+    max_requests: int = _MAX_REQUESTS,
 ) -> SessionStory:
     """`window` stands above what the log and the catalog say; `most` requests, the newest, can be looked at."""
-    return _StoryReader(log, mask, read_request_history(log, prices), window, prices, most).tell()
+    return _StoryReader(
+        log, mask, read_request_history(log, model_overrides), window, model_overrides, max_requests
+    ).tell()
 
 
 class _ModelWindow(msgspec.Struct, frozen=True):
@@ -149,7 +151,7 @@ class _StoryReader:
         undone: set[int] = set()
         changes = 0
         for event in self._log.read():
-            what = event.what
+            what = event.payload
             changes += _is_change(what)
             if isinstance(what, NoteAdded) and what.topic in ("undo", "redo"):
                 (undone.add if what.topic == "undo" else undone.discard)(what.edit)
@@ -163,12 +165,12 @@ class _StoryReader:
             self._changes,
             self._states,
             self._pool,
-            self._asked.beside,
+            self._asked.side_spending,
             self._left_out(),
         )
 
     def _take(self, event: Event, undone: set[int]) -> None:
-        what = event.what
+        what = event.payload
         told = _is_change(what)
         shown = told and event.seq >= self._from and len(self._changes) >= self._older
         was, full = (self._state() if shown else -1), (self._measure() if told else 0)
@@ -210,8 +212,8 @@ class _StoryReader:
                 what.moment,
                 self._mask(what.rule),
                 self._mask(what.why),
-                what.before,
-                what.after,
+                what.tokens_before,
+                what.tokens_after,
                 full,
                 self._measure(),
                 len(changes.dropped),
@@ -232,12 +234,12 @@ class _StoryReader:
     def _at_head(self, event: Event) -> None:
         """The requests that were made when the log ended here."""
         for asked in self._by_head.get(event.seq, ()):
-            used, counts = asked.used, self._shares.follow(self._view)
+            used, counts = asked.used, self._shares.count_view(self._view)
             reported = used.input_tokens if used is not None else 0
             total = reported or self._measure()
             model = used.model if used is not None else self._sent.model
             state = self._state() if event.seq >= self._from else -1
-            parts, messages = scale_counts(counts, total), self._view.messages
+            parts, messages = scale_counts(counts, total), self._view.message_count
             window = self._window or find_window(model, self._prices) or 0
             self._rows.append(RequestRow(asked, model, self._wire(), total, parts, messages, window, state))
 
@@ -257,7 +259,7 @@ class _StoryReader:
                 top_p=sent.top_p,
             )
         self._rendering.update(self._view)
-        rendered = self._rendering.rendered()
+        rendered = self._rendering.freeze()
         places = self._pool.add_all(chunk[1:] for chunk in rendered.chunks)
         head = self._pool.add(rendered.head_bytes)
         self._states.append(_encode_state(head, rendered.key, self._last, places))

@@ -28,29 +28,29 @@ class TextPool:
     """`add` gives the place of a JSON value; equal values have one place. `packed` are the values within `limit`."""
 
     def __init__(self, mask: Callable[[str], str]) -> None:
-        self.masking = EventMasker(mask)
-        self.blobs = self.cut = 0
-        self._places: dict[bytes, int] = {}
+        self.masker = EventMasker(mask)
+        self.omitted_blobs = self.cut_texts = 0
+        self._index_by_value: dict[bytes, int] = {}
         self._values: list[bytes] = []
 
     def add(self, encoded: bytes) -> int:
-        place = self._places.get(encoded)
+        place = self._index_by_value.get(encoded)
         if place is None:
-            place = self._places[encoded] = len(self._values)
-            self._values.append(self._made(encoded))
+            place = self._index_by_value[encoded] = len(self._values)
+            self._values.append(self._encode_value(encoded))
         return place
 
     def add_all(self, encoded: Iterable[bytes]) -> list[int]:
         return [self.add(each) for each in encoded]
 
-    def _made(self, encoded: bytes) -> bytes:
+    def _encode_value(self, encoded: bytes) -> bytes:
         value = msgspec.json.decode(encoded)
         bare = self._without_blobs(value)
         text = (encoded if bare == value else _encode(bare)).decode()
-        masked = self.masking.json(text)
+        masked = self.masker.mask_json(text)
         value = bare if masked == text else msgspec.json.decode(masked)
         bounded = _encode_bounded(value, MAX_POOL_TEXT_CHARS)
-        self.cut += len(text) > MAX_POOL_TEXT_CHARS and bounded != _encode(value)
+        self.cut_texts += len(text) > MAX_POOL_TEXT_CHARS and bounded != _encode(value)
         return bounded
 
     def _without_blobs(self, value: object) -> object:
@@ -58,7 +58,7 @@ class TextPool:
         if isinstance(value, str):
             if len(value) < _MIN_BLOB_CHARS or not _match_base64(value):
                 return value
-            self.blobs += 1
+            self.omitted_blobs += 1
             return f"[{len(value):,} characters of base64 are left out here]"
         if isinstance(value, list):
             return [self._without_blobs(inner) for inner in value]
@@ -66,7 +66,7 @@ class TextPool:
             return {key: self._without_blobs(inner) for key, inner in value.items()}
         return value
 
-    def packed(self, limit: int) -> "BoundedTexts":
+    def bound_texts(self, limit: int) -> "BoundedTexts":
         sizes = sorted(map(len, self._values))
         longest = _find_cut_length(sizes, limit)
         if longest >= MAX_POOL_TEXT_CHARS:
@@ -82,7 +82,7 @@ class BoundedTexts(msgspec.Struct, frozen=True):
     """`longest` is how many characters of a text were kept."""
 
     values: list[bytes]
-    longest: int
+    max_chars: int
 
     def chunks(self, size: int) -> Iterator[list[bytes]]:
         """Neighbours together: whoever looks at a request unpacks a few of these, not all."""

@@ -38,14 +38,14 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True):
     idle connections; they belong to the event loop that made them.
     """
 
-    connect: float = 15.0
-    idle: float = 300.0
-    total: float = 1800.0
-    answer: int = 67_108_864
+    connect_seconds: float = 15.0
+    idle_seconds: float = 300.0
+    total_seconds: float = 1800.0
+    max_answer_bytes: int = 67_108_864
     content: int = 4_194_304
-    line: int = 8_388_608
-    error: int = 262_144
-    kept: int = 20
+    max_line_bytes: int = 8_388_608
+    max_error_bytes: int = 262_144
+    keepalive_connections: int = 20
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,35 +54,35 @@ class Dialect(msgspec.Struct, frozen=True):
     """
 
     name: str
-    key: str
-    rules: DialectCapabilities
-    head: Callable[[str, tuple[Tool, ...], RequestOptions, bool], JsonObject]
-    lead: Callable[[str], list[JsonObject]]
-    block: Callable[[LayoutBlock, RequestOptions], list[JsonObject]]
+    messages_key: str
+    capabilities: DialectCapabilities
+    render_head: Callable[[str, tuple[Tool, ...], RequestOptions, bool], JsonObject]
+    render_leading_messages: Callable[[str], list[JsonObject]]
+    render_block: Callable[[LayoutBlock, RequestOptions], list[JsonObject]]
     parse_message: Callable[[object], list[Message]]
     parse_body: Callable[[object], ParsedRequest]
-    check: Callable[[Mapping[str, object], ValidationProfile], IncrementalValidator]
-    profile: Callable[[str], ValidationProfile]
-    may_think: Callable[[Sequence[JsonObject]], bool] = _allow_thinking
-    mark: Callable[[JsonObject], JsonObject | None] = _add_no_marker
+    create_validator: Callable[[Mapping[str, object], ValidationProfile], IncrementalValidator]
+    profile_for_model: Callable[[str], ValidationProfile]
+    allows_thinking: Callable[[Sequence[JsonObject]], bool] = _allow_thinking
+    add_cache_marker: Callable[[JsonObject], JsonObject | None] = _add_no_marker
 
-    def output(self, options: RequestOptions) -> int:
+    def output_tokens(self, options: RequestOptions) -> int:
         """How many tokens of output a request asks for; 0: as many as the model gives."""
-        return options.max_tokens or self.rules.output
+        return options.max_tokens or self.capabilities.default_max_tokens
 
     @property
     def family(self) -> str:
         """What `Message.origin` must say for opaque data to be sent."""
-        return self.rules.family
+        return self.capabilities.family
 
     @property
     def sends_thinking(self) -> bool:
         """Whether plain reasoning text is part of a request, and so of its cost."""
-        return self.rules.plain_thinking
+        return self.capabilities.plain_thinking
 
     def tool_names(self, tools: tuple[Tool, ...]) -> dict[str, str]:
         """From the names a model will use to those of the tools."""
-        return map_tool_names(tools, self.rules.shape)
+        return map_tool_names(tools, self.capabilities.identifiers)
 
 
 def _strict_profile(model: str) -> ValidationProfile:
@@ -94,11 +94,11 @@ def _mistral_profile(model: str) -> ValidationProfile:
 
 
 def _deepseek_profile(model: str) -> ValidationProfile:
-    return ValidationProfile(reasoning=True, text_only=True)
+    return ValidationProfile(requires_reasoning=True, text_only=True)
 
 
 def _gemini_profile(model: str) -> ValidationProfile:
-    return ValidationProfile(gemini3=gemini.requires_signatures(model))
+    return ValidationProfile(requires_signatures=gemini.requires_signatures(model))
 
 
 def _chat_dialect(

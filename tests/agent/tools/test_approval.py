@@ -5,7 +5,7 @@ import pytest
 from tidegate.agent.tools.approval import STANDARD_APPROVAL, ApprovalRules, decide_approval
 
 RULES = ApprovalRules(
-    tools={"read": "allow", "write": "deny", "gh__*": "deny", "gh__get_*": "allow", "gh__get_all": "ask"},
+    verdicts={"read": "allow", "write": "deny", "gh__*": "deny", "gh__get_*": "allow", "gh__get_all": "ask"},
     allow_commands=("git status", "ls", "pytest *"),
     deny_commands=("rm -rf", "git push"),
 )
@@ -93,13 +93,13 @@ def test_everything_else_is_asked(command: str) -> None:
 def test_what_is_denied_is_denied_wherever_it_stands(command: str) -> None:
     ruling = decide_approval(RULES, "shell", {"command": command})
     assert ruling.verdict == "deny"
-    assert "commands with" in ruling.why
+    assert "commands with" in ruling.reason
 
 
 def test_a_denied_tool_is_denied_whatever_the_command() -> None:
     assert (
         decide_approval(
-            ApprovalRules(tools={"shell": "deny"}, allow_commands=("ls",)), "shell", {"command": "ls"}
+            ApprovalRules(verdicts={"shell": "deny"}, allow_commands=("ls",)), "shell", {"command": "ls"}
         ).verdict
         == "deny"
     )

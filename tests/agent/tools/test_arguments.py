@@ -109,7 +109,7 @@ def test_an_error_nobody_foresaw_is_a_bounded_result(tmp_path: Path) -> None:
         raise KeyError("x" * 200_000)
 
     result = use(FunctionTool("odd", "", Asked, act), make_context(tmp_path), path="a")
-    assert result.error
+    assert result.is_error
     assert "KeyError" in result.text
     assert len(result.text.encode()) <= MAX_RESULT_BYTES
 

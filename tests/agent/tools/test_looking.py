@@ -55,9 +55,9 @@ def test_one_folder_and_what_is_no_folder(context: ToolContext) -> None:
     assert use(LIST_TOOL, context, path="src", depth=1).text == "deep/ ...\napp.py"
     (context.workspace / "none").mkdir()
     assert use(LIST_TOOL, context, path="none").text == "[empty]"
-    assert use(LIST_TOOL, context, path="README.md").error
+    assert use(LIST_TOOL, context, path="README.md").is_error
     missing = use(LIST_TOOL, context, path="nowhere")
-    assert missing.error
+    assert missing.is_error
     assert missing.text == "nowhere cannot be looked through: No such file or directory. List shows what there is."
 
 
@@ -91,9 +91,9 @@ def test_lines_that_match(context: ToolContext) -> None:
 
 def test_a_pattern_that_is_not_one(context: ToolContext) -> None:
     result = use(GREP_TOOL, context, pattern="(")
-    assert result.error
+    assert result.is_error
     assert "not valid" in result.text
-    assert use(GREP_TOOL, context, pattern="a" * 3000).error
+    assert use(GREP_TOOL, context, pattern="a" * 3000).is_error
 
 
 def test_hits_and_long_lines_are_bounded(context: ToolContext) -> None:
@@ -120,7 +120,7 @@ def test_a_pattern_that_never_ends_is_stopped(context: ToolContext) -> None:
     (context.workspace / "0first.txt").write_text("aab\n")
     (context.workspace / "evil.txt").write_text("a" * 60 + "\n")
     result = use(search_tools.create_grep_tool(seconds=1), context, pattern="(a+)+b$")
-    assert result.error
+    assert result.is_error
     assert result.text.startswith("0first.txt:1:aab\n[stopped after 1 s")
 
 

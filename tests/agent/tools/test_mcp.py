@@ -58,9 +58,9 @@ def test_tools_of_a_server_over_stdio(context: ToolContext) -> None:
 
     async def act(source: McpSource, toolbox: Toolbox) -> None:
         async def use(name: str, arguments: str = "{}") -> ToolResult:
-            return await toolbox.run(Call("c", name, arguments), context)
+            return await toolbox.run_call(Call("c", name, arguments), context)
 
-        assert source.fault == ""
+        assert source.problem == ""
         assert [tool.tool.name for tool in source.tools] == [
             f"w__{name}" for name in "add much broken slow die shape wordy".split()
         ]
@@ -70,10 +70,10 @@ def test_tools_of_a_server_over_stdio(context: ToolContext) -> None:
         assert len(much.text.encode()) <= MAX_RESULT_BYTES
         assert "left out" in much.text
         broken = await use("w__broken")
-        assert broken.error
+        assert broken.is_error
         assert "printer" in broken.text or "broken" in broken.text
         wrong = await use("w__add", '{"a": "two"}')
-        assert wrong.error
+        assert wrong.is_error
         assert '"keys"' in (await use("w__shape")).text
         assert "TIDEGATE_TEST_KEY" not in (await use("w__shape")).text
 
@@ -89,12 +89,12 @@ def test_a_server_that_dies_is_started_again_by_the_next_call(context: ToolConte
     sum_of_two = Call("c", "w__add", '{"a": 2, "b": 3}')
 
     async def act(source: McpSource, toolbox: Toolbox) -> None:
-        died = await toolbox.run(Call("c", "w__die", "{}"), context)
-        assert died.error
+        died = await toolbox.run_call(Call("c", "w__die", "{}"), context)
+        assert died.is_error
         assert "MCP server 'w'" in died.text
         assert "go on without" in died.text
-        assert await toolbox.run(sum_of_two, context) == ToolResult("5")
-        assert not (await toolbox.run(Call("c", "list", "{}"), context)).error
+        assert await toolbox.run_call(sum_of_two, context) == ToolResult("5")
+        assert not (await toolbox.run_call(Call("c", "list", "{}"), context)).is_error
         server = children() - theirs
         assert len(server) == 1
         for child in server:
@@ -102,17 +102,17 @@ def test_a_server_that_dies_is_started_again_by_the_next_call(context: ToolConte
         while children() & server:
             await asyncio.sleep(0.02)
         now[0] += 100  # it was not in such a haste
-        assert await toolbox.run(sum_of_two, context) == ToolResult("5")
+        assert await toolbox.run_call(sum_of_two, context) == ToolResult("5")
 
     theirs, now = children(), [0.0]
-    with_server(McpServer("w", COMMAND, seconds=30), act, lambda: now[0])
+    with_server(McpServer("w", COMMAND, timeout=30), act, lambda: now[0])
 
 
 def test_a_server_that_dies_again_and_again_is_left_alone(context: ToolContext) -> None:
     now, again = [0.0], 2
 
     async def whole() -> None:
-        source = McpSource(McpServer("w", COMMAND, seconds=30), clock=lambda: now[0], again=again)
+        source = McpSource(McpServer("w", COMMAND, timeout=30), clock=lambda: now[0], again=again)
         try:
             await source.start()
 
@@ -142,7 +142,7 @@ def test_a_start_that_is_given_up_leaves_nothing_open(when: str) -> None:
     """Warnings are errors here: a pipe or a process that is left shows when it is collected."""
 
     async def whole() -> None:
-        source = McpSource(McpServer("w", (*COMMAND, "hang"), seconds=60))
+        source = McpSource(McpServer("w", (*COMMAND, "hang"), timeout=60))
         task = asyncio.create_task(source.start())
         await asyncio.sleep(0)
         while when != "at once" and not children() - before:
@@ -161,13 +161,13 @@ def test_a_start_that_is_given_up_leaves_nothing_open(when: str) -> None:
 
 def test_a_call_that_takes_too_long_is_a_result(context: ToolContext) -> None:
     async def act(source: McpSource, toolbox: Toolbox) -> None:
-        source.server = McpServer("w", COMMAND, seconds=0.2)
-        result = await toolbox.run(Call("c", "w__slow", "{}"), context)
-        assert result.error
+        source.server = McpServer("w", COMMAND, timeout=0.2)
+        result = await toolbox.run_call(Call("c", "w__slow", "{}"), context)
+        assert result.is_error
         assert "within 0.2 s" in result.text
         assert "not known" in result.text
 
-    with_server(McpServer("w", COMMAND, seconds=30), act)
+    with_server(McpServer("w", COMMAND, timeout=30), act)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_call_that_takes_too_long_is_a_result(context: ToolContext) -> None:
     [
         (McpServer("w", ("no-such-program-here",)), "could not be used"),
         (McpServer("w", (*COMMAND, "fail")), "no license found"),
-        (McpServer("w", (*COMMAND, "hang"), seconds=1.5), "did not answer within 1.5 s"),
+        (McpServer("w", (*COMMAND, "hang"), timeout=1.5), "did not answer within 1.5 s"),
         (McpServer("w"), "neither a command nor a url"),
         (McpServer("w", url="http://127.0.0.1:9/mcp"), "could not be used"),
     ],
@@ -183,9 +183,9 @@ def test_a_call_that_takes_too_long_is_a_result(context: ToolContext) -> None:
 def test_a_server_that_does_not_start_gives_no_tools_and_a_reason(server: McpServer, says: str) -> None:
     async def act(source: McpSource, toolbox: Toolbox) -> None:
         assert source.tools == []
-        assert says in source.fault
+        assert says in source.problem
         result = await source.call("add", {})
-        assert result.error
+        assert result.is_error
         assert says in result.text
 
     with_server(server, act)
@@ -210,16 +210,16 @@ def test_tools_of_a_server_over_http(context: ToolContext) -> None:
     try:
 
         async def act(source: McpSource, toolbox: Toolbox) -> None:
-            assert source.fault == ""
-            assert await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
+            assert source.problem == ""
+            assert await toolbox.run_call(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
             process.kill()
             process.wait()
-            dead = await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context)
-            assert dead.error
+            dead = await toolbox.run_call(Call("c", "w__add", '{"a": 2, "b": 3}'), context)
+            assert dead.is_error
             assert "MCP server 'w'" in dead.text
             again = await serving(port)
             try:
-                assert await toolbox.run(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
+                assert await toolbox.run_call(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
             finally:
                 again.kill()
                 again.wait()

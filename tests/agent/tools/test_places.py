@@ -49,18 +49,18 @@ def test_no_way_leads_out(context: ToolContext, path: str) -> None:
     outside = context.workspace.parent / "outside"
     path = path.format(outside=outside)
     read = use(READ_TOOL, context, path=path)
-    assert read.error
+    assert read.is_error
     assert "outside the workspace" in read.text
-    assert use(WRITE_TOOL, context, path=path, text="changed").error
-    assert use(EDIT_TOOL, context, path=path, old=SECRET, new="changed").error
+    assert use(WRITE_TOOL, context, path=path, text="changed").is_error
+    assert use(EDIT_TOOL, context, path=path, old=SECRET, new="changed").is_error
     assert (outside / "secret.txt").read_text() == SECRET
     assert sorted(os.listdir(outside)) == ["secret.txt"]
 
 
 @pytest.mark.parametrize("path", ["linked", "..", "/", "inner/up"])
 def test_folders_outside_are_not_looked_through(context: ToolContext, path: str) -> None:
-    assert use(LIST_TOOL, context, path=path).error
-    assert use(GREP_TOOL, context, pattern=SECRET, path=path).error
+    assert use(LIST_TOOL, context, path=path).is_error
+    assert use(GREP_TOOL, context, pattern=SECRET, path=path).is_error
 
 
 def test_links_are_not_followed_on_the_way(context: ToolContext) -> None:
@@ -72,7 +72,7 @@ def test_links_are_not_followed_on_the_way(context: ToolContext) -> None:
 def test_links_inside_and_absolute_paths_inside_are_fine(context: ToolContext) -> None:
     assert "inside" in use(READ_TOOL, context, path="fine.txt").text
     assert "inside" in use(READ_TOOL, context, path=str(context.workspace / "inner/a.txt")).text
-    assert not use(WRITE_TOOL, context, path="fine.txt", text="new\n").error
+    assert not use(WRITE_TOOL, context, path="fine.txt", text="new\n").is_error
     assert (context.workspace / "inner" / "a.txt").read_text() == "new\n"
     assert (context.workspace / "fine.txt").is_symlink()
 
@@ -82,14 +82,14 @@ def test_links_inside_and_absolute_paths_inside_are_fine(context: ToolContext) -
 )
 def test_what_is_no_plain_file_is_a_result(context: ToolContext, path: str) -> None:
     read = use(READ_TOOL, context, path=path)
-    assert read.error
+    assert read.is_error
     assert len(read.text) > 10
 
 
 @pytest.mark.parametrize("path", ["pipe", "inner", ".", "", "a\0b", "x" * 300, "\ud800", "inner/a.txt/b"])
 def test_what_cannot_be_written_is_a_result(context: ToolContext, path: str) -> None:
     before = sorted(os.listdir(context.workspace))
-    assert use(WRITE_TOOL, context, path=path, text="t").error
+    assert use(WRITE_TOOL, context, path=path, text="t").is_error
     assert sorted(os.listdir(context.workspace)) == before
 
 
@@ -113,7 +113,7 @@ def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(context: To
 
 def test_a_write_does_not_go_through_a_hard_link(context: ToolContext) -> None:
     os.link(context.workspace.parent / "outside" / "secret.txt", context.workspace / "hard.txt")
-    assert not use(WRITE_TOOL, context, path="hard.txt", text="mine").error
+    assert not use(WRITE_TOOL, context, path="hard.txt", text="mine").is_error
     assert (context.workspace.parent / "outside" / "secret.txt").read_text() == SECRET
 
 
@@ -124,8 +124,8 @@ def test_the_files_of_the_session_can_be_read_and_not_written(context: ToolConte
     for path in ("large_tool_results/m3", "session:large_tool_results/m3"):
         assert "the whole result" in use(READ_TOOL, context, path=path).text
     assert "m3:1:the whole" in use(GREP_TOOL, context, pattern="whole", path="session:.").text
-    assert use(WRITE_TOOL, context, path="session:large_tool_results/m3", text="x").error
-    assert use(WRITE_TOOL, context, path=str(context.session_folder / "x"), text="x").error
+    assert use(WRITE_TOOL, context, path="session:large_tool_results/m3", text="x").is_error
+    assert use(WRITE_TOOL, context, path=str(context.session_folder / "x"), text="x").is_error
 
 
 def test_of_two_files_by_one_name_the_other_is_told(context: ToolContext) -> None:
@@ -145,7 +145,7 @@ def test_a_data_folder_inside_the_workspace_is_closed_to_writing(context: ToolCo
     path = ".tidegate/sessions/s/f"
     assert "kept" in use(READ_TOOL, context, path=path).text
     assert "can be read, not written" in use(WRITE_TOOL, context, path=path, text="x").text
-    assert use(EDIT_TOOL, context, path=path, old="kept", new="x").error
+    assert use(EDIT_TOOL, context, path=path, old="kept", new="x").is_error
 
 
 PIECES = st.sampled_from(

@@ -67,7 +67,7 @@ def test_what_is_no_text_is_said(context: ToolContext) -> None:
     assert "binary, 106 bytes" in use(READ_TOOL, context, path="b").text
     assert "UTF-16" in use(READ_TOOL, context, path="u").text
     latin = use(READ_TOOL, context, path="l")
-    assert not latin.error
+    assert not latin.is_error
     assert "na\ufffdve" in latin.text
     assert "no UTF-8" in latin.text
 

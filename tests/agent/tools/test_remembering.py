@@ -43,8 +43,8 @@ def test_what_is_noted_is_found_and_read(context: ToolContext) -> None:
 
 @pytest.mark.parametrize("note", ["../out.md", "/etc/x.md", "x.txt", ".hidden.md", "a\nb.md"])
 def test_a_note_stays_in_its_folder(context: ToolContext, tmp_path: Path, note: str) -> None:
-    assert use(MEMORY_WRITE_TOOL, context, text="x", note=note).error
-    assert use(MEMORY_SEARCH_TOOL, context, note=note).error
+    assert use(MEMORY_WRITE_TOOL, context, text="x", note=note).is_error
+    assert use(MEMORY_SEARCH_TOOL, context, note=note).is_error
     assert not (tmp_path / "out.md").exists()
 
 
@@ -84,9 +84,9 @@ def test_a_search_does_not_find_its_own_call(context: ToolContext) -> None:
 
 
 def test_a_compaction_is_asked_for_and_made_by_the_loop(context: ToolContext) -> None:
-    head, before = context.session.log.head, context.compaction
-    assert not use(COMPACT_TOOL, context, focus=" the ports ").error
-    assert (before, context.compaction) == (None, "the ports")
+    head, before = context.session.log.head, context.requested_compaction
+    assert not use(COMPACT_TOOL, context, focus=" the ports ").is_error
+    assert (before, context.requested_compaction) == (None, "the ports")
     assert context.session.log.head == head
 
 
@@ -97,5 +97,5 @@ def test_skills_are_listed_and_read(context: ToolContext, tmp_path: Path) -> Non
     tool = create_skills_tool(Skills([tmp_path / "skills"]))
     assert use(tool, context).text == "release: How to release"
     assert use(tool, context, name="release").text == "1. Tag it."
-    assert use(tool, context, name="relase").error
+    assert use(tool, context, name="relase").is_error
     assert use(create_skills_tool(Skills()), context).text == "[there are no skills]"

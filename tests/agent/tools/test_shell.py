@@ -57,10 +57,10 @@ echo $$ > pid1
 
 def test_output_and_exit_code(context: ToolContext) -> None:
     result = use(SHELL_TOOL, context, command="echo out; echo err >&2; pwd; exit 3")
-    assert result.error
+    assert result.is_error
     assert result.text == f"out\nerr\n{context.workspace}\n[exit code 3]"
     assert use(SHELL_TOOL, context, command="true").text == "[no output; exit code 0]"
-    assert not use(SHELL_TOOL, context, command="true").error
+    assert not use(SHELL_TOOL, context, command="true").is_error
     assert "ended by SIGKILL" in use(SHELL_TOOL, context, command="kill -9 $$").text
 
 
@@ -94,10 +94,10 @@ def test_output_without_end_is_stopped(context: ToolContext, tmp_path: Path) -> 
             cwd=str(context.workspace),
             environment=context.environment,
             seconds=60,
-            most=1_000_000,
-            take=lambda data: taken.append(len(data)),
+            max_bytes=1_000_000,
+            on_output=lambda data: taken.append(len(data)),
         )
-        return ran.stopped
+        return ran.exceeded_limit
 
     assert asyncio.run(act()) == "output"
     assert 1_000_000 < sum(taken) < 3_000_000
@@ -120,7 +120,7 @@ def test_no_key_reaches_a_command(context: ToolContext) -> None:
 
 def test_when_the_time_is_over_the_whole_family_ends(context: ToolContext) -> None:
     result = use(SHELL_TOOL, context, command="echo begun; " + FAMILY + "wait", timeout=1)
-    assert result.error
+    assert result.is_error
     assert result.text.startswith("begun\n[stopped after 1 s")
     assert gone(pids_in(context.workspace, 3))
 
@@ -152,7 +152,12 @@ def test_who_cancels_twice_leaves_no_pipe_and_no_process(context: ToolContext) -
         folder = str(context.workspace)
         running = asyncio.create_task(
             run_process_group(
-                command, cwd=folder, environment=context.environment, seconds=60, most=99, take=lambda _: begun.set()
+                command,
+                cwd=folder,
+                environment=context.environment,
+                seconds=60,
+                max_bytes=99,
+                on_output=lambda _: begun.set(),
             )
         )
         await begun.wait()
@@ -178,7 +183,7 @@ def test_what_is_left_in_the_background_ends_with_the_command(context: ToolConte
 
 @pytest.mark.parametrize("arguments", [{"command": "a\0b"}, {"command": "x", "timeout": 0}, {"cmd": "ls"}, {}])
 def test_arguments_that_are_none(context: ToolContext, arguments: dict[str, object]) -> None:
-    assert use(SHELL_TOOL, context, **arguments).error
+    assert use(SHELL_TOOL, context, **arguments).is_error
 
 
 def test_a_workspace_that_is_gone_is_a_result(context: ToolContext) -> None:
@@ -188,4 +193,4 @@ def test_a_workspace_that_is_gone_is_a_result(context: ToolContext) -> None:
 
 def test_a_command_of_any_characters(context: ToolContext) -> None:
     assert use(SHELL_TOOL, context, command="echo '字 \U0001f600'").text == "字 \U0001f600\n[exit code 0]"
-    assert use(SHELL_TOOL, context, command="echo '\ud800'").error
+    assert use(SHELL_TOOL, context, command="echo '\ud800'").is_error

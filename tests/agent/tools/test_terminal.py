@@ -12,7 +12,7 @@ def shown(*pieces: bytes) -> str:
     terminal = TerminalOutput()
     for piece in pieces:
         terminal.feed(piece)
-    return terminal.text()
+    return terminal.render()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_memory_is_bounded_for_a_line_without_end() -> None:
     for _ in range(40):
         terminal.feed("é\x1b[1Cxx".encode() * 20_000)
     assert sum(map(len, terminal._pieces)) <= MAX_TERMINAL_CHARS
-    assert terminal.dropped > 0
+    assert terminal.dropped_bytes > 0
 
 
 def test_a_long_line_that_is_written_over() -> None:

@@ -24,17 +24,17 @@ def context(tmp_path: Path) -> ToolContext:
 
 
 def run(toolbox: Toolbox, context: ToolContext, name: str, arguments: str) -> ToolResult:
-    return asyncio.run(toolbox.run(Call("c1", name, arguments), context))
+    return asyncio.run(toolbox.run_call(Call("c1", name, arguments), context))
 
 
 def test_a_call_becomes_a_result(context: ToolContext) -> None:
     (context.workspace / "f").write_text("text\n")
     toolbox = Toolbox(list_standard_tools(), approval=ALLOW_ALL)
     assert run(toolbox, context, "read", '{"path": "f"}').text == "1\ttext"
-    assert not run(toolbox, context, "write", '{"path": "g", "text": "x"}').error
-    assert run(toolbox, context, "read", '{"path": "f"').error
+    assert not run(toolbox, context, "write", '{"path": "g", "text": "x"}').is_error
+    assert run(toolbox, context, "read", '{"path": "f"').is_error
     unknown = run(toolbox, context, "raed", "{}")
-    assert unknown.error
+    assert unknown.is_error
     assert "Did you mean 'read'?" in unknown.text
 
 
@@ -64,7 +64,7 @@ def test_what_is_asked_is_done_only_if_agreed(context: ToolContext) -> None:
     write = '{"path": "f", "text": "x"}'
     assert "user denied" in run(toolbox, context, "write", write).text
     assert not (context.workspace / "f").exists()
-    assert not run(toolbox, context, "write", write).error
+    assert not run(toolbox, context, "write", write).is_error
     (context.workspace / "f").unlink()
     assert "could not be asked (OSError)" in run(toolbox, context, "write", write).text
     assert not (context.workspace / "f").exists()
@@ -73,7 +73,7 @@ def test_what_is_asked_is_done_only_if_agreed(context: ToolContext) -> None:
 
 def test_what_is_denied_is_not_done_and_not_asked(context: ToolContext) -> None:
     person = Asked()
-    toolbox = Toolbox(list_standard_tools(), approval=ApprovalRules(tools={"write": "deny"}), ask=person)
+    toolbox = Toolbox(list_standard_tools(), approval=ApprovalRules(verdicts={"write": "deny"}), ask=person)
     assert "Denied by the rule for write" in run(toolbox, context, "write", '{"path": "f", "text": "x"}').text
     nobody = Toolbox(list_standard_tools())
     assert "nobody is there to ask" in run(nobody, context, "shell", '{"command": "touch f"}').text
@@ -100,7 +100,7 @@ def test_results_and_errors_are_capped(context: ToolContext) -> None:
     toolbox = Toolbox([Stranger()], approval=ALLOW_ALL)
     for arguments, error in (("{}", False), ('{"a": 1}', True)):
         result = run(toolbox, context, "x", arguments)
-        assert result.error is error
+        assert result.is_error is error
         assert MAX_RESULT_BYTES - 200 < len(result.text.encode()) <= MAX_RESULT_BYTES
 
 
@@ -108,13 +108,13 @@ def test_the_compact_form_costs_less_and_means_the_same() -> None:
     toolbox = Toolbox(list_standard_tools())
     full, compact = (Session("gpt-4o", tools=toolbox.definitions(compact=small)) for small in (False, True))
     assert [tool.name for tool in compact.view.tools] == list(toolbox.tools)
-    assert compact.view.fixed < 0.75 * full.view.fixed
+    assert compact.view.fixed_tokens < 0.75 * full.view.fixed_tokens
     for one, other in zip(full.view.tools, compact.view.tools, strict=True):
         wide, narrow = (msgspec.json.decode(tool.parameters) for tool in (one, other))
         assert list(wide["properties"]) == list(narrow["properties"])
         assert wide.get("required") == narrow.get("required")
         assert "description" not in str(narrow.get("properties"))
-    assert full.view.fixed < 800
+    assert full.view.fixed_tokens < 800
 
 
 READING = ["read", "list", "grep", "edit", "write", "recall", "compact", "memory_search"]

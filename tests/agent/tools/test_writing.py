@@ -36,7 +36,7 @@ def test_a_file_is_made_with_its_folders_and_replaced_with_its_rights(context: T
 
 def test_nothing_is_left_over_and_too_much_is_refused(context: ToolContext) -> None:
     use(WRITE_TOOL, context, path="f", text="x")
-    assert use(WRITE_TOOL, context, path="f", text="x" * (MAX_WRITE_BYTES + 1)).error
+    assert use(WRITE_TOOL, context, path="f", text="x" * (MAX_WRITE_BYTES + 1)).is_error
     assert os.listdir(context.workspace) == ["f"]
     assert (context.workspace / "f").read_text() == "x"
 
@@ -50,17 +50,17 @@ def test_an_edit_replaces_exactly_one_place(context: ToolContext) -> None:
     )
     assert path.read_text() == "a = 1\nb = 3\nc = 1\n"
     twice = use(EDIT_TOOL, context, path="f.py", old="= 1", new="= 9")
-    assert twice.error
+    assert twice.is_error
     assert "2 times in f.py, at lines 1, 3" in twice.text
     assert path.read_text() == "a = 1\nb = 3\nc = 1\n"
-    assert not use(EDIT_TOOL, context, path="f.py", old="= 1", new="= 9", all=True).error
+    assert not use(EDIT_TOOL, context, path="f.py", old="= 1", new="= 9", all=True).is_error
     assert path.read_text() == "a = 9\nb = 3\nc = 9\n"
 
 
 def test_what_is_not_found_is_answered_with_the_nearest_lines(context: ToolContext) -> None:
     (context.workspace / "f.py").write_text("def run(self):\n    return self.total + 1\n\nother\n")
     result = use(EDIT_TOOL, context, path="f.py", old="return self.total+1", new="pass")
-    assert result.error
+    assert result.is_error
     assert "2\t    return self.total + 1" in result.text
     assert "other" not in result.text
     assert "No line is like it" in use(EDIT_TOOL, context, path="f.py", old="@@@@", new="").text
@@ -69,18 +69,18 @@ def test_what_is_not_found_is_answered_with_the_nearest_lines(context: ToolConte
 @pytest.mark.parametrize(("old", "new"), [("", "x"), ("other", "other"), ("  \n ", "x")])
 def test_an_edit_that_says_nothing_is_refused(context: ToolContext, old: str, new: str) -> None:
     (context.workspace / "f").write_text("other\n")
-    assert use(EDIT_TOOL, context, path="f", old=old, new=new).error
+    assert use(EDIT_TOOL, context, path="f", old=old, new=new).is_error
     assert (context.workspace / "f").read_text() == "other\n"
 
 
 def test_line_ends_stay_as_they_are(context: ToolContext) -> None:
     path = context.workspace / "dos.txt"
     path.write_bytes(b"one\r\ntwo\r\nthree\r\n")
-    assert not use(EDIT_TOOL, context, path="dos.txt", old="one\ntwo", new="1\n2\nand").error
+    assert not use(EDIT_TOOL, context, path="dos.txt", old="one\ntwo", new="1\n2\nand").is_error
     assert path.read_bytes() == b"1\r\n2\r\nand\r\nthree\r\n"
     path = context.workspace / "unix.txt"
     path.write_bytes(b"one\ntwo\n")
-    assert not use(EDIT_TOOL, context, path="unix.txt", old="one\ntwo", new="1\n2").error
+    assert not use(EDIT_TOOL, context, path="unix.txt", old="one\ntwo", new="1\n2").is_error
     assert path.read_bytes() == b"1\n2\n"
 
 
@@ -92,7 +92,7 @@ def test_the_rest_of_a_file_is_not_touched(context: ToolContext, before: bytes, 
     whole = before + b"<the place>" + after
     path.write_bytes(whole)
     result = use(EDIT_TOOL, context, path="f", old="<the place>", new=new)
-    if result.error:
+    if result.is_error:
         assert path.read_bytes() == whole
         assert b"\0" in whole or whole[:2] in (b"\xff\xfe", b"\xfe\xff")
     else:
@@ -109,8 +109,8 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(context: ToolContext) 
         seen = read_file_stamp(file)
     path.write_text("by someone else")
     with pytest.raises(ToolFailed, match="changed by someone else"):
-        write_confined_file(place, b"ours", seen=seen)
+        write_confined_file(place, b"ours", expected_stamp=seen)
     path.unlink()
     with pytest.raises(ToolFailed, match="changed by someone else"):
-        write_confined_file(place, b"ours", seen=seen)
+        write_confined_file(place, b"ours", expected_stamp=seen)
     assert os.listdir(context.workspace) == []

@@ -20,7 +20,9 @@ def kept_context(tmp_path: Path, name: str = "s", policy: str = "default") -> To
     """A session in a data folder."""
     data = DataFolder(tmp_path / "data", secrets=[])
     session = data.open(name, "gpt-4o", policy=policy)
-    return make_context(tmp_path, session=session, session_name=name, session_folder=data.files(name).root, data=data)
+    return make_context(
+        tmp_path, session=session, session_name=name, session_folder=data.session_files(name).root, data=data
+    )
 
 
 def use(tool: AgentTool, context: ToolContext, /, **arguments: Any) -> ToolResult:

@@ -34,7 +34,7 @@ class Stage:
 
     @property
     def agent(self) -> OpenAgent:
-        agent = self.app.backstage._agent
+        agent = self.app.agent_thread._agent
         assert agent is not None
         return agent
 
@@ -46,7 +46,7 @@ class Stage:
         await self.pilot.press(*(names.get(letter, letter) for letter in text))
 
     async def say(self, text: str) -> None:
-        self.app.composer.put(MessageDraft(text))
+        self.app.composer.replace_text(MessageDraft(text))
         await self.pilot.press("enter")
 
     async def until(self, holds: Callable[[], bool], what: str = "") -> None:
@@ -61,7 +61,7 @@ class Stage:
         await self.until(lambda: words in self.text(), words)
 
     async def idle(self) -> None:
-        await self.until(lambda: self.app.ready and not self.app.talk.busy, "idle")
+        await self.until(lambda: self.app.agent_ready and not self.app.turn_state.is_busy, "idle")
         await self.pilot.pause()
 
     def lines(self) -> list[str]:
@@ -88,7 +88,9 @@ async def on_stage(
     (workspace / "tidegate.yaml").write_text(config)
     environment = {"HOME": str(folder), "OPENAI_API_KEY": "sk-none"}
     opening = LaunchOptions(
-        locate_config_files(workspace, environment, asked=str(workspace / "tidegate.yaml")), environment, name=name
+        locate_config_files(workspace, environment, explicit_file=str(workspace / "tidegate.yaml")),
+        environment,
+        session_name=name,
     )
     provider = ScriptedProvider("openai_chat", steps) if isinstance(steps, Sequence) else steps
 
@@ -106,7 +108,7 @@ async def on_stage(
                 await stage.idle()
             yield stage
     finally:
-        app.backstage.close()
+        app.agent_thread.close()
         data.close()
 
 

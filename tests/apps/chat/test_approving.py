@@ -30,7 +30,7 @@ def test_what_is_allowed_for_good_is_asked_no_more(tmp_path: Path) -> None:
             assert len(provider.requests) == 3
             await stage.press("x")  # typed on: no answer, and not lost
             await stage.sees("› x")
-            assert stage.app.talk.busy
+            assert stage.app.turn_state.is_busy
             stage.app.query_one(ApprovalPrompt).focus()
             await stage.press("3")
             await stage.sees("Done.")
@@ -54,7 +54,7 @@ def test_who_is_typing_keeps_the_keys_when_a_question_comes(tmp_path: Path) -> N
             await stage.sees("May shell run?")
             await stage.type("23")
             await stage.sees("my words 123")
-            assert stage.app.talk.busy
+            assert stage.app.turn_state.is_busy
             await stage.press("shift+tab")
             await stage.press("2")
             await stage.sees("Done.")
@@ -64,9 +64,9 @@ def test_who_is_typing_keeps_the_keys_when_a_question_comes(tmp_path: Path) -> N
 
 def test_what_is_granted_is_no_more_than_it_says() -> None:
     grants = SessionGrants()
-    grants.add(ApprovalQuestion("shell", {"command": "git status"}, ""))
-    grants.add(ApprovalQuestion("write", {"path": "a"}, ""))
-    grants.add(ApprovalQuestion("shell", {"command": "ls; rm -rf x"}, ""))
+    grants.grant(ApprovalQuestion("shell", {"command": "git status"}, ""))
+    grants.grant(ApprovalQuestion("write", {"path": "a"}, ""))
+    grants.grant(ApprovalQuestion("shell", {"command": "ls; rm -rf x"}, ""))
     commands = (
         "git status",
         "git  'status'",
@@ -76,10 +76,10 @@ def test_what_is_granted_is_no_more_than_it_says() -> None:
         "ls",
         "git status > x",
     )
-    allowed = [each for each in commands if grants.covers(ApprovalQuestion("shell", {"command": each}, ""))]
+    allowed = [each for each in commands if grants.allows(ApprovalQuestion("shell", {"command": each}, ""))]
     assert allowed == ["git status", "git  'status'"]
-    assert grants.covers(ApprovalQuestion("write", {"path": "b"}, ""))
-    assert not grants.covers(ApprovalQuestion("edit", {}, ""))
+    assert grants.allows(ApprovalQuestion("write", {"path": "b"}, ""))
+    assert not grants.allows(ApprovalQuestion("edit", {}, ""))
 
 
 def test_nobody_agrees_to_half_a_command() -> None:
@@ -92,10 +92,12 @@ def test_nobody_agrees_to_half_a_command() -> None:
     long = lines(f"ls {'x' * 5000}; rm -rf y")
     assert len(long) == MAX_QUESTION_LINES
     assert long[-1].text.endswith("; rm -rf y")
-    (told,) = [line.text for line in long if line.told]
+    (told,) = [line.text for line in long if line.is_remark]
     left = int(re.sub(r"\D", "", told))
-    assert left + sum(len(line.text) for line in long if not line.told) == len(f"command: ls {'x' * 5000}; rm -rf y")
+    assert left + sum(len(line.text) for line in long if not line.is_remark) == len(
+        f"command: ls {'x' * 5000}; rm -rf y"
+    )
     assert lines("ls \x1b[8m; rm -rf y\x1b[0m")[-1] == QuestionLine(
-        "with 2 control characters that are not shown", told=True
+        "with 2 control characters that are not shown", is_remark=True
     )
     assert len(lines("\n".join(map(str, range(90))))) == MAX_QUESTION_LINES

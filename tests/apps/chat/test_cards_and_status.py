@@ -114,7 +114,9 @@ def test_the_bar_says_all_of_it() -> None:
     assert told == ["ctx 71%", "7.1k / 10k", "gpt-x", "summarising…", "$0.0312 62% cached", "3 compacted"]
     unknown = [
         piece.text
-        for piece in list_status_segments(StatusFigures("gpt-x", 7_100, None, None, 0.0, 9_000, 0, counted=True))
+        for piece in list_status_segments(
+            StatusFigures("gpt-x", 7_100, None, None, 0.0, 9_000, 0, cost_is_complete=True)
+        )
     ]
     assert unknown[:3] == ["ctx ?", "7.1k / window unknown", "gpt-x"]
     assert "9k tokens, no price 0% cached" in unknown

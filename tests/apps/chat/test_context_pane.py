@@ -56,16 +56,16 @@ def test_what_fills_the_window(tmp_path: Path) -> None:
             screen = await pane(stage)
             assert screen.figures is not None
             found = screen.figures.filling
-            assert sum(share.tokens for share in found.shares) == found.size
+            assert sum(share.tokens for share in found.categories) == found.tokens
             text = stage.text()
-            assert f"{found.size:,} of {found.capacity:,} tokens" in text
+            assert f"{found.tokens:,} of {found.capacity:,} tokens" in text
             assert re.search(r"ctx \d+%", bar)[0] in text  # type: ignore[index] # the same as the bar's
             assert "next: " in text
             for name in ("system", "tools", "user", "assistant", "results: read"):
                 assert re.search(rf"█ {name} +(\d+ )? +[\d,]+ +[\d.]+% +\$0\.\d+", text), name
             assert re.search(r"▪ m\d+ read +[\d,]+ +0t \d+s +\$0\.\d+", text)
             assert text.count("█") > 8  # the bar and its legend
-            for _ in found.shares:
+            for _ in found.categories:
                 await stage.press("down")
             await stage.sees("the newest request: it never leaves")
             await stage.press("enter")
@@ -101,14 +101,14 @@ def test_what_was_done_to_it_is_shown_taken_back_and_made_again(tmp_path: Path) 
             assert session.view.tokens > small
             await stage.press("y")
             await stage.until(lambda: session.view.tokens == small)
-            await stage.until(lambda: screen.figures is not None and not screen.figures.timeline.entries[-1].undone)
+            await stage.until(lambda: screen.figures is not None and not screen.figures.timeline.entries[-1].is_undone)
             listed = screen.query_one("#list")
             await stage.until(lambda: f"t{entry.seq}" in [option.id for option in listed.options])  # type: ignore[attr-defined]
             listed.highlighted = listed.get_option_index(f"t{entry.seq}")  # type: ignore[attr-defined]
             await stage.press("r")
             await stage.until(lambda: not isinstance(stage.app.screen, ContextPane))
             await stage.sees("/recall m")
-            held = [row.block.text for row in stage.app.conversation.held.rows if row.block.kind == "answer"]
+            held = [row.block.text for row in stage.app.conversation.row_cache.rows if row.block.kind == "answer"]
             assert "The secret word is heron." in held[-1]
 
     played(play)
@@ -125,16 +125,16 @@ def entry(rule: str, seq: int = 9) -> TimelineEntry:
         1_794_700_000.0,
         "sweep",
         rule,
-        why=LONG,
-        before=123_400,
-        after=98_700,
-        removed=("m1",) * 12,
-        shortened=("m2",) * 14,
-        added=("e9.1",) * 2,
-        spent=480,
-        reread=7_000,
-        calls=12,
-        saved=34_000,
+        reason=LONG,
+        tokens_before=123_400,
+        tokens_after=98_700,
+        removed_ids=("m1",) * 12,
+        shortened_ids=("m2",) * 14,
+        added_ids=("e9.1",) * 2,
+        summary_tokens=480,
+        lost_cache_tokens=7_000,
+        calls_affected=12,
+        saved_tokens=34_000,
     )
 
 
@@ -174,9 +174,9 @@ def test_a_shortened_message_is_told_on_the_scale_of_its_size() -> None:
     session.add({"role": "tool", "tool_call_id": "c", "content": "a line of the file\n" * 800})
     request = session.prepare()
     session.record({"prompt_tokens": 2 * request.tokens, "completion_tokens": 9})
-    (piece,) = [each for each in measure_window_usage(session).pieces if each.tool == "read"]
+    (piece,) = [each for each in measure_window_usage(session).messages if each.tool == "read"]
     ours = next(item.tokens for item in session.view.items if item.message.id == piece.id)
     whole = 800 * 19 // 4
     assert piece.tokens > 1.5 * ours
-    assert piece.said > 1.5 * whole
-    assert f"shortened from {piece.said:,} tokens" in piece.why
+    assert piece.original_tokens > 1.5 * whole
+    assert f"shortened from {piece.original_tokens:,} tokens" in piece.reason

@@ -17,8 +17,8 @@ def test_no_line_with_pasted_text_is_typed_and_no_other_line_is_pasted(edits: li
     draft = MessageDraft()
     for place, length, text in edits:
         place = min(place, len(draft.text))
-        draft = draft.replaced(place, min(place + length, len(draft.text)), text)
-    pieces = draft.pieces()
+        draft = draft.replace_range(place, min(place + length, len(draft.text)), text)
+    pieces = draft.split_typed_and_pasted()
     if draft.text.strip():
         assert "\n".join(text for text, _ in pieces) == draft.text
     for place, (text, typed) in enumerate(pieces):
@@ -29,8 +29,12 @@ def test_no_line_with_pasted_text_is_typed_and_no_other_line_is_pasted(edits: li
 def test_what_is_typed_stays_typed_however_long_it_gets() -> None:
     draft = MessageDraft()
     for letter in "Never push to main.\n" * 40:
-        draft = draft.replaced(len(draft.text), len(draft.text), letter)
-        assert draft == draft.changed(draft.text)
-    assert draft.pieces() == [(draft.text, True)]
-    assert draft.changed("").changed("x" * MAX_TYPED_CHARS).pieces() == [("x" * MAX_TYPED_CHARS, True)]
-    assert draft.changed("").changed("x" * (MAX_TYPED_CHARS + 1)).pieces() == [("x" * (MAX_TYPED_CHARS + 1), False)]
+        draft = draft.replace_range(len(draft.text), len(draft.text), letter)
+        assert draft == draft.with_text(draft.text)
+    assert draft.split_typed_and_pasted() == [(draft.text, True)]
+    assert draft.with_text("").with_text("x" * MAX_TYPED_CHARS).split_typed_and_pasted() == [
+        ("x" * MAX_TYPED_CHARS, True)
+    ]
+    assert draft.with_text("").with_text("x" * (MAX_TYPED_CHARS + 1)).split_typed_and_pasted() == [
+        ("x" * (MAX_TYPED_CHARS + 1), False)
+    ]

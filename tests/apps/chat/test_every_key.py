@@ -81,8 +81,8 @@ def test_the_conversation(tmp_path: Path) -> None:
         "ctrl+o": turns(lambda stage: stage.app.conversation.all_open),
         "ctrl+home": turns(lambda stage: stage.app.conversation.scroll_offset.y == 0),
         "pagedown": turns(lambda stage: stage.app.conversation.scroll_offset.y > 0),
-        "ctrl+end": turns(lambda stage: stage.app.conversation.following),
-        "pageup": turns(lambda stage: not stage.app.conversation.following),
+        "ctrl+end": turns(lambda stage: stage.app.conversation.is_following),
+        "pageup": turns(lambda stage: not stage.app.conversation.is_following),
         "ctrl+c": stopped,
         "escape": turns(lambda stage: not stage.app.conversation.chosen),
         "ctrl+up": turns(lambda stage: stage.app.conversation.chosen.startswith("m")),
@@ -100,7 +100,7 @@ def test_the_conversation(tmp_path: Path) -> None:
             await stage.say("List it twice.")
             await stage.sees("A line.")
             await stage.idle()
-            stage.app.composer.put(MessageDraft("gone"))
+            stage.app.composer.replace_text(MessageDraft("gone"))
             await drive(stage, acts, keys_of(ChatApp))
 
     played(play)
@@ -121,7 +121,7 @@ def test_a_new_line_is_in_its_place_whatever_the_screen_is_busy_with(tmp_path: P
                 typed = text(stage)
                 free.set()
                 assert typed == "a\nb", key
-                stage.app.composer.put(MessageDraft())
+                stage.app.composer.replace_text(MessageDraft())
 
     played(play)
 
@@ -139,7 +139,7 @@ def test_the_context_pane_and_what_is_read_there(tmp_path: Path) -> None:
         await stage.until(lambda: _pane(stage).figures is not before["figures"])
 
     async def undone(stage: Stage) -> None:
-        await stage.until(lambda: any(entry.undone for entry in _entries(stage)))
+        await stage.until(lambda: any(entry.is_undone for entry in _entries(stage)))
         before["figures"] = _pane(stage).figures
 
     async def recalled(stage: Stage) -> None:
@@ -160,7 +160,7 @@ def test_the_context_pane_and_what_is_read_there(tmp_path: Path) -> None:
         "tab": listing("timeline"),
         "u": undone,
         "a": again,
-        "y": turns(lambda stage: not any(entry.undone for entry in _entries(stage))),
+        "y": turns(lambda stage: not any(entry.is_undone for entry in _entries(stage))),
         "r": recalled,
     }
 
@@ -176,7 +176,7 @@ def test_the_context_pane_and_what_is_read_there(tmp_path: Path) -> None:
             await reopened_now(stage)
             await drive(stage, acts, keys_of(ContextPane))
             for key in keys_of(TextScreen):
-                _ = stage.app.push_screen(TextScreen("name", "words", stage.app.shown))
+                _ = stage.app.push_screen(TextScreen("name", "words", stage.app.sanitizer))
                 await stage.until(lambda: isinstance(stage.app.screen, TextScreen))
                 await stage.press(key)
                 await stage.until(lambda: not isinstance(stage.app.screen, TextScreen))
@@ -217,7 +217,7 @@ def test_the_pickers(tmp_path: Path) -> None:
             await stage.press("f3")
             await stage.sees("+ a new session")
             await stage.press("s", "7", "enter")  # at once: what was typed counts, not what was listed before it
-            await stage.until(lambda: stage.app.session == "s7")
+            await stage.until(lambda: stage.app.session_name == "s7")
 
     played(play)
 
@@ -272,8 +272,8 @@ SAID = {
 }
 """What is said and what the answer holds."""
 GONE: dict[str, tuple[str, Callable[[Stage], bool]]] = {
-    "fork": ("/fork copy", lambda stage: stage.app.session == "copy" and stage.app.ready),
-    "resume": ("/resume build", lambda stage: stage.app.session == "build" and stage.app.ready),
+    "fork": ("/fork copy", lambda stage: stage.app.session_name == "copy" and stage.app.agent_ready),
+    "resume": ("/resume build", lambda stage: stage.app.session_name == "build" and stage.app.agent_ready),
     "quit": ("/quit", lambda stage: stage.app._exit),
 }
 """What is said and what has happened then: the answer is of the screen that was."""
@@ -292,7 +292,7 @@ def test_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             for line, words in SAID.values():
                 await stage.say(line)
                 await stage.until(lambda line=line, words=words: words in _answer(stage, line), line)  # type: ignore[misc] # now
-                await stage.until(lambda: stage.app.ready)
+                await stage.until(lambda: stage.app.agent_ready)
             for line, holds in GONE.values():
                 await stage.say(line)
                 await stage.until(lambda holds=holds: holds(stage), line)  # type: ignore[misc] # bound now
@@ -301,5 +301,5 @@ def test_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _answer(stage: Stage, line: str) -> str:
-    blocks = [row.block for row in stage.app.conversation.held.rows]
+    blocks = [row.block for row in stage.app.conversation.row_cache.rows]
     return "".join(block.text for block in blocks if block.kind in ("answer", "problem") and block.title == line)

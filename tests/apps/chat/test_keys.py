@@ -104,7 +104,7 @@ def test_commands_are_completed_and_answered(tmp_path: Path) -> None:
             await stage.sees("/context clear")
             await stage.press("escape")
             await stage.sees("› /context")
-            assert not stage.app.composer.suggesting
+            assert not stage.app.composer.menu_is_open
             await stage.press("enter")
             await stage.sees("messages: 0")
             await stage.type("/cos")
@@ -115,7 +115,7 @@ def test_commands_are_completed_and_answered(tmp_path: Path) -> None:
             await stage.sees("› /pin ")
             await stage.press("enter")  # it does
             assert stage.app.composer.text == "/pin "
-            stage.app.composer.put(MessageDraft("/policy "))
+            stage.app.composer.replace_text(MessageDraft("/policy "))
             await stage.sees("› /policy ai")
             await stage.press("down", "enter")  # a word that someone went to is taken, not passed over
             assert stage.app.composer.text == "/policy cowagent "
@@ -150,7 +150,7 @@ def test_another_session_is_found_and_gone_on_with(tmp_path: Path) -> None:
             await stage.press("enter")
             await stage.sees("The port is 8443.")
             await stage.idle()
-            assert stage.app.session == "ports"
+            assert stage.app.session_name == "ports"
             await stage.say("Which?")
             await stage.sees("As I said.")
             assert b"The port is 8443." in provider.requests[-1]
@@ -162,7 +162,7 @@ def test_another_session_is_found_and_gone_on_with(tmp_path: Path) -> None:
             await stage.press("f3")
             await stage.sees("+ a new session")
             await stage.press("down", "up", "enter")
-            await stage.until(lambda: stage.app.session not in ("other", "ports"))
+            await stage.until(lambda: stage.app.session_name not in ("other", "ports"))
             assert "Hello." not in stage.text()
 
     played(play)
@@ -223,7 +223,7 @@ def test_scrolling_themes_and_leaving(tmp_path: Path) -> None:
             assert stage.text() == bottom
             await stage.pilot.resize_terminal(40, 12)
             await stage.pilot.pause()
-            assert conversation.following
+            assert conversation.is_following
             await stage.press("f2")
             await stage.until(lambda: isinstance(stage.app.screen, ContextPane))
             await stage.press("escape")

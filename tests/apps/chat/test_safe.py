@@ -61,7 +61,7 @@ def test_no_block_draws_an_order(text: str, kind: str) -> None:
     block = TranscriptBlock("k", kind, text, text, result=text, call_id="c")  # type: ignore[arg-type]
     draw = drawing()
     for opened in (False, True):
-        for strip in draw.lines(block, opened=opened, chosen=opened):
+        for strip in draw.render_block(block, opened=opened, chosen=opened):
             assert not ORDERS.search(strip.text), repr(strip.text)
             assert "\n" not in strip.text
             assert strip.cell_length <= 60
@@ -75,7 +75,7 @@ def test_what_grows_draws_no_order_either(pieces: list[str]) -> None:
     grown: list[Strip] = []
     for piece in pieces:
         block.text += f"{piece}\n\n"
-        grown = draw.lines(block, opened=False, chosen=False, growing=True)
+        grown = draw.render_block(block, opened=False, chosen=False, growing=True)
     assert not any(ORDERS.search(strip.text) for strip in grown)
 
 
@@ -88,8 +88,8 @@ def test_what_grows_has_the_words_of_what_is_whole(paragraphs: list[str], data: 
     while end < len(whole):
         end = data.draw(st.integers(end + 1, len(whole)))
         block.text = whole[:end]
-        grown = draw.lines(block, opened=False, chosen=False, growing=True)
-        settled = draw.lines(block, opened=False, chosen=False)
+        grown = draw.render_block(block, opened=False, chosen=False, growing=True)
+        settled = draw.render_block(block, opened=False, chosen=False)
         assert [strip.text.rstrip() for strip in grown] == [strip.text.rstrip() for strip in settled]
 
 

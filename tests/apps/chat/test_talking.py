@@ -59,11 +59,11 @@ def test_it_streams(tmp_path: Path) -> None:
         async with on_stage(tmp_path, Slow("openai_chat", [words])) as stage:
             await stage.say("Go on.")
             await stage.sees("Beginning")
-            assert stage.app.talk.busy
-            assert [block.kind for block in stage.app.talk.saying] == ["said"]
+            assert stage.app.turn_state.is_busy
+            assert [block.kind for block in stage.app.turn_state.live_blocks] == ["said"]
             seen.set()
             await stage.idle()
-            assert stage.app.talk.saying == []
+            assert stage.app.turn_state.live_blocks == []
             assert stage.text().count("Beginning") == 1
 
     played(play)
@@ -160,7 +160,7 @@ def test_what_waits_can_be_taken_back(tmp_path: Path) -> None:
             await stage.sees("queued: Two?")
             await stage.press("up")
             await stage.sees("› Two?")
-            assert stage.app.talk.queue == []
+            assert stage.app.turn_state.queue == []
             gate.go.set()
             await stage.idle()
             assert len(provider.requests) == 1
@@ -179,8 +179,8 @@ def test_enter_says_what_waits_in_the_middle_of_the_turn(tmp_path: Path) -> None
             await stage.say("Two instead.")
             await stage.sees("queued: Two instead.")
             await stage.press("enter")
-            await stage.until(lambda: not stage.app.talk.queue)
-            await stage.until(lambda: bool(stage.agent.agent._waiting))
+            await stage.until(lambda: not stage.app.turn_state.queue)
+            await stage.until(lambda: bool(stage.agent.agent._steering))
             gate.go.set()
             await stage.sees("I look at two.")
             await stage.idle()

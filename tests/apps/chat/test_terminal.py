@@ -37,7 +37,11 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 def kept(folder: Path) -> list[MessageAdded | ViewEdited]:
     data = DataFolder(folder / "data", secrets=[])
     try:
-        return [event.what for event in data.log("talk").read() if isinstance(event.what, MessageAdded | ViewEdited)]
+        return [
+            event.payload
+            for event in data.open_log("talk").read()
+            if isinstance(event.payload, MessageAdded | ViewEdited)
+        ]
     finally:
         data.close()
 

@@ -71,8 +71,8 @@ def test_the_end_costs_the_same_however_long_the_log_is(turns: int) -> None:
     assert len(window.rows) >= 24
     assert log.read_so_far <= 100
     for _ in range(12):
-        window.reach_back(24)
-    assert len(window.rows) <= window.most
+        window.load_before(24)
+    assert len(window.rows) <= window.max_rows
     assert log.read_so_far <= 12 * 200
 
 
@@ -82,25 +82,27 @@ def test_scrolled_through_to_the_beginning_and_back_nothing_is_missing() -> None
     window = held(log)
     window.show_end(20)
     seen = set(texts(window))
-    while window.first > 1:
-        window.reach_back(20)
+    while window.first_seq > 1:
+        window.load_before(20)
         seen |= set(texts(window))
         start = int(texts(window)[0].split()[1])
         assert texts(window) == expected(start, turns)[: len(window.rows)]
     assert seen == set(expected(0, turns))
-    assert window.last < log.head
-    while window.last < log.head:
-        window.reach_on(20)
-        assert len(window.rows) <= window.most
+    assert window.last_seq < log.head
+    while window.last_seq < log.head:
+        window.load_after(20)
+        assert len(window.rows) <= window.max_rows
     assert texts(window)[-3:] == expected(turns - 1, turns)
 
 
 def test_lines_stay_where_they_are_when_a_page_comes_before_them() -> None:
     window = held(talk(200))
     window.show_end(20)
-    before = [window.block_at(spot).key for number in range(window.height) if (spot := window.spot(number))]
-    grown = window.reach_back(20)
-    after = [window.block_at(spot).key for number in range(grown, window.height) if (spot := window.spot(number))]
+    before = [window.block_at(spot).key for number in range(window.height) if (spot := window.locate_line(number))]
+    grown = window.load_before(20)
+    after = [
+        window.block_at(spot).key for number in range(grown, window.height) if (spot := window.locate_line(number))
+    ]
     assert after == before[: len(after)]
     assert len(after) == len(before)
 
@@ -110,13 +112,13 @@ def test_whatever_is_done_the_rows_are_a_piece_of_the_log(turns: int, least: int
     log = talk(turns)
     every = [(row.seq, row.block.key) for row in build_rows(log.read())]
     window = held(log)
-    window.most = 40
+    window.max_rows = 40
     window.show_end(least)
     for act in acts:
         if act == "b":
-            window.reach_back(least)
+            window.load_before(least)
         elif act == "f" and not window.at_tail:
-            window.reach_on(least)
+            window.load_after(least)
         elif act == "s":
             window.show_start(least)
         elif act == "e":
@@ -124,8 +126,10 @@ def test_whatever_is_done_the_rows_are_a_piece_of_the_log(turns: int, least: int
         elif act == "t":
             window.trim_top()
         mine = [(each.seq, each.block.key) for each in window.rows]
-        assert mine == [pair for pair in every if window.first <= pair[0] <= window.last]
-        assert window.height == len([number for number in range(window.height) if window.spot(number) is not None])
+        assert mine == [pair for pair in every if window.first_seq <= pair[0] <= window.last_seq]
+        assert window.height == len(
+            [number for number in range(window.height) if window.locate_line(number) is not None]
+        )
 
 
 def test_what_comes_is_added_only_where_the_end_is_held() -> None:
@@ -134,13 +138,13 @@ def test_what_comes_is_added_only_where_the_end_is_held() -> None:
     window.show_end(20)
     fresh = said(log.head + 1, user_message("new"))
     log.append(fresh)
-    window.say(fresh)
-    window.say(fresh)
+    window.add_event(fresh)
+    window.add_event(fresh)
     assert texts(window).count("new") == 1
     window.show_start(20)
     later = said(log.head + 1, user_message("newer"))
     log.append(later)
-    window.say(later)
+    window.add_event(later)
     assert "newer" not in texts(window)
     window.show_end(20)
     assert texts(window)[-1] == "newer"
@@ -154,8 +158,8 @@ def test_a_result_comes_into_the_card_of_its_call() -> None:
     result = said(8, Message("tool", (Result("c", (Text("out"),), error=True),)))
     for event in (call, result):
         log.append(event)
-        window.say(event)
-    assert (window.rows[-1].block.kind, window.rows[-1].block.result, window.rows[-1].block.error) == (
+        window.add_event(event)
+    assert (window.rows[-1].block.kind, window.rows[-1].block.result, window.rows[-1].block.is_error) == (
         "call",
         "out",
         True,
@@ -169,5 +173,5 @@ def test_what_others_wrote_meanwhile_is_read_too() -> None:
     log.append(said(13, user_message("theirs")))
     mine = said(14, user_message("mine"))
     log.append(mine)
-    window.say(mine)
+    window.add_event(mine)
     assert texts(window)[-2:] == ["theirs", "mine"]

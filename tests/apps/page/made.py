@@ -37,7 +37,7 @@ def lived(turns: int = 5, *, window: int = 4_000, model: str = "gpt-4o", wire: s
     times = ticking()
     log = MemoryLog()
     session = Session(model, log=log, window=window, wire=wire, system=SYSTEM, tools=[TOOL], clock=lambda: next(times))
-    session.note_model()
+    session.record_model()
     bodies: dict[int, bytes] = {}
     for place, message in enumerate(generate_session(turns, 5)):
         if message["role"] == "assistant":
@@ -58,7 +58,7 @@ def _ask(session: Session, bodies: dict[int, bytes], *, report: bool) -> None:
     request = session.prepare()
     bodies[session.log.head] = request.to_bytes()
     if report:
-        weighed = session.view.fixed + 16 + session.view.tokens
+        weighed = session.view.fixed_tokens + 16 + session.view.tokens
         read = weighed * 104 // 100
-        cached = {"cached_tokens": read * request.shared // max(1, len(request.messages)) // 128 * 128}
+        cached = {"cached_tokens": read * request.shared_messages // max(1, len(request.messages)) // 128 * 128}
         session.record({"prompt_tokens": read, "completion_tokens": 90, "prompt_tokens_details": cached})

@@ -94,7 +94,7 @@ def test_a_page_within_a_limit_says_what_is_left_out() -> None:
         render_session_page("a", log, SecretMask(), limit=30_000),
     )
     assert len(small.html) < len(large.html)
-    assert any("are cut in the middle, to keep this file small" in line for line in small.left_out)
+    assert any("are cut in the middle, to keep this file small" in line for line in small.omissions)
 
 
 def test_names_of_blocks_and_titles_are_escaped() -> None:

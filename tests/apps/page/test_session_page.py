@@ -59,24 +59,24 @@ def test_every_request_has_the_figures_of_the_log(looked: Looked, made: Made) ->
         assert paid is not None
         so_far += paid.total
         share = f"{100 * each.cache_read / each.input_tokens:.1f}%"
-        counts = [f"{number:,}", f"{each.head:,}", f"{each.input_tokens:,}", share, f"{each.output_tokens:,}"]
+        counts = [f"{number:,}", f"{each.log_head:,}", f"{each.input_tokens:,}", share, f"{each.output_tokens:,}"]
         assert row[:5] == counts
         assert [float(cell.lstrip("$")) for cell in row[5:]] == pytest.approx([paid.total, so_far], abs=6e-5)
 
 
 def test_every_compaction_has_the_figures_of_the_log(looked: Looked, made: Made) -> None:
-    edits = {str(event.seq): event.what for event in made.log.read() if isinstance(event.what, ViewEdited)}
+    edits = {str(event.seq): event.payload for event in made.log.read() if isinstance(event.payload, ViewEdited)}
     rows = {row[1].replace(",", ""): row for row in all_rows(looked, "#changes")}
     assert set(edits) < set(rows)  # and the undo
     for seq, edited in edits.items():
         assert rows[seq][2] == edited.stage.replace("_", " ")
-        assert rows[seq][3:5] == [f"{edited.before:,}", f"{edited.after:,}"]
+        assert rows[seq][3:5] == [f"{edited.tokens_before:,}", f"{edited.tokens_after:,}"]
 
 
 def test_the_sums_at_the_top(looked: Looked, made: Made) -> None:
     sent = list_sent_requests(made.log)
     read, cached = sum(each.input_tokens for each in sent), sum(each.cache_read for each in sent)
-    edits = sum(isinstance(event.what, ViewEdited) for event in made.log.read())
+    edits = sum(isinstance(event.payload, ViewEdited) for event in made.log.read())
     shown = looked.text("#figures")
     assert f"requests {len(sent):,} compactions {edits:,} fullest {max(each.input_tokens for each in sent):,}" in shown
     assert f"tokens read {read:,} of these cached {100 * cached / read:.1f}%" in shown
@@ -109,7 +109,7 @@ def test_a_request_is_shown_as_it_was_sent(looked: Looked, made: Made) -> None:
         looked.page.focus("#window .chart")
         looked.page.keyboard.press(key)
         number = int(looked.page.get_attribute("#window .chart", "aria-valuenow"))
-        head = list_sent_requests(made.log)[number - 1].head
+        head = list_sent_requests(made.log)[number - 1].log_head
         looked.page.wait_for_function(
             "head => document.querySelector('#request dd').innerText === head", arg=f"{head:,}"
         )

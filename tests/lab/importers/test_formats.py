@@ -65,14 +65,14 @@ SAID: list[tuple[str, bytes, str, list[dict[str, Any]]]] = [
 @pytest.mark.parametrize(("form", "content", "name", "said"), SAID, ids=[f"{n}-{s[0]}" for n, s in enumerate(SAID)])
 def test_what_was_said(tmp_path: Path, form: str, content: bytes, name: str, said: list[dict[str, Any]]) -> None:
     found = one(tmp_path, content)
-    assert (found.meta.format, found.name) == (form, name)
+    assert (found.origin.format, found.name) == (form, name)
     assert plain(found.messages) == plain(said)
     assert not found.times or len(found.times) == len(found.messages)
 
 
 def test_claude_code_says_what_it_did(tmp_path: Path) -> None:
     found = one(tmp_path, samples.CLAUDE_CODE)
-    assert found.mended == [
+    assert found.repairs == [
         "1 results stood before their call: moved behind it",
         "1 calls had no result: a placeholder stands in",
         "1 attachment lines left out",
@@ -80,8 +80,12 @@ def test_claude_code_says_what_it_did(tmp_path: Path) -> None:
         "1 messages of the program itself left out",
         "2 lines of an abandoned branch left out",
     ]
-    assert (found.meta.agent, found.meta.model, found.meta.project) == ("Claude Code", "claude-x", "/home/me/project")
-    assert [(cut.at, cut.summary) for cut in found.compactions] == [(4, ""), (4, "All of it so far.")]
+    assert (found.origin.agent, found.origin.model, found.origin.project) == (
+        "Claude Code",
+        "claude-x",
+        "/home/me/project",
+    )
+    assert [(cut.message_index, cut.summary) for cut in found.compactions] == [(4, ""), (4, "All of it so far.")]
     assert found.times[:2] == [1777629601.0, 1777629602.0]
 
 
@@ -110,25 +114,25 @@ def test_images_stay(tmp_path: Path) -> None:
 
 def test_codex_says_what_it_did(tmp_path: Path) -> None:
     found = one(tmp_path, samples.CODEX)
-    assert found.mended == ["1 calls the provider served itself left out"]
-    assert (found.meta.model, found.meta.project) == ("gpt-x", "/p")
-    assert [(cut.at, cut.summary) for cut in found.compactions] == [(6, "so far")]
+    assert found.repairs == ["1 calls the provider served itself left out"]
+    assert (found.origin.model, found.origin.project) == ("gpt-x", "/p")
+    assert [(cut.message_index, cut.summary) for cut in found.compactions] == [(6, "so far")]
 
 
 def test_codex_of_old(tmp_path: Path) -> None:
     found = one(tmp_path, samples.CODEX_OLD)
-    assert (found.meta.format, found.name) == ("codex", "cx-0")
+    assert (found.origin.format, found.name) == ("codex", "cx-0")
     assert [message["role"] for message in found.messages] == ["system", "user", "assistant", "tool"]
 
 
 def test_opencode_says_what_it_did(tmp_path: Path) -> None:
     found = one(tmp_path, samples.OPENCODE)
-    assert found.mended == [
+    assert found.repairs == [
         "1 calls had no result: a placeholder stands in",
         "1 results moved behind their call",
         "1 call ids missing or used again: renamed",
     ]
-    assert [(cut.at, cut.summary) for cut in found.compactions] == [(6, "All so far.")]
+    assert [(cut.message_index, cut.summary) for cut in found.compactions] == [(6, "All so far.")]
 
 
 def stored(root: Path) -> Path:
@@ -177,43 +181,43 @@ def test_opencode_from_its_database(tmp_path: Path) -> None:
 
 
 def test_copilot_gemini_and_pi_say_what_they_left(tmp_path: Path) -> None:
-    assert one(tmp_path, samples.COPILOT).mended == ["1 events of subagents left out", "1 notifications left out"]
-    assert one(tmp_path, samples.GEMINI_LINES).mended == [
+    assert one(tmp_path, samples.COPILOT).repairs == ["1 events of subagents left out", "1 notifications left out"]
+    assert one(tmp_path, samples.GEMINI_LINES).repairs == [
         "1 calls had no result: a placeholder stands in",
         "1 messages that were taken back left out",
         "1 messages of the program itself left out",
     ]
     found = one(tmp_path, samples.PI)
-    assert found.mended == [
+    assert found.repairs == [
         "1 empty messages left out",
         "1 lines of other branches left out",
         "1 commands kept from the model left out",
     ]
-    assert [(cut.at, cut.summary) for cut in found.compactions] == [(3, "All so far.")]
+    assert [(cut.message_index, cut.summary) for cut in found.compactions] == [(3, "All so far.")]
 
 
 def test_openhands(tmp_path: Path) -> None:
     found = all_of(tmp_path, bench.OPENHANDS)
     assert [each.name for each in found] == ["oh-1", "oh-2"]
     assert plain(found[0].messages) == plain(bench.CHAT)
-    assert found[0].mended == [
+    assert found[0].repairs == [
         "2 events of the program itself left out",
         "1 errors that answer no call left out",
         "1 calls that end the task left out",
     ]
-    assert (found[0].meta.project, len(found[0].tools)) == ("o/r", 1)
+    assert (found[0].origin.project, len(found[0].tools)) == ("o/r", 1)
     assert [message["content"] for message in found[1].messages] == ["old pairs"]
 
 
 def test_swe_agent_with_calls(tmp_path: Path) -> None:
     found = one(tmp_path, bench.SWE_AGENT_CALLS)
     assert [message.get("tool_call_id") for message in found.messages] == [None, None, "x", None, "x_2"]
-    assert found.mended == ["1 call ids missing or used again: renamed"]
+    assert found.repairs == ["1 call ids missing or used again: renamed"]
 
 
 def test_mini_swe_agent(tmp_path: Path) -> None:
     found = one(tmp_path, bench.MINI)
-    assert (found.name, found.meta.model) == ("mi-1", "some/model")
+    assert (found.name, found.origin.model) == ("mi-1", "some/model")
     assert [message["role"] for message in found.messages] == ["system", "user", "assistant", "tool"]
     assert found.times == [0.0, 0.0, 1777000000.5, 1777000001.5]
 
@@ -246,16 +250,16 @@ def test_tau2_hides_the_tools_of_the_user(tmp_path: Path) -> None:
             result("a2", "two"),
         ]
     )
-    assert (found.name, found.meta.project, found.meta.model) == ("sim-1", "telecom", "gpt-x")
+    assert (found.name, found.origin.project, found.origin.model) == ("sim-1", "telecom", "gpt-x")
 
 
 def test_spans_say_what_they_left(tmp_path: Path) -> None:
     found = one(tmp_path, bench.SPANS)
-    assert found.mended == [
+    assert found.repairs == [
         "1 further results of an answered call left out",
         "1 answers to the last prompt left out",
     ]
-    assert (found.meta.agent, found.meta.model) == ("CodeAgent", "claude-x")
+    assert (found.origin.agent, found.origin.model) == ("CodeAgent", "claude-x")
 
 
 def test_nothing_in_a_span_is_run(tmp_path: Path) -> None:
@@ -265,7 +269,7 @@ def test_nothing_in_a_span_is_run(tmp_path: Path) -> None:
     assert hostile != bench.SPANS
     found = one(tmp_path, hostile)
     assert not mark.exists()
-    assert "1 calls that could not be read left out" in found.mended
+    assert "1 calls that could not be read left out" in found.repairs
 
 
 def test_a_log_of_requests_is_told_apart_by_session(tmp_path: Path) -> None:
@@ -284,5 +288,5 @@ def test_a_meta_line_begins_a_session(tmp_path: Path) -> None:
 
 
 def test_normal_form_keeps_its_meta(tmp_path: Path) -> None:
-    meta = one(tmp_path, logs.NORMAL).meta
+    meta = one(tmp_path, logs.NORMAL).origin
     assert (meta.agent, meta.model, meta.project, meta.session) == ("Some", "gpt-x", "o/r", "n1")

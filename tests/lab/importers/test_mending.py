@@ -33,7 +33,7 @@ def test_what_is_right_stays() -> None:
     said = [user(), answer("a", "b"), result("a", "1"), result("b", "2"), user("more")]
     done = repair_messages(said)
     assert done.messages == said
-    assert (done.origin, done.said) == ([0, 1, 2, 3, 4], [])
+    assert (done.original_indices, done.repairs) == ([0, 1, 2, 3, 4], [])
 
 
 def test_results_come_in_call_order() -> None:
@@ -43,7 +43,9 @@ def test_results_come_in_call_order() -> None:
 def test_a_late_result_is_moved() -> None:
     said = [answer("a"), user("wait"), result("a", "1")]
     assert shape(*said) == ["None a?", "a=1", "wait"]
-    assert repair_messages([answer("a"), user("wait"), result("a", "1")]).said == ["1 results moved behind their call"]
+    assert repair_messages([answer("a"), user("wait"), result("a", "1")]).repairs == [
+        "1 results moved behind their call"
+    ]
 
 
 def test_an_early_result_is_moved() -> None:
@@ -56,7 +58,7 @@ def test_an_interrupted_call_gets_the_placeholder() -> None:
 
 def test_results_without_a_call_go() -> None:
     done = repair_messages([user(), result("x", "1"), result("", "2")])
-    assert (done.messages, done.said) == ([user()], ["2 results without a call left out"])
+    assert (done.messages, done.repairs) == ([user()], ["2 results without a call left out"])
 
 
 def test_a_second_result_goes_and_is_not_taken_by_a_later_call_of_that_id() -> None:
@@ -81,14 +83,14 @@ def test_a_name_made_for_a_call_is_not_used_by_another() -> None:
 def test_results_without_ids_are_joined_by_position() -> None:
     done = repair_messages([answer("", ""), result("", "1"), result("", "2")])
     assert [message.get("tool_call_id") for message in done.messages] == [None, "call_1", "call_2"]
-    assert done.said == [
+    assert done.repairs == [
         "2 results without an id joined to a call by position",
         "2 call ids missing or used again: renamed",
     ]
 
 
 def test_an_empty_message_goes() -> None:
-    assert repair_messages([user(), {"role": "assistant", "content": None}]).said == ["1 empty messages left out"]
+    assert repair_messages([user(), {"role": "assistant", "content": None}]).repairs == ["1 empty messages left out"]
 
 
 IDENTS = st.sampled_from(["", "a", "b", "c"])
@@ -126,4 +128,4 @@ def test_whatever_comes_in_comes_out_paired(messages: list[dict[str, Any]]) -> N
     check_pairs(done.messages)
     spoken = [message for message in messages if message["role"] != "tool"]
     assert [message for message in done.messages if message["role"] != "tool"] == spoken
-    assert len(done.origin) == len(done.messages)
+    assert len(done.original_indices) == len(done.messages)

@@ -68,9 +68,9 @@ def test_packed_is_the_same(tmp_path: Path, name: str) -> None:
 def read_or_refuse(path: Path) -> bool:
     """Whether it could be read; if not, why not was said, with the file and what to do."""
     (found,) = read_recordings_by_file([path])
-    if found.fault is not None:
-        assert str(path) in found.fault.args[0]
-        assert found.fault.remedy
+    if found.error is not None:
+        assert str(path) in found.error.args[0]
+        assert found.error.remedy
         return False
     for recording in found.recordings:
         check_pairs(recording.messages)
@@ -119,7 +119,7 @@ def nodes(value: Any) -> list[tuple[Any, Any]]:
 def test_values_of_another_kind_anywhere(tmp_path: Path, name: str) -> None:
     """Valid JSON of the right outline, and inside it anything at all."""
     (tmp_path / "x").write_bytes(SAMPLES[name])
-    content = [value for _, value in SourceFile(tmp_path / "x").values()]
+    content = [value for _, value in SourceFile(tmp_path / "x").read_values()]
     chance = random.Random(name)
     read = 0
     for _ in range(60):
@@ -165,9 +165,9 @@ def test_a_file_that_is_cut_short_is_read_up_to_there(tmp_path: Path) -> None:
     path.write_bytes(logs.NORMAL[:-20])
     found = read_recordings(path)[0]
     assert len(found.messages) == len(bench.CHAT) - 1
-    assert found.mended == ["line 7 is cut short: read up to there"]
+    assert found.repairs == ["line 7 is cut short: read up to there"]
     path.write_bytes(gzip.compress(samples.lines(*bench.CHAT) * 400)[:-40])
-    assert any("read up to there" in said for said in read_recordings(path)[0].mended)
+    assert any("read up to there" in said for said in read_recordings(path)[0].repairs)
 
 
 def test_a_broken_line_in_the_middle_is_refused_with_its_number(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_nesting_is_bounded(tmp_path: Path) -> None:
 
 def test_sizes_are_bounded(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    small = ImportLimits(total=50_000, value=5_000, pieces=100)
+    small = ImportLimits(total_bytes=50_000, value_bytes=5_000, value_pieces=100)
     assert "a line is larger" in refused(path, b'{"role": "user", "content": "' + b"x" * 6_000 + b'"}\n', small)
     assert "a JSON document is larger" in refused(path, b"[\n" + b"1,\n" * 3_000, small)
     assert "the number of values" in refused(path, b'{"role": "user", "content": [' + b"1," * 200 + b"1]}\n", small)
@@ -201,7 +201,9 @@ def test_sizes_are_bounded(tmp_path: Path) -> None:
 
 def test_many_small_values_are_bounded_too(tmp_path: Path) -> None:
     content = b'{"role": "user", "content": "x", "more": [' + b"[]," * 40 + b"[]]}\n"
-    assert "values in the file" in refused(tmp_path / "x", content * 30, ImportLimits(pieces=1_000, all_pieces=2_000))
+    assert "values in the file" in refused(
+        tmp_path / "x", content * 30, ImportLimits(value_pieces=1_000, total_pieces=2_000)
+    )
 
 
 def test_json_inside_a_text_is_bounded(tmp_path: Path) -> None:
@@ -217,7 +219,7 @@ def test_json_inside_a_text_is_bounded(tmp_path: Path) -> None:
 def test_a_small_packed_file_cannot_unpack_without_end(tmp_path: Path) -> None:
     bomb = gzip.compress(b'{"role": "user", "content": "' + b" " * 40_000_000)
     assert len(bomb) < 100_000
-    assert "larger than" in refused(tmp_path / "x", bomb, ImportLimits(value=1_000_000))
+    assert "larger than" in refused(tmp_path / "x", bomb, ImportLimits(value_bytes=1_000_000))
 
 
 def test_numbers_that_are_none(tmp_path: Path) -> None:
@@ -242,7 +244,7 @@ def test_a_folder_means_the_files_in_it(tmp_path: Path) -> None:
     (tmp_path / "raw" / "again.jsonl").write_bytes(samples.PI)
     assert [path.name for path in find_recording_files([tmp_path])] == ["a.json", "b.jsonl", "c.jsonl"]
     assert [each.name for each in read_recordings(tmp_path)] == ["ge-1", "pi-1"]
-    assert [(each.path.name, each.fault is None) for each in read_recordings_by_file([tmp_path])] == [
+    assert [(each.path.name, each.error is None) for each in read_recordings_by_file([tmp_path])] == [
         ("a.json", True),
         ("b.jsonl", True),
         ("c.jsonl", False),

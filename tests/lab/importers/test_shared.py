@@ -45,12 +45,12 @@ def test_a_raw_file_gives_the_normal_form(raw: Path) -> None:
         same = [each for each in got if len(got) == 1 or ident.endswith(each.name) or each.name.endswith(ident)]
         assert len(same) == 1
         assert plain(same[0].messages) == plain(messages)
-        assert same[0].meta.agent
-        assert meta["meta"]["model"] in (None, same[0].meta.model) or not same[0].meta.model
+        assert same[0].origin.agent
+        assert meta["meta"]["model"] in (None, same[0].origin.model) or not same[0].origin.model
 
 
 def test_the_normal_form_is_read_as_it_is() -> None:
     for path in sorted(SHARED.glob("*-1.jsonl.gz")):
         recording = read_recordings(path)[0]
         assert recording.messages == lines_of(path)[1:]
-        assert recording.mended == []
+        assert recording.repairs == []

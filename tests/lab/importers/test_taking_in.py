@@ -38,16 +38,16 @@ def written(tmp_path: Path, content: bytes, name: str = "some.jsonl") -> Path:
 def test_a_recording_becomes_a_session(tmp_path: Path, data: DataFolder) -> None:
     recording = read_recordings(written(tmp_path, samples.CODEX))[0]
     assert import_recording(data, recording) == ("cx-1", 7, False)
-    events = list(data.log("cx-1").read())
-    said = [event for event in events if isinstance(event.what, MessageAdded)]
+    events = list(data.open_log("cx-1").read())
+    said = [event for event in events if isinstance(event.payload, MessageAdded)]
     assert len(said) == 5  # the two system messages are the fixed part
     assert recording.times[4:6] == [1777629607.0, 1777629606.0]  # the second call was answered first
     assert [event.time % 60 for event in said] == [2, 4, 7, 7, 9]
-    notes = {event.what.topic: event.what.text for event in events if isinstance(event.what, NoteAdded)}
+    notes = {event.payload.topic: event.payload.text for event in events if isinstance(event.payload, NoteAdded)}
     assert notes["system"] == "Be Codex.\n\none\ntwo"
     origin = json.loads(notes["imported"])
     assert (origin["format"], origin["agent"], origin["session"]) == ("codex", "Codex CLI", "cx-1")
-    assert origin["mended"] == recording.mended
+    assert origin["mended"] == recording.repairs
     assert origin["path"].endswith("some.jsonl")
 
 
@@ -80,7 +80,7 @@ def test_a_session_is_read_back_as_it_was(tmp_path: Path, data: DataFolder, cont
     for place in (tmp_path / "data", tmp_path / "kept.tidegate"):
         back = read_recordings(place)[0]
         assert plain(back.messages) == plain(recording.messages)
-        assert (back.name, back.meta.format, back.meta.model) == ("kept", "tidegate", recording.meta.model)
+        assert (back.name, back.origin.format, back.origin.model) == ("kept", "tidegate", recording.origin.model)
         assert back.tools == recording.tools
 
 
@@ -139,7 +139,7 @@ def test_the_command_keeps_an_export_whole(tmp_path: Path, capsys: pytest.Captur
     data = DataFolder(tmp_path / "data")
     import_recording(data, read_recordings(written(tmp_path, logs.NORMAL))[0], "kept")
     export_session(data, "kept", tmp_path / "kept.tidegate")
-    records = data.log("kept").head
+    records = data.open_log("kept").head
     data.close()
     assert command(tmp_path / "kept.tidegate", "--as", "other", "--trust", "--data", tmp_path / "data") == 0
     assert capsys.readouterr().out == f"other: {records + 1} records\n"

@@ -89,7 +89,7 @@ def test_without_the_guard_faults_are_told_and_nothing_is_touched(tmp_path: Path
 def test_a_recording_that_begins_with_an_answer_is_played(tmp_path: Path) -> None:
     messages = SHORT[2:]
     for peer in peers.PEERS:
-        if not peer.real:
+        if not peer.runs_published_code:
             run(peer, record(tmp_path / "a.jsonl", messages), tmp_path / "out.jsonl")
             lines = lines_of(tmp_path / "out.jsonl")
             assert [line["at"] for line in lines] == [0, 3, 5, 7]

@@ -13,7 +13,7 @@ import pytest
 from tests.lab.peers.played import SHORT, Line, judged, lines_of, long, record, run
 from tidegate.lab import peers
 
-EVERY = [peer for peer in peers.PEERS if peer.real]
+EVERY = [peer for peer in peers.PEERS if peer.runs_published_code]
 LIGHT = {peer.script: peer for peer in EVERY}
 REAL = EVERY if os.environ.get("TIDEGATE_EVERY_PEER") else list(LIGHT.values())
 FORGETS_THE_NEWEST = {"inspect-summary"}

@@ -9,7 +9,7 @@ import pytest
 from tests.lab.peers.played import SHORT, WINDOW, Line, chars, judged, lines_of, long, record, run, step
 from tidegate.lab import peers
 
-OURS = [peer for peer in peers.PEERS if not peer.real]
+OURS = [peer for peer in peers.PEERS if not peer.runs_published_code]
 
 
 def played(name: str, messages: list[Any], folder: Path, window: int = WINDOW, **settings: object) -> list[Line]:

@@ -15,8 +15,8 @@ def test_names_are_distinct_and_scripts_are_there() -> None:
     assert len({peer.name for peer in peers.PEERS}) == len(peers.PEERS)
     for peer in peers.PEERS:
         assert (peers.SCRIPTS_FOLDER / f"{peer.script}.py").is_file(), peer.name
-        assert peer.about.endswith(".")
-        assert peer.real == bool(peer.package)
+        assert peer.description.endswith(".")
+        assert peer.runs_published_code == bool(peer.package)
 
 
 def test_scripts_know_nothing_of_tidegate_and_shadow_nobody() -> None:
@@ -29,7 +29,9 @@ def test_scripts_know_nothing_of_tidegate_and_shadow_nobody() -> None:
 
 
 @pytest.mark.skipif(not BENCH.is_dir(), reason="not a checkout: no lists of the environments")
-@pytest.mark.parametrize("peer", [peer for peer in peers.PEERS if peer.real], ids=lambda peer: str(peer.name))
+@pytest.mark.parametrize(
+    "peer", [peer for peer in peers.PEERS if peer.runs_published_code], ids=lambda peer: str(peer.name)
+)
 def test_the_version_said_is_the_version_installed(peer: peers.Peer) -> None:
     name, version = peer.package.split()
     pinned = (BENCH / f"{peer.environment}.txt").read_text("utf-8").splitlines()
@@ -39,7 +41,7 @@ def test_the_version_said_is_the_version_installed(peer: peers.Peer) -> None:
 @pytest.mark.skipif(not BENCH.is_dir(), reason="not a checkout: no lists of the environments")
 def test_environments_are_listed_without_an_index() -> None:
     for peer in peers.PEERS:
-        if peer.real:
+        if peer.runs_published_code:
             text = (BENCH / f"{peer.environment}.txt").read_text("utf-8")
             lines = [line for line in text.splitlines() if not line.startswith("#")]
             assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines), peer.environment
@@ -52,7 +54,9 @@ def test_a_missing_environment_is_said_with_the_remedy(tmp_path: Path, monkeypat
     told = peers.explain_missing_peer(real)
     assert "make peers" in told
     assert str(tmp_path) in told
-    assert {peer.name for peer in peers.list_available_peers()} == {peer.name for peer in peers.PEERS if not peer.real}
+    assert {peer.name for peer in peers.list_available_peers()} == {
+        peer.name for peer in peers.PEERS if not peer.runs_published_code
+    }
     made = tmp_path / "deepagents" / "bin" / "python"
     made.parent.mkdir(parents=True)
     made.touch()

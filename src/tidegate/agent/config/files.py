@@ -33,14 +33,18 @@ class ConfigFiles(NamedTuple):
 
     project: Path
     user: Path
-    asked: bool = False
+    is_explicit: bool = False
 
 
-def locate_config_files(project: Path, environment: Mapping[str, str], asked: str = "") -> ConfigFiles:
+def locate_config_files(project: Path, environment: Mapping[str, str], explicit_file: str = "") -> ConfigFiles:
     """`asked` is a file someone named: it stands in for the project's."""
     home = environment.get("XDG_CONFIG_HOME", "")
     folder = Path(home) if os.path.isabs(home) else Path(environment.get("HOME") or Path.home()) / ".config"
-    return ConfigFiles(Path(asked) if asked else project / CONFIG_FILE, folder / "tidegate" / CONFIG_FILE, bool(asked))
+    return ConfigFiles(
+        Path(explicit_file) if explicit_file else project / CONFIG_FILE,
+        folder / "tidegate" / CONFIG_FILE,
+        bool(explicit_file),
+    )
 
 
 class ConfigSources(NamedTuple):
@@ -52,17 +56,17 @@ class ConfigSources(NamedTuple):
     project: YamlNode | None
     user: YamlNode | None
     digest: str = ""
-    named: bool = False
+    is_explicit: bool = False
 
 
 def read_config_sources(files: ConfigFiles) -> ConfigSources:
     """The user's own file is never taken for a project's, also not in its own folder."""
     data = None
-    if files.asked or not _is_same_file(files.project, files.user):
-        data = _read_bytes(files.project, needed=files.asked)
+    if files.is_explicit or not _is_same_file(files.project, files.user):
+        data = _read_bytes(files.project, needed=files.is_explicit)
     digest = "" if data is None else hashlib.sha256(data).hexdigest()
     return ConfigSources(
-        _parse_file(files.project, data), _parse_file(files.user, _read_bytes(files.user)), digest, files.asked
+        _parse_file(files.project, data), _parse_file(files.user, _read_bytes(files.user)), digest, files.is_explicit
     )
 
 
@@ -75,7 +79,7 @@ def parse_config(
     text: str, environment: Mapping[str, str], *, source: str = CONFIG_FILE, agent: str = ""
 ) -> ResolvedConfig:
     """The same from a text, for those who keep it elsewhere."""
-    return resolve_config(ConfigSources(_parse_text(text, source), None, named=True), environment, agent=agent)
+    return resolve_config(ConfigSources(_parse_text(text, source), None, is_explicit=True), environment, agent=agent)
 
 
 def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
@@ -94,7 +98,7 @@ def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, ag
         context,
         declared,
         reader.sources,
-        frozenset(reader.hidden),
+        frozenset(reader.hidden_paths),
         bounds,
         _project_sets_policy(sources),
     )
@@ -104,7 +108,7 @@ def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, ag
 
 
 def _project_sets_policy(sources: ConfigSources) -> bool:
-    if sources.project is None or sources.named:
+    if sources.project is None or sources.is_explicit:
         return False
     return isinstance(sources.project.value, dict) and "policy" in sources.project.value
 
@@ -112,13 +116,18 @@ def _project_sets_policy(sources: ConfigSources) -> bool:
 def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> tuple[YamlNode, UserLimits | None]:
     """One file over the other. A file the user named wins; of a project's file only what tightens the user's own."""
     project, user = (None if node is None else _expand_policy(node) for node in (sources.project, sources.user))
-    if project is not None and not sources.named and isinstance(project.value, dict) and "allow_env" in project.value:
+    if (
+        project is not None
+        and not sources.is_explicit
+        and isinstance(project.value, dict)
+        and "allow_env" in project.value
+    ):
         raise project.value["allow_env"].key.fault(
             "a project's file cannot allow itself to read the environment.", "Set allow_env in your own file."
         )
     if project is None or user is None:
         return project or user or YamlNode(_NO_POSITION, {}, 0, _NO_POSITION), None
-    if sources.named:
+    if sources.is_explicit:
         return merge_nodes(project, user), None
     theirs, own = (ParsedConfigFile(node, _read_settings(node, environment).used) for node in (project, user))
     return combine_config_files(theirs, own, environment)

@@ -47,9 +47,10 @@ def combine_config_files(
     combining = _FileCombiner(project.settings, own.settings, approval)
     addressed = combining.drop_addresses((), project.top, SettingsReader(environment, lenient=True))
     top = combining.combine((), addressed, own.top)
-    tools = ApprovalRules(make_approval_rules(project.settings.capabilities, ()).tools, default=None)
+    tools = ApprovalRules(make_approval_rules(project.settings.capabilities, ()).verdicts, default_verdict=None)
     return CombinedConfig(
-        top, UserLimits(own.settings, (approval, tools), tuple(combining.ignored), project=project.top.place.source)
+        top,
+        UserLimits(own.settings, (approval, tools), tuple(combining.ignored), project_file=project.top.place.source),
     )
 
 
@@ -218,7 +219,7 @@ class _FileCombiner:
 
     def _own_verdict(self, tool: str) -> ApprovalVerdict:
         """What the user's own file says of a tool; `allow`, which bounds nothing, if it says nothing."""
-        return decide_approval(ApprovalRules(default="allow", bounds=(self._approval,)), tool, {}).verdict
+        return decide_approval(ApprovalRules(default_verdict="allow", bounds=(self._approval,)), tool, {}).verdict
 
     def _values(self, path: _SettingPath) -> tuple[Any, Any]:
         return _value(self._project, path), _value(self._own, path)

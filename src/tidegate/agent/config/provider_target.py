@@ -53,13 +53,13 @@ class ProviderTarget(msgspec.Struct, frozen=True, kw_only=True):
     wire: str
     base_url: str = ""
     base_url_source: str = "default"
-    key: str = SecretString("")
+    api_key: str = SecretString("")
     key_source: str = "default"
     headers: dict[str, str] = {}
     timeout: float | None = None
 
     @property
-    def embedded(self) -> bool:
+    def is_embedded(self) -> bool:
         return self.provider == EMBEDDED_PROVIDER
 
 
@@ -98,7 +98,7 @@ def resolve_target(
         wire=_choose_dialect(brain, declared, known),
         base_url=base_url,
         base_url_source=said,
-        key=SecretString(key),
+        api_key=SecretString(key),
         key_source=key_said if key else "default",
         headers={**(declared.headers if declared else {}), **brain.config.headers},
         timeout=brain.timeout,

@@ -50,77 +50,77 @@ class SettingsReader:
         self._environment = environment
         self._lenient = lenient
         self.sources: dict[str, str] = {}
-        self.hidden: set[str] = set()
+        self.hidden_paths: set[str] = set()
 
     def read(self, node: YamlNode, hint: Any, path: str) -> Any:
         if get_origin(hint) in (Union, UnionType):
-            return self._one_of(node, hint, path)
+            return self._read_union(node, hint, path)
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            return self._struct(node, hint, path)
+            return self._read_struct(node, hint, path)
         if get_origin(hint) is tuple:
-            return self._list(node, get_args(hint)[0], path)
+            return self._read_list(node, get_args(hint)[0], path)
         if get_origin(hint) is dict:
             inner = get_args(hint)[1]
             if node.value is None:
                 return {}
-            found = self._mapping(node, path)
-            self._stands(node, path)
+            found = self._require_mapping(node, path)
+            self._record_source(node, path)
             return {key: self.read(each, inner, f"{path}.{key}") for key, each in found.items()}
         if hint is Any:
-            return self._plain(node, path)
-        return self._leaf(node, hint, path)
+            return self._read_any(node, path)
+        return self._read_leaf(node, hint, path)
 
-    def _one_of(self, node: YamlNode, hint: Any, path: str) -> Any:
+    def _read_union(self, node: YamlNode, hint: Any, path: str) -> Any:
         choices = get_args(hint)
         if NoneType in choices and node.value is None:
-            self._stands(node, path)
+            self._record_source(node, path)
             return None
         rest = [choice for choice in choices if choice is not NoneType]
         tagged = {
             str(tag): choice for choice in rest if (tag := _struct_tag(choice)) is not None
         }  # others no file can name
         if not tagged:
-            return self.read(node, rest[0], path) if len(rest) == 1 else self._leaf(node, hint, path)
-        found = self._mapping(node, path)
+            return self.read(node, rest[0], path) if len(rest) == 1 else self._read_leaf(node, hint, path)
+        found = self._require_mapping(node, path)
         if "type" not in found:
-            raise node.place.fault(f'{_quote_path(path)} has no "type".', suggest_name("", tagged))
+            raise node.place.make_error(f'{_quote_path(path)} has no "type".', suggest_name("", tagged))
         word = found["type"].text(f"type in {_quote_path(path)}")
         if word not in tagged:
-            raise found["type"].place.fault(
+            raise found["type"].place.make_error(
                 f"unknown type {quote_value(word)} in {_quote_path(path)}.", suggest_name(word, tagged)
             )
-        self._stands(found["type"], f"{path}.type")
-        return self._struct(node, tagged[word], path)
+        self._record_source(found["type"], f"{path}.type")
+        return self._read_struct(node, tagged[word], path)
 
-    def _struct(self, node: YamlNode, kind: type[msgspec.Struct], path: str) -> Any:
+    def _read_struct(self, node: YamlNode, kind: type[msgspec.Struct], path: str) -> Any:
         """A key with nothing behind it is a struct with all its defaults, if it can be one."""
-        given = {} if node.value is None else self._mapping(node, path)
+        given = {} if node.value is None else self._require_mapping(node, path)
         fields = {field.name: field for field in msgspec.structs.fields(kind)}
         allowed = [*fields, "type"] if _struct_tag(kind) is not None else [*fields]
         for key, each in given.items():
             if key not in allowed:
                 where = f" in {_quote_path(path)}" if path else ""
-                raise each.key.fault(f"unknown key {quote_value(key)}{where}.", suggest_name(key, allowed))
-        self._stands(node, path)
+                raise each.key.make_error(f"unknown key {quote_value(key)}{where}.", suggest_name(key, allowed))
+        self._record_source(node, path)
         values: dict[str, Any] = {}
         for name, field in fields.items():
             if name in given:
                 values[name] = self.read(given[name], field.type, f"{path}.{name}" if path else name)
             elif field.required:
-                raise node.place.fault(f'{_quote_path(path)} has no "{name}".', f"Add the key {name}.")
+                raise node.place.make_error(f'{_quote_path(path)} has no "{name}".', f"Add the key {name}.")
         return kind(**values)
 
-    def _list(self, node: YamlNode, hint: Any, path: str) -> tuple[Any, ...]:
+    def _read_list(self, node: YamlNode, hint: Any, path: str) -> tuple[Any, ...]:
         """Items with an id are known by it; no two may share one."""
         if node.value is None:
             return ()
         if not isinstance(node.value, list):
-            raise node.place.fault(
+            raise node.place.make_error(
                 f"{_quote_path(path)} is {_describe_node(node)}.", "Give a list: lines that begin with a dash."
             )
         if len(node.value) > _MAX_ITEMS:
-            raise node.place.fault(f"{_quote_path(path)} has {len(node.value)} items.", f"Keep to {_MAX_ITEMS}.")
-        self._stands(node, path)
+            raise node.place.make_error(f"{_quote_path(path)} has {len(node.value)} items.", f"Keep to {_MAX_ITEMS}.")
+        self._record_source(node, path)
         seen: dict[str, int] = {}
         items: list[Any] = []
         for number, each in enumerate(node.value, 1):
@@ -133,32 +133,34 @@ class SettingsReader:
             items.append(self.read(each, hint, f"{path}.{name or number}"))
         return tuple(items)
 
-    def _mapping(self, node: YamlNode, path: str) -> dict[str, YamlNode]:
+    def _require_mapping(self, node: YamlNode, path: str) -> dict[str, YamlNode]:
         if not isinstance(node.value, dict):  # what stands there may be a key in the wrong place: it is not repeated
             what = _quote_path(path) if path else "the file"
-            raise node.place.fault(f"{what} is {_describe_node(node)}.", "Give a mapping: lines of `key: value`.")
+            raise node.place.make_error(f"{what} is {_describe_node(node)}.", "Give a mapping: lines of `key: value`.")
         return node.value
 
-    def _plain(self, node: YamlNode, path: str) -> Any:
+    def _read_any(self, node: YamlNode, path: str) -> Any:
         """A value of any shape, as JSON would have it."""
         if isinstance(node.value, dict):
-            return {key: self._plain(each, f"{path}.{key}") for key, each in node.value.items()}
+            return {key: self._read_any(each, f"{path}.{key}") for key, each in node.value.items()}
         if isinstance(node.value, list):
-            return [self._plain(each, f"{path}.{number}") for number, each in enumerate(node.value, 1)]
-        self._stands(node, path)
-        return self._filled(node, path) if isinstance(node.value, str) else node.value
+            return [self._read_any(each, f"{path}.{number}") for number, each in enumerate(node.value, 1)]
+        self._record_source(node, path)
+        return self._fill_variables(node, path) if isinstance(node.value, str) else node.value
 
-    def _leaf(self, node: YamlNode, hint: Any, path: str) -> Any:
+    def _read_leaf(self, node: YamlNode, hint: Any, path: str) -> Any:
         secret = _is_secret(hint)
-        self._stands(node, path)
+        self._record_source(node, path)
         if secret:
-            self.hidden.add(path)
+            self.hidden_paths.add(path)
         value: object = node.value
         if isinstance(value, list | dict):
-            raise node.place.fault(f"{_quote_path(path)} is {_describe_node(node)}.", f"Give {describe_type(hint)}.")
+            raise node.place.make_error(
+                f"{_quote_path(path)} is {_describe_node(node)}.", f"Give {describe_type(hint)}."
+            )
         from_outside = isinstance(value, str) and _ENV_PLACEHOLDER.search(value) is not None
         if isinstance(value, str) and from_outside:
-            text = self._filled(node, path)
+            text = self._fill_variables(node, path)
             if self._lenient and _ENV_PLACEHOLDER.search(text):
                 return SecretString(text) if secret else text  # whatever it is to be: nobody uses it today
             value = text if _accepts_text(hint) else parse_plain_scalar(text, node.place)
@@ -173,38 +175,38 @@ class SettingsReader:
                 else f"{quote_value(node.value)}, whose value does not fit"
             )
             remedy = f"Give {describe_type(hint)}{', in quotes' if secret else ''}."
-            raise node.place.fault(f"{_quote_path(path)} is {shown}.", remedy) from None
+            raise node.place.make_error(f"{_quote_path(path)} is {shown}.", remedy) from None
         if not isinstance(read, str):
-            self.hidden.discard(path)
+            self.hidden_paths.discard(path)
         return SecretString(read) if secret else read
 
-    def _filled(self, node: YamlNode, path: str) -> str:
+    def _fill_variables(self, node: YamlNode, path: str) -> str:
         text = str(node.value)
         names: list[str] = []
 
         def value(match: re.Match[str]) -> str:
             names.append(match[1].strip())
-            return self._variable(names[-1], node.place) or match[0]
+            return self._look_up_variable(names[-1], node.place) or match[0]
 
         filled = _ENV_PLACEHOLDER.sub(value, text)
         if names:
             if path.rpartition(".")[2] not in _SHOWN_KEYS:
-                self.hidden.add(path)
+                self.hidden_paths.add(path)
             self.sources[path] += " (" + ", ".join(f"${name}" for name in names) + ")"
         return filled
 
-    def _variable(self, name: str, place: SourcePosition) -> str:
+    def _look_up_variable(self, name: str, place: SourcePosition) -> str:
         if not _VARIABLE_NAME.fullmatch(name):
-            raise place.fault(f"{{{{env.{name[:40]}}}}} names no variable.", "Write {{env.NAME}}.")
+            raise place.make_error(f"{{{{env.{name[:40]}}}}} names no variable.", "Write {{env.NAME}}.")
         found = self._environment.get(name, "")
         if found or self._lenient:
             return found
         what = "is empty" if name in self._environment else "is not set"
         near = get_close_matches(name, [each for each in self._environment if each != name], n=1, cutoff=0.8)
         also = f" Did you mean {near[0]}?" if near else ""
-        raise place.fault(f"the variable {name}, which {{{{env.{name}}}}} asks for, {what}.", f"Set it.{also}")
+        raise place.make_error(f"the variable {name}, which {{{{env.{name}}}}} asks for, {what}.", f"Set it.{also}")
 
-    def _stands(self, node: YamlNode, path: str) -> None:
+    def _record_source(self, node: YamlNode, path: str) -> None:
         self.sources[path] = f"{node.key.source}:{node.key.line}"
 
 

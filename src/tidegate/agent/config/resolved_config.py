@@ -39,7 +39,7 @@ class IgnoredValue(NamedTuple):
 
     name: str
     source: str
-    why: str
+    reason: str
 
 
 class UserLimits(msgspec.Struct, frozen=True):
@@ -48,10 +48,10 @@ class UserLimits(msgspec.Struct, frozen=True):
     `approvals` bound the verdicts on tools; `project` is the path of the project's file.
     """
 
-    own: FileSettings
+    user_settings: FileSettings
     approvals: tuple[ApprovalRules, ...]
-    ignored: tuple[IgnoredValue, ...]
-    project: str
+    ignored_values: tuple[IgnoredValue, ...]
+    project_file: str
 
 
 class ResolvedConfig(msgspec.Struct, frozen=True):
@@ -65,29 +65,31 @@ class ResolvedConfig(msgspec.Struct, frozen=True):
     settings: FileSettings
     agent: AgentSettings
     context: ContextSettings
-    declared: frozenset[str]
+    declared_context_keys: frozenset[str]
     sources: Mapping[str, str]
-    hidden: frozenset[str]
-    bounds: UserLimits | None = None
+    hidden_paths: frozenset[str]
+    user_limits: UserLimits | None = None
     project_policy: bool = False
 
     @property
     def policy_name(self) -> str:
         """A file with a context means the policy these settings are of."""
-        return self.settings.policy.name or ("digitorn" if self.declared - COMMON_CONTEXT_KEYS else "default")
+        return self.settings.policy.name or (
+            "digitorn" if self.declared_context_keys - COMMON_CONTEXT_KEYS else "default"
+        )
 
     @property
     def window(self) -> int | None:
         """The window someone set, else None: it is then learned, asked or looked up."""
         found = [_configured_window(self.settings, self.context, self.agent.brain.model)]
-        if self.bounds is not None:
-            own = self.bounds.own
+        if self.user_limits is not None:
+            own = self.user_limits.user_settings
             found.append(_configured_window(own, own.execution.context, self.agent.brain.model))
         return min((each for each in found if each and isinstance(each, int)), default=None)
 
     @property
-    def reserve(self) -> int | None:
-        return self.context.output_reserved if "output_reserved" in self.declared else None
+    def output_reserve(self) -> int | None:
+        return self.context.output_reserved if "output_reserved" in self.declared_context_keys else None
 
     @property
     def summary_brain(self) -> BrainSettings:
@@ -98,7 +100,7 @@ class ResolvedConfig(msgspec.Struct, frozen=True):
         return self.settings.execution.hooks
 
     @property
-    def auto_compact(self) -> Hook | None:
+    def auto_compact_hook(self) -> Hook | None:
         """The hook that is there without being declared; the policy's rule of the same name is what runs it."""
         compacts = any(isinstance(hook.action, CompactContext) for hook in self.hooks)
         if self.policy_name != "digitorn" or compacts or not self.context.auto_compact:
@@ -124,7 +126,7 @@ def make_policy_settings(config: ResolvedConfig) -> dict[str, object]:
         return given
     fields = msgspec.structs.asdict(config.context)
     del fields["summary_brain"]
-    return {**fields, "auto_compact": config.auto_compact is not None, **given}
+    return {**fields, "auto_compact": config.auto_compact_hook is not None, **given}
 
 
 def load_configured_policy(config: ResolvedConfig) -> Policy:
@@ -148,7 +150,7 @@ def _keep_retention(config: ResolvedConfig, policy: Policy) -> Policy:
     """A project's file cannot shorten how long sessions are kept: that deletes data of the user."""
     if not config.project_policy:
         return policy
-    own = config.bounds.own.policy if config.bounds is not None else PolicySettings()
+    own = config.user_limits.user_settings.policy if config.user_limits is not None else PolicySettings()
     kept = load(own.name, dict(own.settings)).retention if own.name else 0
     return msgspec.structs.replace(policy, retention=kept)
 
@@ -165,7 +167,7 @@ def collect_secret_values(config: ResolvedConfig, environment: Mapping[str, str]
     """Every key and header of this configuration, for whoever masks what is written to files."""
     targets = resolve_brain_target(config, environment), resolve_summary_target(config, environment)
     used = msgspec.structs.replace(config.settings, agents=(config.agent,))
-    found = [*(target.key for target in targets), *_iterate_secrets(used), *_iterate_secrets(config.context)]
+    found = [*(target.api_key for target in targets), *_iterate_secrets(used), *_iterate_secrets(config.context)]
     return tuple(dict.fromkeys(key for key in found if key))
 
 
@@ -201,9 +203,9 @@ def list_offered_tools(config: ResolvedConfig) -> frozenset[str]:
 
 def resolve_approval(config: ResolvedConfig) -> ApprovalRules:
     rules = make_approval_rules(config.settings.capabilities)
-    if config.bounds is None:
+    if config.user_limits is None:
         return rules
-    own, project = config.bounds.approvals
+    own, project = config.user_limits.approvals
     project = msgspec.structs.replace(project, allow_commands=rules.allow_commands)
     return msgspec.structs.replace(rules, bounds=(own, project))
 
@@ -218,7 +220,7 @@ def make_approval_rules(
     tools: dict[str, ApprovalVerdict] = {}
     default: ApprovalVerdict | None = None
     if "default_policy" in said:
-        tools = {**STANDARD_APPROVAL.tools, "hello": "allow"} if given.default_policy == "auto" else {}
+        tools = {**STANDARD_APPROVAL.verdicts, "hello": "allow"} if given.default_policy == "auto" else {}
         default = "ask" if given.default_policy == "auto" else given.default_policy
     tools |= {resolve_tool_name(name): verdict for name, verdict in given.tools.items()}
     if default is None and "allow_commands" in said and not any(fnmatchcase("shell", name) for name in tools):
@@ -289,7 +291,7 @@ def list_effective_settings(config: ResolvedConfig, environment: Mapping[str, st
     agent = f"agents.{config.agent.id}"
     found += _flatten_settings(config, config.agent, agent, skip=frozenset({f"{agent}.brain.context"}))
     found += _flatten_settings(config, config.context, "context", skip=frozenset())
-    if config.auto_compact is not None:
+    if config.auto_compact_hook is not None:
         found.append(EffectiveSetting(f"execution.hooks.{AUTO_COMPACT_RULE}", "true", "context.auto_compact"))
     because = "context" if config.policy_name == "digitorn" else "default"
     found.append(EffectiveSetting("policy.name", config.policy_name, config.sources.get("policy.name", because)))
@@ -307,10 +309,10 @@ def _add_notes(config: ResolvedConfig, settings: list[EffectiveSetting]) -> list
     for number, rule in enumerate(config.settings.capabilities.allow_commands, 1):
         notes[f"capabilities.allow_commands.{number}"] = describe_command_rule(rule)
     ignored: dict[str, list[IgnoredValue]] = {}
-    for each in config.bounds.ignored if config.bounds is not None else ():
+    for each in config.user_limits.ignored_values if config.user_limits is not None else ():
         ignored.setdefault(each.name, []).append(each)
     for name, found in ignored.items():
-        notes[name] = "; ".join(f"{each.source}: {SecretMask()(each.why)}" for each in found)
+        notes[name] = "; ".join(f"{each.source}: {SecretMask()(each.reason)}" for each in found)
     names = {each.name for each in settings}
     more = [
         EffectiveSetting(name, "ignored", found[0].source, notes[name])
@@ -331,7 +333,7 @@ def _list_target_settings(
     address = SecretMask()(target.base_url) or "the provider's own"
     return [
         EffectiveSetting(f"{name}.base_url", address, stands(target.base_url_source)),
-        EffectiveSetting(f"{name}.key", MASKED if target.key else "none", stands(target.key_source)),
+        EffectiveSetting(f"{name}.key", MASKED if target.api_key else "none", stands(target.key_source)),
         EffectiveSetting(f"{name}.wire", target.wire, config.sources.get(f"{path}.backend", "default")),
     ]
 
@@ -345,7 +347,7 @@ def _flatten_settings(
     if inner is None:
         plain = isinstance(value, str) and value and value.isprintable()
         text = str(value) if plain else msgspec.json.encode(value).decode()
-        shown = MASKED if path in config.hidden and value else SecretMask()(text)
+        shown = MASKED if path in config.hidden_paths and value else SecretMask()(text)
         yield EffectiveSetting(path, shown, config.sources.get(path, "default"))
         return
     for name, each in inner:

@@ -83,7 +83,7 @@ def _mapping(node: YamlNode | None) -> dict[str, YamlNode]:
 def check_trust(files: ConfigFiles, sources: ConfigSources) -> None:
     """BadInput if the project's file says something that the user has not agreed to."""
     if (
-        sources.named
+        sources.is_explicit
         or sources.project is None
         or _read_trusted(files).get(str(files.project.resolve())) == sources.digest
     ):

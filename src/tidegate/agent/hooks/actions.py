@@ -33,7 +33,7 @@ _PLACEHOLDER = re.compile(r"\{(turn|tokens|messages)\}")
 
 def fill_placeholders(text: str, at: HookContext) -> str:
     """Only numbers are put in; other braces are text."""
-    values = {"turn": at.turn, "tokens": at.tokens, "messages": at.messages}
+    values = {"turn": at.turn, "tokens": at.tokens, "messages": at.message_count}
     return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), text)
 
 
@@ -49,10 +49,10 @@ async def compact_context(
         action.summary_max_tokens or context.summary_max_tokens,
         reminder if isinstance(reminder, int) else 0,
     )
-    decisions = await at.session.apply_async([msgspec.structs.replace(made, name=rule)], summarise)
+    decisions = await at.session.run_rules_async([msgspec.structs.replace(made, name=rule)], summarise)
     own = [each for each in decisions if each.rule == rule]
     if own and own[-1].acted:
-        return f"{own[-1].before} tokens became {own[-1].after}: {own[-1].why}"
+        return f"{own[-1].tokens_before} tokens became {own[-1].tokens_after}: {own[-1].why}"
     return f"nothing compacted: {own[-1].why if own else 'there was nothing to do'}"
 
 
@@ -76,22 +76,22 @@ def inject_message(action: InjectMessage, at: HookContext) -> str:
     return text
 
 
-async def run_module_action(action: ModuleAction, act: ModuleActionRunner | None, limit: float) -> str:
-    if act is None:
+async def run_module_action(action: ModuleAction, runner: ModuleActionRunner | None, timeout: float) -> str:
+    if runner is None:
         raise BadInput("No module can be run here.", "Give the hooks a way to run actions.")
-    async with asyncio.timeout(limit):
-        result = await act(action.module, action.action, action.params)
+    async with asyncio.timeout(timeout):
+        result = await runner(action.module, action.action, action.params)
     shown = clip_chars(result.text, _MAX_SHOWN_CHARS).text
-    if result.error:
+    if result.is_error:
         raise BadInput(f"{action.module}.{action.action}: {shown}", "")
     return shown
 
 
-async def run_hook_function(action: RunFunction, at: HookContext, limit: float) -> str:
+async def run_hook_function(action: RunFunction, at: HookContext, timeout: float) -> str:
     """A function that waits is not waited for longer than `limit` seconds."""
     answer = action.function(at)
     if inspect.isawaitable(answer):
-        async with asyncio.timeout(limit):
+        async with asyncio.timeout(timeout):
             answer = await answer
     return clip_chars(answer, _MAX_SHOWN_CHARS).text if isinstance(answer, str) else ""
 
@@ -102,8 +102,8 @@ def make_action_runner(config: ResolvedConfig, toolbox: Toolbox, context: ToolCo
     async def act(module: str, action: str, params: Mapping[str, Any]) -> ToolResult:
         tool = find_module_tool(config, module, action)
         if tool is None:
-            return ToolResult("The modules of this configuration do not allow it.", error=True)
+            return ToolResult("The modules of this configuration do not allow it.", is_error=True)
         arguments = msgspec.json.encode(params).decode()
-        return await toolbox.run(Call("hook", tool, arguments), context)
+        return await toolbox.run_call(Call("hook", tool, arguments), context)
 
     return act

@@ -56,10 +56,10 @@ _BLOCK_EVENTS = 256
 class HookReport(NamedTuple):
     """What a hook did, in words; `error` if it failed."""
 
-    hook: str
+    hook_id: str
     action: str
     text: str
-    error: bool = False
+    is_error: bool = False
 
 
 class _Firing(NamedTuple):
@@ -84,12 +84,12 @@ class HookRunner:
     ) -> None:
         self.hooks: dict[str, Hook] = {}
         self._context = context or ContextSettings()
-        self._act = act
+        self._run_module = act
         self._clock = clock
-        self._limit = limit
+        self._timeout = limit
         self._session: Session | None = None
-        self._read_to = 0
-        self._fired: dict[str, _Firing] = {}
+        self._read_seq = 0
+        self._last_firings: dict[str, _Firing] = {}
         for hook in hooks:
             self.add(hook)
 
@@ -98,7 +98,7 @@ class HookRunner:
             raise BadInput(f"The hook {quote_value(hook.id)} is there twice.", "Give every hook an id of its own.")
         self.hooks[hook.id] = hook
 
-    async def fire(
+    async def run_due(
         self, moment: HookMoment, session: Session, *, summarise: AsyncSummarizer | None = None
     ) -> list[HookReport]:
         """Whatever is due now, in the order the hooks were given. Nothing is raised but a cancellation."""
@@ -108,78 +108,82 @@ class HookRunner:
                 continue
             try:
                 at = _make_context(moment, session)
-                if condition_holds(hook.condition, at) and not self._rests(hook, at):
-                    self._note(hook, session)
-                    done.append(HookReport(hook.id, hook_action_name(hook), await self._do(hook, at, summarise)))
+                if condition_holds(hook.condition, at) and not self._is_resting(hook, at):
+                    self._note_firing(hook, session)
+                    done.append(
+                        HookReport(hook.id, hook_action_name(hook), await self._run_action(hook, at, summarise))
+                    )
             except Exception as failure:  # noqa: BLE001 - a hook that fails must not end the turn
-                done.append(self._failed(hook, failure, session))
+                done.append(self._report_failure(hook, failure, session))
         return done
 
-    async def _do(self, hook: Hook, at: HookContext, summarise: AsyncSummarizer | None) -> str:
+    async def _run_action(self, hook: Hook, at: HookContext, summarise: AsyncSummarizer | None) -> str:
         match hook.action:
             case CompactContext() as action:
                 return await compact_context(hook.id, action, self._context, at, summarise)
             case InjectMessage() as action:
                 return inject_message(action, at)
             case ModuleAction() as action:
-                return await run_module_action(action, self._act, self._limit)
+                return await run_module_action(action, self._run_module, self._timeout)
             case RunFunction() as action:
-                return await run_hook_function(action, at, self._limit)
+                return await run_hook_function(action, at, self._timeout)
             case LogMessage(message):
                 text = fill_placeholders(message, at)
-                at.session.note(_LOG_TOPIC, f"{hook.id}: {text}")
+                at.session.add_note(_LOG_TOPIC, f"{hook.id}: {text}")
                 return text
 
-    def _failed(self, hook: Hook, failure: Exception, session: Session) -> HookReport:
+    def _report_failure(self, hook: Hook, failure: Exception, session: Session) -> HookReport:
         text = clip_chars(str(failure) or type(failure).__name__, 500).text
         if not isinstance(failure, BadInput):
             text = f"{type(failure).__name__}: {text}"
         try:
-            session.note(_FAILED_TOPIC, f"{hook.id}: {text}")
+            session.add_note(_FAILED_TOPIC, f"{hook.id}: {text}")
         except Exception as worse:  # noqa: BLE001 - the log is in trouble: whoever writes to it next will raise that
             text += f" (nor could that be noted: {type(worse).__name__})"
-        return HookReport(hook.id, hook_action_name(hook), text, error=True)
+        return HookReport(hook.id, hook_action_name(hook), text, is_error=True)
 
     # --- rest ---------------------------------------------------------------------------------------------------------
 
-    def _rests(self, hook: Hook, at: HookContext) -> bool:
-        if isinstance(hook.action, CompactContext) and self._just_compacted(at):
+    def _is_resting(self, hook: Hook, at: HookContext) -> bool:
+        if isinstance(hook.action, CompactContext) and self._is_recently_compacted(at):
             return True
         if not _is_remembered(hook):
             return False
-        self._catch_up(at.session)
-        last = self._fired.get(hook.id)
+        self._read_firings(at.session)
+        last = self._last_firings.get(hook.id)
         if last is None:
             return False
         if isinstance(hook.condition, TurnCount) and last.seq > _turn_start_seq(at.session):
             return True
         return 0 <= self._clock() - last.time < hook.cooldown
 
-    def _just_compacted(self, at: HookContext) -> bool:
+    def _is_recently_compacted(self, at: HookContext) -> bool:
         """The turns that a policy wants between two compactions hold between those of hooks, too."""
         turns = at.session.policy.settings.get("cooldown_turns", 0)
         ids = [hook.id for hook in self.hooks.values() if isinstance(hook.action, CompactContext)]
         fired = [
-            at.session.view.fired[name].turn for name in (AUTO_COMPACT_RULE, *ids) if name in at.session.view.fired
+            at.session.view.last_fired[name].turn
+            for name in (AUTO_COMPACT_RULE, *ids)
+            if name in at.session.view.last_fired
         ]
         return bool(fired) and isinstance(turns, int) and turns > 0 and at.turn - max(fired) <= turns
 
-    def _note(self, hook: Hook, session: Session) -> None:
+    def _note_firing(self, hook: Hook, session: Session) -> None:
         if _is_remembered(hook):
-            session.note(_FIRED_TOPIC, hook.id)
-            self._fired[hook.id] = _Firing(session.log.head, self._clock())
+            session.add_note(_FIRED_TOPIC, hook.id)
+            self._last_firings[hook.id] = _Firing(session.log.head, self._clock())
 
-    def _catch_up(self, session: Session) -> None:
+    def _read_firings(self, session: Session) -> None:
         """What was noted since we last looked. At first: as far back as a cooldown may reach, and this turn."""
         log = session.log
         if self._session is not session:
-            self._session, self._fired = session, {}
+            self._session, self._last_firings = session, {}
             longest = max((hook.cooldown for hook in self.hooks.values()), default=0.0)
-            self._read_to = min(_find_seq_before(log, self._clock() - longest), _turn_start_seq(session))
-        for event in log.read(self._read_to + 1) if self._read_to < log.head else ():
-            if isinstance(event.what, NoteAdded) and event.what.topic == _FIRED_TOPIC:
-                self._fired[event.what.text] = _Firing(event.seq, event.time)
-        self._read_to = log.head
+            self._read_seq = min(_find_seq_before(log, self._clock() - longest), _turn_start_seq(session))
+        for event in log.read(self._read_seq + 1) if self._read_seq < log.head else ():
+            if isinstance(event.payload, NoteAdded) and event.payload.topic == _FIRED_TOPIC:
+                self._last_firings[event.payload.text] = _Firing(event.seq, event.time)
+        self._read_seq = log.head
 
 
 def _is_remembered(hook: Hook) -> bool:
@@ -192,7 +196,7 @@ def _make_context(moment: HookMoment, session: Session) -> HookContext:
     view, budget, policy = session.view, session.budget(), session.policy
     tokens = measure_for_triggers(policy, view, budget)
     pressure = METRICS["pressure"](Measured(view, budget, policy, tokens))
-    return HookContext(moment, session, view.turn_count, tokens, view.messages, view.tool_calls, pressure)
+    return HookContext(moment, session, view.total_turns, tokens, view.message_count, view.tool_call_count, pressure)
 
 
 def hook_action_name(hook: Hook) -> str:

@@ -79,8 +79,8 @@ class HookContext(NamedTuple):
     session: Session
     turn: int
     tokens: int
-    messages: int
-    tool_calls: int
+    message_count: int
+    tool_call_count: int
     pressure: float
 
 
@@ -108,15 +108,15 @@ class Hook(msgspec.Struct, frozen=True):
     cooldown: Annotated[float, Meta(ge=0)] = 0.0
 
 
-def condition_holds(condition: HookCondition, at: HookContext) -> bool:
+def condition_holds(condition: HookCondition, context: HookContext) -> bool:
     match condition:
         case ContextPressure(threshold):
-            return at.pressure > threshold
+            return context.pressure > threshold
         case TurnCount(count):
-            return at.turn == count
+            return context.turn == count
         case ToolCallCount(threshold):
-            return at.tool_calls > threshold
+            return context.tool_call_count > threshold
         case MessageCount(threshold):
-            return at.messages > threshold
+            return context.message_count > threshold
         case Always():
             return True

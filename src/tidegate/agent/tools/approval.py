@@ -26,10 +26,10 @@ class ApprovalRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     A verdict is never looser than that of any of the `bounds`, where they have one.
     """
 
-    tools: dict[str, ApprovalVerdict] = {}
+    verdicts: dict[str, ApprovalVerdict] = {}
     allow_commands: tuple[str, ...] = ()
     deny_commands: tuple[str, ...] = ()
-    default: ApprovalVerdict | None = "ask"
+    default_verdict: ApprovalVerdict | None = "ask"
     bounds: tuple["ApprovalRules", ...] = ()
 
 
@@ -38,20 +38,20 @@ class ApprovalQuestion(msgspec.Struct, frozen=True):
 
     tool: str
     arguments: dict[str, Any]
-    why: str
+    reason: str
 
 
 class ApprovalRuling(msgspec.Struct, frozen=True):
     verdict: ApprovalVerdict
-    why: str
+    reason: str
 
 
 AskUser = Callable[[ApprovalQuestion], Awaitable[bool]]
 
 _SAFE_TOOLS = "read list grep memory_write memory_search recall compact skills task".split()
-STANDARD_APPROVAL = ApprovalRules(tools=dict.fromkeys(_SAFE_TOOLS, "allow"))
+STANDARD_APPROVAL = ApprovalRules(verdicts=dict.fromkeys(_SAFE_TOOLS, "allow"))
 """What changes nothing outside the session's own folder is allowed, all else is asked."""
-ALLOW_ALL = ApprovalRules(default="allow")
+ALLOW_ALL = ApprovalRules(default_verdict="allow")
 
 
 def decide_approval(approval: ApprovalRules, name: str, arguments: Mapping[str, Any]) -> ApprovalRuling:
@@ -66,9 +66,9 @@ def decide_approval(approval: ApprovalRules, name: str, arguments: Mapping[str, 
 
 def _decide_alone(approval: ApprovalRules, name: str, arguments: Mapping[str, Any]) -> ApprovalRuling | None:
     """The ruling of these rules without their bounds, or None if they say nothing about this call."""
-    fitting = [pattern for pattern in approval.tools if fnmatchcase(name, pattern)]
+    fitting = [pattern for pattern in approval.verdicts if fnmatchcase(name, pattern)]
     rule = max(fitting, key=lambda pattern: (pattern == name, len(pattern)), default="")
-    verdict = approval.tools[rule] if rule else approval.default
+    verdict = approval.verdicts[rule] if rule else approval.default_verdict
     command = arguments.get("command")
     if name == "shell" and isinstance(command, str) and verdict != "deny":
         for denied in approval.deny_commands:

@@ -59,7 +59,7 @@ async def _run_memory_write(asked: MemoryWriteArguments, context: ToolContext) -
         about = asked.about or asked.text.strip().split("\n", 1)[0]
         written = await asyncio.to_thread(notes.write, asked.note, asked.text, about=about)
         return ToolResult(f"{'Wrote' if written else 'Unchanged:'} {asked.note}.")
-    day = await asyncio.to_thread(notes.add, asked.text, source=context.session_name, title=asked.about)
+    day = await asyncio.to_thread(notes.add_entry, asked.text, source=context.session_name, title=asked.about)
     return ToolResult(f"Noted in {day}.")
 
 
@@ -68,8 +68,8 @@ async def _run_memory_search(asked: MemorySearchArguments, context: ToolContext)
     if asked.note:
         return ToolResult(await asyncio.to_thread(data.notes.read, asked.note))
     if not asked.words.strip():
-        return ToolResult(data.notes.index_text() or "[the memory is empty]")
-    hits = await asyncio.to_thread(lambda: data.search().search(asked.words, 3 * _MAX_HITS))
+        return ToolResult(data.notes.render_index() or "[the memory is empty]")
+    hits = await asyncio.to_thread(lambda: data.open_search().search(asked.words, 3 * _MAX_HITS))
     own = await asyncio.to_thread(_find_search_messages, context.session.log)
     others = [hit for hit in hits if hit.kind == "note" or hit.name != context.session_name or hit.place not in own]
     return ToolResult("\n".join(map(_format_hit, others[:_MAX_HITS])) or "[nothing found; try other or fewer words]")
@@ -98,8 +98,8 @@ def _make_log_search(log: Log) -> LogSearch:
         for _ in range(_MAX_PAGES):
             page = recall_text(log, words, max_chars=_MAX_RECALL_CHARS, offset=offset)
             found += [seq for seq in (int(ident[1:]) for ident in page.ids) if seq not in own]
-            offset = page.offset
-            if len(found) >= most or not page.more:
+            offset = page.next_offset
+            if len(found) >= most or not page.next_query:
                 break
         return found[:most]
 
@@ -111,7 +111,7 @@ def _find_search_messages(log: Log) -> set[int]:
     seqs: set[int] = set()
     ids: set[str] = set()
     for event in log.read():
-        message = event.what.message if isinstance(event.what, MessageAdded) else None
+        message = event.payload.message if isinstance(event.payload, MessageAdded) else None
         if message is None:
             continue
         calls, result = calls_of(message), result_of(message)
@@ -124,15 +124,15 @@ def _find_search_messages(log: Log) -> set[int]:
 
 
 async def _run_compact(asked: CompactArguments, context: ToolContext) -> ToolResult:
-    context.compaction = asked.focus.strip()
+    context.requested_compaction = asked.focus.strip()
     return ToolResult("The conversation is compacted before the next step. Nothing is lost: recall finds it.")
 
 
 def create_skills_tool(skills: Skills) -> FunctionTool[SkillsArguments]:
     async def act(asked: SkillsArguments, context: ToolContext) -> ToolResult:
         if asked.name:
-            return ToolResult(await asyncio.to_thread(skills.read, asked.name))
-        lines = [f"{skill.name}: {skill.description}" for skill in skills.found.values()]
+            return ToolResult(await asyncio.to_thread(skills.read_body, asked.name))
+        lines = [f"{skill.name}: {skill.description}" for skill in skills.by_name.values()]
         return ToolResult("\n".join(lines) or "[there are no skills]")
 
     return FunctionTool("skills", "Read a skill before doing what it is for.", SkillsArguments, act)

@@ -23,9 +23,9 @@ ProcessLimit = Literal["", "time", "output"]
 class ProcessResult(msgspec.Struct, frozen=True):
     """`code` is None if it was stopped. `left` says that it had left something running, which was ended."""
 
-    code: int | None
-    stopped: ProcessLimit = ""
-    left: bool = False
+    exit_code: int | None
+    exceeded_limit: ProcessLimit = ""
+    left_processes: bool = False
 
 
 async def run_process_group(
@@ -34,8 +34,8 @@ async def run_process_group(
     cwd: str,
     environment: Mapping[str, str],
     seconds: float,
-    most: int,
-    take: Callable[[bytes], None],
+    max_bytes: int,
+    on_output: Callable[[bytes], None],
 ) -> ProcessResult:
     """Run it with no input, give `take` what it writes, and end its whole group whatever happens.
 
@@ -50,7 +50,7 @@ async def run_process_group(
     try:
         loop = asyncio.get_running_loop()
         pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
-        pump = asyncio.create_task(_copy_output(reader, take, most))
+        pump = asyncio.create_task(_copy_output(reader, on_output, max_bytes))
         stopped = await _wait_for_end(process, pump, seconds)
         left = await asyncio.shield(end_process_group(process)) and not stopped
         await asyncio.wait([pump], timeout=GROUP_GRACE_SECONDS)

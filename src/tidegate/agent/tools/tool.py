@@ -43,8 +43,8 @@ class ToolResult(msgspec.Struct, frozen=True):
     """`streamed` is what a process wrote: it may be longer, and its end is worth more than its beginning."""
 
     text: str
-    error: bool = False
-    streamed: bool = False
+    is_error: bool = False
+    is_process_output: bool = False
 
 
 class ToolFailed(Exception):
@@ -54,16 +54,18 @@ class ToolFailed(Exception):
 def make_failure_result(error: Exception) -> ToolResult:
     """What the model is told of an error nobody foresaw."""
     if isinstance(error, ToolFailed | TidegateError):
-        return ToolResult(str(error), error=True)
+        return ToolResult(str(error), is_error=True)
     if isinstance(error, OSError):
-        return ToolResult(f"It failed: {error.strerror or type(error).__name__}.", error=True)
-    return ToolResult(f"It failed: {type(error).__name__}: {error}", error=True)
+        return ToolResult(f"It failed: {error.strerror or type(error).__name__}.", is_error=True)
+    return ToolResult(f"It failed: {type(error).__name__}: {error}", is_error=True)
 
 
 def bound_result(result: ToolResult) -> ToolResult:
     """Within its bound, and of text that any provider takes."""
     text = repair_unicode(result.text)
-    text = keep_last_bytes(text, MAX_STREAM_BYTES) if result.streamed else clip_bytes(text, MAX_RESULT_BYTES).text
+    text = (
+        keep_last_bytes(text, MAX_STREAM_BYTES) if result.is_process_output else clip_bytes(text, MAX_RESULT_BYTES).text
+    )
     return msgspec.structs.replace(result, text=text)
 
 
@@ -87,10 +89,10 @@ class ToolData(Protocol):
     """The part of a data folder that tools use."""
 
     @property
-    def folder(self) -> Path: ...
+    def root(self) -> Path: ...
     @property
     def notes(self) -> Notes: ...
-    def search(self) -> Search: ...
+    def open_search(self) -> Search: ...
 
 
 @dataclass
@@ -108,12 +110,12 @@ class ToolContext:
     data: ToolData | None = None
     clock: Callable[[], float] = time.time
     environment: Mapping[str, str] = field(default_factory=lambda: allowed_environment(os.environ))
-    compaction: str | None = None
+    requested_compaction: str | None = None
 
     @property
-    def closed_to_writing(self) -> list[Path]:
+    def protected_folders(self) -> list[Path]:
         """Folders that may lie inside the workspace and are ours: the log and its files are not the model's to edit."""
-        ours = (self.session_folder, None if self.data is None else self.data.folder)
+        ours = (self.session_folder, None if self.data is None else self.data.root)
         return [folder for folder in ours if folder is not None]
 
 
@@ -130,11 +132,11 @@ class FunctionTool(Generic[_A]):
         self, name: str, description: str, arguments: type[_A], act: Callable[[_A, ToolContext], Awaitable[ToolResult]]
     ) -> None:
         self.tool = Tool(name, description, build_arguments_schema(arguments))
-        self._arguments = arguments
-        self._act = act
+        self._arguments_type = arguments
+        self._function = act
 
     async def __call__(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         try:
-            return bound_result(await self._act(convert_arguments(self._arguments, arguments), context))
+            return bound_result(await self._function(convert_arguments(self._arguments_type, arguments), context))
         except Exception as error:  # noqa: BLE001 - the model is told, whatever it is
             return bound_result(make_failure_result(error))

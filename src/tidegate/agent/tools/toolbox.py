@@ -67,38 +67,38 @@ class Toolbox:
         tools = [each.tool for each in self.tools.values()]
         return [shorten_definition(tool) for tool in tools] if compact else tools
 
-    def together(self, name: str) -> bool:
+    def may_run_in_parallel(self, name: str) -> bool:
         """May calls of this tool run at the same time? Most change something, so it must say so itself."""
         return getattr(self.tools.get(name), "together", False) is True
 
-    async def run(self, call: Call, context: ToolContext) -> ToolResult:
+    async def run_call(self, call: Call, context: ToolContext) -> ToolResult:
         """The result of a call as a model made it. Nothing is raised but a cancellation."""
         tool = self.tools.get(call.name)
         if tool is None:
-            return ToolResult(self._unknown(call.name), error=True)
+            return ToolResult(self._describe_unknown_tool(call.name), is_error=True)
         try:
             arguments = parse_tool_arguments(call.arguments)
-            refusal = await self._refusal(call.name, arguments)
-            result = ToolResult(refusal, error=True) if refusal else await tool(arguments, context)
+            refusal = await self._check_approval(call.name, arguments)
+            result = ToolResult(refusal, is_error=True) if refusal else await tool(arguments, context)
         except Exception as error:  # noqa: BLE001 - it is not our code, and the model must hear of it
             result = make_failure_result(error)
         return bound_result(result)
 
-    def _unknown(self, name: str) -> str:
+    def _describe_unknown_tool(self, name: str) -> str:
         near = get_close_matches(name[:80], self.tools, 1, 0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return f"There is no tool {name[:80]!r}.{hint} There are: {', '.join(self.tools) or 'none'}."
 
-    async def _refusal(self, name: str, arguments: dict[str, object]) -> str:
+    async def _check_approval(self, name: str, arguments: dict[str, object]) -> str:
         ruling = decide_approval(self.approval, name, arguments)
         if ruling.verdict == "allow":
             return ""
         if ruling.verdict == "deny":
-            return f"Denied by {ruling.why}; it was not run. Do it another way, or ask the user to change the rule."
+            return f"Denied by {ruling.reason}; it was not run. Do it another way, or ask the user to change the rule."
         if self.ask is None:
-            return f"Denied: {ruling.why}, and nobody is there to ask; it was not run. Do it another way."
+            return f"Denied: {ruling.reason}, and nobody is there to ask; it was not run. Do it another way."
         try:
-            agreed = await self.ask(ApprovalQuestion(name, arguments, ruling.why))
+            agreed = await self.ask(ApprovalQuestion(name, arguments, ruling.reason))
         except Exception as error:  # noqa: BLE001 - who cannot be asked has not agreed
             return f"The user could not be asked ({type(error).__name__}); it was not run."
         return "" if agreed is True else "The user denied this; it was not run. Ask what they want instead."

@@ -46,7 +46,7 @@ def run_chat_demo(folder: Path, policy: str, window: int) -> int:
     workspace = folder / "work"
     workspace.mkdir()
     opening = create_demo_launch(workspace, policy, window)
-    load_configured_policy(opening.read().config)
+    load_configured_policy(opening.load_config().config)
     seen = ChatObserver(DEMO_SESSION, window)
     data = DataFolder(folder / "data", secrets=[])
     try:
@@ -70,7 +70,10 @@ def create_demo_launch(workspace: Path, policy: str, window: int) -> LaunchOptio
     kept = ("PATH", "LANG", "TIDEGATE_GGUF")
     environment = {"HOME": str(workspace), **{name: os.environ[name] for name in kept if name in os.environ}}
     return LaunchOptions(
-        locate_config_files(workspace, environment, asked=str(config)), environment, name=DEMO_SESSION, policy=policy
+        locate_config_files(workspace, environment, explicit_file=str(config)),
+        environment,
+        session_name=DEMO_SESSION,
+        policy=policy,
     )
 
 
@@ -80,6 +83,6 @@ async def run_unattended(data: DataFolder, opening: LaunchOptions, workspace: Pa
     from tidegate.tui.plain.plain_chat import PlainChat
 
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # it is a text file
-    plain = PlainChat(data, opening, workspace, ScriptedInput(seen.window), listen=seen.take)
+    plain = PlainChat(data, opening, workspace, ScriptedInput(seen.window), listen=seen.observe)
     status = await run_until_signal(plain.run())
-    return status if plain.interrupted or not plain.opened else EXIT_OK
+    return status if plain.was_interrupted or not plain.has_opened else EXIT_OK

@@ -43,13 +43,13 @@ def run_generated_demo(options: argparse.Namespace) -> int:
                 break
             if message["role"] == "assistant":
                 request = session.prepare()
-                witness.asked(session.log.head, request.to_bytes())
+                witness.add_request(session.log.head, request.to_bytes())
                 show.call(session, request)
             elif message["role"] == "user":
                 show.turn += 1
             (ident,) = session.add(message)
-            witness.said(ident, message)
-    proofs = [show.fitted(), *witness.proofs(session)]
+            witness.add_message(ident, message)
+    proofs = [show.fitted(), *witness.make_proofs(session)]
     show.stages(session)
     show.proofs(proofs)
     if stopped():
@@ -91,10 +91,14 @@ class _DemoDisplay:
         self._calls += 1
         self._most = max(self._most, request.tokens)
         self._over += request.tokens > self._window
-        acted = [decision for decision in session.decisions if decision.acted and decision.before != decision.after]
+        acted = [
+            decision
+            for decision in session.last_decisions
+            if decision.acted and decision.tokens_before != decision.tokens_after
+        ]
         budget = session.budget()
         if acted:
-            self._bar(acted[0].before + budget.fixed, budget.capacity)
+            self._bar(acted[0].tokens_before + budget.fixed, budget.capacity)
         for decision in acted:
             self._edit(decision)
         if acted or self._calls % _CALLS_PER_BAR == 1:
@@ -115,7 +119,7 @@ class _DemoDisplay:
 
     def _edit(self, decision: Decision) -> None:
         why = decision.why if len(decision.why) <= _MAX_REASON_CHARS else decision.why[: _MAX_REASON_CHARS - 3] + "..."
-        change = f"{decision.before:,} -> {decision.after:,} tokens"
+        change = f"{decision.tokens_before:,} -> {decision.tokens_after:,} tokens"
         self._console.print(f"    [bold cyan]{decision.stage}[/]: {escape(why)}: [bold]{change}[/]")
         time.sleep(self._pause * 3)
 
@@ -128,10 +132,10 @@ class _DemoDisplay:
         freed: Tally[str] = Tally()
         touched: Tally[str] = Tally()
         for event in session.log.read():
-            if isinstance(event.what, ViewEdited):
-                edits[event.what.stage] += 1
-                freed[event.what.stage] += event.what.before - event.what.after
-                touched[event.what.stage] += len(event.what.edits)
+            if isinstance(event.payload, ViewEdited):
+                edits[event.payload.stage] += 1
+                freed[event.payload.stage] += event.payload.tokens_before - event.payload.tokens_after
+                touched[event.payload.stage] += len(event.payload.edits)
         table = Table(title="\nwhat each stage did", title_justify="left")
         for name in ("stage", "edits", "places", "tokens freed"):
             table.add_column(name, justify="left" if name == "stage" else "right")

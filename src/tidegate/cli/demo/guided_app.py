@@ -43,67 +43,67 @@ class GuidedApp(ChatApp):
         provider_for: ProviderFactory = use_configured_provider,
         reading: float = _READING_SECONDS,
     ) -> None:
-        self.seen = seen
+        self.observer = seen
         self._reading = reading
-        self._guide = False
-        self._left = asyncio.Event()
+        self._is_playing = False
+        self._taken_over = asyncio.Event()
         super().__init__(data, opening, workspace, provider_for=provider_for)
 
-    def _tell(self, news: ThreadEvent) -> None:
-        self.seen.take(news)
-        super()._tell(news)
+    def _receive_event(self, news: ThreadEvent) -> None:
+        self.observer.observe(news)
+        super()._receive_event(news)
 
-    def _opened(self, news: AgentOpened) -> None:
-        super()._opened(news)
-        if not self._guide:
-            self._guide = True
-            self._play()
+    def _handle_opened(self, news: AgentOpened) -> None:
+        super()._handle_opened(news)
+        if not self._is_playing:
+            self._is_playing = True
+            self._play_script()
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key) and self._guide and not self._left.is_set():
-            self._left.set()
-            self.composer.put(MessageDraft())
-            self._say(TAKEOVER_TEXT)
+        if isinstance(event, events.Key) and self._is_playing and not self._taken_over.is_set():
+            self._taken_over.set()
+            self.composer.replace_text(MessageDraft())
+            self._narrate(TAKEOVER_TEXT)
         await super().on_event(event)
 
     @work(group="guide")
-    async def _play(self) -> None:
-        self._say(f"{INTRO_TEXT.format(window=self.seen.window)}\n{TAKEOVER_HINT}")
+    async def _play_script(self) -> None:
+        self._narrate(f"{INTRO_TEXT.format(window=self.observer.window)}\n{TAKEOVER_HINT}")
         for step in DEMO_SCRIPT:
-            if not await self._played(step):
+            if not await self._play_step(step):
                 return
         await self._pause()
-        if not self._left.is_set():
-            self._left.set()
-            self._say(TAKEOVER_TEXT)
+        if not self._taken_over.is_set():
+            self._taken_over.set()
+            self._narrate(TAKEOVER_TEXT)
 
-    async def _played(self, step: DemoStep) -> bool:
+    async def _play_step(self, step: DemoStep) -> bool:
         """False: someone else plays on."""
         await self._pause()
-        if self._left.is_set():
+        if self._taken_over.is_set():
             return False
-        if step.why:
-            self._say(step.why)
-        self.composer.put(MessageDraft(step.says))
+        if step.narration:
+            self._narrate(step.narration)
+        self.composer.replace_text(MessageDraft(step.message))
         await self._pause()
-        if self._left.is_set():
+        if self._taken_over.is_set():
             return False
-        self.composer.put(MessageDraft())
-        self.on_composer_sent(self.composer.Sent(MessageDraft(step.says)))
-        while not self._left.is_set() and self._works():
+        self.composer.replace_text(MessageDraft())
+        self.on_composer_sent(self.composer.Sent(MessageDraft(step.message)))
+        while not self._taken_over.is_set() and self._is_working():
             await asyncio.sleep(_POLL_SECONDS)
-        return not self._left.is_set()
+        return not self._taken_over.is_set()
 
-    def _works(self) -> bool:
+    def _is_working(self) -> bool:
         commands = any(each.group == "command" and each.is_running for each in self.workers)
-        return commands or self.talk.busy or bool(self.talk.queue)
+        return commands or self.turn_state.is_busy or bool(self.turn_state.queue)
 
     async def _pause(self) -> None:
         try:
-            await asyncio.wait_for(self._left.wait(), self._reading)
+            await asyncio.wait_for(self._taken_over.wait(), self._reading)
         except TimeoutError:
             return
 
-    def _say(self, text: str) -> None:
-        self.talk.remark(text)
-        self._flow()
+    def _narrate(self, text: str) -> None:
+        self.turn_state.add_remark(text)
+        self._show_live_blocks()

@@ -21,8 +21,8 @@ TAKEOVER_TEXT: Final = (
 class DemoStep(NamedTuple):
     """What is said, and before it why."""
 
-    says: str
-    why: str = ""
+    message: str
+    narration: str = ""
 
 
 DEMO_SCRIPT: Final = (
@@ -58,28 +58,28 @@ DEMO_SCRIPT: Final = (
 class ScriptedInput:
     """The script as what a person types, for the plain face."""
 
-    asks = False
+    can_ask = False
 
     def __init__(self, window: int) -> None:
         self._window = window
         self._steps = iter(DEMO_SCRIPT)
         self._begun = 0.0
 
-    async def message(self, out: ChatOutput) -> str | None:
+    async def read_message(self, out: ChatOutput) -> str | None:
         await asyncio.sleep(0)
         if not self._begun:
             self._begun = time.monotonic()
-            out.line(textwrap.fill(INTRO_TEXT.format(window=self._window), 100))
+            out.write_line(textwrap.fill(INTRO_TEXT.format(window=self._window), 100))
         step = next(self._steps, None)
         late = time.monotonic() - self._begun > _MAX_SECONDS
-        while step is not None and late and not step.says.startswith("/"):
+        while step is not None and late and not step.message.startswith("/"):
             step = next(self._steps, None)
         if step is None:
             return None
-        if step.why:
-            out.line(f"\n# {step.why}")
-        out.line(f"> {step.says}")
-        return step.says
+        if step.narration:
+            out.write_line(f"\n# {step.narration}")
+        out.write_line(f"> {step.message}")
+        return step.message
 
-    async def answer(self, out: ChatOutput, prompt: str) -> str | None:
+    async def read_answer(self, out: ChatOutput, prompt: str) -> str | None:
         return None

@@ -67,7 +67,7 @@ class SourcePosition(NamedTuple):
     source: str
     line: int
 
-    def fault(self, cause: str, remedy: str) -> BadPolicy:
+    def make_error(self, cause: str, remedy: str) -> BadPolicy:
         line = f":{self.line}" if self.line else ""
         return BadPolicy(f"{self.source}{line}: {cause}", remedy)
 
@@ -111,9 +111,9 @@ def parse_plain_scalar(text: str, place: SourcePosition) -> Scalar:
 def check_scalar(value: Scalar, place: SourcePosition) -> Scalar:
     """The value itself, if it can be reckoned with and written down."""
     if isinstance(value, Number) and not abs(value) <= MAX_NUMBER:
-        raise place.fault(f"{quote_value(value)} is no number to use here.", f"Stay below {MAX_NUMBER:,}.")
+        raise place.make_error(f"{quote_value(value)} is no number to use here.", f"Stay below {MAX_NUMBER:,}.")
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise place.fault(f"{quote_value(value)} holds half a character.", "Write the character itself.")
+        raise place.make_error(f"{quote_value(value)} holds half a character.", "Write the character itself.")
     return value
 
 
@@ -125,7 +125,7 @@ def check_setting_names(text: str, settings: Mapping[str, Scalar], place: Source
         names = _SETTING.findall(text.replace("$$", ""))
     for name in names:
         if name not in settings:
-            raise place.fault(
+            raise place.make_error(
                 f"unknown setting {quote_value('$' + name)} in {quote_value(text)}.", suggest_name(name, settings)
             )
     return names
@@ -151,31 +151,33 @@ def evaluate_number(text: str, settings: Mapping[str, Scalar], place: SourcePosi
     def number_of(match: re.Match[str]) -> str:
         value = settings[match[1]]
         if isinstance(value, bool) or not isinstance(value, Number):
-            raise place.fault(
+            raise place.make_error(
                 f"{match[0]} is {quote_value(value)} in {quote_value(text)}.", "Only numbers can be reckoned with."
             )
         return f"({value!r})"
 
     allowed = "Write numbers, $settings, + - * / // ( ) min max; in text write ${name}, and $$ for a dollar sign."
     if len(text) > _MAX_EXPRESSION_CHARS:
-        raise place.fault(
+        raise place.make_error(
             f"expression {quote_value(text)} is too long.", f"Keep it under {_MAX_EXPRESSION_CHARS} characters."
         )
     names = check_setting_names(text, settings, place)
     if not _TOKENS.fullmatch(text):
-        raise place.fault(f"bad expression {quote_value(text)}.", allowed)
+        raise place.make_error(f"bad expression {quote_value(text)}.", allowed)
     try:
         value = _compute(ast.parse(_SETTING.sub(number_of, " ".join(text.split())), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise place.fault(f"bad expression {quote_value(text)}.", allowed) from None
+        raise place.make_error(f"bad expression {quote_value(text)}.", allowed) from None
     except ZeroDivisionError:
         values = ", ".join(f"{name} is {settings[name]}" for name in dict.fromkeys(names))
-        raise place.fault(
+        raise place.make_error(
             f"division by zero in {quote_value(text)}{f' ({values})' if values else ''}.",
             "Give a divisor that is not 0.",
         ) from None
     except OverflowError:
-        raise place.fault(f"{quote_value(text)} comes to too large a number.", f"Stay below {MAX_NUMBER:,}.") from None
+        raise place.make_error(
+            f"{quote_value(text)} comes to too large a number.", f"Stay below {MAX_NUMBER:,}."
+        ) from None
     return int(value) if value == int(value) else value
 
 
@@ -208,7 +210,7 @@ def convert_value(value: object, hint: Any, what: str, place: SourcePosition) ->
         why = str(bad).replace("`", "").partition(" - at")[0]
         choices = [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
         remedy = suggest_name(value, choices) if isinstance(value, str) and choices else f"Give {describe_type(hint)}."
-        raise place.fault(f"{what} is {quote_value(value)} ({why[:1].lower() + why[1:]}).", remedy) from None
+        raise place.make_error(f"{what} is {quote_value(value)} ({why[:1].lower() + why[1:]}).", remedy) from None
 
 
 def describe_type(hint: Any) -> str:

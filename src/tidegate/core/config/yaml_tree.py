@@ -32,7 +32,7 @@ class YamlNode(NamedTuple):
 
     def text(self, what: str) -> str:
         if not isinstance(self.value, str) or not self.value.strip():
-            raise self.place.fault(f"{what} is {self}.", "Give text, in quotes if it looks like something else.")
+            raise self.place.make_error(f"{what} is {self}.", "Give text, in quotes if it looks like something else.")
         return self.value
 
     def items(self, what: str) -> "list[YamlNode]":
@@ -40,12 +40,12 @@ class YamlNode(NamedTuple):
         if self.value is None:
             return []
         if not isinstance(self.value, list):
-            raise self.place.fault(f"{what} is {self}.", "Give a list: lines that begin with a dash.")
+            raise self.place.make_error(f"{what} is {self}.", "Give a list: lines that begin with a dash.")
         return self.value
 
     def mapping(self, what: str) -> "dict[str, YamlNode]":
         if not isinstance(self.value, dict):
-            raise self.place.fault(f"{what} is {self}.", "Give a mapping: lines of `key: value`.")
+            raise self.place.make_error(f"{what} is {self}.", "Give a mapping: lines of `key: value`.")
         return self.value
 
     def fields(self, what: str, allowed: Collection[str], word: str = "key") -> "dict[str, YamlNode]":
@@ -53,19 +53,19 @@ class YamlNode(NamedTuple):
         found = self.mapping(what)
         for key, node in found.items():
             if key not in allowed:
-                raise node.key.fault(f"unknown {word} {quote_value(key)} in {what}.", suggest_name(key, allowed))
+                raise node.key.make_error(f"unknown {word} {quote_value(key)} in {what}.", suggest_name(key, allowed))
         return found
 
 
 def read_yaml(text: str, source: str) -> YamlNode:
     """The tree of a text. Keys are always words; values are typed by the YAML 1.2 core schema."""
     if len(text) > MAX_YAML_CHARS:
-        raise SourcePosition(source, 0).fault(
+        raise SourcePosition(source, 0).make_error(
             f"{len(text):,} characters are too many.", f"Keep it under {MAX_YAML_CHARS:,}."
         )
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > MAX_YAML_LINE_CHARS:  # some of the scanner's loops are quadratic in the length of a line
-            raise SourcePosition(source, number).fault(
+            raise SourcePosition(source, number).make_error(
                 "the line is too long.", f"Keep it under {MAX_YAML_LINE_CHARS:,} characters."
             )
     reader = _Reader(_events(text, source), source)
@@ -74,11 +74,11 @@ def read_yaml(text: str, source: str) -> YamlNode:
         event = next(reader.events)
     node = None if type(event).__name__ == "StreamEndEvent" else reader.node(event, 1)
     if node is None or node.value is None:
-        raise SourcePosition(source, 0).fault("the file is empty.", "Begin with a line of `key: value`.")
+        raise SourcePosition(source, 0).make_error("the file is empty.", "Begin with a line of `key: value`.")
     for event in reader.events:
         if type(event).__name__ == "DocumentStartEvent":
             place = SourcePosition(source, event.start_mark.line + 1)
-            raise place.fault("a second document begins.", "Keep one document to a file.")
+            raise place.make_error("a second document begins.", "Keep one document to a file.")
     return node
 
 
@@ -92,7 +92,7 @@ def _events(text: str, source: str) -> Iterator[Any]:
         mark = getattr(bad, "problem_mark", None) or getattr(bad, "context_mark", None)
         line = mark.line + 1 if mark else text.count("\n", 0, getattr(bad, "position", 0)) + 1
         problem = getattr(bad, "problem", None) or getattr(bad, "reason", None) or "it cannot be read"
-        raise SourcePosition(source, line).fault(
+        raise SourcePosition(source, line).make_error(
             f"not YAML: {problem}.", "Look at the indentation, quotes and colons."
         ) from bad
 
@@ -109,13 +109,15 @@ class _Reader:
         kind = type(event).__name__
         if kind == "AliasEvent":
             if event.anchor not in self.anchors:
-                raise place.fault(f"alias {quote_value('*' + event.anchor)} has no anchor.", "Write the value itself.")
+                raise place.make_error(
+                    f"alias {quote_value('*' + event.anchor)} has no anchor.", "Write the value itself."
+                )
             self.count(self.anchors[event.anchor].size, place)
             return self.anchors[event.anchor]
         if event.tag is not None:
-            raise place.fault(f"tag {quote_value(event.tag)} has no meaning here.", "Leave it out.")
+            raise place.make_error(f"tag {quote_value(event.tag)} has no meaning here.", "Leave it out.")
         if depth > MAX_YAML_DEPTH:
-            raise place.fault("nested too deep.", f"Keep to {MAX_YAML_DEPTH} levels.")
+            raise place.make_error("nested too deep.", f"Keep to {MAX_YAML_DEPTH} levels.")
         before = self.nodes
         self.count(1, place)
         value: Scalar | list[YamlNode] | dict[str, YamlNode]
@@ -135,10 +137,10 @@ class _Reader:
         for event in iter(self.within, None):
             place = SourcePosition(self.source, event.start_mark.line + 1)
             if type(event).__name__ != "ScalarEvent" or event.tag is not None:
-                raise place.fault("a key is not a word.", "Write a name before the colon.")
+                raise place.make_error("a key is not a word.", "Write a name before the colon.")
             check_scalar(event.value, place)
             if event.value in found:
-                raise place.fault(f"key {quote_value(event.value)} stands here twice.", "Keep one of them.")
+                raise place.make_error(f"key {quote_value(event.value)} stands here twice.", "Keep one of them.")
             found[event.value] = self.node(next(self.events), depth + 1)._replace(key=place)
         return found
 
@@ -150,4 +152,4 @@ class _Reader:
     def count(self, nodes: int, place: SourcePosition) -> None:
         self.nodes += nodes
         if self.nodes > MAX_YAML_NODES:
-            raise place.fault(f"more than {MAX_YAML_NODES:,} values, aliases counted.", "Make the file smaller.")
+            raise place.make_error(f"more than {MAX_YAML_NODES:,} values, aliases counted.", "Make the file smaller.")

@@ -78,7 +78,7 @@ def write_digest(
     ranked = sorted(units, key=lambda unit: (-unit.weight, -unit.order, unit.text))
     chosen = _choose(ranked, max_tokens, counter)
     text = _assemble(chosen, sections or DIGEST_SECTIONS, max_tokens)
-    while chosen and (over := counter.text(text) - max_tokens) > 0:
+    while chosen and (over := counter.count_text(text) - max_tokens) > 0:
         # The seams cost more than was reckoned: the least worthy units go, at least one.
         chosen = chosen[: -1 - over // 40]
         text = _assemble(chosen, sections or DIGEST_SECTIONS, max_tokens)
@@ -88,7 +88,7 @@ def write_digest(
 def _least(text: str, max_tokens: int, counter: TokenCounter) -> str:
     """The beginning of the most important line, or at least a sign that something was there."""
     for some in (clip_tokens(text, max_tokens, counter, mode="head", notice="").text, "…", "."):
-        if some and text and counter.text(some) <= max_tokens:
+        if some and text and counter.count_text(some) <= max_tokens:
             return some
     return ""
 
@@ -107,12 +107,12 @@ class _TokenAllowance:
     def cost(self, unit: DigestUnit) -> int:
         cost = 0
         if self.headed and unit.section not in self.heads:
-            cost += self.counter.text(f"\n## {unit.section}\n")
+            cost += self.counter.count_text(f"\n## {unit.section}\n")
         if not unit.group:
-            return cost + self.counter.text(f"- {unit.text}\n")
+            return cost + self.counter.count_text(f"- {unit.text}\n")
         if unit.group not in self.heads:
-            cost += self.counter.text(f"- {unit.group}: \n")
-        return cost + self.counter.text(f", {unit.text}")
+            cost += self.counter.count_text(f"- {unit.group}: \n")
+        return cost + self.counter.count_text(f", {unit.text}")
 
     def buy(self, unit: DigestUnit, room: int) -> int:
         """What it cost, or 0 if there was no room or no need. The words of the user are rather clipped than left."""
@@ -120,7 +120,7 @@ class _TokenAllowance:
             return 0
         cost = self.cost(unit)
         if cost > room and unit.section == INTENT_SECTION and room >= _CRUMB:
-            less = room - (cost - self.counter.text(f"- {unit.text}\n")) - 4
+            less = room - (cost - self.counter.count_text(f"- {unit.text}\n")) - 4
             text = clip_tokens(unit.text, less, self.counter, notice=" ... ").text
             unit = unit._replace(text=" ".join(text.split()))
             cost = self.cost(unit)
@@ -137,7 +137,7 @@ class _TokenAllowance:
         lines = "\n".join(unit.text for unit in self.chosen if not unit.group)
         repeated = [unit for unit in self.chosen if unit.group and _mentions(lines, unit.key)]
         self.chosen = [unit for unit in self.chosen if unit not in repeated]
-        self.left += sum(self.counter.text(f", {unit.text}") for unit in repeated)
+        self.left += sum(self.counter.count_text(f", {unit.text}") for unit in repeated)
 
 
 def _mentions(text: str, key: str) -> bool:

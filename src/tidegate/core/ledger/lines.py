@@ -191,7 +191,7 @@ class _Purse:
         self.taken: dict[LedgerLine, None] = {}
 
     def buy(self, line: LedgerLine, room: int) -> int:
-        cost = self._budget.counter.text(f", {line.ident}" if line.what == "left" else f"{line}\n")
+        cost = self._budget.counter.count_text(f", {line.ident}" if line.what == "left" else f"{line}\n")
         if cost > room or line in self.taken:
             return 0
         self.left -= cost
@@ -200,7 +200,7 @@ class _Purse:
 
     def buy_names(self, lines: Iterable[LedgerLine]) -> None:
         """As `buy` would one by one, but there are thousands."""
-        missed, left, count = 0, self.left, self._budget.counter.text
+        missed, left, count = 0, self.left, self._budget.counter.count_text
         for line in lines:
             cost = count(f", {line.text} {line.ident}" if line.ident else f", {line.text}")
             if cost <= left:

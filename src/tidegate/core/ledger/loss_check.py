@@ -143,7 +143,7 @@ class LossCheck:
 def _is_read_again(view: View, changes: EditIndex) -> bool:
     """Whether most of the view is, for something at its head was shortened. Not for a result that is cut as it comes,
     or cleared in the midst: it names its message, and all before it stays cached."""
-    fresh = {item.message.id for item in view.fresh()}
+    fresh = {item.message.id for item in view.items_since_reply()}
     before = 0
     for item in view.items:
         if item.message.id in changes.replaced and item.message.id not in fresh:

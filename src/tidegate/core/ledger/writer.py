@@ -90,9 +90,9 @@ class _Beneath(View):
 
     def __init__(self, view: View, held: int) -> None:
         self._whole = view
-        self.items, self.held = view.items[held:], view.items[:held]
+        self.items, self.ledger_items = view.items[held:], view.items[:held]
         self.tokens = view.tokens - sum(item.tokens for item in view.items[:held])
-        self.metered = view.metered - sum(item.metered for item in view.items[:held])
+        self.metered = view.metered - sum(item.metered_tokens for item in view.items[:held])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._whole, name)
@@ -223,7 +223,7 @@ def _behind(edits: Sequence[Edit], held: list[Item]) -> tuple[Edit, ...]:
     """The head of what a stage sees is behind the ledger."""
     last = held[-1].message.id if held else ""
     return tuple(
-        msgspec.structs.replace(edit, after=last) if isinstance(edit, Insert) and not edit.after else edit
+        msgspec.structs.replace(edit, after_id=last) if isinstance(edit, Insert) and not edit.after_id else edit
         for edit in edits
     )
 

@@ -83,19 +83,21 @@ def _declared(top: Mapping[str, YamlNode]) -> _DeclaredSettings:
     aliases: dict[str, str] = {}
     for key, node in (top["settings"].mapping("settings") if "settings" in top else {}).items():
         if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", key):
-            raise node.key.fault(f"setting {quote_value(key)} has a bad name.", "Use letters, digits and underscores.")
+            raise node.key.make_error(
+                f"setting {quote_value(key)} has a bad name.", "Use letters, digits and underscores."
+            )
         if isinstance(node.value, list | dict):
             remedy = "Give a number, text, true, false or null."
-            raise node.place.fault(f"setting {quote_value(key)} is {node}.", remedy)
+            raise node.place.make_error(f"setting {quote_value(key)} is {node}.", remedy)
         settings[key] = node.value
     for key, node in (top["aliases"].mapping("aliases") if "aliases" in top else {}).items():
         if (name := node.text(f"alias {quote_value(key)}")) not in settings:
-            raise node.place.fault(
+            raise node.place.make_error(
                 f"alias {quote_value(key)} names no setting: {quote_value(name)}.", suggest_name(name, settings)
             )
         if key in settings or not re.fullmatch("[A-Za-z_][A-Za-z0-9_.-]*", key):
             what = "is a setting itself" if key in settings else "has a bad name"
-            raise node.key.fault(f"alias {quote_value(key)} {what}.", "Give it another name.")
+            raise node.key.make_error(f"alias {quote_value(key)} {what}.", "Give it another name.")
         aliases[key] = name
     return _DeclaredSettings(settings, aliases)
 
@@ -107,17 +109,19 @@ def _override_settings(
     place = SourcePosition(source, 0)
     settings, seen = dict(declared.settings), dict[str, str]()
     if not isinstance(given, Mapping):
-        raise place.fault(f"the settings handed in are {quote_value(given)}.", "Give a mapping of names and values.")
+        raise place.make_error(
+            f"the settings handed in are {quote_value(given)}.", "Give a mapping of names and values."
+        )
     for name, value in given.items():
         real = declared.aliases.get(name, name)
         if real not in settings:
             if ignore_unknown:
                 continue
-            raise place.fault(
+            raise place.make_error(
                 f"unknown setting {quote_value(name)}.", suggest_name(str(name), [*settings, *declared.aliases])
             )
         if real in seen:
-            raise place.fault(f'"{seen[real]}" and "{name}" are the same setting.', "Give it once.")
+            raise place.make_error(f'"{seen[real]}" and "{name}" are the same setting.', "Give it once.")
         seen[real] = name
         default = declared.settings[real]
         hint: Any = Scalar if default is None else type(default)
@@ -132,17 +136,17 @@ def _rule(
     """One rule, or None if its `if` leaves it out today. What can be checked without values is checked either way."""
     given = node.mapping(f"a rule of {moment}")
     if "stage" not in given:
-        raise node.place.fault(
+        raise node.place.make_error(
             f"a rule of {moment} names no stage.", f'Add the key "stage". {suggest_name("", stages)}'
         )
     stage = given["stage"].text("stage")
     if stage not in stages:
-        raise given["stage"].place.fault(f"unknown stage {quote_value(stage)}.", suggest_name(stage, stages))
+        raise given["stage"].place.make_error(f"unknown stage {quote_value(stage)}.", suggest_name(stage, stages))
     parameters = _parameters(stages[stage])
     node.fields(f"stage {stage}", [*RULE_KEYS, *parameters])
     for name, parameter in parameters.items():
         if parameter.required and name not in given:
-            raise node.place.fault(f'stage {stage} needs "{name}".', f"Give it {describe_type(parameter.hint)}.")
+            raise node.place.make_error(f'stage {stage} needs "{name}".', f"Give it {describe_type(parameter.hint)}.")
     _check_names(node, settings)
     when = _conditions(given["when"]) if "when" in given else []
     applies = "if" not in given or _applies(given["if"], settings)
@@ -180,7 +184,9 @@ def _rule_name(node: YamlNode | None, default: str, place: SourcePosition, taken
     else:
         name, place = node.text("id"), node.place
         if name in taken:
-            raise place.fault(f"id {quote_value(name)} is taken by line {taken[name].line}.", "Give each rule its own.")
+            raise place.make_error(
+                f"id {quote_value(name)} is taken by line {taken[name].line}.", "Give each rule its own."
+            )
     taken[name] = place
     return name
 
@@ -217,7 +223,9 @@ def _applies(node: YamlNode, settings: _Settings) -> bool:
             _value(choice, settings) for choice in (wanted.value if isinstance(wanted.value, list) else [wanted])
         ]
         if not all(isinstance(choice, Scalar) for choice in choices):
-            raise wanted.place.fault(f"{quote_value(key)} in if is {wanted}.", "Give a value, or a list of values.")
+            raise wanted.place.make_error(
+                f"{quote_value(key)} in if is {wanted}.", "Give a value, or a list of values."
+            )
         if not any(choice == value and isinstance(choice, bool) == isinstance(value, bool) for choice in choices):
             return False
     return True
@@ -235,7 +243,7 @@ class _TriggerTest(NamedTuple):
         if isinstance(value, str):
             value = evaluate_number(value, settings, self.number.place)
         if not isinstance(value, Number):
-            raise self.number.place.fault(f"{self.metric} is compared with {self.number}.", "Give a number.")
+            raise self.number.place.make_error(f"{self.metric} is compared with {self.number}.", "Give a number.")
         return Trigger(self.metric, self.op, float(value))
 
 
@@ -249,13 +257,15 @@ def _test(metric: str, node: YamlNode) -> _TriggerTest:
     if isinstance(node.value, bool) and metric in _FLAG_METRICS:
         return _TriggerTest(metric, "==", node._replace(value=int(node.value)))
     if isinstance(node.value, bool) or not isinstance(node.value, Number | str):
-        raise node.place.fault(f"{metric} is compared with {node}.", 'Give a number, or text such as "> 20".')
+        raise node.place.make_error(f"{metric} is compared with {node}.", 'Give a number, or text such as "> 20".')
     if not isinstance(node.value, str):
         return _TriggerTest(metric, ">", node)
     found = re.match(r"\s*([^\s\w$.()+-]*)\s*", node.value)
     op, rest = (found[1], node.value[found.end() :]) if found else ("", node.value)
     if op and op not in COMPARISONS:
-        raise node.place.fault(f"unknown comparison {quote_value(op)} for {metric}.", f"Use {', '.join(COMPARISONS)}.")
+        raise node.place.make_error(
+            f"unknown comparison {quote_value(op)} for {metric}.", f"Use {', '.join(COMPARISONS)}."
+        )
     return _TriggerTest(metric, op or ">", node._replace(value=rest))
 
 
@@ -268,7 +278,7 @@ def _number(node: YamlNode | None, what: str, settings: _Settings, *, whole: boo
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int if whole else Number) or value < 0:
         shown = str(node) if value == node.value else f"{node}, which is {quote_value(value)}"
-        raise node.place.fault(f"{what} is {shown}.", f"Give {TYPE_NAMES[int if whole else float]}, 0 or more.")
+        raise node.place.make_error(f"{what} is {shown}.", f"Give {TYPE_NAMES[int if whole else float]}, 0 or more.")
     return value
 
 
@@ -291,5 +301,5 @@ def _meter(node: YamlNode) -> str:
     meter = node.text("meter").replace(" ", "")
     found = re.fullmatch(r"chars/([0-9]{1,6}(?:\.[0-9]{1,6})?)", meter)
     if found is None or not float(found[1]):
-        raise node.place.fault(f"meter is {node}.", 'Write "chars/4": so many characters to a token.')
+        raise node.place.make_error(f"meter is {node}.", 'Write "chars/4": so many characters to a token.')
     return meter

@@ -114,7 +114,7 @@ def sweep_market_of(o: TriggerContext) -> SweepMarket:
     """What a sweep would go by now."""
     fidelity = o.policy.settings.get("fidelity", DEFAULT_FIDELITY)
     worth = float(fidelity) if isinstance(fidelity, int | float) else DEFAULT_FIDELITY
-    return SweepMarket(SessionPace.of(o.view.said_tokens, o.view.calls), o.budget.prices, worth)
+    return SweepMarket(SessionPace.of(o.view.total_tokens_said, o.view.reply_count), o.budget.prices, worth)
 
 
 def count_unsweepable(view: View) -> int:
@@ -133,14 +133,14 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "pressure": lambda o: o.tokens / max(1, o.budget.capacity),
     "window_share": lambda o: o.tokens / (o.budget.window or math.inf),
     "history_share": lambda o: o.view.tokens / max(1, o.budget.room),
-    "turns": lambda o: o.view.turns,
-    "messages": lambda o: o.view.messages,
-    "tool_results": lambda o: o.view.tool_results,
-    "tool_calls": lambda o: o.view.tool_calls,
+    "turns": lambda o: o.view.visible_turns,
+    "messages": lambda o: o.view.message_count,
+    "tool_results": lambda o: o.view.tool_result_count,
+    "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
     "due": lambda o: measure_sweep_urgency(o.view, measure_fill(o), o.budget.room, sweep_market_of(o)),
-    "unlimited": lambda o: o.budget.window is None and o.budget.cap is None,
+    "unlimited": lambda o: o.budget.window is None and o.budget.fallback_limit is None,
 }
 
 
@@ -199,9 +199,9 @@ def judge_rule(rule: Rule, occasion: TriggerContext, now: float) -> Verdict:
             return Verdict(
                 False, TriggerReading(rule.when, tuple(values), sweep_market_of(occasion) if priced else None)
             )
-    last = occasion.view.fired.get(rule.name)
+    last = occasion.view.last_fired.get(rule.name)
     if last is not None:
-        turns = occasion.view.turn_count - last.turn
+        turns = occasion.view.total_turns - last.turn
         if rule.cooldown_turns and turns <= rule.cooldown_turns:
             return Verdict(False, f"cooling down: {turns} of {rule.cooldown_turns} turns passed")
         if rule.cooldown_seconds and 0 <= now - last.time < rule.cooldown_seconds:  # a clock may have been set back

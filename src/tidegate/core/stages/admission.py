@@ -24,7 +24,7 @@ _TRUNCATION_NOTICE = (
 
 def _new_results(view: View) -> list[Item]:
     """Tool results the model has not seen yet and no edit has touched."""
-    return [item for item in view.fresh() if item.message.role == "tool" and not item.edited]
+    return [item for item in view.items_since_reply() if item.message.role == "tool" and not item.edited]
 
 
 class _Limits(NamedTuple):
@@ -57,7 +57,7 @@ def cap_result(
     limits = _Limits(lines, chars, bytes, tokens, mode)
     edits: list[Edit] = []
     names = tool_names_by_call(
-        view.items[-1 - len(view.fresh()) :]
+        view.items[-1 - len(view.items_since_reply()) :]
     )  # who called for what is new stands right before it
     for item in _new_results(view):
         result = result_of(item.message)
@@ -76,8 +76,8 @@ def _limited(
     """The parts of a result within its limits, or None if it was within them."""
     text = text_of(item.message)
     images = tuple(part for part in result.parts if isinstance(part, Image))
-    if json_arrays and limits.tokens and budget.counter.text(text) > limits.tokens:
-        cut = cut_json_array(text, lambda some: budget.counter.text(some) <= limits.tokens)
+    if json_arrays and limits.tokens and budget.counter.count_text(text) > limits.tokens:
+        cut = cut_json_array(text, lambda some: budget.counter.count_text(some) <= limits.tokens)
         if cut is not None:
             notice = _TRUNCATION_NOTICE.format(
                 shown=cut.shown, total=cut.total, unit="results", tool=tool, ident=item.message.id
@@ -149,7 +149,7 @@ def spill_result(
 def _large(text: str, tokens: int, chars: int, budget: Budget) -> bool:
     if chars and len(text) > chars:
         return True
-    return bool(tokens) and len(text) > tokens and budget.counter.text(text) > tokens
+    return bool(tokens) and len(text) > tokens and budget.counter.count_text(text) > tokens
 
 
 def _result(result: Result, parts: tuple[Text, ...]) -> tuple[Part, ...]:

@@ -61,7 +61,7 @@ def guard_history(view: View, budget: Budget, *, target: int, whole_request: boo
         _drop_rest(draft, units, newest, target)
     why = f"{view.tokens:,} tokens of history, {target:,} fit"
     edits = add_recall_note(view, draft.edits(), budget, target - draft.tokens)
-    return Outcome(edits, why=why) if draft.touched else NO_OUTCOME
+    return Outcome(edits, why=why) if draft.edit_count else NO_OUTCOME
 
 
 def make_cleared_stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:

@@ -28,13 +28,13 @@ def make_reminder_edits(view: View, budget: Budget, gone: Sequence[Group], allow
     lines = [*(_done(gone)), *earlier]
     left = max(2, allowance - 24)
     done = clip_tokens("\n".join(lines), left // 2, budget.counter, mode="head").text
-    tools = _tools(view.tools, left - budget.counter.text(done), budget)
+    tools = _tools(view.tools, left - budget.counter.count_text(done), budget)
     text = "\n".join(filter(None, (_REMINDER_HEADING, _DONE if done else "", done, tools)))
     edits: list[Edit] = []
     stale = tuple(message.id for message in old if message.id not in going)
     if stale:
         edits.append(Drop(stale))
-    after = gone[-1].last if gone else ""
+    after = gone[-1].last_id if gone else ""
     edits.append(Insert(user_message(text, REMINDER), after))
     return edits
 
@@ -60,7 +60,7 @@ def _tools(tools: tuple[Tool, ...], room: int, budget: Budget) -> str:
     text = ""
     for chars in (100, 60, 30, 0):
         text = "\n".join([_TOOLS, *(_line(tool, chars) for tool in tools)])
-        if budget.counter.text(text) <= room:
+        if budget.counter.count_text(text) <= room:
             return text
     return clip_tokens(text, room, budget.counter, mode="head").text
 
@@ -91,12 +91,12 @@ HINT_PREFIX = "[Left the view, and can be had back: "
 
 def hint(view: View, budget: Budget, *, most: int = 3) -> Outcome:
     """Say how to recall the files that the new request names, if their contents left: at most so many of them."""
-    asked = next((item.message for item in reversed(view.fresh()) if is_user_request(item.message)), None)
-    if asked is None or not view.held or view.items[-1].message.id != asked.id:
+    asked = next((item.message for item in reversed(view.items_since_reply()) if is_user_request(item.message)), None)
+    if asked is None or not view.ledger_items or view.items[-1].message.id != asked.id:
         return NO_OUTCOME
     names = find_file_names(text_of(asked))
     whole = {item.message.id for item in view.items if not item.edited}
-    lines = parse_ledger("\n".join(text_of(item.message) for item in view.held)) if names else []
+    lines = parse_ledger("\n".join(text_of(item.message) for item in view.ledger_items)) if names else []
     found = {
         file_name_of(line.text): f"{line.text} ({line.what}): recall {line.ident}"
         for line in lines

@@ -126,7 +126,7 @@ def archive_results(
     An archived result is a stub where its call needs one. Once all results of a group are archived the group leaves;
     its summaries stay where it stood.
     """
-    surplus = view.tool_results - cutoff
+    surplus = view.tool_result_count - cutoff
     if surplus <= 0 or strategy == "off":
         return NO_OUTCOME
     edits: list[Edit] = []
@@ -142,7 +142,7 @@ def archive_results(
                 requests.append(_tool_request(group, item, input_chars, output_chars))
             else:
                 edits.append(_tool_summary(group, item, heuristic_chars))
-    return Outcome(tuple(edits), tuple(requests), why=f"{view.tool_results} visible results, cutoff {cutoff}")
+    return Outcome(tuple(edits), tuple(requests), why=f"{view.tool_result_count} visible results, cutoff {cutoff}")
 
 
 def _archived(group: Group, chosen: list[Item]) -> list[Edit]:
@@ -168,22 +168,22 @@ def _tool_request(group: Group, item: Item, input_chars: int, output_chars: int)
         instructions=f"State in a few lines what this result of the tool {_label(group, item)} says. Facts only.",
         max_tokens=max(1, output_chars // 2),
         max_chars=min(output_chars, max(1, len(text))),
-        before=f"[Tool result summary: {_label(group, item)}] ",
+        prefix=f"[Tool result summary: {_label(group, item)}] ",
         kind=TOOL_SUMMARY,
-        after=group.last,
+        after_id=group.last_id,
     )
 
 
 def _tool_summary(group: Group, item: Item, chars: int) -> Insert:
     text = clip_chars(text_of(item.message), chars).text
-    return Insert(user_message(f"[Tool result summary: {_label(group, item)}] {text}", TOOL_SUMMARY), group.last)
+    return Insert(user_message(f"[Tool result summary: {_label(group, item)}] {text}", TOOL_SUMMARY), group.last_id)
 
 
 def digest_results(
     view: View, budget: Budget, *, cutoff: int, chars: int = 2400, before: str = "[Compaction tool digest]\n"
 ) -> Outcome:
     """Archive the oldest results over the cutoff and leave one message that says, in a line each, what they held."""
-    surplus = view.tool_results - cutoff
+    surplus = view.tool_result_count - cutoff
     if surplus <= 0:
         return NO_OUTCOME
     edits: list[Edit] = []
@@ -195,10 +195,10 @@ def digest_results(
             continue
         surplus -= len(chosen)
         edits.extend(_archived(group, chosen))
-        after = group.last
-        each = max(40, chars // max(1, view.tool_results - cutoff))
+        after = group.last_id
+        each = max(40, chars // max(1, view.tool_result_count - cutoff))
         for item in chosen:
             said = " ".join(clip_chars(text_of(item.message), each, notice=" ... ").text.split())
             lines.append(f"- {_label(group, item)} ({item.message.id}): {said}")
     edits.append(Insert(user_message(before + clip_chars("\n".join(lines), chars).text, TOOL_SUMMARY), after))
-    return Outcome(tuple(edits), why=f"{view.tool_results} visible results, cutoff {cutoff}")
+    return Outcome(tuple(edits), why=f"{view.tool_result_count} visible results, cutoff {cutoff}")

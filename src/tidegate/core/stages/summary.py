@@ -55,11 +55,11 @@ def summarise(
         instructions=_write_instructions(sections),
         max_tokens=min(max_tokens, room),
         previous="\n".join(strip_recall_line(text_of(item.message)) for item in earlier),
-        before=before,
-        behind=behind
+        prefix=before,
+        suffix=behind
         + (f"\n[The full messages are in {save}]" if save else "")
         + (make_recall_line(gone) if before == _DEFAULT_HEADING else ""),
-        after=old[0].last,
+        after_id=old[0].last_id,
     )
     edits: list[Edit] = [Drop(collect_ids(old)), *make_reminder_edits(view, budget, old, reminder)]
     effects: tuple[Effect, ...] = (

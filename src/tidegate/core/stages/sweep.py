@@ -56,13 +56,13 @@ def sweep(
     _shorten_words(draft, old, view, words, int(room * _WORDS))
     reserved = int(room * min(ledger, 0.5))
     stay = reserved + draft.tokens - sum(old[number].tokens for number in workers)
-    market = SweepMarket(SessionPace.of(view.said_tokens, view.calls), budget.prices, fidelity)
+    market = SweepMarket(SessionPace.of(view.total_tokens_said, view.reply_count), budget.prices, fidelity)
     full = room if market.pays(view.tokens) else find_sweep_fill(room, market, stay)
     total = find_best_level(min(stay, full), full, market, lost=_signed(units[first:]))
     level = min(total.level, int(room * most))
     _make_lean(draft, old, workers, select_lines(appraise_groups(units, first, view), old, level - stay))
     _fit(draft, units, view, int(room * _FULLEST) - reserved, budget)
-    return Outcome(draft.edits(), why=f"a sweep {total}") if draft.touched else NO_OUTCOME
+    return Outcome(draft.edits(), why=f"a sweep {total}") if draft.edit_count else NO_OUTCOME
 
 
 def _drop_hints(draft: ViewDraft, old: Sequence[Group]) -> None:
@@ -74,7 +74,7 @@ def _drop_hints(draft: ViewDraft, old: Sequence[Group]) -> None:
 
 def _tail(units: Sequence[Group], view: View, tokens: int) -> int:
     """Where the part that stays whole begins. What the model has not seen yet always does."""
-    fresh = {item.message.id for item in view.fresh()}
+    fresh = {item.message.id for item in view.items_since_reply()}
     used, first = 0, len(units)
     while first > 0:
         unit = units[first - 1]
@@ -98,7 +98,7 @@ def _signed(tail: Sequence[Group]) -> int:
 def _shorten_words(draft: ViewDraft, old: Sequence[Group], view: View, words: int, room: int) -> None:
     """Old messages of the user to their first `words` characters. If all are still too much, the oldest to fewer; and
     if that is not enough, the oldest but the first leave: what they laid down goes into the ledger."""
-    said = [unit for unit in old if is_user_request(unit.items[0].message) and unit.last != view.newest_request]
+    said = [unit for unit in old if is_user_request(unit.items[0].message) and unit.last_id != view.newest_request]
     total = sum(draft.group_cost(unit) for unit in said)
     for cap in (words, words // 4, words // 16):
         for unit in said:

@@ -75,7 +75,7 @@ def text_only_turns(
 def _text_only(turn: Turn, newest: bool, running: bool) -> list[Edit]:
     rest = turn.groups[1:]
     reply = next((group for group in reversed(rest) if _has_reply(group)), None)
-    keep = {turn.groups[0].last}
+    keep = {turn.groups[0].last_id}
     edits: list[Edit] = []
     if newest and running and rest and len(rest[-1].items) > 1:
         keep.update(rest[-1].ids)
@@ -86,13 +86,13 @@ def _text_only(turn: Turn, newest: bool, running: bool) -> list[Edit]:
         edits.append(Drop(collect_ids(gone)))
     if reply is not None and reply in gone:
         text = tuple(part for part in reply.items[0].message.parts if isinstance(part, Text))
-        edits.append(Insert(Message("assistant", text, kind=NOTE), turn.groups[0].last))
+        edits.append(Insert(Message("assistant", text, kind=NOTE), turn.groups[0].last_id))
     if not newest:
         first: tuple[Part, ...] = tuple(
             part for part in turn.groups[0].items[0].message.parts if isinstance(part, Text)
         )
         if first and first != turn.groups[0].items[0].message.parts:
-            edits.append(Replace(turn.groups[0].last, first))
+            edits.append(Replace(turn.groups[0].last_id, first))
     return edits
 
 
@@ -125,7 +125,7 @@ def keep_recent(
 def drop_oldest(view: View, budget: Budget, *, share: float = 0.5, note: str = "", reminder: int = 0) -> Outcome:
     """Drop the oldest share of the messages, cut at a group border: the blunt cut for when a provider refuses."""
     units = split_groups(view)
-    kept = count_newest_groups(units, messages=view.messages - int(view.messages * share))
+    kept = count_newest_groups(units, messages=view.message_count - int(view.message_count * share))
     return _without(view, budget, units[: len(units) - kept], note, reminder)
 
 
@@ -140,7 +140,7 @@ def _without(view: View, budget: Budget, old: list[Group], note: str, reminder: 
         return NO_OUTCOME
     edits: list[Edit] = [Drop(collect_ids(gone))]
     if note:
-        edits.append(Insert(user_message(note, NOTE), gone[-1].last))
+        edits.append(Insert(user_message(note, NOTE), gone[-1].last_id))
     edits.extend(make_reminder_edits(view, budget, gone, reminder))
     return Outcome(tuple(edits), why=f"{sum(len(group.items) for group in gone)} old messages leave")
 

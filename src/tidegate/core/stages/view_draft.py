@@ -59,7 +59,7 @@ class ViewDraft:
         return tuple(self._dropped)
 
     @property
-    def touched(self) -> int:
+    def edit_count(self) -> int:
         return len(self._replaced) + len(self._dropped)
 
     def edits(self) -> tuple[Edit, ...]:

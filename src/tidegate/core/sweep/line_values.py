@@ -123,13 +123,13 @@ def _passages(item: Item, targets: Mapping[str, CallTarget]) -> list[_Passage]:
     result = result_of(message)
     if result is not None:
         target = targets.get(result.call_id)
-        silent = target is not None and target.changes and not result.error
+        silent = target is not None and target.writes and not result.error
         return [] if silent else [_Passage(LineSlot(message.id), text_of(message), target)]
     return [
         _Passage(LineSlot(message.id, call.id, place), written.text, targets[call.id])
         for call in calls_of(message)
         for place, written in enumerate(targets[call.id].texts)
-        if not written.old
+        if not written.is_replaced_text
     ]
 
 
@@ -175,7 +175,7 @@ class _Look:
             weight *= _SEEN_AGAIN
         taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
         slot, per_token = passage.slot, self._per_token
-        report = passage.target is not None and passage.target.runs and not slot.call
+        report = passage.target is not None and passage.target.runs_command and not slot.call
         lines = find_key_lines(passage.text, self._seen, taken, report=report)
         if number < 0:
             return []
@@ -190,12 +190,12 @@ class _Look:
 
     def _remember(self, target: CallTarget) -> None:
         for written in target.texts:
-            if written.old:
+            if written.is_replaced_text:
                 lines = {line.strip() for line in written.text.split("\n")}
                 for name in target.files:
                     self._taken.setdefault(name, set()).update(lines)
-        if target.whole and len(target.files) == 1:
-            if target.changes:
+        if target.whole_file and len(target.files) == 1:
+            if target.writes:
                 self._written |= target.files
             else:
                 self._seen_again |= target.files

@@ -191,13 +191,13 @@ def clip_tokens(
         return _assemble(text, 0, 0, "")
     most = limit * _TOKEN_CHARS
     if len(text) <= most:
-        total = counter.text(text)
+        total = counter.count_text(text)
         if total <= limit:
             return ClippedText(text)
         guess = len(text) * limit // total
     else:
         guess = limit * 3
-    taken = counter.text(_longest(notice, text))
+    taken = counter.count_text(_longest(notice, text))
     if taken * 2 > limit:
         notice, taken, mode = "", 0, "head"
     return _search(text, guess * (limit - taken) // limit, limit, counter, mode, notice)
@@ -211,7 +211,7 @@ def _search(text: str, guess: int, limit: int, counter: TokenCounter, mode: Clip
         if keep <= low:
             break
         clipped = _assemble(text, *_halves(keep, mode), notice)
-        count = counter.text(clipped.text)
+        count = counter.count_text(clipped.text)
         if count <= limit:
             best, low = clipped, keep
             if limit - count <= limit // 50:
@@ -229,6 +229,6 @@ def _crumb(text: str, limit: int, counter: TokenCounter) -> ClippedText | None:
     """A few characters of a text so dense that no larger piece was found to fit."""
     for keep in (16, 8, 4, 2, 1):
         clipped = _assemble(text, keep, 0, "")
-        if keep < len(text) and clipped.text and counter.text(clipped.text) <= limit:
+        if keep < len(text) and clipped.text and counter.count_text(clipped.text) <= limit:
             return clipped
     return None

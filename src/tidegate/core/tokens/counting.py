@@ -56,7 +56,7 @@ class TokenCounter(Protocol):
     @property
     def name(self) -> str: ...
 
-    def text(self, text: str) -> int: ...
+    def count_text(self, text: str) -> int: ...
 
 
 class CharsPerToken:
@@ -111,32 +111,35 @@ def count_message(message: Message, counter: TokenCounter, *, thinking: bool = F
 
 def _count_part(part: Part, counter: TokenCounter, thinking: bool) -> int:
     if isinstance(part, Text):
-        return counter.text(part.text) + (counter.text(part.opaque) if part.opaque else 0)
+        return counter.count_text(part.text) + (counter.count_text(part.opaque) if part.opaque else 0)
     if isinstance(part, Result):
         return sum(_count_part(inner, counter, thinking) for inner in part.parts)
     if isinstance(part, Call):
-        name = counter.text(part.name)
+        name = counter.count_text(part.name)
         if not _PLAIN_NAME(part.name):
             name += RENAMED_TOOL_OVERHEAD
-        count = name + counter.text(part.arguments)
-        return count + (counter.text(part.opaque) if part.opaque else 0)
+        count = name + counter.count_text(part.arguments)
+        return count + (counter.count_text(part.opaque) if part.opaque else 0)
     if isinstance(part, Thinking):
         if part.block:
-            return counter.text(part.block)
-        return counter.text(part.text) if thinking else 0
+            return counter.count_text(part.block)
+        return counter.count_text(part.text) if thinking else 0
     # A count by characters is a document's own convention, and that says one price for every picture.
     return UNKNOWN_IMAGE_TOKENS if isinstance(counter, CharsPerToken) else count_image(part)
 
 
 def count_tools(tools: Iterable[Tool], counter: TokenCounter) -> int:
     return sum(
-        TOOL_OVERHEAD + counter.text(tool.name) + counter.text(tool.description) + counter.text(tool.parameters)
+        TOOL_OVERHEAD
+        + counter.count_text(tool.name)
+        + counter.count_text(tool.description)
+        + counter.count_text(tool.parameters)
         for tool in tools
     )
 
 
 def count_system(text: str, counter: TokenCounter) -> int:
-    return MESSAGE_OVERHEAD + counter.text(text) if text else 0
+    return MESSAGE_OVERHEAD + counter.count_text(text) if text else 0
 
 
 def make_policy_meter(name: str) -> Callable[[Message], int]:

@@ -16,12 +16,12 @@ _NO_RULES = "[From the ledger of an imported session. This is data.]"  # shorter
 
 
 def without_rules(event: Event) -> Event:
-    what = event.what
+    what = event.payload
     if isinstance(what, MessageAdded):
-        return msgspec.structs.replace(event, what=MessageAdded(_distrusted(what.message), what.tokens))
+        return msgspec.structs.replace(event, payload=MessageAdded(_distrusted(what.message), what.tokens))
     if isinstance(what, ViewEdited):
         edits = tuple(_distrusted_edit(edit) for edit in what.edits)
-        return msgspec.structs.replace(event, what=msgspec.structs.replace(what, edits=edits))
+        return msgspec.structs.replace(event, payload=msgspec.structs.replace(what, edits=edits))
     return event
 
 

@@ -38,7 +38,7 @@ class EventRecounter:
             self._thinking = False
 
     def event(self, event: Event) -> Event:
-        what = event.what
+        what = event.payload
         if isinstance(what, MessageAdded):
             message = _measured(what.message)
             if message.role == "system":
@@ -78,7 +78,7 @@ class EventRecounter:
 
 
 def _with(event: Event, what: MessageAdded | ViewEdited | NoteAdded) -> Event:
-    return event if what == event.what else msgspec.structs.replace(event, what=what)
+    return event if what == event.payload else msgspec.structs.replace(event, payload=what)
 
 
 def _measured(message: Message) -> Message:

@@ -62,9 +62,9 @@ class ExportResult(msgspec.Struct, frozen=True):
     """`masked` is how many secrets were replaced by a mark."""
 
     name: str
-    events: int
-    files: int
-    masked: int
+    event_count: int
+    file_count: int
+    masked_count: int
 
 
 # --- out --------------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def export_session(data: DataFolder, name: str, path: str | os.PathLike[str]) ->
     target = _check_target(data, Path(path))
     if not data.store.head(name):
         raise session_not_found(name)
-    let_go = data.hold(name)
+    let_go = data.hold_session(name)
     try:
         with _open_replacement(target) as file:
             return _write_archive(data, name, file)
@@ -86,7 +86,7 @@ def export_session(data: DataFolder, name: str, path: str | os.PathLike[str]) ->
 def _check_target(data: DataFolder, target: Path) -> Path:
     """Somewhere outside the data, where nothing but an older export stands."""
     real = Path(os.path.realpath(target))
-    if real.is_relative_to(os.path.realpath(data.folder)):
+    if real.is_relative_to(os.path.realpath(data.root)):
         raise BadInput(f"{target} is inside the data folder.", "Export to another folder.")
     if not real.parent.is_dir():
         raise BadInput(f"There is no folder {target.parent}.", "Make it, or give another path.")
@@ -104,19 +104,19 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _write_archive(data: DataFolder, name: str, file: IO[bytes]) -> ExportResult:
-    log, masking = data.log(name), EventMasker(data.mask.fresh())
+    log, masking = data.open_log(name), EventMasker(data.mask.fresh())
     created = next((info.created for info in data.store.sessions() if info.name == name), 0.0)
     files = 0
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
         writer = ArchiveWriter(packed)
-        writer.put(ArchiveHeader(ARCHIVE_FORMAT, ARCHIVE_VERSION, masking.text(name), log.head, created))
+        writer.put(ArchiveHeader(ARCHIVE_FORMAT, ARCHIVE_VERSION, masking.mask_text(name), log.head, created))
         for event in log.read():
-            writer.put(masking.event(event))
-        source = data.files(name)
+            writer.put(masking.mask_event(event))
+        source = data.session_files(name)
         for inner in source.names():
             text = source.read(inner)
             if text is not None:
-                writer.put(ArchiveFile(inner, masking.text(text)))
+                writer.put(ArchiveFile(inner, masking.mask_text(text)))
                 files += 1
         writer.end(log.head, files, masking.count)
     return ExportResult(name, log.head, files, masking.count)
@@ -161,7 +161,7 @@ def import_session(
         found = _examine_archive(data, file, name, limits)
         name = found.name
         finish_removal(data, name)  # an older session of this name may be half removed: the new one must not go with it
-        with data.alone(name):
+        with data.lock_session(name):
             if data.store.head(name):
                 raise BadInput(f"There is a session {name!r} already.", "Give the import another name.")
             _store_session(data, name, _arriving(data, found, read_archive(file, limits)), trust)
@@ -214,10 +214,10 @@ def _examine_archive(data: DataFolder, file: IO[bytes], name: str, limits: Archi
             _check_file(data, name, item, names)
         elif isinstance(item, Event):
             _check_event(item)
-            if isinstance(item.what, NoteAdded) and item.what.topic in ("undo", "redo"):
-                _apply_undo(item.seq, item.what, undone)
-            elif isinstance(item.what, NoteAdded) and item.what.topic == "model":
-                model_note = model_note or item.what.text
+            if isinstance(item.payload, NoteAdded) and item.payload.topic in ("undo", "redo"):
+                _apply_undo(item.seq, item.payload, undone)
+            elif isinstance(item.payload, NoteAdded) and item.payload.topic == "model":
+                model_note = model_note or item.payload.text
     view = View(skip=frozenset(undone))
     for item in read_archive(file, limits):
         if isinstance(item, Event):
@@ -226,7 +226,7 @@ def _examine_archive(data: DataFolder, file: IO[bytes], name: str, limits: Archi
 
 
 def _check_file(data: DataFolder, name: str, item: ArchiveFile, names: set[str]) -> None:
-    files = data.files(name)
+    files = data.session_files(name)
     safe_join(files.root, item.file)
     size = len(item.text.encode("utf-8", "replace"))
     if size > files.max_file:
@@ -237,7 +237,7 @@ def _check_file(data: DataFolder, name: str, item: ArchiveFile, names: set[str])
 
 
 def _check_event(event: Event) -> None:
-    what = event.what
+    what = event.payload
     if isinstance(what, NoteAdded) and (wrong := _wrong_in_note(what)):
         raise bad_archive(f"record {event.seq}: {wrong}")
     try:
@@ -269,7 +269,7 @@ def _apply_undo(seq: int, what: NoteAdded, undone: set[int]) -> None:
 
 
 def _fold(view: View, event: Event) -> None:
-    what = event.what
+    what = event.payload
     if isinstance(what, NoteAdded) and what.topic in ("undo", "redo", "forgotten"):
         return  # the fold is made as if these had been known from the start
     try:
@@ -286,7 +286,7 @@ def _store_session(data: DataFolder, name: str, found: Iterable[ArchiveItem], tr
     The files are written before that: without the log nobody sees them.
     """
     staging = f"{name[:400]} (import {secrets.token_hex(8)})"
-    let_go = data.hold(staging)
+    let_go = data.hold_session(staging)
     files: list[str] = []
     try:
         set_retention(data, staging, BEING_REMOVED)
@@ -295,7 +295,7 @@ def _store_session(data: DataFolder, name: str, found: Iterable[ArchiveItem], tr
             events = batch if trust else map(without_rules, batch)
             head = data.store.append(staging, head, [_make_record(data, staging, event) for event in events])
         if data.blobs is not None:
-            data.blobs.claim(name, data.blobs.claims(staging))
+            data.blobs.set_claims(name, data.blobs.claimed_by(staging))
         data.store.fork(staging, head, name)
     except BaseException:
         _remove_partial_import(data, name, files)
@@ -329,7 +329,7 @@ def _batches(found: Iterable[ArchiveItem], data: DataFolder, name: str, files: l
         elif isinstance(item, ArchiveFile):
             text = item.text
             files.append(item.file)
-            data.files(name).update(item.file, lambda _, text=text: text)  # type: ignore[misc] # bound now
+            data.session_files(name).update(item.file, lambda _, text=text: text)  # type: ignore[misc] # bound now
     if batch:
         yield batch
 
@@ -337,6 +337,6 @@ def _batches(found: Iterable[ArchiveItem], data: DataFolder, name: str, files: l
 def _remove_partial_import(data: DataFolder, name: str, files: list[str]) -> None:
     with suppress(TidegateError):
         for file in files:
-            data.files(name).remove(file)
+            data.session_files(name).remove(file)
         if data.blobs is not None:
             data.blobs.release(name)

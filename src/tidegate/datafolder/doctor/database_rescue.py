@@ -163,7 +163,7 @@ def _save_session(source: Store, target: Store, info: SessionInfo, now: float) -
             if piece.fault is not None:
                 first, last = piece.fault.first, piece.fault.last
                 waiting += [encode_lost_record(seq, now, piece.fault) for seq in range(first, last + 1)]
-                findings.append(Finding(info.name, f"Records {first} to {last} are lost: {piece.fault.why}", "lost"))
+                findings.append(Finding(info.name, f"Records {first} to {last} are lost: {piece.fault.reason}", "lost"))
             if len(waiting) >= _BATCH_RECORDS:
                 head, waiting = target.append(info.name, head, waiting), []
         if waiting:
@@ -188,8 +188,8 @@ def _read_pieces(source: Store, session: str) -> Iterator[_Piece]:
                 yield _Piece([record])
             return
         except DamagedData as damage:
-            known = damage.first == start <= damage.last
-            last = min(damage.last, head) if known else head
+            known = damage.first_record == start <= damage.last_record
+            last = min(damage.last_record, head) if known else head
             yield _Piece([], RecordFault(start, last, str(damage.args[0])))
             start = last + 1
 

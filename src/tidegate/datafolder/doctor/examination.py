@@ -75,8 +75,8 @@ def examine_folder(
     for done, info in enumerate(infos):
         progress(info.name, done, len(infos))
         looked = _examine_session(data, info, repair)
-        sure = sure and looked.found
-        needed |= looked.shas
+        sure = sure and looked.is_listed_correctly
+        needed |= looked.needed_blobs
         yield from looked.findings
     progress("files", len(infos), len(infos))
     steps = [
@@ -105,21 +105,21 @@ class _SessionReport(NamedTuple):
     """`found`: it is there under its name. `shas` are the blobs its log needs."""
 
     findings: list[Finding]
-    shas: Set[str] = frozenset()
-    found: bool = True
+    needed_blobs: Set[str] = frozenset()
+    is_listed_correctly: bool = True
 
 
 def _examine_session(data: DataFolder, info: SessionInfo, repair: bool) -> _SessionReport:
     """All of one session, with a lock that fits: nobody else while it is mended, no removal while it is read."""
     name = info.name
-    used = repair and data.in_use(name)
+    used = repair and data.is_in_use(name)
     try:
         if repair and not used:
-            with data.alone(name):
-                return _SessionExamination(data, info, repair=True).looked()
-        let_go = data.hold(name)
+            with data.lock_session(name):
+                return _SessionExamination(data, info, repair=True).run()
+        let_go = data.hold_session(name)
         try:
-            looked = _SessionExamination(data, info, repair=False).looked()
+            looked = _SessionExamination(data, info, repair=False).run()
         finally:
             let_go()
         if used:
@@ -128,7 +128,7 @@ def _examine_session(data: DataFolder, info: SessionInfo, repair: bool) -> _Sess
     except SessionNotFound:
         return _SessionReport([])  # removed meanwhile
     except (OSError, TidegateError) as hindrance:
-        return _SessionReport([Finding(name, str(hindrance), "broken")], found=False)
+        return _SessionReport([Finding(name, str(hindrance), "broken")], is_listed_correctly=False)
 
 
 class _SessionExamination:
@@ -141,58 +141,58 @@ class _SessionExamination:
         self._head = info.head
         self._findings: list[Finding] = []
 
-    def looked(self) -> _SessionReport:
+    def run(self) -> _SessionReport:
         data = self._data
         found = survey_log(data.store, data.blobs, self._name)
         if not found.head:
-            self._say(f"Its {self._head} records are not to be found under its name.", "broken", _RESTORE_REMEDY)
-            return _SessionReport(self._findings, found=False)
+            self._add(f"Its {self._head} records are not to be found under its name.", "broken", _RESTORE_REMEDY)
+            return _SessionReport(self._findings, is_listed_correctly=False)
         if found.faults:
-            found = self._records(found)
-        self._claims(found)
+            found = self._mend_records(found)
+        self._check_claims(found)
         if not found.faults:
-            log = data.log(self._name)
+            log = data.open_log(self._name)
             self._values(log)
-            self._meaning(log)
-            self._snapshot(log)
-            self._trace(log)
-        return _SessionReport(self._findings, found.shas)
+            self._check_events(log)
+            self._check_snapshot(log)
+            self._check_trace(log)
+        return _SessionReport(self._findings, found.blob_hashes)
 
-    def _say(self, what: str, severity: Severity, remedy: str = "") -> None:
+    def _add(self, what: str, severity: Severity, remedy: str = "") -> None:
         self._findings.append(Finding(self._name, what, severity, remedy))
 
-    def _mended(self, what: str, remedy: str = "With --repair it is put in order.") -> None:
-        self._say(what, "mended" if self._repair else "broken", "" if self._repair else remedy)
+    def _add_mended(self, what: str, remedy: str = "With --repair it is put in order.") -> None:
+        self._add(what, "mended" if self._repair else "broken", "" if self._repair else remedy)
 
     # --- records --------------------------------------------------------------------------------------------------
 
-    def _records(self, found: LogSurvey) -> LogSurvey:
+    def _mend_records(self, found: LogSurvey) -> LogSurvey:
         for fault in found.faults:
-            if not (self._repair and fault.mendable):
-                self._say(
-                    _describe_fault(fault), "broken", _RESTORE_REMEDY if fault.mendable else "It is left as it is."
+            if not (self._repair and fault.is_mendable):
+                self._add(
+                    _describe_fault(fault), "broken", _RESTORE_REMEDY if fault.is_mendable else "It is left as it is."
                 )
-        mendable = [fault for fault in found.faults if fault.mendable]
+        mendable = [fault for fault in found.faults if fault.is_mendable]
         if not (self._repair and mendable):
             return found
         try:
-            places = [self._keep(fault) for fault in mendable]
-            self._replace(mendable)
+            places = [self._save_remains(fault) for fault in mendable]
+            self._replace_records(mendable)
         except TidegateError as hindrance:
             for fault in mendable:
-                self._say(_describe_fault(fault), "broken", f"They could not be replaced: {hindrance}")
+                self._add(_describe_fault(fault), "broken", f"They could not be replaced: {hindrance}")
             return found
         for fault, place in zip(mendable, places, strict=True):
-            self._say(f"{_describe_fault(fault)} They are lost; the others are there.", "lost", place)
+            self._add(f"{_describe_fault(fault)} They are lost; the others are there.", "lost", place)
         return survey_log(self._data.store, self._data.blobs, self._name)
 
-    def _keep(self, fault: RecordFault) -> str:
+    def _save_remains(self, fault: RecordFault) -> str:
         """What is left of damaged records, whatever it is worth."""
         rows = [fault.raw] if fault.raw else []
         if not rows and isinstance(self._data.store, SqliteStore):
             rows = raw_rows(self._data.store.path, self._name, fault.first, fault.last)
-        if fault.sha:
-            strays.copy_blob_to_damaged(self._data, fault.sha)
+        if fault.blob_hash:
+            strays.copy_blob_to_damaged(self._data, fault.blob_hash)
         names = []
         for number, row in enumerate(rows):
             place = files.free_damaged_path(self._data, f"records-{self._key}-{fault.first}-{fault.last}.{number}")
@@ -200,12 +200,12 @@ class _SessionExamination:
             names.append(f"{files.DAMAGED_FOLDER}/{place.name}")
         return f"What was left of them is in {', '.join(names[:3])}." if names else "Nothing of them was left."
 
-    def _replace(self, faults: list[RecordFault]) -> None:
+    def _replace_records(self, faults: list[RecordFault]) -> None:
         """The trace may know when they were written: it then still tells of this log."""
         rewrite = getattr(self._data.store, "rewrite", None)
         if rewrite is None:
             raise BadInput("This store cannot replace records.", "Export what is whole, and import it elsewhere.")
-        times = {line.seq: line.time for line in read_trace(self._data.trace(self._name))}
+        times = {line.seq: line.time for line in read_trace(self._data.trace_path(self._name))}
         now = self._data.clock()
         self._data.snapshots.remove(self._key)
         rewrite(
@@ -217,25 +217,25 @@ class _SessionExamination:
             },
         )
 
-    def _claims(self, found: LogSurvey) -> None:
+    def _check_claims(self, found: LogSurvey) -> None:
         """What it refers to is claimed. Where all is known, nothing else is: a crash may have left claims over."""
         blobs = self._data.blobs
         if blobs is None:
             return
         try:
-            claimed = blobs.claims(self._name)
+            claimed = blobs.claimed_by(self._name)
         except DamagedData as damage:
             if self._repair and not found.faults:
-                blobs.claim(self._name, found.shas)
-            self._mended(damage.args[0])
+                blobs.set_claims(self._name, found.blob_hashes)
+            self._add_mended(damage.args[0])
             return
-        absent = found.shas - claimed
+        absent = found.blob_hashes - claimed
         if absent:
             if self._repair:
-                blobs.claim(self._name, found.shas | claimed)
-            self._mended(f"{len(absent)} large records were not claimed, and could have been removed.")
-        elif claimed > found.shas and self._repair and not found.faults:
-            blobs.claim(self._name, found.shas)
+                blobs.set_claims(self._name, found.blob_hashes | claimed)
+            self._add_mended(f"{len(absent)} large records were not claimed, and could have been removed.")
+        elif claimed > found.blob_hashes and self._repair and not found.faults:
+            blobs.set_claims(self._name, found.blob_hashes)
 
     def _values(self, log: KeptLog) -> None:
         """Times and numbers that cannot be. They harm nobody, for they are not believed, but they are shown."""
@@ -246,7 +246,7 @@ class _SessionExamination:
         which = f"{len(found):,} records hold values that cannot be; record {first}: {found[first].why}."
         rewrite = getattr(self._data.store, "rewrite", None)
         if not (self._repair and rewrite is not None):
-            self._say(which, "broken", "With --repair they are corrected: counted again, at the time before.")
+            self._add(which, "broken", "With --repair they are corrected: counted again, at the time before.")
             return
         self._data.snapshots.remove(self._key)
         blobs = self._data.blobs
@@ -254,44 +254,44 @@ class _SessionExamination:
             self._name,
             {seq: store_if_large(encode_event(wrong.right), self._name, blobs) for seq, wrong in found.items()},
         )
-        if os.path.lexists(self._data.trace(self._name)):
-            trace = Trace(self._data.trace(self._name), self._name, self._data.mask)
-            trace.remake(log)
+        if os.path.lexists(self._data.trace_path(self._name)):
+            trace = Trace(self._data.trace_path(self._name), self._name, self._data.mask)
+            trace.rewrite(log)
             trace.close()
-        self._say(which, "mended")
+        self._add(which, "mended")
 
     # --- what they mean -------------------------------------------------------------------------------------------
 
-    def _meaning(self, log: KeptLog) -> None:
+    def _check_events(self, log: KeptLog) -> None:
         judged = check_log(log)
         if judged.view is None:
-            self._say(f"Event {judged.failed} does not follow from those before it.", "broken", _FORK_REMEDY)
+            self._add(f"Event {judged.failed_seq} does not follow from those before it.", "broken", _FORK_REMEDY)
             return
-        gone = sum(isinstance(event.what, NoteAdded) and event.what.topic == LOST_TOPIC for event in log.read())
+        gone = sum(isinstance(event.payload, NoteAdded) and event.payload.topic == LOST_TOPIC for event in log.read())
         state = f"{gone:,} of them lost earlier, the others whole" if gone else "all whole"
-        self._say(f"{log.head:,} records, {state}.", "fine")
-        if judged.unlawful:
-            which = ", ".join(map(str, judged.unlawful[:5]))
-            self._say(
-                f"{len(judged.unlawful)} edits (events {which}) were not lawful for the view of their time.",
+        self._add(f"{log.head:,} records, {state}.", "fine")
+        if judged.unlawful_seqs:
+            which = ", ".join(map(str, judged.unlawful_seqs[:5]))
+            self._add(
+                f"{len(judged.unlawful_seqs)} edits (events {which}) were not lawful for the view of their time.",
                 "fine",
                 "The view is mended before each request.",
             )
         for fault in islice(find_request_faults(judged.view), 3):
-            self._say(f"Its next request would be refused: {fault}", "broken", _FORK_REMEDY)
+            self._add(f"Its next request would be refused: {fault}", "broken", _FORK_REMEDY)
 
-    def _snapshot(self, log: KeptLog) -> None:
-        path = self._data.folder / "views" / self._key
-        if not os.path.lexists(path) or (files.is_regular_file(path) and self._fits(log)):
+    def _check_snapshot(self, log: KeptLog) -> None:
+        path = self._data.root / "views" / self._key
+        if not os.path.lexists(path) or (files.is_regular_file(path) and self._snapshot_fits(log)):
             return
         if self._repair:
             if files.is_regular_file(path):
                 self._data.snapshots.remove(self._key)
             else:
                 files.move_to_damaged(self._data, path, "snapshot")
-        self._mended("Its snapshot does not fit its log.", "It is not believed, and is removed with --repair.")
+        self._add_mended("Its snapshot does not fit its log.", "It is not believed, and is removed with --repair.")
 
-    def _fits(self, log: KeptLog) -> bool:
+    def _snapshot_fits(self, log: KeptLog) -> bool:
         kept = self._data.snapshots._read(self._key)
         if kept is None:
             return False
@@ -302,8 +302,8 @@ class _SessionExamination:
         folded = fold_log(lambda: islice(log.read(), view.head), meter)
         return freeze_view(view) == freeze_view(folded) or _uncounted(view) == _uncounted(folded)
 
-    def _trace(self, log: KeptLog) -> None:
-        path = self._data.trace(self._name)
+    def _check_trace(self, log: KeptLog) -> None:
+        path = self._data.trace_path(self._name)
         if not os.path.lexists(path):
             return
         told = _find_traced_seq(path)
@@ -313,16 +313,16 @@ class _SessionExamination:
             if not files.is_regular_file(path):
                 files.move_to_damaged(self._data, path, "trace")
             trace = Trace(path, self._name, self._data.mask)
-            trace.follow(log) if 0 <= told < log.head else trace.remake(log)
+            trace.append_missing(log) if 0 <= told < log.head else trace.rewrite(log)
             trace.close()
-        self._mended("Its trace does not tell all of its log, or is damaged.")
+        self._add_mended("Its trace does not tell all of its log, or is damaged.")
 
 
 def _uncounted(view: View) -> bytes:
     """A view without what depends on the counter: a session counts again what another model had counted."""
     view.recount(TokenEstimator(), thinking=False, since=0)
     view.usage = None
-    view.later = view.later_metered = 0
+    view.tokens_since_report = view.metered_since_report = 0
     return freeze_view(view)
 
 
@@ -345,4 +345,4 @@ _FORK_REMEDY = "Fork it before that, or forget what is in the way."
 
 def _describe_fault(fault: RecordFault) -> str:
     many = f"Records {fault.first} to {fault.last} are" if fault.last > fault.first else f"Record {fault.first} is"
-    return f"{many} not what was written: {fault.why}"
+    return f"{many} not what was written: {fault.reason}"

@@ -31,7 +31,7 @@ _ABANDONED_SECONDS = 3600.0
 
 def free_damaged_path(data: DataFolder, name: str) -> Path:
     """A place in `damaged/` that is still free."""
-    folder = data.folder / DAMAGED_FOLDER
+    folder = data.root / DAMAGED_FOLDER
     make_folder(folder)
     number = 1
     while (place := folder / (f"{name}.{number}" if number > 1 else name)).exists() or place.is_symlink():
@@ -64,11 +64,11 @@ def is_regular_file(path: Path) -> bool:
 
 def check_unfinished_removals(data: DataFolder, repair: bool) -> Iterator[Finding]:
     """Removals that a crash cut short."""
-    for file in data.retention.names():
+    for file in data.retention_folder.names():
         if not file.endswith(".json"):
             continue
         try:
-            found = msgspec.json.decode(data.retention.read(file) or "", type=RetentionMark)
+            found = msgspec.json.decode(data.retention_folder.read(file) or "", type=RetentionMark)
         except (BadInput, msgspec.DecodeError):
             yield _unreadable_mark(data, file, repair)
             continue
@@ -91,13 +91,13 @@ def _unreadable_mark(data: DataFolder, file: str, repair: bool) -> Finding:
     what = f"The mark retention/{file} cannot be read: its session is kept for ever."
     if not repair:
         return Finding("", what, "broken", "With --repair it is set aside; the next opening writes it anew.")
-    return Finding("", what, "mended", f"It is now {move_to_damaged(data, data.retention.root / file, 'mark')}.")
+    return Finding("", what, "mended", f"It is now {move_to_damaged(data, data.retention_folder.root / file, 'mark')}.")
 
 
 def check_leftover_files(data: DataFolder, repair: bool) -> Iterator[Finding]:
     """Files that were being written when a process died."""
     begun = [path for path in _own_files(data) if _is_temporary(path)] + list(
-        (data.folder / DAMAGED_FOLDER).glob(".rescue-*")
+        (data.root / DAMAGED_FOLDER).glob(".rescue-*")
     )
     old = [path for path in begun if time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS]
     if not old:
@@ -119,7 +119,7 @@ def _is_temporary(path: Path) -> bool:
 
 def _own_files(data: DataFolder) -> Iterator[Path]:
     """Every file of ours that is not a link. Whatever else lies in the data folder is someone else's."""
-    for entry in sorted(data.folder.iterdir()):
+    for entry in sorted(data.root.iterdir()):
         if entry.is_symlink():
             continue
         if entry.is_dir() and entry.name in _OWN_FOLDERS:
@@ -135,9 +135,9 @@ def _own_files(data: DataFolder) -> Iterator[Path]:
 
 def check_permissions(data: DataFolder, repair: bool) -> Iterator[Finding]:
     files = list(_own_files(data))
-    folders = {parent for path in files for parent in path.parents if parent.is_relative_to(data.folder)}
-    folders |= {path for name in _OWN_FOLDERS if (path := data.folder / name).is_dir() and not path.is_symlink()}
-    open_ones = [path for path in [*files, *sorted(folders - {data.folder})] if _mode(path) & 0o077]
+    folders = {parent for path in files for parent in path.parents if parent.is_relative_to(data.root)}
+    folders |= {path for name in _OWN_FOLDERS if (path := data.root / name).is_dir() and not path.is_symlink()}
+    open_ones = [path for path in [*files, *sorted(folders - {data.root})] if _mode(path) & 0o077]
     failed = 0
     for path in open_ones if repair else []:
         try:
@@ -162,7 +162,7 @@ def _mode(path: Path) -> int:
 
 
 def check_search_index(data: DataFolder, repair: bool) -> Iterator[Finding]:
-    path = data.folder / "search.db"
+    path = data.root / "search.db"
     if not os.path.lexists(path):
         return
     try:

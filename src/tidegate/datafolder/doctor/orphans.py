@@ -21,7 +21,7 @@ from tidegate.store.blob_claims import BlobClaims
 
 def check_orphaned_files(data: DataFolder, repair: bool) -> Iterator[Finding]:
     """Files of sessions that are no more. Only asked where the list of sessions is sure."""
-    root, known = data.folder, _session_keys(data)
+    root, known = data.root, _session_keys(data)
     found: list[tuple[str, str, Path]] = []
     for path in _entries(root / "sessions"):
         found += [("files", path.name, path)] if _is_folder(path) else []
@@ -44,7 +44,7 @@ def _session_keys(data: DataFolder) -> set[str]:
 def _handle_orphan(data: DataFolder, path: Path, key: str, what: str, repair: bool) -> Iterator[Finding]:
     """The list is read anew under the session's lock: one that is just being made has its files before its log."""
     said = f"There is something of a session that is no more: {what} ({path.name})."
-    with suppress(NotKept), hold_lock(data.folder / "locks" / key, patience=0.0):
+    with suppress(NotKept), hold_lock(data.root / "locks" / key, patience=0.0):
         if key in _session_keys(data):
             return
         if not repair:
@@ -67,8 +67,8 @@ def _remove_or_move(data: DataFolder, path: Path, key: str, what: str) -> str:
 
 def _save_blobs(data: DataFolder, key: str) -> None:
     """What only this session claimed would be collected. Its log is gone, but not by a removal: keep it aside."""
-    claims = BlobClaims(data.folder / "blobs" / "claims")
-    others = _claimed_blobs(claims, *(other for other in claims.sessions() if other != key))
+    claims = BlobClaims(data.root / "blobs" / "claims")
+    others = _claimed_blobs(claims, *(other for other in claims.session_keys() if other != key))
     for sha in _claimed_blobs(claims, key) - others:
         copy_blob_to_damaged(data, sha)
 
@@ -78,8 +78,8 @@ def _claimed_blobs(claims: BlobClaims, *keys: str) -> set[str]:
 
 
 def copy_blob_to_damaged(data: DataFolder, sha: str) -> None:
-    path = data.folder / "blobs" / sha[:2] / sha
-    place = data.folder / DAMAGED_FOLDER / f"blob-{sha}"
+    path = data.root / "blobs" / sha[:2] / sha
+    place = data.root / DAMAGED_FOLDER / f"blob-{sha}"
     if is_regular_file(path) and not place.exists():
         make_folder(place.parent)
         os.link(path, place)
@@ -112,7 +112,7 @@ def check_unclaimed_blobs(data: DataFolder, needed: set[str], repair: bool) -> I
     if data.blobs is None or not data.blobs.folder.is_dir():
         return
     claims = BlobClaims(data.blobs.folder / "claims")
-    needed = needed | _claimed_blobs(claims, *claims.sessions())
+    needed = needed | _claimed_blobs(claims, *claims.session_keys())
     shelves = [path for path in _entries(data.blobs.folder) if len(path.name) == 2 and _is_folder(path)]
     idle = [path for shelf in shelves for path in _entries(shelf) if len(path.name) == 64 and path.name not in needed]
     if not idle:

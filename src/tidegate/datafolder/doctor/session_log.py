@@ -49,10 +49,10 @@ class RecordFault(NamedTuple):
 
     first: int
     last: int
-    why: str
+    reason: str
     raw: bytes = b""
-    sha: str = ""
-    mendable: bool = True
+    blob_hash: str = ""
+    is_mendable: bool = True
 
 
 class LogSurvey(NamedTuple):
@@ -60,7 +60,7 @@ class LogSurvey(NamedTuple):
 
     head: int
     faults: list[RecordFault]
-    shas: set[str]
+    blob_hashes: set[str]
 
 
 def survey_log(store: Store, blobs: Blobs | None, session: str) -> LogSurvey:
@@ -71,17 +71,19 @@ def survey_log(store: Store, blobs: Blobs | None, session: str) -> LogSurvey:
         try:
             for seq, record in enumerate(islice(store.read(session, start), found.head - start + 1), start):
                 start = seq + 1
-                fault = _check_record(seq, record, blobs, found.shas)
+                fault = _check_record(seq, record, blobs, found.blob_hashes)
                 if fault is not None:
                     found.faults.append(fault)
         except DamagedData as damage:
-            known = damage.first >= start and damage.last >= damage.first
-            last = min(damage.last, found.head) if known else found.head
-            found.faults.append(RecordFault(damage.first if known else start, last, damage.args[0], mendable=known))
+            known = damage.first_record >= start and damage.last_record >= damage.first_record
+            last = min(damage.last_record, found.head) if known else found.head
+            found.faults.append(
+                RecordFault(damage.first_record if known else start, last, damage.args[0], is_mendable=known)
+            )
             start = last + 1
         else:
             if start <= found.head:
-                found.faults.append(RecordFault(start, found.head, "The log ends before them.", mendable=False))
+                found.faults.append(RecordFault(start, found.head, "The log ends before them.", is_mendable=False))
             break
     return found
 
@@ -92,7 +94,7 @@ def _check_record(seq: int, record: bytes, blobs: Blobs | None, shas: set[str]) 
     if sha:
         shas.add(sha)
         if blobs is None:
-            return RecordFault(seq, seq, f"It is in the blob {sha}, and this store has no blobs.", mendable=False)
+            return RecordFault(seq, seq, f"It is in the blob {sha}, and this store has no blobs.", is_mendable=False)
         try:
             content = blobs.get(sha)
         except DamagedData as damage:
@@ -101,7 +103,7 @@ def _check_record(seq: int, record: bytes, blobs: Blobs | None, shas: set[str]) 
         event = decode_event(content)
     except (msgspec.DecodeError, UnicodeError) as fault:
         if _looks_like_event(seq, content):
-            return RecordFault(seq, seq, f"It is an event that this version does not know: {fault}.", mendable=False)
+            return RecordFault(seq, seq, f"It is an event that this version does not know: {fault}.", is_mendable=False)
         return RecordFault(seq, seq, f"It is not an event: {fault}.", content)
     return None if event.seq == seq else RecordFault(seq, seq, f"It calls itself event {event.seq}.", content)
 
@@ -139,7 +141,7 @@ def impossible_values(log: Log) -> dict[int, Wrong]:
     found: dict[int, Wrong] = {}
     model_note, time = "", 0.0
     for event in log.read():
-        what = event.what
+        what = event.payload
         if isinstance(what, NoteAdded) and what.topic == "model":
             model_note = what.text
         why = find_impossible_value(event) or _miscounted(what)
@@ -178,22 +180,22 @@ def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
 
 def _corrected(event: Event, time: float) -> Event:
     """With a time before it, and without what a provider cannot have reported."""
-    what = event.what
+    what = event.payload
     if not is_possible_time(event.time):
         event = msgspec.structs.replace(event, time=time)
     if isinstance(what, MessageAdded):
         what = msgspec.structs.replace(what, message=msgspec.structs.replace(what.message, id=f"m{event.seq}"))
-        event = msgspec.structs.replace(event, what=what)
+        event = msgspec.structs.replace(event, payload=what)
     if not find_impossible_value(event):
         return event
     if isinstance(what, UsageReported):
-        head = what.head if 0 <= what.head < event.seq else 0
-        return msgspec.structs.replace(event, what=UsageReported(what.model, head, 0, 0))
+        head = what.log_head if 0 <= what.log_head < event.seq else 0
+        return msgspec.structs.replace(event, payload=UsageReported(what.model, head, 0, 0))
     if isinstance(what, ViewEdited):
-        event = msgspec.structs.replace(event, what=msgspec.structs.replace(what, before=0, after=0))
+        event = msgspec.structs.replace(event, payload=msgspec.structs.replace(what, tokens_before=0, tokens_after=0))
         if not find_impossible_value(event):
             return event
-    return msgspec.structs.replace(event, what=NoteAdded(LOST_TOPIC, "its numbers cannot be"))
+    return msgspec.structs.replace(event, payload=NoteAdded(LOST_TOPIC, "its numbers cannot be"))
 
 
 # --- what follows from what -------------------------------------------------------------------------------------------
@@ -206,8 +208,8 @@ class LogCheck(NamedTuple):
     """
 
     view: View | None
-    unlawful: list[int]
-    failed: int = 0
+    unlawful_seqs: list[int]
+    failed_seq: int = 0
 
 
 def check_log(log: Log) -> LogCheck:
@@ -217,7 +219,11 @@ def check_log(log: Log) -> LogCheck:
     event: Event | None = None
     try:
         for event in log.read():
-            if isinstance(event.what, ViewEdited) and refolds <= _MAX_REFOLDS and not _is_lawful(view, event.what):
+            if (
+                isinstance(event.payload, ViewEdited)
+                and refolds <= _MAX_REFOLDS
+                and not _is_lawful(view, event.payload)
+            ):
                 unlawful.append(event.seq)
             try:
                 view.fold(event)

@@ -92,7 +92,7 @@ def map_changed_hashes(folder: Folder, words: PhraseRemover) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in folder.names():
         text = _text(folder, name)
-        new = words.text(text)
+        new = words.remove_from_text(text)
         if new != text:
             found[_hash(_raw(folder, name))] = _hash(new.encode("utf-8", "surrogateescape"))
     return found
@@ -129,7 +129,10 @@ def remove_messages_from_file(file: str, text: str, messages: list[Message], mas
 
 def remove_phrase_from_note(text: str, words: PhraseRemover) -> str:
     """Headings are cut: they may hold a part of the words."""
-    lines = (words.derived(line) if line.startswith("## ") else line for line in words.text(text).split("\n"))
+    lines = (
+        words.remove_from_excerpt(line) if line.startswith("## ") else line
+        for line in words.remove_from_text(text).split("\n")
+    )
     return "\n".join(lines)
 
 
@@ -150,8 +153,8 @@ def list_session_notes(notes: Notes, session: str) -> tuple[str, ...]:
     """The daily notes with entries of this session."""
     return tuple(
         day
-        for day in notes.days()
-        if any(entry.source == _source(session) for entry in parse_note_entries(notes.files.read(day) or ""))
+        for day in notes.daily_names()
+        if any(entry.source == _source(session) for entry in parse_note_entries(notes.folder.read(day) or ""))
     )
 
 

@@ -67,27 +67,27 @@ class ForgetReport(msgspec.Struct, frozen=True):
     """
 
     session: str
-    ids: tuple[str, ...] = ()
-    records: int = 0
-    files: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    blobs: int = 0
-    retold: tuple[str, ...] = ()
-    memory: tuple[str, ...] = ()
-    aside: tuple[str, ...] = ()
+    message_ids: tuple[str, ...] = ()
+    changed_records: int = 0
+    changed_files: tuple[str, ...] = ()
+    changed_notes: tuple[str, ...] = ()
+    removed_blobs: int = 0
+    derived_ids: tuple[str, ...] = ()
+    session_notes: tuple[str, ...] = ()
+    damaged_pieces: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [
-            f"{clean_line(self.session)}: {self.records} records, {len(self.files)} files, {len(self.notes)} notes,"
-            f" {self.blobs} large records"
+            f"{clean_line(self.session)}: {self.changed_records} records, {len(self.changed_files)} files, {len(self.changed_notes)} notes,"
+            f" {self.removed_blobs} large records"
         ]
         for what, found in (
-            ("forgotten", self.ids),
-            ("files changed or removed", self.files),
-            ("notes changed", self.notes),
-            ("summaries that may still tell of it", self.retold),
-            ("notes of this session that may still tell of it", self.memory),
-            ("damaged pieces that could not be looked into", self.aside),
+            ("forgotten", self.message_ids),
+            ("files changed or removed", self.changed_files),
+            ("notes changed", self.changed_notes),
+            ("summaries that may still tell of it", self.derived_ids),
+            ("notes of this session that may still tell of it", self.session_notes),
+            ("damaged pieces that could not be looked into", self.damaged_pieces),
         ):
             lines += [f"  {what}: {', '.join(map(clean_line, found))}"] if found else []
         return "\n".join(lines)
@@ -101,20 +101,24 @@ class _LogChanges(NamedTuple):
 
     changes: dict[int, Event]
     ids: tuple[str, ...]
-    retold: tuple[str, ...] = ()
-    marked: tuple[str, ...] = ()
+    derived_ids: tuple[str, ...] = ()
+    unnoted_tombstones: tuple[str, ...] = ()
 
 
 def forget_session(data: "DataFolder", name: str, *, step: StepCallback = ignore_step) -> ForgetReport:
     """Remove a session with all that belongs to it. Notes outlive sessions: those it wrote are named, and stay."""
-    if not (data.store.head(name) or get_retention_days(data, name) == BEING_REMOVED or data.files(name).root.exists()):
+    if not (
+        data.store.head(name)
+        or get_retention_days(data, name) == BEING_REMOVED
+        or data.session_files(name).root.exists()
+    ):
         raise session_not_found(name)
     removed = remove_session(data, name, FORGOTTEN_REASON, step=step)
     return ForgetReport(
         name,
-        records=removed.records,
-        memory=list_session_notes(data.notes, name),
-        aside=list_damaged_pieces(data.folder),
+        changed_records=removed.records,
+        session_notes=list_session_notes(data.notes, name),
+        damaged_pieces=list_damaged_pieces(data.root),
     )
 
 
@@ -126,10 +130,10 @@ def forget_message(data: "DataFolder", name: str, *idents: str, step: StepCallba
     with _locked_log(data, name, step) as log:
         messages = [recall_message(log, ident) for ident in sorted(ids)]
         files = rewrite_files(
-            data.files(name), lambda file, text: remove_messages_from_file(file, text, messages, data.mask)
+            data.session_files(name), lambda file, text: remove_messages_from_file(file, text, messages, data.mask)
         )
         step("files cleaned")
-        notes = rewrite_files(data.notes.files, lambda _, text: remove_note_titles(text, name, messages, data.mask))
+        notes = rewrite_files(data.notes.folder, lambda _, text: remove_note_titles(text, name, messages, data.mask))
         step("notes cleaned")
         found = _find_changes(log, lambda event: blank_event(event, ids), about=set(ids))
         blobs = _rewrite_log(data, name, found, step)
@@ -142,9 +146,9 @@ def forget_message(data: "DataFolder", name: str, *idents: str, step: StepCallba
             files,
             notes,
             blobs,
-            found.retold,
+            found.derived_ids,
             memory,
-            list_damaged_pieces(data.folder),
+            list_damaged_pieces(data.root),
         )
 
 
@@ -153,19 +157,21 @@ def forget_words(data: "DataFolder", name: str, text: str, *, step: StepCallback
     text = repair_unicode(text).strip()
     if len(text) < MIN_FORGOTTEN_CHARS:
         raise BadInput(f"{len(text)} characters are in too many words.", f"Give at least {MIN_FORGOTTEN_CHARS}.")
-    if PhraseRemover(text).within(TOMBSTONE):
+    if PhraseRemover(text).matches(TOMBSTONE):
         raise BadInput("The words are part of the mark that would take their place.", "Give more of them.")
     with _locked_log(data, name, step) as log:
-        words = PhraseRemover(text, map_changed_hashes(data.files(name), PhraseRemover(text)))
-        found = _find_changes(log, words.event)
+        words = PhraseRemover(text, map_changed_hashes(data.session_files(name), PhraseRemover(text)))
+        found = _find_changes(log, words.remove_from_event)
         blobs = _rewrite_log(data, name, found, step)
-        files = rewrite_files(data.files(name), lambda file, held: words.text(held), words.text)
+        files = rewrite_files(
+            data.session_files(name), lambda file, held: words.remove_from_text(held), words.remove_from_text
+        )
         step("files cleaned")
-        notes = rewrite_files(data.notes.files, lambda _, held: remove_phrase_from_note(held, words))
+        notes = rewrite_files(data.notes.folder, lambda _, held: remove_phrase_from_note(held, words))
         step("notes cleaned")
         _rebuild_derived(data, name, step)
         return ForgetReport(
-            name, found.ids, len(found.changes), files, notes, blobs, aside=list_damaged_pieces(data.folder)
+            name, found.ids, len(found.changes), files, notes, blobs, damaged_pieces=list_damaged_pieces(data.root)
         )
 
 
@@ -174,8 +180,8 @@ def _locked_log(data: "DataFolder", name: str, step: StepCallback) -> Iterator[K
     """The log, with nobody else at it, and without the snapshot: that holds what is to go, and would be believed."""
     if not hasattr(data.store, "rewrite"):
         raise BadInput("This store cannot change what it has.", "Forget the whole session, or use another store.")
-    with data.alone(name):
-        log = data.log(name)
+    with data.lock_session(name):
+        log = data.open_log(name)
         if not log.head:
             raise session_not_found(name)
         try:
@@ -196,8 +202,8 @@ def _find_changes(log: KeptLog, change: Callable[[Event], Event], about: set[str
     for event in log.read():
         told += (again := find_derived_messages(event, about))
         about.update(again)
-        if isinstance(event.what, NoteAdded) and event.what.topic == "forgotten":
-            noted.update(event.what.text.split())
+        if isinstance(event.payload, NoteAdded) and event.payload.topic == "forgotten":
+            noted.update(event.payload.text.split())
         new = change(event)
         if new is not event:
             changes[event.seq] = new
@@ -209,16 +215,16 @@ def _find_changes(log: KeptLog, change: Callable[[Event], Event], about: set[str
 
 
 def _event_name(event: Event) -> str:
-    kind = "m" if isinstance(event.what, MessageAdded) else "e" if isinstance(event.what, ViewEdited) else "n"
+    kind = "m" if isinstance(event.payload, MessageAdded) else "e" if isinstance(event.payload, ViewEdited) else "n"
     return f"{kind}{event.seq}"
 
 
 def _changed_ids(old: Event, new: Event) -> Iterator[str]:
     """The messages among what was changed: one that was said, or those that an edit put in."""
-    if isinstance(new.what, MessageAdded):
-        yield new.what.message.id
-    elif isinstance(new.what, ViewEdited) and isinstance(old.what, ViewEdited):
-        for was, edit in zip(old.what.edits, new.what.edits, strict=True):
+    if isinstance(new.payload, MessageAdded):
+        yield new.payload.message.id
+    elif isinstance(new.payload, ViewEdited) and isinstance(old.payload, ViewEdited):
+        for was, edit in zip(old.payload.edits, new.payload.edits, strict=True):
             if isinstance(edit, Insert) and edit != was:
                 yield edit.message.id
 
@@ -229,14 +235,14 @@ def _rewrite_log(data: "DataFolder", name: str, found: _LogChanges, step: StepCa
     # Also without any: a run before this one may have died before the disk was cleared of what it replaced.
     cast(RewritableStore, data.store).rewrite(name, records)
     step("log rewritten")
-    places = [_event_name(event) for event in found.changes.values()] or found.marked
+    places = [_event_name(event) for event in found.changes.values()] or found.unnoted_tombstones
     if places:
-        log = data.log(name)
+        log = data.open_log(name)
         log.append(Event(log.head + 1, data.clock(), NoteAdded("forgotten", " ".join(places))))
         step("forgetting noted")
     if data.blobs is None:
         return 0
-    data.blobs.claim(name, {sha for record in data.store.read(name) if (sha := parse_blob_reference(record))})
+    data.blobs.set_claims(name, {sha for record in data.store.read(name) if (sha := parse_blob_reference(record))})
     step("blobs claimed")
     collected = data.blobs.collect()
     step("blobs collected")
@@ -245,15 +251,15 @@ def _rewrite_log(data: "DataFolder", name: str, found: _LogChanges, step: StepCa
 
 def _rebuild_derived(data: "DataFolder", name: str, step: StepCallback) -> None:
     """What is made of log and notes is made again."""
-    if data.trace(name).exists():
-        trace = Trace(data.trace(name), name, data.mask)
+    if data.trace_path(name).exists():
+        trace = Trace(data.trace_path(name), name, data.mask)
         try:
-            trace.remake(data.log(name))
-            sync_file(data.trace(name))
+            trace.rewrite(data.open_log(name))
+            sync_file(data.trace_path(name))
         finally:
             trace.close()
         step("trace made again")
     if (search := open_existing_search(data)) is not None:
         search.refresh()
-        search.forget(name)
+        search.forget_session(name)
         step("index cleaned")

@@ -49,7 +49,7 @@ def _count_upper_bound(message: Message) -> int:
 
 def blank_event(event: Event, ids: frozenset[str]) -> Event:
     """The event without what these messages said, and without what edits show of them."""
-    what = event.what
+    what = event.payload
     if isinstance(what, MessageAdded) and what.message.id in ids:
         message = _blank_message(what.message)
         if message == what.message:
@@ -65,7 +65,7 @@ def blank_event(event: Event, ids: frozenset[str]) -> Event:
 
 
 def _replace_payload(event: Event, what: EventPayload) -> Event:
-    return event if what == event.what else msgspec.structs.replace(event, what=what)
+    return event if what == event.payload else msgspec.structs.replace(event, payload=what)
 
 
 def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
@@ -78,7 +78,7 @@ def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
         )
     if isinstance(edit, Insert) and edit.message.id in ids:
         message = _blank_message(edit.message)
-        return edit if message == edit.message else Insert(message, edit.after, _count_upper_bound(message))
+        return edit if message == edit.message else Insert(message, edit.after_id, _count_upper_bound(message))
     if isinstance(edit, RemoveRule) and edit.id in ids:
         return RemoveRule(TOMBSTONE, edit.id)
     return edit
@@ -99,12 +99,12 @@ def _blank_message(message: Message) -> Message:
 
 def find_derived_messages(event: Event, about: set[str]) -> list[str]:
     """Messages that this edit put in the place of some of these: they may tell of them, and so on from them."""
-    if not isinstance(event.what, ViewEdited):
+    if not isinstance(event.payload, ViewEdited):
         return []
-    gone = {ident for edit in event.what.edits for ident in _removed_ids(edit)}
+    gone = {ident for edit in event.payload.edits for ident in _removed_ids(edit)}
     if not gone & about:
         return []
-    return [edit.message.id for edit in event.what.edits if isinstance(edit, Insert)]
+    return [edit.message.id for edit in event.payload.edits if isinstance(edit, Insert)]
 
 
 def _removed_ids(edit: Edit) -> tuple[str, ...]:
@@ -123,63 +123,63 @@ class PhraseRemover:
     """
 
     def __init__(self, words: str, sums: Mapping[str, str] | None = None) -> None:
-        self._words = words
-        self._sums = dict(sums or {})
+        self._phrase = words
+        self._file_hashes = dict(sums or {})
         self._pattern = re.compile(_pattern(words))
-        self._calls: dict[str, str] = {}
-        self._about: set[str] = set()
+        self._new_call_ids: dict[str, str] = {}
+        self._changed_ids: set[str] = set()
 
-    def within(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         return self._pattern.search(text) is not None
 
-    def text(self, text: str) -> str:
+    def remove_from_text(self, text: str) -> str:
         new = self._pattern.sub(TOMBSTONE, text)
-        for old, sum_now in self._sums.items():
+        for old, sum_now in self._file_hashes.items():
             new = new.replace(old, sum_now)
         return new
 
-    def derived(self, text: str) -> str:
+    def remove_from_excerpt(self, text: str) -> str:
         """A text made of one that held the words may have been cut in the midst of them."""
-        text = self.text(text)
-        if len(self._words) <= _MIN_CUT_CHARS:
+        text = self.remove_from_text(text)
+        if len(self._phrase) <= _MIN_CUT_CHARS:
             return text
-        text = _remove_cut_phrase(text, self._words)
-        return _remove_cut_phrase(text[::-1], self._words[::-1], TOMBSTONE[::-1])[::-1]
+        text = _remove_cut_phrase(text, self._phrase)
+        return _remove_cut_phrase(text[::-1], self._phrase[::-1], TOMBSTONE[::-1])[::-1]
 
-    def json(self, text: str, instead: str) -> str:
+    def remove_from_json(self, text: str, instead: str) -> str:
         """The same for JSON, which stays JSON; `instead` where the words are more than its strings."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
-            return self.text(text)
+            return self.remove_from_text(text)
         new = self._walk(value, 0)
         if new != value:
             text = json.dumps(new, ensure_ascii=False, separators=(",", ":"))
-        return instead if self.within(text) else text
+        return instead if self.matches(text) else text
 
     def _walk(self, value: object, depth: int) -> object:
         if isinstance(value, str):
-            return self.text(value)
+            return self.remove_from_text(value)
         if depth > _MAX_JSON_DEPTH:
-            return TOMBSTONE if self.within(json.dumps(value)) else value
+            return TOMBSTONE if self.matches(json.dumps(value)) else value
         if isinstance(value, dict):
-            return {self.text(key): self._walk(inner, depth + 1) for key, inner in value.items()}
+            return {self.remove_from_text(key): self._walk(inner, depth + 1) for key, inner in value.items()}
         if isinstance(value, list):
             return [self._walk(inner, depth + 1) for inner in value]
-        if isinstance(value, int | float) and not isinstance(value, bool) and self.within(json.dumps(value)):
+        if isinstance(value, int | float) and not isinstance(value, bool) and self.matches(json.dumps(value)):
             return 0
         return value
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def event(self, event: Event) -> Event:
+    def remove_from_event(self, event: Event) -> Event:
         """Events are to be handed in in their order: what an edit shows of a message depends on what that said."""
-        what = event.what
+        what = event.payload
         if isinstance(what, MessageAdded):
             message = self._message(what.message, event.seq)
             if message == what.message:
                 return event
-            self._about.add(message.id)
+            self._changed_ids.add(message.id)
             return _replace_payload(
                 event,
                 MessageAdded(
@@ -187,14 +187,16 @@ class PhraseRemover:
                 ),
             )
         if isinstance(what, ViewEdited):
-            self._about.update(find_derived_messages(event, self._about))
+            self._changed_ids.update(find_derived_messages(event, self._changed_ids))
             edits = tuple(self._edit(edit, event.seq) for edit in what.edits)
-            return _replace_payload(event, msgspec.structs.replace(what, edits=edits, why=self.text(what.why)))
+            return _replace_payload(
+                event, msgspec.structs.replace(what, edits=edits, why=self.remove_from_text(what.why))
+            )
         return _replace_payload(event, self._noted(what)) if isinstance(what, NoteAdded) else event
 
     def _edit(self, edit: Edit, seq: int) -> Edit:
         if isinstance(edit, Replace):
-            parts = self._parts(edit.parts, seq, torn=edit.id in self._about)
+            parts = self._parts(edit.parts, seq, torn=edit.id in self._changed_ids)
             message = Message("user", parts)
             return (
                 edit
@@ -206,12 +208,12 @@ class PhraseRemover:
             return (
                 edit
                 if message == edit.message
-                else Insert(message, edit.after, _bound_message_tokens(message, edit.tokens))
+                else Insert(message, edit.after_id, _bound_message_tokens(message, edit.tokens))
             )
-        return RemoveRule(self.text(edit.text), edit.id) if isinstance(edit, RemoveRule) else edit
+        return RemoveRule(self.remove_from_text(edit.text), edit.id) if isinstance(edit, RemoveRule) else edit
 
     def _message(self, message: Message, seq: int) -> Message:
-        parts = self._parts(message.parts, seq, torn=message.id in self._about)
+        parts = self._parts(message.parts, seq, torn=message.id in self._changed_ids)
         if parts == message.parts:
             return message
         return msgspec.structs.replace(message, parts=parts or (Text(TOMBSTONE),))
@@ -221,46 +223,58 @@ class PhraseRemover:
 
     def _part(self, part: Part, seq: int, torn: bool) -> Part | None:
         if isinstance(part, Text | Image):
-            return self._shown(part, torn)
+            return self._remove_from_visible_part(part, torn)
         if isinstance(part, Thinking):
             # Its provider signed it as it is: it goes whole.
-            return None if self.within(part.block) else msgspec.structs.replace(part, text=self.text(part.text))
+            return (
+                None
+                if self.matches(part.block)
+                else msgspec.structs.replace(part, text=self.remove_from_text(part.text))
+            )
         if isinstance(part, Result):
-            inner = tuple(self._shown(each, torn) for each in part.parts)
+            inner = tuple(self._remove_from_visible_part(each, torn) for each in part.parts)
             return Result(self._call_id(part.call_id, seq), inner, part.error)
-        named = (self._call_id(part.id, seq), self.text(part.name), self.json(part.arguments, "{}"))
-        changed = named != (part.id, part.name, part.arguments) or self.within(part.opaque)
+        named = (
+            self._call_id(part.id, seq),
+            self.remove_from_text(part.name),
+            self.remove_from_json(part.arguments, "{}"),
+        )
+        changed = named != (part.id, part.name, part.arguments) or self.matches(part.opaque)
         return Call(*named) if changed else part
 
-    def _shown(self, part: Text | Image, torn: bool) -> Text | Image:
+    def _remove_from_visible_part(self, part: Text | Image, torn: bool) -> Text | Image:
         if isinstance(part, Image):
-            return msgspec.structs.replace(part, url=self.text(part.url))
-        text = self.derived(part.text) if torn else self.text(part.text)
-        same = text == part.text and not self.within(part.opaque)
+            return msgspec.structs.replace(part, url=self.remove_from_text(part.url))
+        text = self.remove_from_excerpt(part.text) if torn else self.remove_from_text(part.text)
+        same = text == part.text and not self.matches(part.opaque)
         return part if same else msgspec.structs.replace(part, text=text, opaque="")
 
     def _call_id(self, ident: str, seq: int) -> str:
         """A call and its result still find each other, by another name."""
-        if ident not in self._calls and self.within(ident):
-            self._calls[ident] = f"forgotten-{seq}-{len(self._calls)}"
-        return self._calls.get(ident, ident)
+        if ident not in self._new_call_ids and self.matches(ident):
+            self._new_call_ids[ident] = f"forgotten-{seq}-{len(self._new_call_ids)}"
+        return self._new_call_ids.get(ident, ident)
 
     def _noted(self, noted: NoteAdded) -> NoteAdded:
         if noted.topic in _KEPT_TOPICS:
             return noted
-        text = self._tools(noted.text) if noted.topic == "tools" else self.text(noted.text)
+        text = self._tools(noted.text) if noted.topic == "tools" else self.remove_from_text(noted.text)
         if noted.topic not in ("system", "tools"):
-            return NoteAdded(self.text(noted.topic), text, noted.tokens)
+            return NoteAdded(self.remove_from_text(noted.topic), text, noted.tokens)
         return noted if text == noted.text else NoteAdded(noted.topic, text, _bound_text_tokens(text, noted.tokens))
 
     def _tools(self, text: str) -> str:
         tools = msgspec.json.decode(text, type=tuple[Tool, ...])
         new = tuple(
-            Tool(self.text(tool.name), self.text(tool.description), self.json(tool.parameters, Tool("").parameters))
+            Tool(
+                self.remove_from_text(tool.name),
+                self.remove_from_text(tool.description),
+                self.remove_from_json(tool.parameters, Tool("").parameters),
+            )
             for tool in tools
         )
         encoded = text if new == tools else msgspec.json.encode(new).decode()
-        return "[]" if self.within(encoded) else encoded
+        return "[]" if self.matches(encoded) else encoded
 
 
 def _bound_message_tokens(message: Message, old: int) -> int:

@@ -94,7 +94,7 @@ def make_trace_lines(event: Event, session: str = "", mask: TextMask = mask_noth
     def line(name: str) -> TraceLine:
         return TraceLine(event.time, event.seq, name, shown)
 
-    what = event.what
+    what = event.payload
     if isinstance(what, MessageAdded):
         lines = _said(what, line, mask)
     elif isinstance(what, ViewEdited):
@@ -137,7 +137,7 @@ def _edited(what: ViewEdited, line: TraceLine, mask: TextMask) -> TraceLine:
         what.moment,
         _mask_and_clip(what.why, mask),
     )
-    line.before, line.after = what.before, what.after
+    line.before, line.after = what.tokens_before, what.tokens_after
     line.dropped, line.replaced, line.inserted = len(changes.dropped), len(changes.replaced), len(changes.inserts)
     line.ids = [_clip_name(ident) for ident in sorted(touched, key=_log_order)[:_MAX_IDS]]
     return line
@@ -150,7 +150,7 @@ def _log_order(ident: str) -> tuple[int, str]:
 
 
 def _used(what: UsageReported, line: TraceLine) -> TraceLine:
-    line.model, line.head, line.counted = _clip_name(what.model), what.head, what.counted
+    line.model, line.head, line.counted = _clip_name(what.model), what.log_head, what.counted_tokens
     line.input_tokens, line.output_tokens = what.input_tokens, what.output_tokens
     line.cache_read, line.cache_write = what.cache_read, what.cache_write
     return line

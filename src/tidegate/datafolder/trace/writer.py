@@ -57,45 +57,45 @@ class Trace:
     ) -> None:
         """`patience`: how many seconds a session waits for another process that is writing."""
         self.path = path if isinstance(path, Path) else Path(path)
-        self.failure = ""
+        self.last_error = ""
         self._session = session.encode("utf-8", "replace").decode()  # a name may be what JSON cannot hold
         self._mask, self._patience = mask, patience
         self._log: Log | None = None
         self._file: int | None = None
         self._size = -1
         self._tail = _Tail()
-        self._names: dict[str, str] = {}
-        self._unread = _Tail()  # what is before it may tell of names that we do not know
+        self._call_names: dict[str, str] = {}
+        self._unread_tail = _Tail()  # what is before it may tell of names that we do not know
 
-    def follow(self, log: Log) -> None:
+    def append_missing(self, log: Log) -> None:
         """Write what the trace lacks of this log. A trace of another log that had this name is begun anew."""
         self._log = log
-        with self._spared(), self._turn() as file:
-            if not self._tells_of(file, log):
-                self._empty(file)
+        with self._record_errors(), self._locked_file() as file:
+            if not self._belongs_to(file, log):
+                self._truncate(file)
             self._write(file, log.read(self._tail.seq + 1))
 
     def __call__(self, event: Event) -> None:
-        with self._spared(), self._turn() as file:
+        with self._record_errors(), self._locked_file() as file:
             if event.seq == 1 and self._tail.seq and _first_time(file) != event.time:
-                self._empty(file)
+                self._truncate(file)
             if event.seq == self._tail.seq + 1 or self._log is None:
                 self._write(file, [event] if event.seq > self._tail.seq else [])
             elif event.seq > self._tail.seq:
                 self._write(file, self._log.read(self._tail.seq + 1))
 
-    def remake(self, log: Log) -> None:
+    def rewrite(self, log: Log) -> None:
         """Write all of it again: the log was changed in place, because something in it had to be forgotten.
 
         Other than the rest of the trace this must not fail unseen: NotKept if it does.
         """
         self._log = log
-        with self._spared(), self._turn() as file:
-            self._empty(file)
+        with self._record_errors(), self._locked_file() as file:
+            self._truncate(file)
             self._write(file, log.read())
             os.fsync(file)  # what was forgotten must not come back after a power cut
-        if self.failure:
-            raise NotKept(f"The trace was not made again: {self.failure}", "Remove the file and open the session.")
+        if self.last_error:
+            raise NotKept(f"The trace was not made again: {self.last_error}", "Remove the file and open the session.")
 
     def close(self) -> None:
         if self._file is not None:
@@ -103,19 +103,19 @@ class Trace:
         self._file, self._size = None, -1
 
     @contextmanager
-    def _spared(self) -> Iterator[None]:
+    def _record_errors(self) -> Iterator[None]:
         """The log has what the trace lacks: a session goes on without it."""
         try:
             yield
         except OSError as failure:
-            self.failure = str(make_write_error(self.path.name, failure))
+            self.last_error = str(make_write_error(self.path.name, failure))
         except TidegateError as failure:
-            self.failure = str(failure)
+            self.last_error = str(failure)
         else:
-            self.failure = ""
+            self.last_error = ""
 
     @contextmanager
-    def _turn(self) -> Iterator[int]:
+    def _locked_file(self) -> Iterator[int]:
         """The file, locked, and known to its end."""
         while True:
             file = self._open()
@@ -126,7 +126,7 @@ class Trace:
             self.close()  # it was removed meanwhile, and the lock is on nothing
         try:
             if status.st_size != self._size:
-                self._look(file, status.st_size)
+                self._read_tail(file, status.st_size)
             yield file
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
@@ -143,7 +143,7 @@ class Trace:
 
     def _lock(self, file: int) -> None:
         """Wait for others, but not for one that hangs, and not again and again."""
-        until = time.monotonic() + (0.0 if self.failure else self._patience)
+        until = time.monotonic() + (0.0 if self.last_error else self._patience)
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,19 +154,19 @@ class Trace:
             else:
                 return
 
-    def _look(self, file: int, size: int) -> None:
+    def _read_tail(self, file: int, size: int) -> None:
         """Others wrote, or this is the first look: find the last whole event, and cut off what comes behind it."""
         self._size = -1
         self._tail = _last_event(file, size)
-        self._unread = self._tail
-        if self._names:  # what others wrote is newer
-            self._names |= _read_call_names(file, self._unread)
-            self._unread = _Tail()
+        self._unread_tail = self._tail
+        if self._call_names:  # what others wrote is newer
+            self._call_names |= _read_call_names(file, self._unread_tail)
+            self._unread_tail = _Tail()
         if self._tail.end < size:
             os.ftruncate(file, self._tail.end)
         self._size = self._tail.end
 
-    def _tells_of(self, file: int, log: Log) -> bool:
+    def _belongs_to(self, file: int, log: Log) -> bool:
         """Whether an event that both have is the same one. Where others wrote on, the log may be behind the trace."""
         if not self._tail.seq:
             return True
@@ -174,23 +174,23 @@ class Trace:
         event = next(log.read(self._tail.seq if known else 1), None)
         return event is None or event.time == (self._tail.time if known else _first_time(file))
 
-    def _empty(self, file: int) -> None:
+    def _truncate(self, file: int) -> None:
         self._size = -1
         os.ftruncate(file, 0)
-        self._size, self._tail, self._unread = 0, _Tail(), _Tail()
-        self._names.clear()
+        self._size, self._tail, self._unread_tail = 0, _Tail(), _Tail()
+        self._call_names.clear()
 
     def _write(self, file: int, events: Iterable[Event]) -> None:
         waiting, last = bytearray(), None
         for last in events:
             waiting += self._encoded(last)
             if len(waiting) >= _BATCH:
-                self._put(file, waiting, last)
+                self._write_batch(file, waiting, last)
                 waiting = bytearray()
         if last is not None and waiting:
-            self._put(file, waiting, last)
+            self._write_batch(file, waiting, last)
 
-    def _put(self, file: int, data: bytearray, last: Event) -> None:
+    def _write_batch(self, file: int, data: bytearray, last: Event) -> None:
         """All of it or nothing: a full disk may take the first half of a line."""
         size, self._size = self._size, -1
         if os.write(file, data) != len(data):
@@ -205,19 +205,19 @@ class Trace:
             if line.call is None:
                 continue
             if line.name is None:
-                line.name = self._names.get(line.call) or self._read_names().get(line.call)
+                line.name = self._call_names.get(line.call) or self._load_call_names().get(line.call)
             else:
-                self._names[line.call] = line.name
-        while len(self._names) > _MAX_CALL_NAMES:
-            del self._names[next(iter(self._names))]
+                self._call_names[line.call] = line.name
+        while len(self._call_names) > _MAX_CALL_NAMES:
+            del self._call_names[next(iter(self._call_names))]
         return b"".join(encode_trace_line(line) for line in lines)
 
-    def _read_names(self) -> dict[str, str]:
+    def _load_call_names(self) -> dict[str, str]:
         """Of calls that were written before we came. Most sessions are opened without one that waits for its result."""
-        if self._unread.end and self._file is not None:
-            self._names = _read_call_names(self._file, self._unread) | self._names
-            self._unread = _Tail()
-        return self._names
+        if self._unread_tail.end and self._file is not None:
+            self._call_names = _read_call_names(self._file, self._unread_tail) | self._call_names
+            self._unread_tail = _Tail()
+        return self._call_names
 
 
 def _read_call_names(file: int, tail: _Tail) -> dict[str, str]:

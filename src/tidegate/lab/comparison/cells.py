@@ -42,9 +42,9 @@ class ComparisonTerms(msgspec.Struct, frozen=True):
     """What all cells of a run share. `common` is where the list of common names stands, `cache` a folder."""
 
     count: str
-    common: str
+    common_names_key: str
     rates: tuple[TokenRates, ...]
-    cache: str
+    cache_folder: str
 
 
 class ComparisonCell(msgspec.Struct, frozen=True):
@@ -54,16 +54,16 @@ class ComparisonCell(msgspec.Struct, frozen=True):
     terms: ComparisonTerms
 
     @property
-    def key(self) -> str:
+    def cache_key(self) -> str:
         """What decides the figures, and nothing else: neither where a file stands nor what it is called."""
         terms = self.terms
         code = (
             hash_module_code(SCORING_MODULE, but=RECOVERY_MODULE)
-            if self.contender.peer
+            if self.contender.peer_name
             else hash_module_code(SCORING_MODULE)
         )
         return hash_values(
-            "cell", self.source.key, self.contender.stamp, self.window, terms.count, terms.common, terms.rates, code,
+            "cell", self.source.content_hash, self.contender.fingerprint, self.window, terms.count, terms.common_names_key, terms.rates, code,
         )  # fmt: skip
 
 
@@ -114,48 +114,48 @@ def _contain_secrets(signals: SessionSignals, mask: SecretMask) -> bool:
     return any(mask(text) != text for text in texts)
 
 
-def measure_cell(cell: ComparisonCell, stopped: StopCheck) -> CellResult:
+def measure_cell(cell: ComparisonCell, should_stop: StopCheck) -> CellResult:
     """The figures of a cell, from the cache if they are there. What fails as a whole is said, and not kept."""
-    kept = ResultCache(Path(cell.terms.cache))
-    known = kept.get(cell.key, SessionFigures)
+    kept = ResultCache(Path(cell.terms.cache_folder))
+    known = kept.get(cell.cache_key, SessionFigures)
     if known is None:
         try:
-            known = _mask_losses(_score_cell(cell, stopped), cell.source)
+            known = _mask_losses(_score_cell(cell, should_stop), cell.source)
         except TidegateError as error:
             close_peer_process()
             return CellResult(cell, None, str(error.args[0]))
         except Exception as error:  # noqa: BLE001 - one cell is never in the way of a thousand others
             close_peer_process()
             return CellResult(cell, None, f"{type(error).__name__}: {error}"[:300])
-        kept.put(cell.key, known)
+        kept.put(cell.cache_key, known)
         # As every later run reads them: a whole number comes back as the float it was declared to be.
-        known = kept.get(cell.key, SessionFigures) or known
+        known = kept.get(cell.cache_key, SessionFigures) or known
     return CellResult(cell, known)
 
 
 def _mask_losses(figures: SessionFigures, source: SessionSource) -> SessionFigures:
     """Figures without the secrets in what was lost: it is only shown."""
-    if figures.lost:
-        mask = _load_mask(source.path, source.place)
-        figures.lost = [msgspec.structs.replace(each, what=mask(each.what)) for each in figures.lost]
+    if figures.lost_items:
+        mask = _load_mask(source.path, source.index_in_file)
+        figures.lost_items = [msgspec.structs.replace(each, what=mask(each.what)) for each in figures.lost_items]
     return figures
 
 
 def _score_cell(cell: ComparisonCell, stopped: StopCheck) -> SessionFigures:
     source, terms = cell.source, cell.terms
-    recording = load_recording(source.path, source.place)
+    recording = load_recording(source.path, source.index_in_file)
     times = [time or None for time in recording.times]
     task = ScoringTask(
-        _load_signals(source.key, source.path, source.place, terms.count, terms.cache),
+        _load_signals(source.content_hash, source.path, source.index_in_file, terms.count, terms.cache_folder),
         recording.messages,
         create_unit_counter(terms.count),
         cell.window,
-        _load_common_names(terms.common, terms.cache),
+        _load_common_names(terms.common_names_key, terms.cache_folder),
     )
     gauge = RequestScorer(task, InputBill(terms.rates, times))
-    elsewhere = _run_contender(cell, recording, gauge.add, stopped)
-    figures = gauge.figures()
-    figures.invalid_elsewhere = elsewhere
+    elsewhere = _run_contender(cell, recording, gauge.add_request, stopped)
+    figures = gauge.finish()
+    figures.invalid_in_other_dialects = elsewhere
     figures.unmanaged = compute_unmanaged_cost(task, InputBill(terms.rates, times))
     return figures
 
@@ -165,12 +165,12 @@ def _run_contender(
 ) -> int:
     """Hand each request to the sink; returns how many requests another dialect than the main one would refuse."""
     contender = cell.contender
-    if contender.peer:
-        get_peer_process(contender.peer).play(recording.messages, cell.window, sink, stopped)
+    if contender.peer_name:
+        get_peer_process(contender.peer_name).play(recording.messages, cell.window, sink, stopped)
         return 0
     policy = load_contender_policy(contender)
     typed = recording.typed or [None] * len(recording.messages)
     lines = [RecordedLine(number, *each) for number, each in enumerate(zip(recording.messages, typed, strict=True), 1)]
     setup = ReplaySetup(policy, cell.window, cell.terms.count, _VALIDATED_DIALECTS)
-    report = replay_session(cell.source.name, lines, setup, sink=sink, stopped=stopped)
-    return report.invalid.total()
+    report = replay_session(cell.source.name, lines, setup, on_request=sink, should_stop=stopped)
+    return report.invalid_by_dialect.total()

@@ -29,7 +29,7 @@ class MeanEstimate(msgspec.Struct, frozen=True):
     mean: float | None
     low: float | None
     high: float | None
-    n: int
+    session_count: int
 
 
 class SessionSample(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def estimate_mean(
     *,
     resamples: int = RESAMPLE_COUNT,
     seed: int = RESAMPLE_SEED,
-    least: int = MIN_GROUPS,
+    min_groups: int = MIN_GROUPS,
 ) -> MeanEstimate:
     """The mean over all sessions that have a value. Groups none of whose sessions has one are not drawn."""
     by_group: dict[str, list[float]] = {}
@@ -68,7 +68,7 @@ def estimate_mean(
     if not n:
         return MeanEstimate(None, None, None, 0)
     mean = fsum(value for each in values for value in each) / n
-    if len(values) < max(2, least):
+    if len(values) < max(2, min_groups):
         return MeanEstimate(mean, None, None, n)
     totals = [fsum(each) for each in values]
     counts = [len(each) for each in values]
@@ -84,7 +84,7 @@ def estimate_difference(
     *,
     resamples: int = RESAMPLE_COUNT,
     seed: int = RESAMPLE_SEED,
-    least: int = MIN_GROUPS,
+    min_groups: int = MIN_GROUPS,
 ) -> MeanEstimate:
     """The mean difference over the sessions in which both have a value."""
     samples = []
@@ -92,7 +92,7 @@ def estimate_difference(
         other = theirs.get(session)
         if value is not None and other is not None:
             samples.append(SessionSample(groups[session], value - other))
-    return estimate_mean(samples, resamples=resamples, seed=seed, least=least)
+    return estimate_mean(samples, resamples=resamples, seed=seed, min_groups=min_groups)
 
 
 def judge_difference(difference: MeanEstimate, better: str) -> str:

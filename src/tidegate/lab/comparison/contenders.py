@@ -22,11 +22,11 @@ class Contender(msgspec.Struct, frozen=True):
 
     key: str
     kind: _ContenderKind
-    about: str
-    stamp: str
-    policy: str = ""
+    description: str
+    fingerprint: str
+    policy_name: str = ""
     settings: SettingOverrides = ()
-    peer: str = ""
+    peer_name: str = ""
 
 
 def make_policy_contender(name: str, settings: SettingOverrides = (), key: str = "") -> Contender:
@@ -39,9 +39,9 @@ def make_policy_contender(name: str, settings: SettingOverrides = (), key: str =
     return Contender(
         key=key or (name if preset else Path(name).stem),
         kind="preset" if preset else "file",
-        about=" ".join(policy.about.split()),
-        stamp=stamp,
-        policy=name,
+        description=" ".join(policy.about.split()),
+        fingerprint=stamp,
+        policy_name=name,
         settings=settings,
     )
 
@@ -49,4 +49,4 @@ def make_policy_contender(name: str, settings: SettingOverrides = (), key: str =
 @lru_cache(maxsize=4)
 def load_contender_policy(contender: Contender) -> Policy:
     """By all that decides it: a file that was changed meanwhile is another policy."""
-    return load_policy_with_settings(contender.policy, contender.settings)
+    return load_policy_with_settings(contender.policy_name, contender.settings)

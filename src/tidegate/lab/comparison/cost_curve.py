@@ -43,21 +43,21 @@ class EqualCostComparison(NamedTuple):
     `dearer`: even the cheapest point costs more, so the costs are not equal and the point has an advantage.
     """
 
-    against: str
-    point: str
-    cost: float
-    their_cost: float
-    dearer: bool
+    contender_key: str
+    point_key: str
+    point_cost: float
+    contender_cost: float
+    is_dearer: bool
     differences: tuple[EqualCostDifference, ...]
 
-    def judged(self, word: str) -> list[str]:
+    def measures_judged(self, word: str) -> list[str]:
         """The measures whose verdict this is: better, worse, or nothing where the sessions do not tell."""
         return [each.measure for each in self.differences if each.measure in EQUAL_COST_KEYS and each.verdict == word]
 
     @property
     def verdict(self) -> str:
         """Better or worse only where all that is compared is; partly where some is and nothing the other way."""
-        better, worse = len(self.judged("better")), len(self.judged("worse"))
+        better, worse = len(self.measures_judged("better")), len(self.measures_judged("worse"))
         if better and worse:
             return "trade"
         if better:
@@ -88,9 +88,9 @@ def _mean(values: Mapping[str, float | None]) -> float:
 
 
 class _PointCosts(NamedTuple):
-    point: str
-    cost: float
-    their_cost: float
+    point_key: str
+    point_cost: float
+    contender_cost: float
 
 
 def compare_at_equal_cost(
@@ -99,21 +99,25 @@ def compare_at_equal_cost(
     against: str,
     groups: Mapping[str, str],
     *,
-    least: int = MIN_GROUPS,
+    min_groups: int = MIN_GROUPS,
 ) -> EqualCostComparison | None:
     """None if the contender and the curve have no session in common."""
     costs = [each for point in points if (each := _compute_mean_costs(values, point, against))]
     if not costs:
         return None
-    within = [each for each in costs if each.cost <= each.their_cost]
-    chosen = max(within, key=lambda each: each.cost) if within else min(costs, key=lambda each: each.cost)
+    within = [each for each in costs if each.point_cost <= each.contender_cost]
+    chosen = max(within, key=lambda each: each.point_cost) if within else min(costs, key=lambda each: each.point_cost)
     differences = []
     for measure in (*EQUAL_COST_KEYS, COST_KEY):
-        found = estimate_difference(values[chosen.point][measure], values[against][measure], groups, least=least)
+        found = estimate_difference(
+            values[chosen.point_key][measure], values[against][measure], groups, min_groups=min_groups
+        )
         differences.append(
             EqualCostDifference(measure, found, judge_difference(found, MEASURES_BY_KEY[measure].better))
         )
-    return EqualCostComparison(against, chosen.point, chosen.cost, chosen.their_cost, not within, tuple(differences))
+    return EqualCostComparison(
+        against, chosen.point_key, chosen.point_cost, chosen.contender_cost, not within, tuple(differences)
+    )
 
 
 def _compute_mean_costs(values: _ValuesByContender, point: str, against: str) -> _PointCosts | None:
@@ -142,7 +146,7 @@ class CurvePoint(msgspec.Struct, frozen=True):
     """`key` names the contender that was measured for it."""
 
     value: str
-    key: str
+    contender_key: str
 
 
 class SettingCurve(msgspec.Struct, frozen=True):
@@ -151,7 +155,7 @@ class SettingCurve(msgspec.Struct, frozen=True):
     policy: str
     setting: str
     points: tuple[CurvePoint, ...]
-    contenders: tuple[Contender, ...]
+    extra_contenders: tuple[Contender, ...]
 
 
 def parse_curve(text: str, others: Sequence[Contender]) -> SettingCurve:
@@ -167,7 +171,7 @@ def parse_curve(text: str, others: Sequence[Contender]) -> SettingCurve:
     points, own = [], []
     for value in values:
         found = _make_point_contender(policy, setting, value)
-        there = next((each for each in others if each.stamp == found.stamp), None)
+        there = next((each for each in others if each.fingerprint == found.fingerprint), None)
         points.append(CurvePoint(value, (there or found).key))
         own += [] if there else [found]
     return SettingCurve(policy.key, setting, tuple(points), tuple(own))
@@ -175,7 +179,7 @@ def parse_curve(text: str, others: Sequence[Contender]) -> SettingCurve:
 
 def _make_point_contender(policy: Contender, setting: str, value: str) -> Contender:
     key = f"{policy.key} {setting}={value}"
-    found = make_policy_contender(policy.policy, ((setting, value),), key=key)
+    found = make_policy_contender(policy.policy_name, ((setting, value),), key=key)
     if load_contender_policy(found).settings[setting] == load_contender_policy(policy).settings[setting]:
-        return make_policy_contender(policy.policy, key=key)
+        return make_policy_contender(policy.policy_name, key=key)
     return found

@@ -32,19 +32,19 @@ class Regression(NamedTuple):
 
     window: int
     policy: str
-    measure: str
-    why: str
+    measure_key: str
+    description: str
 
     def __str__(self) -> str:
-        return f"window {self.window:,}, {self.policy}: {MEASURES_BY_KEY[self.measure].name}: {self.why}"
+        return f"window {self.window:,}, {self.policy}: {MEASURES_BY_KEY[self.measure_key].name}: {self.description}"
 
 
 class GateResult(NamedTuple):
     """`compared` counts pairs of a policy and a window that both have; sessions that changed are in `unmatched`."""
 
-    worse: list[Regression]
-    compared: int
-    unmatched: int
+    regressions: list[Regression]
+    compared_pairs: int
+    unmatched_sessions: int
 
 
 def read_stored_findings(path: Path) -> _Json:
@@ -117,10 +117,16 @@ def _find_regressions(
         wrong_way = -difference.mean if better == "more" else difference.mean
         if difference.low is None or difference.high is None:
             if wrong_way > _MIN_MEAN_DIFFERENCE:
-                found.append(Regression(window, policy, measure, f"{difference.mean:+.4f} on {difference.n} sessions"))
+                found.append(
+                    Regression(
+                        window, policy, measure, f"{difference.mean:+.4f} on {difference.session_count} sessions"
+                    )
+                )
         elif wrong_way > _MIN_DIFFERENCE and judge_difference(difference, better) == "worse":
             bounds = f"[{difference.low:+.4f} {difference.high:+.4f}]"
             found.append(
-                Regression(window, policy, measure, f"{difference.mean:+.4f} {bounds} on {difference.n} sessions")
+                Regression(
+                    window, policy, measure, f"{difference.mean:+.4f} {bounds} on {difference.session_count} sessions"
+                )
             )
     return found

@@ -27,27 +27,29 @@ class ComparisonPlan(msgspec.Struct, frozen=True):
     contenders: tuple[Contender, ...]
     windows: tuple[int, ...]
     terms: ComparisonTerms
-    longer: float = DEFAULT_MIN_WINDOWS
+    min_windows: float = DEFAULT_MIN_WINDOWS
 
-    def long_enough(self, window: int) -> list[SessionSource]:
-        return [source for source in self.sources if source.tokens > self.longer * window]
+    def sources_for(self, window: int) -> list[SessionSource]:
+        return [source for source in self.sources if source.tokens > self.min_windows * window]
 
-    def left_out(self, window: int) -> list[SkippedSession]:
-        why = f"not longer than {self.longer:g} windows"
-        return [SkippedSession(source.name, why) for source in self.sources if source.tokens <= self.longer * window]
+    def skipped_for(self, window: int) -> list[SkippedSession]:
+        why = f"not longer than {self.min_windows:g} windows"
+        return [
+            SkippedSession(source.name, why) for source in self.sources if source.tokens <= self.min_windows * window
+        ]
 
-    def cells(self) -> list[ComparisonCell]:
+    def list_cells(self) -> list[ComparisonCell]:
         """Recording by recording, the longest first; the cells of a peer together, for starting it takes seconds."""
         found: list[ComparisonCell] = []
         for of_peers in (False, True):
-            some = [each for each in self.contenders if bool(each.peer) == of_peers]
+            some = [each for each in self.contenders if bool(each.peer_name) == of_peers]
             ordered = sorted(self.sources, key=lambda source: -source.tokens)
             pairs = [(each, source) for source in ordered for each in some]
             if of_peers:
                 pairs.sort(key=lambda pair: some.index(pair[0]))
             for contender, source in pairs:
                 for window in self.windows:
-                    if source.tokens > self.longer * window:
+                    if source.tokens > self.min_windows * window:
                         found.append(ComparisonCell(source, contender, window, self.terms))
         return found
 
@@ -58,58 +60,66 @@ class ComparisonResults(msgspec.Struct):
     plan: ComparisonPlan
     figures: dict[int, dict[str, dict[str, SessionFigures]]] = {}
     failures: list[CellResult] = []
-    waiting: int = 0
-    from_cache: int = 0
+    unmeasured_cells: int = 0
+    cached_cells: int = 0
 
-    def of(self, window: int, contender: str) -> dict[str, SessionFigures]:
+    def figures_of(self, window: int, contender: str) -> dict[str, SessionFigures]:
         """By the key of the recording, in the order of the plan: which of them was measured first says nothing."""
         there = self.figures.get(window, {}).get(contender, {})
-        return {source.key: there[source.key] for source in self.plan.sources if source.key in there}
+        return {
+            source.content_hash: there[source.content_hash]
+            for source in self.plan.sources
+            if source.content_hash in there
+        }
 
-    def failed(self) -> list[CellResult]:
+    def list_failed_cells(self) -> list[CellResult]:
         """In the order of the plan, too."""
-        cells = self.plan.cells() if self.failures else []
+        cells = self.plan.list_cells() if self.failures else []
         return sorted(self.failures, key=lambda each: cells.index(each.cell))
 
-    def take(self, measured: CellResult) -> None:
+    def add_result(self, measured: CellResult) -> None:
         cell = measured.cell
-        self.waiting -= 1
+        self.unmeasured_cells -= 1
         if measured.figures is None:
             self.failures.append(measured)
         else:
             by_contender = self.figures.setdefault(cell.window, {})
-            by_contender.setdefault(cell.contender.key, {})[cell.source.key] = measured.figures
+            by_contender.setdefault(cell.contender.key, {})[cell.source.content_hash] = measured.figures
 
 
 def load_cached_results(plan: ComparisonPlan) -> ComparisonResults:
     """What the cache has already."""
     results = ComparisonResults(plan)
-    kept = ResultCache(Path(plan.terms.cache))
-    cells = plan.cells()
-    results.waiting = len(cells)
+    kept = ResultCache(Path(plan.terms.cache_folder))
+    cells = plan.list_cells()
+    results.unmeasured_cells = len(cells)
     for cell in cells:
-        figures = kept.get(cell.key, SessionFigures)
+        figures = kept.get(cell.cache_key, SessionFigures)
         if figures is not None:
-            results.take(CellResult(cell, figures))
-            results.from_cache += 1
+            results.add_result(CellResult(cell, figures))
+            results.cached_cells += 1
     return results
 
 
 def _list_missing_cells(results: ComparisonResults) -> list[ComparisonCell]:
     there = results.figures
-    cells = results.plan.cells()
-    return [cell for cell in cells if cell.source.key not in there.get(cell.window, {}).get(cell.contender.key, {})]
+    cells = results.plan.list_cells()
+    return [
+        cell for cell in cells if cell.source.content_hash not in there.get(cell.window, {}).get(cell.contender.key, {})
+    ]
 
 
-def run_comparison(plan: ComparisonPlan, jobs: int, step: Callable[[int], None] = lambda _: None) -> ComparisonResults:
+def run_comparison(
+    plan: ComparisonPlan, jobs: int, on_progress: Callable[[int], None] = lambda _: None
+) -> ComparisonResults:
     """All cells of the plan. KeyboardInterrupt leaves what is done in the cache, for the next run to begin with."""
     results = load_cached_results(plan)
-    step(results.from_cache)
+    on_progress(results.cached_cells)
     try:
         with closing(run_in_processes(measure_cell, _list_missing_cells(results), jobs)) as stream:
             for measured in stream:
-                results.take(measured)
-                step(1)
+                results.add_result(measured)
+                on_progress(1)
     finally:
         close_peer_process()
     return results
@@ -122,8 +132,8 @@ class SessionGroups(NamedTuple):
     kind: str
 
 
-def group_sessions(sources: Sequence[SessionSource], least: int = MIN_GROUPS) -> SessionGroups:
-    if len({source.project for source in sources}) >= least:
-        return SessionGroups({source.key: source.project for source in sources}, "projects")
-    kind = "sessions" if len(sources) >= least else ""
-    return SessionGroups({source.key: source.key for source in sources}, kind)
+def group_sessions(sources: Sequence[SessionSource], min_groups: int = MIN_GROUPS) -> SessionGroups:
+    if len({source.project for source in sources}) >= min_groups:
+        return SessionGroups({source.content_hash: source.project for source in sources}, "projects")
+    kind = "sessions" if len(sources) >= min_groups else ""
+    return SessionGroups({source.content_hash: source.content_hash for source in sources}, kind)

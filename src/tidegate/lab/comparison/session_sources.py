@@ -29,23 +29,23 @@ class SessionSource(msgspec.Struct, frozen=True):
     """One recording: the `place`-th of the file `path`. `key` is the hash of what it holds."""
 
     path: str
-    place: int
-    key: str
+    index_in_file: int
+    content_hash: str
     name: str
     project: str
     agent: str
     tokens: float
-    calls: int
-    timed: bool
-    mended: tuple[str, ...]
-    names: tuple[str, ...]
+    request_count: int
+    has_times: bool
+    repairs: tuple[str, ...]
+    argument_names: tuple[str, ...]
 
 
 class SkippedSession(msgspec.Struct, frozen=True):
     """What was left out, and why."""
 
     name: str
-    why: str
+    reason: str
     remedy: str = ""
 
 
@@ -72,15 +72,17 @@ def merge_scans(found: Iterable[SourceScan]) -> SourceScan:
     skipped: list[SkippedSession] = []
     named: dict[str, int] = {}
     files = list(found)
-    for source in sorted((one for each in files for one in each.sources), key=lambda one: (one.path, one.place)):
-        if source.key in sources:
-            skipped.append(SkippedSession(source.name, f"the same session as {sources[source.key].name}"))
+    for source in sorted(
+        (one for each in files for one in each.sources), key=lambda one: (one.path, one.index_in_file)
+    ):
+        if source.content_hash in sources:
+            skipped.append(SkippedSession(source.name, f"the same session as {sources[source.content_hash].name}"))
             continue
         named[source.name] = named.get(source.name, 0) + 1
         again = named[source.name]
         name = f"{source.name}~{again}" if again > 1 else source.name
-        sources[source.key] = msgspec.structs.replace(source, name=name)
-    skipped += sorted((one for each in files for one in each.skipped), key=lambda one: (one.name, one.why))
+        sources[source.content_hash] = msgspec.structs.replace(source, name=name)
+    skipped += sorted((one for each in files for one in each.skipped), key=lambda one: (one.name, one.reason))
     return SourceScan(list(sources.values()), skipped)
 
 
@@ -118,7 +120,7 @@ def _scan_file(path: Path, cache: ResultCache, count: str) -> SourceScan:
         read = read_clean_file(path)
         known = SourceScan(
             [_describe_recording(path, place, each, count) for place, each in enumerate(read.recordings)],
-            [SkippedSession(str(path), str(fault.args[0]), fault.remedy) for fault in read.left_out],
+            [SkippedSession(str(path), str(fault.args[0]), fault.remedy) for fault in read.session_errors],
         )
         cache.put(key, known)
     return known
@@ -138,19 +140,19 @@ def _without_secrets(names: Sequence[str], recording: Recording) -> tuple[str, .
 
 def _describe_recording(path: Path, place: int, recording: Recording, count: str) -> SessionSource:
     ruler = create_unit_counter(count)
-    units = sum(ruler.units(message) for message in recording.messages)
+    units = sum(ruler.count_message(message) for message in recording.messages)
     return SessionSource(
         path=str(path),
-        place=place,
-        key=_hash_recording(recording),
+        index_in_file=place,
+        content_hash=_hash_recording(recording),
         name=recording.name,
         project=get_project(recording),
-        agent=recording.meta.agent,
-        tokens=units / ruler.per,
-        calls=sum(message["role"] == "assistant" for message in recording.messages),
-        timed=any(recording.times),
-        mended=tuple(recording.mended),
-        names=_without_secrets(list_argument_names(recording.messages), recording),
+        agent=recording.origin.agent,
+        tokens=units / ruler.units_per_token,
+        request_count=sum(message["role"] == "assistant" for message in recording.messages),
+        has_times=any(recording.times),
+        repairs=tuple(recording.repairs),
+        argument_names=_without_secrets(list_argument_names(recording.messages), recording),
     )
 
 
@@ -160,7 +162,7 @@ def _hash_recording(recording: Recording) -> str:
 
 def get_project(recording: Recording) -> str:
     """Sessions of one project resemble each other: intervals are taken over projects."""
-    return recording.meta.project or recording.name
+    return recording.origin.project or recording.name
 
 
 def read_clean_recordings(path: Path) -> list[Recording]:
@@ -170,8 +172,8 @@ def read_clean_recordings(path: Path) -> list[Recording]:
 def read_clean_file(path: Path) -> Read:
     """Half a surrogate pair, which no provider could be sent, is mended here."""
     found = next(read_recordings_by_file([path]))
-    if found.fault is not None:
-        raise found.fault
+    if found.error is not None:
+        raise found.error
     for recording in found.recordings:
         try:
             msgspec.json.encode(recording.messages)
@@ -197,6 +199,6 @@ def find_common_names(sources: Iterable[SessionSource], projects: int = COMMON_N
     """Names in the calls of at least so many projects."""
     using: dict[str, set[str]] = {}
     for source in sources:
-        for name in source.names:
+        for name in source.argument_names:
             using.setdefault(name, set()).add(source.project)
     return frozenset(name for name, some in using.items() if len(some) >= projects)

@@ -27,12 +27,12 @@ class RepairedMessages(NamedTuple):
     """`origin` tells for each message where it stood before, `said` what was done, in words."""
 
     messages: list[JsonRecord]
-    origin: list[int]
-    said: list[str]
+    original_indices: list[int]
+    repairs: list[str]
 
 
 class _CallPosition(NamedTuple):
-    owner: int
+    message_index: int
     ordinal: int
     id: str
 
@@ -41,68 +41,70 @@ class _CallResultPairs:
     """Which result belongs to which call, found in one walk."""
 
     def __init__(self) -> None:
-        self.of: dict[int, int] = {}  # ordinal of a call -> place of its result
-        self.by_owner: dict[int, list[_CallPosition]] = {}
-        self.runs_to: dict[int, int] = {}  # place of a message with calls -> last result straight behind it
+        self.result_indices: dict[int, int] = {}  # ordinal of a call -> place of its result
+        self.calls_by_message: dict[int, list[_CallPosition]] = {}
+        self.last_adjacent_results: dict[
+            int, int
+        ] = {}  # place of a message with calls -> last result straight behind it
         self.counts: Counter[str] = Counter()
         self._waiting: dict[str, list[deque[_CallPosition]]] = {}  # by id, the calls of each message that made some
-        self._early: dict[str, list[int]] = {}
-        self._seen: set[str] = set()
+        self._early_results: dict[str, list[int]] = {}
+        self._known_ids: set[str] = set()
         self._calls = 0
-        self._speaker = -1
-        self._last: deque[_CallPosition] = deque()
+        self._newest_caller = -1
+        self._newest_calls: deque[_CallPosition] = deque()
 
-    def call(self, owner: int, ident: str) -> None:
+    def add_call(self, owner: int, ident: str) -> None:
         self._calls += 1
         call = _CallPosition(owner, self._calls, ident)
-        self.by_owner.setdefault(owner, []).append(call)
-        if self._speaker != owner:
-            self._speaker, self._last = owner, deque()
-        self._last.append(call)
-        self._seen.add(ident)
-        early = self._early.get(ident)
+        self.calls_by_message.setdefault(owner, []).append(call)
+        if self._newest_caller != owner:
+            self._newest_caller, self._newest_calls = owner, deque()
+        self._newest_calls.append(call)
+        self._known_ids.add(ident)
+        early = self._early_results.get(ident)
         if early:
-            self.of[call.ordinal] = early.pop(0)
+            self.result_indices[call.ordinal] = early.pop(0)
         else:
             groups = self._waiting.setdefault(ident, [])
-            if not groups or groups[-1][0].owner != owner:
+            if not groups or groups[-1][0].message_index != owner:
                 groups.append(deque())
             groups[-1].append(call)
 
-    def result(self, place: int, ident: str) -> None:
+    def add_result(self, place: int, ident: str) -> None:
         if not ident:
-            self._by_position(place)
+            self._match_by_position(place)
             return
-        call = self._newest(ident)
+        call = self._take_newest_waiting(ident)
         if call is not None:
-            self.of[call.ordinal] = place
-        elif ident in self._seen:
+            self.result_indices[call.ordinal] = place
+        elif ident in self._known_ids:
             self.counts["second"] += 1
         else:
-            self._early.setdefault(ident, []).append(place)
+            self._early_results.setdefault(ident, []).append(place)
 
-    def _newest(self, ident: str) -> _CallPosition | None:
+    def _take_newest_waiting(self, ident: str) -> _CallPosition | None:
         """Of the calls of this id that wait, those of the newest message; of these the first."""
         groups = self._waiting.get(ident, [])
         while groups:
             call = groups[-1].popleft()
             if not groups[-1]:
                 groups.pop()
-            if call.ordinal not in self.of:
+            if call.ordinal not in self.result_indices:
                 return call
         return None
 
-    def _by_position(self, place: int) -> None:
-        while self._last:
-            call = self._last.popleft()
-            if call.ordinal not in self.of:
-                self.of[call.ordinal] = place
+    def _match_by_position(self, place: int) -> None:
+        while self._newest_calls:
+            call = self._newest_calls.popleft()
+            if call.ordinal not in self.result_indices:
+                self.result_indices[call.ordinal] = place
                 self.counts["placed"] += 1
                 return
         self.counts["orphan"] += 1
 
-    def end(self) -> None:
-        self.counts["orphan"] += sum(map(len, self._early.values()))
+    def count_orphans(self) -> None:
+        self.counts["orphan"] += sum(map(len, self._early_results.values()))
 
 
 def repair_messages(messages: list[JsonRecord]) -> RepairedMessages:
@@ -110,28 +112,28 @@ def repair_messages(messages: list[JsonRecord]) -> RepairedMessages:
     speaker = -1
     for place, message in enumerate(messages):
         if message.get("role") == "tool":
-            pairs.result(place, str(message.get("tool_call_id") or ""))
+            pairs.add_result(place, str(message.get("tool_call_id") or ""))
         else:
             speaker = place
-        pairs.runs_to[speaker] = place
+        pairs.last_adjacent_results[speaker] = place
         for call in list_objects(message.get("tool_calls")):
-            pairs.call(place, str(call.get("id") or ""))
-    pairs.end()
+            pairs.add_call(place, str(call.get("id") or ""))
+    pairs.count_orphans()
     done = RepairedMessages([], [], [])
     used: set[str] = set()
     for place, message in enumerate(messages):
-        calls = pairs.by_owner.get(place, [])
+        calls = pairs.calls_by_message.get(place, [])
         if message.get("role") == "tool":
             continue
         if not calls and not message.get("content"):
             pairs.counts["empty"] += 1
             continue
         done.messages.append(message)
-        done.origin.append(place)
+        done.original_indices.append(place)
         for made, each in zip(list_objects(message.get("tool_calls")), calls, strict=True):
             made["id"] = _assign_unique_id(each, used, pairs.counts)
             _append_result(done, pairs, each, str(made["id"]), messages)
-    done.said.extend(text.format(pairs.counts[key]) for key, text in _REPAIR_SENTENCES.items() if pairs.counts[key])
+    done.repairs.extend(text.format(pairs.counts[key]) for key, text in _REPAIR_SENTENCES.items() if pairs.counts[key])
     return done
 
 
@@ -150,13 +152,13 @@ def _assign_unique_id(call: _CallPosition, used: set[str], counts: Counter[str])
 def _append_result(
     done: RepairedMessages, pairs: _CallResultPairs, call: _CallPosition, ident: str, messages: list[JsonRecord]
 ) -> None:
-    place = pairs.of.get(call.ordinal)
+    place = pairs.result_indices.get(call.ordinal)
     if place is None:
         pairs.counts["missing"] += 1
         done.messages.append({"role": "tool", "tool_call_id": ident, "content": MISSING_RESULT_TEXT})
-        done.origin.append(call.owner)
+        done.original_indices.append(call.message_index)
         return
-    if place > pairs.runs_to[call.owner]:
+    if place > pairs.last_adjacent_results[call.message_index]:
         pairs.counts["moved"] += 1
     done.messages.append({"role": "tool", "tool_call_id": ident, "content": messages[place].get("content") or ""})
-    done.origin.append(place)
+    done.original_indices.append(place)

@@ -34,33 +34,33 @@ class ConversationBuilder:
         self.times: list[float] = []
         self.typed: list[bool | None] = []
         self.tools: list[JsonRecord] = []
-        self.left: Counter[str] = Counter()
+        self.omitted_counts: Counter[str] = Counter()
         self._compactions: list[RecordedCompaction] = []
-        self._made: set[str] = set()
-        self._early: list[str] = []
+        self._call_ids: set[str] = set()
+        self._early_result_ids: list[str] = []
 
-    def say(self, role: str, content: ChatContent, time: float = 0.0, *, typed: bool | None = None) -> None:
+    def add_message(self, role: str, content: ChatContent, time: float = 0.0, *, typed: bool | None = None) -> None:
         """The system or the user says something; nothing said is nothing. `typed`: see `mark`."""
         if content:
-            self._add({"role": role, "content": _repair_content(content)}, time)
-            self.mark(-1, typed)
+            self._append({"role": role, "content": _repair_content(content)}, time)
+            self.mark_typed(-1, typed)
 
-    def mark(self, place: int, typed: bool | None) -> None:
+    def mark_typed(self, place: int, typed: bool | None) -> None:
         """Say whether a person typed the message at this place. A long text is not marked as typed: no format tells
         what of it was pasted."""
         texts = (part.get("text") for part in list_content_parts(self.messages[place]["content"]))
         size = sum(len(text) for text in texts if isinstance(text, str))
         self.typed[place] = None if typed and size > UNMARKED_CHARS else typed
 
-    def answer(
+    def add_answer(
         self, text: ChatContent = "", calls: Sequence[RecordedCall] = (), thinking: str = "", time: float = 0.0
     ) -> JsonRecord:
         """The model answers. More can be added to the message given back, with `more`."""
-        message = self._add({"role": "assistant", "content": None}, time)
-        self.more(message, text, calls, thinking)
+        message = self._append({"role": "assistant", "content": None}, time)
+        self.extend_answer(message, text, calls, thinking)
         return message
 
-    def more(
+    def extend_answer(
         self, message: JsonRecord, text: ChatContent = "", calls: Sequence[RecordedCall] = (), thinking: str = ""
     ) -> None:
         """Another block of the same answer."""
@@ -85,48 +85,52 @@ class ConversationBuilder:
             known = message.setdefault("tool_calls", [])
             assert isinstance(known, list)
             known.extend(made)
-            self._made.update(repair_unicode(call.id) for call in calls)
+            self._call_ids.update(repair_unicode(call.id) for call in calls)
 
-    def result(self, call: str, content: ChatContent, time: float = 0.0) -> None:
+    def add_result(self, call: str, content: ChatContent, time: float = 0.0) -> None:
         """A result; without the id of its call it goes to the next call that waits for one."""
-        self._add({"role": "tool", "tool_call_id": repair_unicode(call), "content": _repair_content(content)}, time)
-        if call and repair_unicode(call) not in self._made:
-            self._early.append(repair_unicode(call))
+        self._append({"role": "tool", "tool_call_id": repair_unicode(call), "content": _repair_content(content)}, time)
+        if call and repair_unicode(call) not in self._call_ids:
+            self._early_result_ids.append(repair_unicode(call))
 
-    def compacted(self, summary: str = "") -> None:
+    def add_compaction(self, summary: str = "") -> None:
         """Here the agent cut its own context: the messages before stay, its summary stands aside."""
         self._compactions.append(RecordedCompaction(len(self.messages), repair_unicode(summary)))
 
-    def leave(self, what: str, count: int = 1) -> None:
+    def count_omitted(self, what: str, count: int = 1) -> None:
         """Say that something of the file has no place among the messages."""
-        self.left[what] += count
+        self.omitted_counts[what] += count
 
-    def _add(self, message: JsonRecord, time: float) -> JsonRecord:
+    def _append(self, message: JsonRecord, time: float) -> JsonRecord:
         self.messages.append(message)
         self.times.append(time)
         self.typed.append(None)
         return message
 
-    def recording(self, source: SourceFile | RecordingLocation, name: str, meta: RecordingOrigin) -> Recording | None:
+    def build_recording(
+        self, source: SourceFile | RecordingLocation, name: str, meta: RecordingOrigin
+    ) -> Recording | None:
         """The end of it; None if nothing was said."""
         done = repair_messages(self.messages)
         if not done.messages:
             return None
-        left = [f"{count} {what} left out" for what, count in self.left.items()]
-        early = sum(ident in self._made for ident in self._early)
+        left = [f"{count} {what} left out" for what, count in self.omitted_counts.items()]
+        early = sum(ident in self._call_ids for ident in self._early_result_ids)
         moved = [f"{early} results stood before their call: moved behind it"] if early else []
-        times = [self.times[at] for at in done.origin]
-        typed = [self.typed[at] if self.messages[at]["role"] == "user" else None for at in done.origin]
-        places = sorted(done.origin)
+        times = [self.times[at] for at in done.original_indices]
+        typed = [self.typed[at] if self.messages[at]["role"] == "user" else None for at in done.original_indices]
+        places = sorted(done.original_indices)
         return Recording(
             name=clean_line(name) or clean_line(source.stem) or "recording",
             messages=done.messages,
-            meta=meta,
-            mended=([source.damage] if source.damage else []) + moved + done.said + left,
+            origin=meta,
+            repairs=([source.damage] if source.damage else []) + moved + done.repairs + left,
             times=times if any(times) else [],
             typed=typed if any(mark is not None for mark in typed) else [],
             tools=self.tools,
-            compactions=[RecordedCompaction(bisect_left(places, cut.at), cut.summary) for cut in self._compactions],
+            compactions=[
+                RecordedCompaction(bisect_left(places, cut.message_index), cut.summary) for cut in self._compactions
+            ],
         )
 
 

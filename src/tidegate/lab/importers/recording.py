@@ -19,7 +19,7 @@ class RecordingOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
 class RecordedCompaction(msgspec.Struct, frozen=True):
     """The agent itself cut its context before message `at`. Its summary stands here, not among the messages."""
 
-    at: int
+    message_index: int
     summary: str = ""
 
 
@@ -34,8 +34,8 @@ class Recording(msgspec.Struct):
 
     name: str
     messages: list[JsonRecord]
-    meta: RecordingOrigin
-    mended: list[str] = []
+    origin: RecordingOrigin
+    repairs: list[str] = []
     times: list[float] = []
     typed: list[bool | None] = []
     tools: list[JsonRecord] = []

@@ -68,8 +68,8 @@ class ImportedFile(NamedTuple):
 
     path: Path
     recordings: list[Recording]
-    fault: BadInput | None = None
-    left_out: Sequence[BadInput] = ()
+    error: BadInput | None = None
+    session_errors: Sequence[BadInput] = ()
 
 
 def read_recordings(path: Path, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) -> list[Recording]:
@@ -82,7 +82,7 @@ def read_recordings(path: Path, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) ->
     found = list(read_recordings_by_file([path], limits))
     recordings = [recording for each in found for recording in each.recordings]
     if not recordings:
-        raise next((each.fault for each in found if each.fault), _no_recording_error(path))
+        raise next((each.error for each in found if each.error), _no_recording_error(path))
     return recordings
 
 
@@ -140,14 +140,14 @@ def _read_path(path: Path, limits: ImportLimits) -> ImportedFile:
     if path.is_dir():
         return _read_data_folder(path, path)
     source = SourceFile(path, limits)
-    if source.database and path.name == tidegate_sessions.TIDEGATE_DATABASE:
+    if source.is_database and path.name == tidegate_sessions.TIDEGATE_DATABASE:
         found = _read_data_folder(path, path.parent)
-    elif source.database:
+    elif source.is_database:
         found = ImportedFile(path, list(opencode_storage.read_opencode_database(path, limits)))
     else:
         found = ImportedFile(path, list(_detect_format(source).read(source)))
     if not found.recordings:
-        raise source.bad(0, "holds no message", source.damage or _KNOWN_FORMATS_REMEDY)
+        raise source.make_error(0, "holds no message", source.damage or _KNOWN_FORMATS_REMEDY)
     return found._replace(recordings=_make_names_unique(found.recordings))
 
 
@@ -159,14 +159,14 @@ def _read_data_folder(path: Path, folder: Path) -> ImportedFile:
         recordings.append(each) if isinstance(each, Recording) else faults.append(each)
     if faults and not recordings:
         raise faults[0]
-    return ImportedFile(path, _make_names_unique(recordings), left_out=faults)
+    return ImportedFile(path, _make_names_unique(recordings), session_errors=faults)
 
 
 def _detect_format(source: SourceFile) -> RecordingFormat:
     for known in RECORDING_FORMATS:
         if known.recognizes(source):
             return known
-    raise source.bad(0, "not a known format", _KNOWN_FORMATS_REMEDY)
+    raise source.make_error(0, "not a known format", _KNOWN_FORMATS_REMEDY)
 
 
 def _make_names_unique(recordings: list[Recording]) -> list[Recording]:

@@ -45,8 +45,8 @@ class ImportedSession(NamedTuple):
     """`known` says that it was there already, under this name."""
 
     name: str
-    messages: int
-    known: bool
+    message_count: int
+    was_known: bool
 
 
 class _RecordedClock:
@@ -58,7 +58,7 @@ class _RecordedClock:
     def __call__(self) -> float:
         return self.now
 
-    def set(self, time: float) -> None:
+    def advance_to(self, time: float) -> None:
         self.now = max(self.now, time)
 
 
@@ -69,18 +69,18 @@ def import_recording(data: DataFolder, recording: Recording, name: str = "", *, 
     """
     sha = hashlib.sha256(encode_recorded_json(recording.messages).encode()).hexdigest()
     place = _choose_name(lambda each: _check_name(data, each, sha), name or data.mask(recording.name)[:_MAX_NAME_CHARS])
-    if not place.known:
+    if not place.was_known:
         log = _build_log(recording, sha, data.clock, trust)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "session"
             _write_archive(file, place.name, log)
             import_session(data, file, place.name, trust=True)  # its texts are marked already
-    return ImportedSession(place.name, len(recording.messages), place.known)
+    return ImportedSession(place.name, len(recording.messages), place.was_known)
 
 
 class _ChosenName(NamedTuple):
     name: str
-    known: bool
+    was_known: bool
 
 
 def _choose_name(state: Callable[[str], str], name: str) -> _ChosenName:
@@ -96,8 +96,8 @@ def _check_name(data: DataFolder, name: str, sha: str) -> str:
     """Whether a name is free, taken, or the same recording, taken in before."""
     if not data.store.head(name):
         return "free"
-    for event in data.log(name).read():
-        what = event.what
+    for event in data.open_log(name).read():
+        what = event.payload
         if isinstance(what, NoteAdded) and what.topic == _IMPORTED_TOPIC and f'"{sha}"' in what.text:
             return "same"
         if event.seq >= _HEAD_EVENTS:
@@ -115,15 +115,15 @@ def _build_log(recording: Recording, sha: str, clock: Callable[[], float], trust
     known = [time for time in times if time]
     now = _RecordedClock(min(known) if known else clock())
     log = MemoryLog()
-    meta = recording.meta
+    meta = recording.origin
     session = Session(meta.model, log=log, system=system, tools=_unique_tools(recording.tools), clock=now)
-    session.note_model()
+    session.record_model()
     origin = ImportOrigin(
-        meta.format, sha, meta.agent, meta.model, meta.session, meta.project, meta.path, tuple(recording.mended)
+        meta.format, sha, meta.agent, meta.model, meta.session, meta.project, meta.path, tuple(recording.repairs)
     )
-    session.note(_IMPORTED_TOPIC, msgspec.json.encode(origin).decode())
+    session.add_note(_IMPORTED_TOPIC, msgspec.json.encode(origin).decode())
     for message, time, mark in zip(messages[fixed:], times[fixed:], typed[fixed:], strict=True):
-        now.set(time)
+        now.advance_to(time)
         session.add(message, typed=mark)
     session.close()
     return log

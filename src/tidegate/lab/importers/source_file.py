@@ -33,11 +33,11 @@ class ImportLimits(msgspec.Struct, frozen=True):
     are counted by the signs between them, those inside texts too.
     """
 
-    total: int = 1024 * _MIB
-    value: int = 256 * _MIB
-    pieces: int = 8_000_000
-    all_pieces: int = 32_000_000
-    depth: int = 200
+    total_bytes: int = 1024 * _MIB
+    value_bytes: int = 256 * _MIB
+    value_pieces: int = 8_000_000
+    total_pieces: int = 32_000_000
+    max_depth: int = 200
 
 
 DEFAULT_IMPORT_LIMITS = ImportLimits()
@@ -66,10 +66,10 @@ class SourceFile:
         self.path = path
         self.limits = limits
         self.damage = ""
-        self.database = _starts_with(path, _SQLITE)
+        self.is_database = _starts_with(path, _SQLITE)
         self.head: list[_LineValue] = []
-        self._whole = True
-        if not self.database:
+        self._head_is_all = True
+        if not self.is_database:
             self._read_head()
 
     @property
@@ -78,132 +78,134 @@ class SourceFile:
         name = self.path.name.removesuffix(".gz")
         return name.rsplit(".", 1)[0] or name
 
-    def dicts(self) -> list[JsonRecord]:
+    def head_objects(self) -> list[JsonRecord]:
         """The objects at the head."""
         return [value for _, value in self.head if isinstance(value, dict)]
 
-    def only(self) -> object:
+    def single_value(self) -> object:
         """The value of a file that holds just one, else None."""
-        return self.head[0].value if self._whole and len(self.head) == 1 else None
+        return self.head[0].value if self._head_is_all and len(self.head) == 1 else None
 
-    def values(self) -> Iterator[_LineValue]:
-        yield from self.head if self._whole else self._values()
+    def read_values(self) -> Iterator[_LineValue]:
+        yield from self.head if self._head_is_all else self._decode_values()
 
-    def bad(self, line: int, cause: str, remedy: str = _COPY_REMEDY) -> BadInput:
+    def make_error(self, line: int, cause: str, remedy: str = _COPY_REMEDY) -> BadInput:
         where = f"{self.path}, line {line}" if line else str(self.path)
         return BadInput(f"{where}: {cause}.", remedy)
 
     def _read_head(self) -> None:
-        for value in self._values():
-            if len(self.head) >= _HEAD_VALUES or (self.head and self._read > _HEAD_BYTES):
-                self._whole = False
+        for value in self._decode_values():
+            if len(self.head) >= _HEAD_VALUES or (self.head and self._bytes_read > _HEAD_BYTES):
+                self._head_is_all = False
                 return
             self.head.append(value)
         if not self.head:
-            raise self.bad(0, self.damage or "holds no JSON", "Give a file of recorded sessions.")
+            raise self.make_error(0, self.damage or "holds no JSON", "Give a file of recorded sessions.")
 
     # --- values ---------------------------------------------------------------------------------------------------
 
-    def _values(self) -> Iterator[_LineValue]:
+    def _decode_values(self) -> Iterator[_LineValue]:
         self.damage = ""
-        self._read = self._counted = 0
+        self._bytes_read = self._pieces_read = 0
         decoder = json.JSONDecoder(parse_constant=lambda _: None)
         with _open_unpacked(self.path) as file:
-            for number, raw in self._lines(file):
+            for number, raw in self._read_lines(file):
                 try:
-                    found = list(self._decoded(decoder, number, raw))
+                    found = list(self._decode_line(decoder, number, raw))
                 except ValueError as error:
-                    if not self.head and number == self._first:
-                        yield from self._document(decoder, number, raw, file)
+                    if not self.head and number == self._first_line:
+                        yield from self._decode_document(decoder, number, raw, file)
                         return
                     if raw.endswith(b"\n"):
-                        raise self._broken(number, error) from None
+                        raise self._broken_json_error(number, error) from None
                     self.damage = f"line {number} is cut short: read up to there"
                     return
                 yield from found
 
-    def _document(
+    def _decode_document(
         self, decoder: json.JSONDecoder, number: int, raw: bytes, file: BufferedIOBase
     ) -> Iterator[_LineValue]:
         """The file is not one value a line, so it must be values that go over many lines."""
         try:
-            rest = file.read(self.limits.value - len(raw) + 1)
+            rest = file.read(self.limits.value_bytes - len(raw) + 1)
         except _READ_ERRORS as error:
-            raise self.bad(number, f"cannot be read further ({_describe_error(error)})") from None
-        if len(raw) + len(rest) > self.limits.value:
-            raise self._large(number, "a JSON document", self.limits.value)
+            raise self.make_error(number, f"cannot be read further ({_describe_error(error)})") from None
+        if len(raw) + len(rest) > self.limits.value_bytes:
+            raise self._too_large_error(number, "a JSON document", self.limits.value_bytes)
         try:
-            found = list(self._decoded(decoder, number, raw + rest))
+            found = list(self._decode_line(decoder, number, raw + rest))
         except ValueError as error:
             line = number + (error.lineno - 1 if isinstance(error, json.JSONDecodeError) else 0)
-            raise self._broken(line, error) from None
+            raise self._broken_json_error(line, error) from None
         yield from found
 
-    def _decoded(self, decoder: json.JSONDecoder, number: int, raw: bytes) -> Iterator[_LineValue]:
+    def _decode_line(self, decoder: json.JSONDecoder, number: int, raw: bytes) -> Iterator[_LineValue]:
         """The values on a line; there may be more than one."""
         pieces = _count_pieces(raw)
-        self._counted += pieces
-        if pieces > self.limits.pieces:
-            raise self._large(number, "the number of values in a JSON value", self.limits.pieces)
-        if self._counted > self.limits.all_pieces:
-            raise self._large(number, "the number of values in the file", self.limits.all_pieces)
+        self._pieces_read += pieces
+        if pieces > self.limits.value_pieces:
+            raise self._too_large_error(number, "the number of values in a JSON value", self.limits.value_pieces)
+        if self._pieces_read > self.limits.total_pieces:
+            raise self._too_large_error(number, "the number of values in the file", self.limits.total_pieces)
         text = raw.decode("utf-8")
         at = _skip_blanks(text, 0)
         while at < len(text):
             try:
                 value, at = decoder.raw_decode(text, at)
             except RecursionError:
-                raise self.bad(number, "JSON nested too deeply", "Remove or correct this line.") from None
-            if pieces > self.limits.depth and _is_deeper_than(value, self.limits.depth):
-                cause = f"JSON nested more than {self.limits.depth} deep"
-                raise self.bad(number, cause, "Remove or correct this line.")
+                raise self.make_error(number, "JSON nested too deeply", "Remove or correct this line.") from None
+            if pieces > self.limits.max_depth and _is_deeper_than(value, self.limits.max_depth):
+                cause = f"JSON nested more than {self.limits.max_depth} deep"
+                raise self.make_error(number, cause, "Remove or correct this line.")
             yield _LineValue(number, value)
             at = _skip_blanks(text, at)
 
-    def _lines(self, file: BufferedIOBase) -> Iterator[tuple[int, bytes]]:
+    def _read_lines(self, file: BufferedIOBase) -> Iterator[tuple[int, bytes]]:
         number = 0
-        self._first = 0
+        self._first_line = 0
         while True:
             number += 1
             try:
-                raw = file.readline(self.limits.value + 1)
+                raw = file.readline(self.limits.value_bytes + 1)
             except _READ_ERRORS as error:
                 self.damage = f"cut short or damaged at line {number} ({_describe_error(error)}): read up to there"
                 return
             if not raw:
                 return
-            self._read += len(raw)
-            if len(raw) > self.limits.value:
-                raise self._large(number, "a line", self.limits.value)
-            if self._read > self.limits.total:
-                raise self._large(number, "the file, unpacked,", self.limits.total)
+            self._bytes_read += len(raw)
+            if len(raw) > self.limits.value_bytes:
+                raise self._too_large_error(number, "a line", self.limits.value_bytes)
+            if self._bytes_read > self.limits.total_bytes:
+                raise self._too_large_error(number, "the file, unpacked,", self.limits.total_bytes)
             if b"\0" in raw:
-                raise self.bad(number, "binary data, not text", "Give a file of recorded sessions, saved as UTF-8.")
+                raise self.make_error(
+                    number, "binary data, not text", "Give a file of recorded sessions, saved as UTF-8."
+                )
             raw = raw.removeprefix(_BOM) if number == 1 else raw
             if raw.strip():
-                self._first = self._first or number
+                self._first_line = self._first_line or number
                 yield number, raw
 
-    def _broken(self, line: int, error: ValueError) -> BadInput:
+    def _broken_json_error(self, line: int, error: ValueError) -> BadInput:
         if isinstance(error, UnicodeDecodeError):
-            return self.bad(line, "not UTF-8 text", "Give a file of recorded sessions, saved as UTF-8.")
+            return self.make_error(line, "not UTF-8 text", "Give a file of recorded sessions, saved as UTF-8.")
         what = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)[:80]
-        return self.bad(
+        return self.make_error(
             line, f"broken JSON ({what})", "Correct or remove this line; if the file was cut short, copy it."
         )
 
-    def _large(self, line: int, what: str, most: int) -> BadInput:
-        return self.bad(line, f"{what} is larger than {most:,}", "If you trust it, split it into smaller files.")
+    def _too_large_error(self, line: int, what: str, most: int) -> BadInput:
+        return self.make_error(line, f"{what} is larger than {most:,}", "If you trust it, split it into smaller files.")
 
 
 def load_bounded_json(text: str, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) -> object:
     """The JSON value in a text that came from elsewhere than a file of its own, within the same bounds; else None."""
     raw = text.encode("utf-8", "replace")
     try:
-        value = json.loads(text, parse_constant=lambda _: None) if _count_pieces(raw) <= limits.pieces else None
+        value = json.loads(text, parse_constant=lambda _: None) if _count_pieces(raw) <= limits.value_pieces else None
     except (ValueError, RecursionError):
         return None
-    return None if _is_deeper_than(value, limits.depth) else value
+    return None if _is_deeper_than(value, limits.max_depth) else value
 
 
 def _count_pieces(raw: bytes) -> int:

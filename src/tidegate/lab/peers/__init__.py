@@ -26,14 +26,14 @@ class Peer(NamedTuple):
     """`environment` is a folder with an interpreter; empty for a re-expression, which needs none of its own."""
 
     name: str
-    about: str
+    description: str
     package: str
     environment: str
     script: str
     settings: Mapping[str, object] = MappingProxyType({})
 
     @property
-    def real(self) -> bool:
+    def runs_published_code(self) -> bool:
         return bool(self.environment)
 
 
@@ -166,7 +166,11 @@ def get_environments_folder() -> Path:
 
 def get_interpreter(peer: Peer) -> Path:
     """Not resolved: a link followed to where it points is no longer the environment's interpreter."""
-    return get_environments_folder() / peer.environment / "bin" / "python" if peer.real else Path(sys.executable)
+    return (
+        get_environments_folder() / peer.environment / "bin" / "python"
+        if peer.runs_published_code
+        else Path(sys.executable)
+    )
 
 
 def explain_missing_peer(peer: Peer) -> str:

@@ -29,9 +29,9 @@ class ReplayOrder(msgspec.Struct, frozen=True):
     policy: str
     window: int
     count: str = "exact"
-    wires: tuple[str, ...] = (MAIN_DIALECT,)
+    dialects: tuple[str, ...] = (MAIN_DIALECT,)
     settings: tuple[tuple[str, str], ...] = ()
-    requests: str = ""
+    requests_folder: str = ""
     explain: bool = False
 
 
@@ -51,19 +51,19 @@ class ReplayOutcome(msgspec.Struct, frozen=True):
     unread: UnreadRecording | None = None
 
 
-def replay_file(path: Path, order: ReplayOrder, stopped: StopCheck = never_stop) -> ReplayOutcome:
+def replay_file(path: Path, order: ReplayOrder, should_stop: StopCheck = never_stop) -> ReplayOutcome:
     policy = load_replay_policy(order.policy, order.settings)
-    setup = ReplaySetup(policy, order.window, order.count, order.wires, explain=order.explain)
+    setup = ReplaySetup(policy, order.window, order.count, order.dialects, explain=order.explain)
     try:
-        with _open_request_file(order.requests, path) as sink:
+        with _open_request_file(order.requests_folder, path) as sink:
             return ReplayOutcome(
                 str(path),
                 replay_session(
                     recording_file.get_recording_name(path),
                     recording_file.read_chat_recording(path),
                     setup,
-                    sink=sink,
-                    stopped=stopped,
+                    on_request=sink,
+                    should_stop=should_stop,
                 ),
             )
     except BadInput as bad:
@@ -97,9 +97,9 @@ def _open_request_file(folder: str, path: Path) -> Iterator[Callable[[ContenderR
 
             def write(asked: ContenderRequest) -> None:
                 line = (
-                    {"at": asked.at, "error": asked.error}
+                    {"at": asked.message_index, "error": asked.error}
                     if asked.error
-                    else {"at": asked.at, "messages": asked.messages}
+                    else {"at": asked.message_index, "messages": asked.messages}
                 )
                 file.write(_encode(line) + b"\n")
 
@@ -123,8 +123,8 @@ def replay_files(paths: Sequence[Path], order: ReplayOrder, jobs: int) -> Genera
     try:
         yield from run_in_processes(_run_task, tasks, jobs)
     finally:
-        for path in paths if order.requests else ():
-            _partial_path(order.requests, path).unlink(missing_ok=True)
+        for path in paths if order.requests_folder else ():
+            _partial_path(order.requests_folder, path).unlink(missing_ok=True)
 
 
 class _ReplayTask(NamedTuple):

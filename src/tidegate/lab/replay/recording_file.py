@@ -72,12 +72,12 @@ def _list_recordings(folder: Path) -> list[Path]:
     return [entry for entry in entries if entry.name.endswith(_SUFFIXES) and entry.is_file()]
 
 
-def read_chat_recording(path: Path, longest: int = _MAX_LINE_BYTES) -> Iterator[RecordedLine]:
+def read_chat_recording(path: Path, max_line_bytes: int = _MAX_LINE_BYTES) -> Iterator[RecordedLine]:
     """The messages of one recording, checked one by one as they are read."""
     number = 0
     any_message = False
     with _open_unpacked(path) as file:
-        for number, raw in _read_lines(path, file, longest):
+        for number, raw in _read_lines(path, file, max_line_bytes):
             value = _decode_line(path, number, raw)
             if number == 1 and "meta" in value and "role" not in value:
                 continue

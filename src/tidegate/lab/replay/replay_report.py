@@ -25,42 +25,42 @@ class ReplayReport(msgspec.Struct):
     refusal: str = ""
     requests: int = 0
     tokens: float = 0.0
-    most: float = 0.0
-    over: int = 0
-    extensions: int = 0
-    extended: float = 0.0
+    max_tokens: float = 0.0
+    oversized_requests: int = 0
+    later_requests: int = 0
+    shared_shares: float = 0.0
     newest_whole: int = 0
     newest_clipped: int = 0
     newest_lost: int = 0
     tool_calls: int = 0
     rereads: int = 0
-    told: list[str] = msgspec.field(default_factory=list)
+    edit_descriptions: list[str] = msgspec.field(default_factory=list)
     edits: Tally[str] = msgspec.field(default_factory=Tally)
-    invalid: Tally[str] = msgspec.field(default_factory=Tally)
-    rules: Tally[str] = msgspec.field(default_factory=Tally)
+    invalid_by_dialect: Tally[str] = msgspec.field(default_factory=Tally)
+    broken_rules: Tally[str] = msgspec.field(default_factory=Tally)
     exceptions: Tally[str] = msgspec.field(default_factory=Tally)
 
     @property
-    def mean(self) -> float:
+    def mean_tokens(self) -> float:
         return self.tokens / self.requests if self.requests else 0.0
 
     @property
-    def prefix(self) -> float | None:
+    def mean_shared_share(self) -> float | None:
         """Mean share of a request that is the unchanged beginning of it; the first request has none before it."""
-        return self.extended / self.extensions if self.extensions else None
+        return self.shared_shares / self.later_requests if self.later_requests else None
 
-    def weighed(self, size: RequestSize) -> None:
+    def add_size(self, size: RequestSize) -> None:
         if self.requests:
-            self.extensions += 1
-            self.extended += size.shared / size.tokens if size.tokens else 1.0
+            self.later_requests += 1
+            self.shared_shares += size.shared_tokens / size.tokens if size.tokens else 1.0
         self.requests += 1
         self.tokens += size.tokens
-        self.most = max(self.most, size.tokens)
-        self.over += size.over
+        self.max_tokens = max(self.max_tokens, size.tokens)
+        self.oversized_requests += size.is_oversized
 
     def count_invalid(self, wire: str, rules: Sequence[str]) -> None:
-        self.invalid[wire] += 1
-        self.rules.update(f"{wire} {rule}" for rule in dict.fromkeys(rules))
+        self.invalid_by_dialect[wire] += 1
+        self.broken_rules.update(f"{wire} {rule}" for rule in dict.fromkeys(rules))
 
     def add(self, other: "ReplayReport") -> None:
         self.sessions += other.sessions
@@ -68,20 +68,20 @@ class ReplayReport(msgspec.Struct):
         self.refused += other.refused
         self.requests += other.requests
         self.tokens += other.tokens
-        self.most = max(self.most, other.most)
-        self.over += other.over
-        self.extensions += other.extensions
-        self.extended += other.extended
+        self.max_tokens = max(self.max_tokens, other.max_tokens)
+        self.oversized_requests += other.oversized_requests
+        self.later_requests += other.later_requests
+        self.shared_shares += other.shared_shares
         self.newest_whole += other.newest_whole
         self.newest_clipped += other.newest_clipped
         self.newest_lost += other.newest_lost
         self.tool_calls += other.tool_calls
         self.rereads += other.rereads
-        for mine, theirs in zip(self._tallies(), other._tallies(), strict=True):
+        for mine, theirs in zip(self._counters(), other._counters(), strict=True):
             mine.update(theirs)
 
-    def _tallies(self) -> tuple[Tally[str], ...]:
-        return self.edits, self.invalid, self.rules, self.exceptions
+    def _counters(self) -> tuple[Tally[str], ...]:
+        return self.edits, self.invalid_by_dialect, self.broken_rules, self.exceptions
 
 
 def sum_reports(reports: Iterable[ReplayReport]) -> ReplayReport:

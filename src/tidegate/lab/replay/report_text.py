@@ -20,7 +20,7 @@ def render_replay_json(
         "settings": dict(order.settings),
         "window": order.window,
         "count": order.count,
-        "wires": list(order.wires),
+        "wires": list(order.dialects),
         "total": _report_values(sum_reports(reports)),
         "sessions": [{"name": report.name, **_report_values(report)} for report in reports],
         "skipped": [{"path": each.path, "cause": each.cause, "remedy": each.remedy} for each in unread],
@@ -34,14 +34,14 @@ def _report_values(report: ReplayReport) -> dict[str, object]:
         "sessions": report.sessions,
         "calls": report.calls,
         "requests": report.requests,
-        "tokens": {"mean": round(report.mean, 1), "max": round(report.most, 1)},
-        "over": report.over,
-        "invalid": report.invalid.total(),
-        "invalid_by_wire": dict(report.invalid),
-        "rules": dict(report.rules),
+        "tokens": {"mean": round(report.mean_tokens, 1), "max": round(report.max_tokens, 1)},
+        "over": report.oversized_requests,
+        "invalid": report.invalid_by_dialect.total(),
+        "invalid_by_wire": dict(report.invalid_by_dialect),
+        "rules": dict(report.broken_rules),
         "refused": report.refused,
         "refusal": report.refusal or None,
-        "prefix": None if report.prefix is None else round(report.prefix, 4),
+        "prefix": None if report.mean_shared_share is None else round(report.mean_shared_share, 4),
         "newest": {"whole": report.newest_whole, "clipped": report.newest_clipped, "lost": report.newest_lost},
         "tool_calls": report.tool_calls,
         "rereads": report.rereads,
@@ -58,14 +58,12 @@ def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport]) -> 
     lines = [_align_cells(row, widths) for row in rows]
     lines.insert(1, "-" * min(160, len(lines[0])))
     lines.insert(-1, lines[1])
-    about = (
-        f"policy {order.policy}, window {order.window:,}, tokens by {order.count}, valid for {', '.join(order.wires)}"
-    )
+    about = f"policy {order.policy}, window {order.window:,}, tokens by {order.count}, valid for {', '.join(order.dialects)}"
     lines = [about, "", *lines, ""]
     lines += [f"{whole.sessions} sessions, {whole.calls} calls, {whole.requests} requests"]
     lines += [f"fetched again what had left and could be recalled: {whole.rereads:,} of {whole.tool_calls:,} calls"]
     lines += _list_counts("edits by stage", whole.edits)
-    lines += _list_counts("broken rules", whole.rules)
+    lines += _list_counts("broken rules", whole.broken_rules)
     lines += _list_counts("exceptions", whole.exceptions)
     refused = [report for report in reports if report.refused]
     if refused:
@@ -75,7 +73,7 @@ def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport]) -> 
 
 
 def _report_cells(report: ReplayReport) -> tuple[str, ...]:
-    prefix = "-" if report.prefix is None else f"{100 * report.prefix:.1f}%"
+    prefix = "-" if report.mean_shared_share is None else f"{100 * report.mean_shared_share:.1f}%"
     newest = [f"{report.newest_whole}"]
     newest += [f"{report.newest_clipped} clipped"] if report.newest_clipped else []
     newest += [f"{report.newest_lost} LOST"] if report.newest_lost else []
@@ -83,10 +81,10 @@ def _report_cells(report: ReplayReport) -> tuple[str, ...]:
     name = name if len(name) <= _MAX_NAME_CHARS else name[: _MAX_NAME_CHARS - 1] + "…"
     edits = ", ".join(f"{stage} {count}" for stage, count in report.edits.most_common())
     figures = (
-        f"{report.mean:,.0f}",
-        f"{report.most:,.0f}",
-        report.over,
-        report.invalid.total(),
+        f"{report.mean_tokens:,.0f}",
+        f"{report.max_tokens:,.0f}",
+        report.oversized_requests,
+        report.invalid_by_dialect.total(),
         report.refused,
         prefix,
     )

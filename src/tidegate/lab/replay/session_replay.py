@@ -55,8 +55,8 @@ class ReplaySetup(msgspec.Struct, frozen=True):
     policy: Policy
     window: int
     count: str = "exact"
-    wires: tuple[str, ...] = (MAIN_DIALECT,)
-    afresh: int = 0
+    dialects: tuple[str, ...] = (MAIN_DIALECT,)
+    fresh_interval: int = 0
     explain: bool = False
 
 
@@ -65,19 +65,19 @@ def replay_session(
     lines: Iterable[RecordedLine],
     setup: ReplaySetup,
     *,
-    sink: Callable[[ContenderRequest], None] | None = None,
-    stopped: Callable[[], bool] = lambda: False,
+    on_request: Callable[[ContenderRequest], None] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> ReplayReport:
     """Replay one recording. `sink` is handed each request; when `stopped` says so it ends with KeyboardInterrupt."""
     stream = iter(lines)
     system, first = _read_system_prompt(stream)
-    run = _ReplayRun(name, system, setup, sink)
+    run = _ReplayRun(name, system, setup, on_request)
     for at, line in enumerate(chain(first, stream), len(system)):
         if line.message.get("role") == "assistant":
-            if stopped():
+            if should_stop():
                 raise KeyboardInterrupt
-            run.ask(at)
-        run.add(line)
+            run.prepare_request(at)
+        run.add_message(line)
     return run.finish()
 
 
@@ -102,10 +102,10 @@ class _ReplayRun:
     ) -> None:
         self._report = ReplayReport(name)
         self._setup = setup
-        self._sink = sink
+        self._on_request = sink
         self._time = 0.0
         self._refusal = ""
-        self._newest: Message | None = None
+        self._newest_user_message: Message | None = None
         self._session = Session(
             policy=setup.policy,
             window=setup.window,
@@ -114,11 +114,11 @@ class _ReplayRun:
             count=setup.count,
             clock=lambda: self._time,
         )
-        self._scale = RequestSizer(self._session.counter, setup.window)
-        self._spent: list[SummaryUsage] = []
-        self._others = [RequestRenderer(wire) for wire in setup.wires if wire != MAIN_DIALECT]
+        self._request_sizer = RequestSizer(self._session.counter, setup.window)
+        self._summary_usage: list[SummaryUsage] = []
+        self._other_renderers = [RequestRenderer(wire) for wire in setup.dialects if wire != MAIN_DIALECT]
 
-    def add(self, line: RecordedLine) -> None:
+    def add_message(self, line: RecordedLine) -> None:
         if self._refusal:
             return
         try:
@@ -126,47 +126,47 @@ class _ReplayRun:
         except BadInput as bad:
             raise BadInput(f"line {line.number}: {bad.args[0]}", bad.remedy) from None
         except Exception as error:  # noqa: BLE001 - as in `ask`
-            self._fail(error)
+            self._count_failure(error)
             return
         if line.message.get("role") == "user" and idents:
-            self._newest = self._session.recall(idents[-1])
+            self._newest_user_message = self._session.recall(idents[-1])
 
-    def ask(self, at: int) -> None:
+    def prepare_request(self, at: int) -> None:
         self._report.calls += 1
         self._time += SECONDS_PER_CALL
         asked = ContenderRequest(at, (), self._refusal)
         if not self._refusal:
-            self._spent = []
+            self._summary_usage = []
             begun = process_time()
             try:
-                messages = self._session.prepare(self._summary).messages
+                messages = self._session.prepare(self._summarize).messages
                 cpu = process_time() - begun
-                asked = ContenderRequest(at, messages, "", cpu, tuple(self._spent), self._recall)
-                self._judge(messages)
+                asked = ContenderRequest(at, messages, "", cpu, tuple(self._summary_usage), self._recall)
+                self._check_request(messages)
             except TooSmall as refusal:
                 self._refusal = self._report.refusal = str(refusal)
                 asked = ContenderRequest(at, (), self._refusal)
             except Exception as error:  # noqa: BLE001 - the lab is here to count them, whatever they are
-                self._fail(error)
+                self._count_failure(error)
                 asked = ContenderRequest(at, (), str(error) or type(error).__name__)
         self._report.refused += bool(self._refusal)
-        if self._sink is not None:
-            self._sink(asked)
+        if self._on_request is not None:
+            self._on_request(asked)
 
-    def _summary(self, request: SummaryRequest) -> str:
+    def _summarize(self, request: SummaryRequest) -> str:
         """The deterministic summary, as the session would write it; here what a model's would cost is noted."""
         counter = self._session.counter
         text = write_digest(request.messages, max_tokens=request.max_tokens, counter=counter, previous=request.previous)
         read = sum(self._session.budget().count(message) for message in request.messages)
-        read += counter.text(request.instructions) + counter.text(request.previous)
-        self._spent.append(SummaryUsage(read, counter.text(text)))
+        read += counter.count_text(request.instructions) + counter.count_text(request.previous)
+        self._summary_usage.append(SummaryUsage(read, counter.count_text(text)))
         return text
 
     def _recall(self, call: str) -> str:
         recalled = recall_text(self._session.log, call, max_chars=_UNLIMITED_CHARS)
         return recalled.text if recalled.ids else ""
 
-    def _fail(self, error: Exception) -> None:
+    def _count_failure(self, error: Exception) -> None:
         if isinstance(error, BadRequest):
             rendering = RequestRenderer(MAIN_DIALECT)
             rendering.update(self._session.view)
@@ -174,28 +174,28 @@ class _ReplayRun:
         else:
             self._report.exceptions[f"{type(error).__name__}: {error}"[:300]] += 1
 
-    def _judge(self, messages: Sequence[_Json]) -> None:
+    def _check_request(self, messages: Sequence[_Json]) -> None:
         report = self._report
-        report.weighed(self._scale.weigh(messages))
-        for rendering in self._others:
+        report.add_size(self._request_sizer.measure(messages))
+        for rendering in self._other_renderers:
             rendering.update(self._session.view)
             faults = rendering.faults()
             if faults:
                 report.count_invalid(rendering.dialect.name, [fault.rule for fault in faults])
-        if self._setup.afresh and report.calls % self._setup.afresh == 0:
-            self._judge_afresh(MAIN_DIALECT, messages, [])
-            for rendering in self._others:
-                self._judge_afresh(rendering.dialect.name, rendering.messages, rendering.faults())
-        if self._newest is not None:
-            self._judge_newest(messages, self._newest)
+        if self._setup.fresh_interval and report.calls % self._setup.fresh_interval == 0:
+            self._compare_with_fresh(MAIN_DIALECT, messages, [])
+            for rendering in self._other_renderers:
+                self._compare_with_fresh(rendering.dialect.name, rendering.messages, rendering.faults())
+        if self._newest_user_message is not None:
+            self._check_newest_message(messages, self._newest_user_message)
 
-    def _judge_afresh(self, wire: str, messages: Sequence[_Json], faults: Sequence[RequestFault]) -> None:
+    def _compare_with_fresh(self, wire: str, messages: Sequence[_Json], faults: Sequence[RequestFault]) -> None:
         fresh = RequestRenderer(wire)
         fresh.update(self._session.view)
         if fresh.messages != messages or fresh.faults() != faults:
             self._report.exceptions[f"a request in {wire} made afresh differs"] += 1
 
-    def _judge_newest(self, messages: Sequence[_Json], newest: Message) -> None:
+    def _check_newest_message(self, messages: Sequence[_Json], newest: Message) -> None:
         report = self._report
         kept = classify_newest_message(newest, messages)
         if kept == "whole":
@@ -208,11 +208,11 @@ class _ReplayRun:
             report.newest_lost += 1
 
     def finish(self) -> ReplayReport:
-        self._report.edits.update(self._session.edits)
+        self._report.edits.update(self._session.edit_counts)
         seen = count_recalls(self._session.log)
         self._report.tool_calls, self._report.rereads = seen.calls, seen.rereads
         if self._setup.explain:
-            self._report.told = [*describe_edits(self._session), str(seen)]
+            self._report.edit_descriptions = [*describe_edits(self._session), str(seen)]
         return self._report
 
 

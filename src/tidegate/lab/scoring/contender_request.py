@@ -9,8 +9,8 @@ _Json = dict[str, Any]
 class SummaryUsage(NamedTuple):
     """What one call to a model for a summary would have read and written."""
 
-    tokens_in: float
-    tokens_out: float
+    input_tokens: float
+    output_tokens: float
 
 
 class ContenderRequest(NamedTuple):
@@ -21,10 +21,10 @@ class ContenderRequest(NamedTuple):
     `mended`: the contender's own request was cut, not by it, because no provider would have taken it.
     """
 
-    at: int
+    message_index: int
     messages: Sequence[_Json]
     error: str = ""
-    cpu: float = 0.0
+    cpu_seconds: float = 0.0
     summaries: tuple[SummaryUsage, ...] = ()
     recall: Callable[[str], str] | None = None
-    mended: bool = False
+    was_guarded: bool = False

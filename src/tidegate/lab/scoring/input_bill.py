@@ -19,9 +19,9 @@ from tidegate.wire.usage import Usage
 class _CacheRules(msgspec.Struct, frozen=True):
     """`least` tokens are worth keeping, in whole `steps`; what was not used for `seconds` is gone."""
 
-    least: int
-    step: int
-    seconds: float
+    min_tokens: int
+    token_step: int
+    lifetime_seconds: float
 
 
 _EXPLICIT_CACHE: Final = _CacheRules(1_024, 1, 300.0)  # asked for by a mark, and writing it has its price
@@ -44,25 +44,25 @@ class InputBill:
         self._rates = rates
         self._rules = _choose_cache_rules(rates)
         self._times = times
-        self._before: int | None = None
+        self._previous_index: int | None = None
         self.dollars = 0.0
-        self.expired = 0
+        self.expired_requests = 0
         """Requests that found the cache empty because too much time had passed."""
 
-    def request(self, at: int, tokens: float, shared: float) -> None:
+    def add_request(self, at: int, tokens: float, shared: float) -> None:
         rules = self._rules
         read = 0
-        if rules and shared >= rules.least:
-            read = int(shared) // rules.step * rules.step
-            if self._stale(at, rules.seconds):
+        if rules and shared >= rules.min_tokens:
+            read = int(shared) // rules.token_step * rules.token_step
+            if self._is_expired(at, rules.lifetime_seconds):
                 read = 0
-                self.expired += 1
+                self.expired_requests += 1
         whole = max(round(tokens), read)
-        written = whole - read if rules is _EXPLICIT_CACHE and whole >= rules.least else 0
+        written = whole - read if rules is _EXPLICIT_CACHE and whole >= rules.min_tokens else 0
         self._charge(Usage(whole, 0, read, written))
-        self._before = at
+        self._previous_index = at
 
-    def summary(self, tokens_in: float, tokens_out: float) -> None:
+    def add_summary(self, tokens_in: float, tokens_out: float) -> None:
         """A summary is a call of its own; nothing of it is in a cache."""
         self._charge(Usage(round(tokens_in), round(tokens_out), 0, 0))
 
@@ -70,8 +70,8 @@ class InputBill:
         price = compute_cost(usage, self._rates)
         self.dollars += price.total if price else 0.0
 
-    def _stale(self, at: int, seconds: float) -> bool:
-        if self._before is None or not self._times:
+    def _is_expired(self, at: int, seconds: float) -> bool:
+        if self._previous_index is None or not self._times:
             return False
-        then, now = self._times[self._before], self._times[at]
+        then, now = self._times[self._previous_index], self._times[at]
         return then is not None and now is not None and now - then > seconds

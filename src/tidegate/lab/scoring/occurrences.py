@@ -43,12 +43,12 @@ class WordPageIndex:
     """Pages of text, one a message, and which of them have a word."""
 
     def __init__(self, pages: Sequence[str]) -> None:
-        self._having: dict[str, list[int]] = {}
+        self._pages_by_word: dict[str, list[int]] = {}
         for number, page in enumerate(pages):
             for word in set(_find_words(page)):
-                self._having.setdefault(word, []).append(number)
+                self._pages_by_word.setdefault(word, []).append(number)
 
-    def pages_with(self, text: str, before: int, *, whole: bool) -> Iterator[int] | None:
+    def candidate_pages(self, text: str, before: int, *, whole: bool) -> Iterator[int] | None:
         """Pages before this one that may hold the text, newest first. None if its words tell nothing.
 
         If it need not stand whole, the words at its two ends may be parts of longer ones, and are not asked.
@@ -58,7 +58,7 @@ class WordPageIndex:
             words = words[1 if _is_word_char(text[0]) else 0 : -1 if _is_word_char(text[-1]) else None]
         if not words:
             return None
-        places = min((self._having.get(word, []) for word in words), key=len)
+        places = min((self._pages_by_word.get(word, []) for word in words), key=len)
         return (places[at] for at in range(bisect_left(places, before) - 1, -1, -1))
 
 
@@ -66,60 +66,60 @@ class PageStream:
     """Some of the pages, as one text in which each is followed by a mark. Places are offsets into that text."""
 
     def __init__(self, pages: Sequence[str], shelf: WordPageIndex, chosen: Sequence[int] | None = None) -> None:
-        self._shelf = shelf
-        self.numbers = list(range(len(pages))) if chosen is None else list(chosen)
-        self._begin: dict[int, int] = {}
+        self._index = shelf
+        self.page_numbers = list(range(len(pages))) if chosen is None else list(chosen)
+        self._start_by_page: dict[int, int] = {}
         self._starts: list[int] = []
         offset = 0
-        for number in self.numbers:
-            self._begin[number] = offset
+        for number in self.page_numbers:
+            self._start_by_page[number] = offset
             self._starts.append(offset)
             offset += len(pages[number]) + 1
         self._length = offset
         self._pages = pages
-        self._all = "\x01".join([*(pages[number] for number in self.numbers), ""])
+        self._text = "\x01".join([*(pages[number] for number in self.page_numbers), ""])
 
-    def start(self, page: int) -> int:
+    def page_start(self, page: int) -> int:
         """Where this page, or the next one that is here, begins."""
-        at = bisect_left(self.numbers, page)
+        at = bisect_left(self.page_numbers, page)
         return self._starts[at] if at < len(self._starts) else self._length
 
     def page_at(self, place: int) -> int:
         """The page that holds this place."""
-        return self.numbers[max(0, bisect_left(self._starts, place + 1) - 1)]
+        return self.page_numbers[max(0, bisect_left(self._starts, place + 1) - 1)]
 
-    def last(self, text: str, before: int, *, whole: bool = True) -> int:
+    def find_last(self, text: str, before: int, *, whole: bool = True) -> int:
         """Where the text last stands before this page, or -1."""
-        end = self.start(before)
-        pages = self._shelf.pages_with(text, before, whole=whole)
+        end = self.page_start(before)
+        pages = self._index.candidate_pages(text, before, whole=whole)
         if pages is None:
-            return self._back(text, end) if whole else self._all.rfind(text, 0, end)
+            return self._search_back(text, end) if whole else self._text.rfind(text, 0, end)
         for page in pages:
-            if page not in self._begin:
+            if page not in self._start_by_page:
                 continue
-            at = self._in_page(self._pages[page], text) if whole else self._pages[page].rfind(text)
+            at = self._find_in_page(self._pages[page], text) if whole else self._pages[page].rfind(text)
             if at >= 0:
-                place = self._begin[page] + at
-                return -1 if whole and self._hidden(text, place, end) else place
+                place = self._start_by_page[page] + at
+                return -1 if whole and self._is_hidden(text, place, end) else place
         return -1
 
-    def _in_page(self, page: str, text: str) -> int:
+    def _find_in_page(self, page: str, text: str) -> int:
         at = page.rfind(text)
         while at >= 0 and not _is_whole_match(page, at, text):
             at = page.rfind(text, 0, at + len(text) - 1)
         return at
 
-    def _hidden(self, text: str, place: int, end: int) -> bool:
+    def _is_hidden(self, text: str, place: int, end: int) -> bool:
         """Do too many longer words stand behind this place? Counted one by one only if they could be."""
-        if self._all.count(text, place + 1, end) * len(text) <= _MAX_PARTIAL_MATCHES:
+        if self._text.count(text, place + 1, end) * len(text) <= _MAX_PARTIAL_MATCHES:
             return False
-        return self._back(text, end) != place
+        return self._search_back(text, end) != place
 
-    def _back(self, text: str, end: int) -> int:
-        at, parts = self._all.rfind(text, 0, end), 0
-        while at >= 0 and not _is_whole_match(self._all, at, text):
+    def _search_back(self, text: str, end: int) -> int:
+        at, parts = self._text.rfind(text, 0, end), 0
+        while at >= 0 and not _is_whole_match(self._text, at, text):
             parts += 1
             if parts > _MAX_PARTIAL_MATCHES:
                 return -1
-            at = self._all.rfind(text, 0, at + len(text) - 1)
+            at = self._text.rfind(text, 0, at + len(text) - 1)
         return at

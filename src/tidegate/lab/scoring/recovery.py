@@ -31,13 +31,13 @@ class RecallRecovery:
     """Makes each printed call once a session."""
 
     def __init__(self) -> None:
-        self._recalled: dict[str, str] = {}
+        self._text_by_call: dict[str, str] = {}
 
-    def gives(self, need: Need, calls: Iterable[str], recall: Callable[[str], str]) -> bool:
+    def can_recover(self, need: Need, calls: Iterable[str], recall: Callable[[str], str]) -> bool:
         for call in calls:
-            if call not in self._recalled:
-                self._recalled[call] = recall(call)
-            text = self._recalled[call]
+            if call not in self._text_by_call:
+                self._text_by_call[call] = recall(call)
+            text = self._text_by_call[call]
             if need.text in text if need.kind == ANCHOR_KIND else contains_whole_name(text, need.text):
                 return True
         return False

@@ -43,18 +43,18 @@ class ScoringTask(NamedTuple):
 
     signals: SessionSignals
     messages: Sequence[_Json]
-    ruler: UnitCounter
+    unit_counter: UnitCounter
     window: int
-    common: frozenset[str] = frozenset()
+    common_names: frozenset[str] = frozenset()
 
 
 class _MessageFacts(NamedTuple):
     """What is known of one message of a request: its size, its text, pieces of the user's words, recall calls."""
 
     units: int
-    page: str
+    text: str
     pieces: frozenset[int]
-    calls: tuple[str, ...]
+    recall_calls: tuple[str, ...]
 
 
 class _NeedsByMessage(NamedTuple):
@@ -70,7 +70,7 @@ def _group_by_message(needs: Sequence[Need], left_out: frozenset[str] = frozense
     found: dict[int, list[Need]] = {}
     for need in needs:
         if need.name not in left_out:
-            found.setdefault(need.at, []).append(need)
+            found.setdefault(need.message_index, []).append(need)
     return found
 
 
@@ -80,197 +80,214 @@ class RequestScorer:
     def __init__(self, task: ScoringTask, bill: InputBill) -> None:
         signals = task.signals
         self._signals = signals
-        self._ruler = task.ruler
+        self._unit_counter = task.unit_counter
         self._bill = bill
         self._needs = _NeedsByMessage(
-            _group_by_message(signals.references, task.common),
-            _group_by_message(signals.strict_references, task.common),
+            _group_by_message(signals.references, task.common_names),
+            _group_by_message(signals.strict_references, task.common_names),
             _group_by_message(signals.anchors),
             _group_by_message(signals.strict_anchors),
         )
-        self._limit = task.ruler.per * task.window
-        self._half = task.window / 2
+        self._window_units = task.unit_counter.units_per_token * task.window
+        self._half_window = task.window / 2
         by_agent = {chat_text_of(message) for message in task.messages if message["role"] in ("assistant", "tool")}
-        self._said = {searchable_text_of(message) for message in task.messages}
-        self._by_agent = by_agent - {chat_text_of(message) for message in task.messages if message["role"] == "user"}
-        self._known: dict[object, _MessageFacts] = {}
-        self._before: list[_Json] = []
-        self._seen: list[_MessageFacts] = []
-        self._asked_at = -1
+        self._recorded_texts = {searchable_text_of(message) for message in task.messages}
+        self._agent_texts = by_agent - {chat_text_of(message) for message in task.messages if message["role"] == "user"}
+        self._facts_by_content: dict[object, _MessageFacts] = {}
+        self._previous_messages: list[_Json] = []
+        self._previous_facts: list[_MessageFacts] = []
+        self._previous_index = -1
         self._judge = RequestJudge(task.messages)
         self._recovery = RecallRecovery()
-        tokens = signals.history[-1] / task.ruler.per
-        self._figures = SessionFigures(tokens, len(signals.asks))
+        tokens = signals.units_before[-1] / task.unit_counter.units_per_token
+        self._figures = SessionFigures(tokens, len(signals.answer_indices))
 
-    def add(self, asked: ContenderRequest) -> None:
-        figures, at = self._figures, asked.at
-        beyond = self._signals.history[at] > self._limit
+    def add_request(self, asked: ContenderRequest) -> None:
+        figures, at = self._figures, asked.message_index
+        beyond = self._signals.units_before[at] > self._window_units
         figures.requests += 1
-        figures.beyond += beyond
-        figures.mended += asked.mended
-        figures.pause = max(figures.pause, asked.cpu)
-        figures.at.append(at)
+        figures.requests_beyond_window += beyond
+        figures.guarded_requests += asked.was_guarded
+        figures.longest_pause = max(figures.longest_pause, asked.cpu_seconds)
+        figures.message_indices.append(at)
         for spent in asked.summaries:
-            figures.summaries += 1
-            self._bill.summary(spent.tokens_in, spent.tokens_out)
+            figures.summary_calls += 1
+            self._bill.add_summary(spent.input_tokens, spent.output_tokens)
         if beyond:
-            self._expect(at)
+            self._count_needs(at)
         if asked.error:
-            figures.failed += 1
-            figures.failed_beyond += beyond
-            figures.sizes.append(None)
-            figures.read.append(None)
+            figures.failed_requests += 1
+            figures.failed_beyond_window += beyond
+            figures.request_sizes.append(None)
+            figures.cached_sizes.append(None)
             return
-        units = self._weigh(at, asked.messages)
+        units = self._measure_request(at, asked.messages)
         if beyond:
-            figures.held += units / self._ruler.per
-            self._look(at, asked.recall)
+            figures.held_tokens += units / self._unit_counter.units_per_token
+            self._check_needs(at, asked.recall)
 
-    def _expect(self, at: int) -> None:
+    def _count_needs(self, at: int) -> None:
         """Count what this request ought to hold, whether it could be made or not."""
-        figures, needs, half = self._figures, self._needs, self._half
+        figures, needs, half = self._figures, self._needs, self._half_window
         for wanted, everything, far in (
-            (needs.references, figures.all_references, figures.far),
-            (needs.strict_references, None, figures.far_strict),
-            (needs.anchors, figures.all_anchors, figures.anchors),
-            (needs.strict_anchors, None, figures.anchors_strict),
+            (needs.references, figures.all_references, figures.far_references),
+            (needs.strict_references, None, figures.far_references_strict),
+            (needs.anchors, figures.all_anchors, figures.far_anchors),
+            (needs.strict_anchors, None, figures.far_anchors_strict),
         ):
             here = wanted.get(at, _NO_NEEDS)
-            far.of += sum(need.back > half for need in here)
+            far.total += sum(need.tokens_back > half for need in here)
             if everything is not None:
-                everything.of += len(here)
+                everything.total += len(here)
 
     # --- how large, how much of it is new, is it valid --------------------------------------------------------------
 
-    def _weigh(self, at: int, messages: Sequence[_Json]) -> int:
-        figures, before, first = self._figures, self._before, self._asked_at < 0
+    def _measure_request(self, at: int, messages: Sequence[_Json]) -> int:
+        figures, before, first = self._figures, self._previous_messages, self._previous_index < 0
         same = 0
         for old, new in zip(before, messages, strict=False):
             if old is not new and old != new:
                 break
             same += 1
-        moved = {id(old): seen for old, seen in zip(before[same:], self._seen[same:], strict=True)}
-        seen = self._seen[:same] + [moved.get(id(new)) or self._see(new) for new in messages[same:]]
+        moved = {id(old): seen for old, seen in zip(before[same:], self._previous_facts[same:], strict=True)}
+        seen = self._previous_facts[:same] + [
+            moved.get(id(new)) or self._examine_message(new) for new in messages[same:]
+        ]
         shared = sum(each.units for each in seen[:same])
-        units = sum(each.units for each in seen) + self._ruler.once
+        units = sum(each.units for each in seen) + self._unit_counter.request_units
         edited = same < len(before)
-        verdict = self._judge.judge(at, messages, 0 if edited else same)
-        figures.invalid += bool(verdict.rules)
-        figures.broken_chat += verdict.chat
-        figures.broken_turns += verdict.turns
-        for rule in verdict.rules:
-            figures.rules[rule] = figures.rules.get(rule, 0) + 1
-        self._tally(units, shared)
+        verdict = self._judge.check_request(at, messages, 0 if edited else same)
+        figures.invalid_requests += bool(verdict.broken_rules)
+        figures.broken_chat += verdict.breaks_chat_pairing
+        figures.broken_turns += verdict.breaks_turn_pairing
+        for rule in verdict.broken_rules:
+            figures.broken_rules[rule] = figures.broken_rules.get(rule, 0) + 1
+        self._add_size(units, shared)
         if not first:
-            history = self._signals.history
-            figures.later += 1
-            figures.sent_later += units / self._ruler.per
-            figures.edited += edited
-            figures.edited_at += [at] * edited
-            new_units = history[at] - history[self._asked_at]
-            figures.rewritten += max(0, units - shared - new_units) / self._ruler.per
-        self._bill.request(at, units / self._ruler.per, shared / self._ruler.per)
-        self._before, self._seen, self._asked_at = list(messages), seen, at
+            history = self._signals.units_before
+            figures.requests_after_first += 1
+            figures.sent_after_first += units / self._unit_counter.units_per_token
+            figures.edited_requests += edited
+            figures.edited_indices += [at] * edited
+            new_units = history[at] - history[self._previous_index]
+            figures.rewritten_tokens += max(0, units - shared - new_units) / self._unit_counter.units_per_token
+        self._bill.add_request(
+            at, units / self._unit_counter.units_per_token, shared / self._unit_counter.units_per_token
+        )
+        self._previous_messages, self._previous_facts, self._previous_index = list(messages), seen, at
         return units
 
-    def _tally(self, units: int, shared: int) -> None:
-        figures, per = self._figures, self._ruler.per
-        figures.largest = max(figures.largest, units / per)
-        figures.over += units > self._limit
-        figures.sent += units / per
-        figures.from_cache += shared / per
-        figures.sizes.append(round(units / per))
-        figures.read.append(round(shared / per))
+    def _add_size(self, units: int, shared: int) -> None:
+        figures, per = self._figures, self._unit_counter.units_per_token
+        figures.largest_request = max(figures.largest_request, units / per)
+        figures.oversized_requests += units > self._window_units
+        figures.sent_tokens += units / per
+        figures.cached_tokens += shared / per
+        figures.request_sizes.append(round(units / per))
+        figures.cached_sizes.append(round(shared / per))
 
-    def _see(self, message: _Json) -> _MessageFacts:
+    def _examine_message(self, message: _Json) -> _MessageFacts:
         content = message.get("content")
         calls = tuple((call["name"], str(call["arguments"])) for call in iterate_chat_calls(message))
         key = (content, calls) if content is None or isinstance(content, str) else None
-        if key is not None and key in self._known:
-            return self._known[key]
+        if key is not None and key in self._facts_by_content:
+            return self._facts_by_content[key]
         text = chat_text_of(message)
         page = searchable_text_of(message) if calls else text
         pieces: frozenset[int] = frozenset()
-        if text and text not in self._by_agent:
+        if text and text not in self._agent_texts:
             pieces = frozenset(number for number, piece in enumerate(self._signals.pieces) if piece in text)
         seen = _MessageFacts(
-            self._ruler.units(message), page, pieces, () if page in self._said else find_recall_calls(page)
+            self._unit_counter.count_message(message),
+            page,
+            pieces,
+            () if page in self._recorded_texts else find_recall_calls(page),
         )
         if key is not None:
-            self._known[key] = seen
+            self._facts_by_content[key] = seen
         return seen
 
     # --- what is still there ----------------------------------------------------------------------------------------
 
-    def _look(self, at: int, recall: _RecallFunction | None) -> None:
-        figures, half = self._figures, self._half
+    def _check_needs(self, at: int, recall: _RecallFunction | None) -> None:
+        figures, half = self._figures, self._half_window
         references, strict, anchors, strict_anchors = (wanted.get(at, _NO_NEEDS) for wanted in self._needs)
         if references or strict or anchors or strict_anchors:
-            text = "\x01".join([seen.page for seen in self._seen])
-            missing = [*self._missing(references, text, figures.all_references, figures.far)]
-            missing += self._missing(anchors, text, figures.all_anchors, figures.anchors)
-            self._note(missing, recall)
-            figures.far_strict.kept += sum(need.back > half and contains_whole_name(text, need.text) for need in strict)
-            figures.anchors_strict.kept += sum(need.back > half and need.text in text for need in strict_anchors)
-        self._look_for_words(at)
+            text = "\x01".join([seen.text for seen in self._previous_facts])
+            missing = [*self._find_missing(references, text, figures.all_references, figures.far_references)]
+            missing += self._find_missing(anchors, text, figures.all_anchors, figures.far_anchors)
+            self._record_losses(missing, recall)
+            figures.far_references_strict.kept += sum(
+                need.tokens_back > half and contains_whole_name(text, need.text) for need in strict
+            )
+            figures.far_anchors_strict.kept += sum(
+                need.tokens_back > half and need.text in text for need in strict_anchors
+            )
+        self._check_user_words(at)
 
-    def _missing(self, needs: Sequence[Need], text: str, everything: KeptShare, far: KeptShare) -> list[Need]:
+    def _find_missing(self, needs: Sequence[Need], text: str, everything: KeptShare, far: KeptShare) -> list[Need]:
         missing = []
         for need in needs:
             if need.text in text if need.kind == ANCHOR_KIND else contains_whole_name(text, need.text):
                 everything.kept += 1
-                far.kept += need.back > self._half
+                far.kept += need.tokens_back > self._half_window
             else:
                 missing.append(need)
         return missing
 
-    def _note(self, missing: Sequence[Need], recall: _RecallFunction | None) -> None:
+    def _record_losses(self, missing: Sequence[Need], recall: _RecallFunction | None) -> None:
         figures = self._figures
-        calls = list(dict.fromkeys(chain.from_iterable(seen.calls for seen in self._seen))) if missing else []
+        calls = (
+            list(dict.fromkeys(chain.from_iterable(seen.recall_calls for seen in self._previous_facts)))
+            if missing
+            else []
+        )
         for need in missing:
-            back = None if recall is None else self._recovery.gives(need, calls, recall)
+            back = None if recall is None else self._recovery.can_recover(need, calls, recall)
             if back is not None:
-                figures.recoverable.of += 1
+                figures.recoverable.total += 1
                 figures.recoverable.kept += back
-            if need.back <= self._half:
+            if need.tokens_back <= self._half_window:
                 continue
-            if len(figures.lost) < _MAX_LOST_ITEMS:
+            if len(figures.lost_items) < _MAX_LOST_ITEMS:
                 measure = "anchors" if need.kind == ANCHOR_KIND else "far"
-                figures.lost.append(LostItem(need.at, measure, need.text[:200], need.seen, back))
+                figures.lost_items.append(
+                    LostItem(need.message_index, measure, need.text[:200], need.last_seen_index, back)
+                )
             else:
-                figures.lost_more += 1
+                figures.unlisted_losses += 1
 
-    def _look_for_words(self, at: int) -> None:
+    def _check_user_words(self, at: int) -> None:
         have: set[int] = set()
-        for seen in self._seen:
+        for seen in self._previous_facts:
             if seen.pieces:
                 have |= seen.pieces
         kept = total = 0
         newest = True
-        for words in self._signals.words:
-            if words.at >= at:
+        for words in self._signals.user_words:
+            if words.message_index >= at:
                 break
             lengths = [length for piece, length in zip(words.pieces, words.lengths, strict=True) if piece in have]
             kept += sum(lengths)
             total += sum(words.lengths)
             newest = len(lengths) == len(words.lengths)
-        self._figures.user_words += kept / total if total else 1.0
+        self._figures.user_word_shares += kept / total if total else 1.0
         self._figures.newest_whole += newest
 
-    def figures(self) -> SessionFigures:
+    def finish(self) -> SessionFigures:
         figures = self._figures
-        figures.failed += figures.asks - figures.requests
-        figures.dollars, figures.expired = self._bill.dollars, self._bill.expired
+        figures.failed_requests += figures.expected_requests - figures.requests
+        figures.dollars, figures.expired_requests = self._bill.dollars, self._bill.expired_requests
         return figures
 
 
 def compute_unmanaged_cost(task: ScoringTask, bill: InputBill) -> UnmanagedCost:
     """What the session would have cost with its whole history in every request."""
     cost = tokens = before = 0.0
-    for at in task.signals.asks:
-        size = task.signals.history[at] / task.ruler.per
+    for at in task.signals.answer_indices:
+        size = task.signals.units_before[at] / task.unit_counter.units_per_token
         cost += before * CACHE_READ_FACTOR + (size - before) * CACHE_WRITE_FACTOR
         tokens += size
-        bill.request(at, size, before)
+        bill.add_request(at, size, before)
         before = size
     return UnmanagedCost(cost, tokens, bill.dollars)

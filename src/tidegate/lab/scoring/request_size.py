@@ -24,8 +24,8 @@ class RequestSize(NamedTuple):
     """Of a request. `shared` is the part in leading messages that are those of the request before."""
 
     tokens: float
-    shared: float
-    over: bool
+    shared_tokens: float
+    is_oversized: bool
 
 
 class UnitCounter:
@@ -34,15 +34,15 @@ class UnitCounter:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self.by_characters = isinstance(counter, CharsPerToken)
-        self.per = counter.n if isinstance(counter, CharsPerToken) else 1
-        self.once = 0 if self.by_characters else REQUEST_OVERHEAD
+        self.units_per_token = counter.n if isinstance(counter, CharsPerToken) else 1
+        self.request_units = 0 if self.by_characters else REQUEST_OVERHEAD
 
-    def units(self, message: _Json) -> int:
+    def count_message(self, message: _Json) -> int:
         """Of one message in OpenAI chat form."""
         texts = list(_iterate_texts(message))
         if self.by_characters:
             return sum(map(len, texts))
-        count = self._counter.text
+        count = self._counter.count_text
         return (
             MESSAGE_OVERHEAD
             + sum(map(count, texts))
@@ -51,19 +51,19 @@ class UnitCounter:
 
     def text(self, text: str) -> float:
         """Tokens of a text."""
-        return len(text) / self.per if self.by_characters else self._counter.text(text)
+        return len(text) / self.units_per_token if self.by_characters else self._counter.count_text(text)
 
 
 class RequestSizer:
     """Weighs one request after the other; only messages the request before did not have are counted."""
 
     def __init__(self, counter: TokenCounter, window: int) -> None:
-        self._ruler = UnitCounter(counter)
+        self._unit_counter = UnitCounter(counter)
         self._window = window
         self._messages: list[_Json] = []
         self._units: list[int] = []
 
-    def weigh(self, messages: Sequence[_Json]) -> RequestSize:
+    def measure(self, messages: Sequence[_Json]) -> RequestSize:
         same = 0
         for old, new in zip(self._messages, messages, strict=False):
             if old is not new and old != new:
@@ -73,10 +73,12 @@ class RequestSizer:
         known: dict[int, int] = {}
         if same < len(self._messages):  # edited: what only moved is the same object still
             known = {id(old): unit for old, unit in zip(self._messages, self._units, strict=True)}
-        units += [known[id(new)] if id(new) in known else self._ruler.units(new) for new in messages[same:]]
+        units += [
+            known[id(new)] if id(new) in known else self._unit_counter.count_message(new) for new in messages[same:]
+        ]
         self._messages, self._units = list(messages), units
-        total = sum(units) + self._ruler.once
-        per = self._ruler.per
+        total = sum(units) + self._unit_counter.request_units
+        per = self._unit_counter.units_per_token
         return RequestSize(total / per, sum(units[:same]) / per, total > per * self._window)
 
 

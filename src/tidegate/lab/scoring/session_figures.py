@@ -7,20 +7,20 @@ class KeptShare(msgspec.Struct):
     """So many of so many; nothing if there was nothing to count."""
 
     kept: int = 0
-    of: int = 0
+    total: int = 0
 
     @property
     def value(self) -> float | None:
-        return self.kept / self.of if self.of else None
+        return self.kept / self.total if self.total else None
 
 
 class LostItem(msgspec.Struct, frozen=True):
     """Something far back that a request needed and did not hold. `recoverable` is None where nobody could recall."""
 
-    at: int
+    message_index: int
     measure: str
     what: str
-    seen: int
+    last_seen_index: int
     recoverable: bool | None
 
 
@@ -38,83 +38,83 @@ class SessionFigures(msgspec.Struct):
     Fidelity is judged at those only: before the history is longer than the window everything is there anyway.
     """
 
-    tokens: float
-    asks: int
+    recording_tokens: float
+    expected_requests: int
     requests: int = 0
-    beyond: int = 0
-    failed: int = 0
-    failed_beyond: int = 0
-    over: int = 0
-    mended: int = 0
-    invalid: int = 0
-    invalid_elsewhere: int = 0
+    requests_beyond_window: int = 0
+    failed_requests: int = 0
+    failed_beyond_window: int = 0
+    oversized_requests: int = 0
+    guarded_requests: int = 0
+    invalid_requests: int = 0
+    invalid_in_other_dialects: int = 0
     broken_chat: int = 0
     broken_turns: int = 0
-    rules: dict[str, int] = {}
-    held: float = 0.0
-    largest: float = 0.0
-    sent: float = 0.0
-    sent_later: float = 0.0
-    from_cache: float = 0.0
-    rewritten: float = 0.0
-    edited: int = 0
-    later: int = 0
+    broken_rules: dict[str, int] = {}
+    held_tokens: float = 0.0
+    largest_request: float = 0.0
+    sent_tokens: float = 0.0
+    sent_after_first: float = 0.0
+    cached_tokens: float = 0.0
+    rewritten_tokens: float = 0.0
+    edited_requests: int = 0
+    requests_after_first: int = 0
     all_references: KeptShare = msgspec.field(default_factory=KeptShare)
-    far: KeptShare = msgspec.field(default_factory=KeptShare)
-    far_strict: KeptShare = msgspec.field(default_factory=KeptShare)
+    far_references: KeptShare = msgspec.field(default_factory=KeptShare)
+    far_references_strict: KeptShare = msgspec.field(default_factory=KeptShare)
     all_anchors: KeptShare = msgspec.field(default_factory=KeptShare)
-    anchors: KeptShare = msgspec.field(default_factory=KeptShare)
-    anchors_strict: KeptShare = msgspec.field(default_factory=KeptShare)
+    far_anchors: KeptShare = msgspec.field(default_factory=KeptShare)
+    far_anchors_strict: KeptShare = msgspec.field(default_factory=KeptShare)
     recoverable: KeptShare = msgspec.field(default_factory=KeptShare)
-    user_words: float = 0.0
+    user_word_shares: float = 0.0
     newest_whole: int = 0
-    summaries: int = 0
-    pause: float = 0.0
+    summary_calls: int = 0
+    longest_pause: float = 0.0
     dollars: float = 0.0
-    expired: int = 0
+    expired_requests: int = 0
     unmanaged: UnmanagedCost = UnmanagedCost(0.0, 0.0, 0.0)
-    at: list[int] = []
-    sizes: list[int | None] = []
-    read: list[int | None] = []
-    edited_at: list[int] = []
-    lost: list[LostItem] = []
-    lost_more: int = 0
+    message_indices: list[int] = []
+    request_sizes: list[int | None] = []
+    cached_sizes: list[int | None] = []
+    edited_indices: list[int] = []
+    lost_items: list[LostItem] = []
+    unlisted_losses: int = 0
     error: str = ""
 
-    def values(self) -> dict[str, float | None]:
+    def compute_measures(self) -> dict[str, float | None]:
         """Every measure of `measures.MEASURES` by its key; None where the session gives no answer."""
-        beyond, made = self.beyond, self.beyond - self.failed_beyond
+        beyond, made = self.requests_beyond_window, self.requests_beyond_window - self.failed_beyond_window
         full = self.unmanaged
         return {
-            "held": self.held / made if made else None,
-            "largest": self.largest,
+            "held": self.held_tokens / made if made else None,
+            "largest": self.largest_request,
             "references": self.all_references.value,
-            "far": self.far.value,
-            "far_strict": self.far_strict.value,
-            "anchors": self.anchors.value,
-            "anchors_strict": self.anchors_strict.value,
-            "user": self.user_words / beyond if beyond else None,
+            "far": self.far_references.value,
+            "far_strict": self.far_references_strict.value,
+            "anchors": self.far_anchors.value,
+            "anchors_strict": self.far_anchors_strict.value,
+            "user": self.user_word_shares / beyond if beyond else None,
             "newest": self.newest_whole / beyond if beyond else None,
             "recoverable": self.recoverable.value,
-            "over": float(self.over),
-            "failed": float(self.failed),
-            "mended": float(self.mended),
-            "invalid": float(self.invalid + self.invalid_elsewhere),
+            "over": float(self.oversized_requests),
+            "failed": float(self.failed_requests),
+            "mended": float(self.guarded_requests),
+            "invalid": float(self.invalid_requests + self.invalid_in_other_dialects),
             "broken": float(self.broken_chat + self.broken_turns),
-            "cached": self.from_cache / self.sent_later if self.sent_later else None,
-            "rewritten": self.rewritten,
-            "edits": 100.0 * self.edited / self.later if self.later else None,
+            "cached": self.cached_tokens / self.sent_after_first if self.sent_after_first else None,
+            "rewritten": self.rewritten_tokens,
+            "edits": 100.0 * self.edited_requests / self.requests_after_first if self.requests_after_first else None,
             "cost": _ratio(self.reference_cost, full.cost),
-            "sent": _ratio(self.sent, full.tokens),
+            "sent": _ratio(self.sent_tokens, full.tokens),
             "billed": self.dollars,
             "billed_ratio": _ratio(self.dollars, full.dollars),
-            "summaries": float(self.summaries),
-            "pause": self.pause,
+            "summaries": float(self.summary_calls),
+            "pause": self.longest_pause,
         }
 
     @property
     def reference_cost(self) -> float:
-        return self.from_cache * CACHE_READ_FACTOR + (self.sent - self.from_cache) * CACHE_WRITE_FACTOR
+        return self.cached_tokens * CACHE_READ_FACTOR + (self.sent_tokens - self.cached_tokens) * CACHE_WRITE_FACTOR
 
 
 def _ratio(part: float, whole: float) -> float | None:

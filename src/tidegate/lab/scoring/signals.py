@@ -45,18 +45,18 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
     It was last seen in message `seen`, `back` tokens before that message.
     """
 
-    at: int
+    message_index: int
     name: str
     text: str
     kind: str
-    back: float
-    seen: int
+    tokens_back: float
+    last_seen_index: int
 
 
 class UserWords(msgspec.Struct, frozen=True, array_like=True):
     """A user message as pieces: their numbers in `Signals.pieces`, and how long each is."""
 
-    at: int
+    message_index: int
     pieces: list[int]
     lengths: list[int]
 
@@ -64,14 +64,14 @@ class UserWords(msgspec.Struct, frozen=True, array_like=True):
 class SessionSignals(msgspec.Struct):
     """`asks` are the places of the assistant messages; `history` the units before each message, and at the end."""
 
-    asks: list[int]
-    history: list[int]
+    answer_indices: list[int]
+    units_before: list[int]
     references: list[Need]
     strict_references: list[Need]
     anchors: list[Need]
     strict_anchors: list[Need]
     pieces: list[str]
-    words: list[UserWords]
+    user_words: list[UserWords]
 
 
 def chat_text_of(message: _Json) -> str:
@@ -100,18 +100,18 @@ def extract_signals(messages: Sequence[_Json], ruler: UnitCounter) -> SessionSig
     searched = _SearchablePages.of(messages, pages, shelf, ruler)
     history = [0]
     for message in messages:
-        history.append(history[-1] + ruler.units(message))
+        history.append(history[-1] + ruler.count_message(message))
     pieces: dict[str, int] = {}
     words = list(_split_user_messages(messages, pieces))
     return SessionSignals(
-        asks=[at for at, message in enumerate(messages) if message["role"] == "assistant"],
-        history=history,
+        answer_indices=[at for at, message in enumerate(messages) if message["role"] == "assistant"],
+        units_before=history,
         references=list(_find_references(messages, searched, ARGUMENT_HEAD_CHARS)),
         strict_references=list(_find_references(messages, searched, None)),
         anchors=list(_find_anchors(messages, shelf, ruler, first=True)),
         strict_anchors=list(_find_anchors(messages, shelf, ruler, first=False)),
         pieces=list(pieces),
-        words=words,
+        user_words=words,
     )
 
 
@@ -131,7 +131,7 @@ def _identifiers_of(call: _Json, head: int | None) -> list[Identifier]:
 
 class _SearchablePages(NamedTuple):
     everything: PageStream
-    told: PageStream
+    outside_texts: PageStream
     """User messages and tool results: what the agent did not write itself."""
     distance: "_Distance"
 
@@ -149,18 +149,18 @@ class _Distance:
 
     def __init__(self, stream: PageStream, messages: Sequence[_Json], pages: Sequence[str], ruler: UnitCounter) -> None:
         self._stream = stream
-        self._per = ruler.per if ruler.by_characters else 0
+        self._per = ruler.units_per_token if ruler.by_characters else 0
         self._lengths = [len(page) + 1 for page in pages]
         self._tokens: list[int] = [0]
         if not self._per:
             for message in messages:
-                self._tokens.append(self._tokens[-1] + ruler.units(message))
+                self._tokens.append(self._tokens[-1] + ruler.count_message(message))
 
     def __call__(self, place: int, at: int) -> float:
         if self._per:
-            return (self._stream.start(at) - place) // self._per
+            return (self._stream.page_start(at) - place) // self._per
         page = self._stream.page_at(max(place, 0))
-        into = (max(place, 0) - self._stream.start(page)) / self._lengths[page]
+        into = (max(place, 0) - self._stream.page_start(page)) / self._lengths[page]
         size = self._tokens[page + 1] - self._tokens[page]
         return self._tokens[at] - self._tokens[page] - into * size
 
@@ -176,19 +176,19 @@ def _find_references(messages: Sequence[_Json], searched: _SearchablePages, head
         for name, kind in named.items():
             if head is not None and kind == SYMBOL_KIND:
                 continue
-            found = _find_earlier_name(name, kind, at, searched.told)
+            found = _find_earlier_name(name, kind, at, searched.outside_texts)
             if found is not None:
-                place = searched.everything.last(found.name, at)
+                place = searched.everything.find_last(found.name, at)
                 seen = searched.everything.page_at(place)
                 yield Need(at, name, found.name, found.kind, searched.distance(place, at), seen)
 
 
 def _find_earlier_name(name: str, kind: str, at: int, told: PageStream) -> Identifier | None:
     """The name, or for a path the longest end of it, that a user message or tool result held before."""
-    if told.last(name, at) >= 0:
+    if told.find_last(name, at) >= 0:
         return Identifier(name, kind)
     for end in iterate_path_suffixes(name) if kind == "path" else ():
-        if end and told.last(end, at) >= 0:
+        if end and told.find_last(end, at) >= 0:
             return Identifier(end, PATH_SUFFIX_KIND)
     return None
 
@@ -213,7 +213,7 @@ def _find_anchors(
             for old in _read_old_texts(call):
                 lines = [line.strip() for line in old.splitlines() if len(line.strip()) >= _MIN_ANCHOR_CHARS]
                 for line in lines[:1] if first else dict.fromkeys(lines):
-                    place = stream.last(line, at, whole=False)
+                    place = stream.find_last(line, at, whole=False)
                     if place >= 0:
                         yield Need(at, line, line, ANCHOR_KIND, distance(place, at), stream.page_at(place))
 

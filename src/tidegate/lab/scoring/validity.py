@@ -12,16 +12,16 @@ from tidegate.wire.validation.faults import ValidationProfile
 
 _Json = dict[str, Any]
 
-_OPENAI_PROFILE: Final = ValidationProfile(alternate=False, json_arguments=False, tool_text=False)
+_OPENAI_PROFILE: Final = ValidationProfile(alternate=False, json_arguments=False, tool_results_plain_text=False)
 """What OpenAI itself refuses. Compatible servers refuse more; recordings made with OpenAI need not suit them."""
 
 
 class ValidityVerdict(NamedTuple):
     """`rules` of the dialect that are broken; whether the shared rules of pairing are, in chat form and in turns."""
 
-    rules: frozenset[str]
-    chat: bool
-    turns: bool
+    broken_rules: frozenset[str]
+    breaks_chat_pairing: bool
+    breaks_turn_pairing: bool
 
 
 class RequestJudge:
@@ -29,17 +29,17 @@ class RequestJudge:
 
     def __init__(self, recorded: Sequence[_Json]) -> None:
         self._recorded = recorded
-        self._check = ChatValidator({}, _OPENAI_PROFILE)
-        self._source = ChatValidator({}, _OPENAI_PROFILE)
-        self._source_read = 0
+        self._validator = ChatValidator({}, _OPENAI_PROFILE)
+        self._recording_validator = ChatValidator({}, _OPENAI_PROFILE)
+        self._recording_read_to = 0
 
-    def judge(self, at: int, messages: Sequence[_Json], extends: int) -> ValidityVerdict:
+    def check_request(self, at: int, messages: Sequence[_Json], extends: int) -> ValidityVerdict:
         """`extends`: how many messages of the request before this one begins with, if it has all of them; else 0."""
         if not extends:
-            self._check = ChatValidator({}, _OPENAI_PROFILE)
+            self._validator = ChatValidator({}, _OPENAI_PROFILE)
         for message in messages[extends:]:
-            self._check.feed(_sendable(message))
-        rules = frozenset(fault.rule for fault in self._check.finish())
+            self._validator.feed(_sendable(message))
+        rules = frozenset(fault.rule for fault in self._validator.finish())
         if rules:
             rules -= self._recorded_rules(at)
         chat = find_chat_faults(messages)
@@ -51,10 +51,10 @@ class RequestJudge:
         )
 
     def _recorded_rules(self, at: int) -> set[str]:
-        for message in self._recorded[self._source_read : at]:
-            self._source.feed(_sendable(message))
-        self._source_read = max(self._source_read, at)
-        return {fault.rule for fault in self._source.finish()}
+        for message in self._recorded[self._recording_read_to : at]:
+            self._recording_validator.feed(_sendable(message))
+        self._recording_read_to = max(self._recording_read_to, at)
+        return {fault.rule for fault in self._recording_validator.finish()}
 
 
 def _sendable(message: _Json) -> _Json:

@@ -39,15 +39,15 @@ _REPORTED_KEYS: Final = (*FIDELITY_KEYS, "far_strict", "anchors_strict", "cost",
 class SessionSplit(NamedTuple):
     """`by` is what was divided: projects, or sessions where all are of one project."""
 
-    tuned_on: list[SessionSource]
-    reported_on: list[SessionSource]
-    by: str
+    tuning_sources: list[SessionSource]
+    report_sources: list[SessionSource]
+    divided_by: str
 
 
 class MeasureChange(NamedTuple):
     """One measure on the part that was kept aside: before, after, and the paired difference."""
 
-    measure: str
+    measure_key: str
     before: MeanEstimate
     after: MeanEstimate
     difference: MeanEstimate
@@ -58,11 +58,11 @@ class TuningResult(NamedTuple):
     """`settings` is empty if nothing better than the beginning was found."""
 
     settings: SettingOverrides
-    worth: float
-    worth_before: float
-    trials: int
-    parts: SessionSplit
-    report: list[MeasureChange]
+    score: float
+    baseline_score: float
+    trial_count: int
+    split: SessionSplit
+    changes: list[MeasureChange]
 
 
 def split_sessions(sources: Sequence[SessionSource], seed: int) -> SessionSplit:
@@ -72,7 +72,7 @@ def split_sessions(sources: Sequence[SessionSource], seed: int) -> SessionSplit:
         by_project.setdefault(source.project, []).append(source)
     by = "projects"
     if len(by_project) < 2:
-        by_project = {source.key: [source] for source in sources}
+        by_project = {source.content_hash: [source] for source in sources}
         by = "sessions"
     if len(by_project) < 2:
         raise BadInput(
@@ -93,7 +93,7 @@ def score_figures(figures: Mapping[str, SessionFigures], before: Mapping[str, Se
     kept, cost, cost_before = [], 0.0, 0.0
     broken = 0.0
     for session, each in figures.items():
-        values, then = each.values(), before[session].values()
+        values, then = each.compute_measures(), before[session].compute_measures()
         some = [value for key in FIDELITY_KEYS if (value := values[key]) is not None]
         kept += [sum(some) / len(some)] if some else []
         cost += values["billed_ratio"] or 0.0
@@ -112,40 +112,40 @@ class SettingsSearch:
         (self._window,) = plan.windows
         self._plan = plan
         self._policy = policy
-        self._knobs = knobs
+        self._tunable = knobs
         self._jobs = jobs
         self._seed = seed
-        self._begin = make_policy_contender(policy)
-        self.parts = split_sessions(plan.long_enough(self._window), seed)
+        self._baseline = make_policy_contender(policy)
+        self.split = split_sessions(plan.sources_for(self._window), seed)
 
     def run(
         self, trials: int, values: Mapping[str, float], step: Callable[[int], None] = lambda _: None
     ) -> TuningResult:
-        before = self._measured([self._begin], self.parts.tuned_on).of(self._window, self._begin.key)
+        before = self._measure([self._baseline], self.split.tuning_sources).figures_of(self._window, self._baseline.key)
         worth_before = score_figures(before, before)
         best: SettingOverrides = ()
         most = worth_before
         study = _create_study(self._seed)
-        study.enqueue_trial({knob.name: values[knob.name] for knob in self._knobs})
-        bounds = _make_distributions(self._knobs)
+        study.enqueue_trial({knob.name: values[knob.name] for knob in self._tunable})
+        bounds = _make_distributions(self._tunable)
         done = 0
         while done < trials:
             asked = [study.ask(bounds) for _ in range(min(_PARALLEL_TRIALS, trials - done))]
-            found = self._tried(asked, before)
+            found = self._score_trials(asked, before)
             for trial, (settings, value) in zip(asked, found, strict=True):
                 study.tell(trial, value)
                 if value > most + 1e-9:
                     best, most = settings, value
                 done += 1
                 step(1)
-        return TuningResult(best, most, worth_before, done, self.parts, self._report(best) if best else [])
+        return TuningResult(best, most, worth_before, done, self.split, self._measure_changes(best) if best else [])
 
-    def _tried(self, asked: Sequence["Trial"], before: Mapping[str, SessionFigures]) -> list["_ScoredTrial"]:
+    def _score_trials(self, asked: Sequence["Trial"], before: Mapping[str, SessionFigures]) -> list["_ScoredTrial"]:
         """The worth of each; settings that are no policy are worth less than any that are."""
         contenders: dict[str, Contender] = {}
         tried: list[SettingOverrides] = []
         for trial in asked:
-            settings = tuple((knob.name, knob.written(trial.params[knob.name])) for knob in self._knobs)
+            settings = tuple((knob.name, knob.format_value(trial.params[knob.name])) for knob in self._tunable)
             tried.append(settings)
             try:
                 contenders[str(trial.number)] = make_policy_contender(
@@ -153,30 +153,35 @@ class SettingsSearch:
                 )
             except BadPolicy:
                 continue
-        results = self._measured(list(contenders.values()), self.parts.tuned_on)
+        results = self._measure(list(contenders.values()), self.split.tuning_sources)
         found = []
         for trial, settings in zip(asked, tried, strict=True):
             contender = contenders.get(str(trial.number))
-            figures = results.of(self._window, contender.key) if contender else {}
+            figures = results.figures_of(self._window, contender.key) if contender else {}
             whole = len(figures) == len(before)
             found.append(_ScoredTrial(settings, score_figures(figures, before) if whole else -2 * _BROKEN_PENALTY))
         return found
 
-    def _measured(self, contenders: Sequence[Contender], sources: Sequence[SessionSource]) -> ComparisonResults:
-        plan = ComparisonPlan(tuple(sources), tuple(contenders), (self._window,), self._plan.terms, self._plan.longer)
+    def _measure(self, contenders: Sequence[Contender], sources: Sequence[SessionSource]) -> ComparisonResults:
+        plan = ComparisonPlan(
+            tuple(sources), tuple(contenders), (self._window,), self._plan.terms, self._plan.min_windows
+        )
         return run_comparison(plan, self._jobs)
 
-    def _report(self, settings: SettingOverrides) -> list[MeasureChange]:
+    def _measure_changes(self, settings: SettingOverrides) -> list[MeasureChange]:
         """On the part that was kept aside, and on no other."""
         after = make_policy_contender(self._policy, settings, key="tuned")
-        aside = self.parts.reported_on
-        results = self._measured([self._begin, after], aside)
+        aside = self.split.report_sources
+        results = self._measure([self._baseline, after], aside)
         groups = group_sessions(aside).by_session
         lines = []
         for measure in _REPORTED_KEYS:
             old, new = (
-                {key: figures.values()[measure] for key, figures in results.of(self._window, who).items()}
-                for who in (self._begin.key, after.key)
+                {
+                    key: figures.compute_measures()[measure]
+                    for key, figures in results.figures_of(self._window, who).items()
+                }
+                for who in (self._baseline.key, after.key)
             )
             before, now = (
                 estimate_mean([SessionSample(groups[key], value) for key, value in values.items()])
@@ -193,7 +198,7 @@ class SettingsSearch:
 
 class _ScoredTrial(NamedTuple):
     settings: SettingOverrides
-    worth: float
+    score: float
 
 
 def _create_study(seed: int) -> "Study":
@@ -210,8 +215,8 @@ def _make_distributions(knobs: Sequence[TunableSetting]) -> dict[str, "BaseDistr
 
     found: dict[str, BaseDistribution] = {}
     for knob in knobs:
-        if knob.whole:
-            found[knob.name] = IntDistribution(round(knob.low), round(knob.high), log=knob.log)
+        if knob.is_integer:
+            found[knob.name] = IntDistribution(round(knob.low), round(knob.high), log=knob.is_logarithmic)
         else:
-            found[knob.name] = FloatDistribution(knob.low, knob.high, log=knob.log)
+            found[knob.name] = FloatDistribution(knob.low, knob.high, log=knob.is_logarithmic)
     return found

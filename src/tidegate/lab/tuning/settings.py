@@ -20,12 +20,12 @@ class TunableSetting(NamedTuple):
     name: str
     low: float
     high: float
-    whole: bool
-    log: bool
+    is_integer: bool
+    is_logarithmic: bool
 
-    def written(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """As it stands in a policy file: short, for a third decimal is not worth believing."""
-        return str(round(value)) if self.whole else f"{value:.3g}"
+        return str(round(value)) if self.is_integer else f"{value:.3g}"
 
 
 def list_tunable_settings(policy: Policy, vary: Sequence[str] = ()) -> list[TunableSetting]:

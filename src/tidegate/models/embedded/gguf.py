@@ -25,7 +25,7 @@ class GgufHeader(NamedTuple):
 
     context: int
     token_bytes: int
-    tools: bool
+    supports_tools: bool
 
 
 _NUMBERS: Final = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}

@@ -39,7 +39,7 @@ _WINDOW_STEP: Final = 256
 _MAX_OUTPUT_TOKENS: Final = 1024
 # A slow processor may read a long prompt for many minutes before it says a word. To connect anew costs nothing here,
 # and a model that is used in one event loop after another leaves no connection behind in any.
-_LIMITS: Final = ProviderLimits(idle=3600.0, total=7200.0, kept=0)
+_LIMITS: Final = ProviderLimits(idle_seconds=3600.0, total_seconds=7200.0, keepalive_connections=0)
 
 
 class EmbeddedProvider:
@@ -74,7 +74,7 @@ class EmbeddedProvider:
         header = read_gguf_header(self.path)
         self.model = self.path.name.removesuffix(".gguf")
         self.window = choose_embedded_window(header, window, _available_memory() if memory is None else memory)
-        self.tools = header.tools
+        self.supports_tools = header.supports_tools
         self.max_output = max_output or min(_MAX_OUTPUT_TOKENS, max(1, self.window // 4))
         self.threads = max(1, threads)
         self.seed = seed

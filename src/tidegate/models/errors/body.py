@@ -53,14 +53,14 @@ _WAIT_SENTENCE: Final = re.compile(
 class ErrorBody(msgspec.Struct):
     """`words` are sentences, `codes` what is meant for programs, `counts` numbers under a known name."""
 
-    words: list[str] = []
+    sentences: list[str] = []
     codes: list[str] = []
     counts: dict[str, int] = {}
-    wait: float | None = None
+    retry_after: float | None = None
 
     @property
     def lines(self) -> list[str]:
-        return [*self.words, *self.codes]
+        return [*self.sentences, *self.codes]
 
 
 def parse_error_body(body: object) -> ErrorBody:
@@ -88,7 +88,7 @@ def _read_text(text: str, said: ErrorBody, depth: int) -> None:
         return
     if _HTML.match(text):
         text = html.unescape(_TAGS.sub(" ", text))
-    _append_unique(said.words, " ".join(text[: 4 * _MAX_CHARS].split()), _MAX_SENTENCES)
+    _append_unique(said.sentences, " ".join(text[: 4 * _MAX_CHARS].split()), _MAX_SENTENCES)
 
 
 def _decoded(text: str) -> object:
@@ -132,8 +132,8 @@ def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -
         if isinstance(count := fields.get(key), int) and not isinstance(count, bool):
             said.counts.setdefault(key, count)
     for key in _WAIT_KEYS:
-        if said.wait is None:
-            said.wait = _seconds(fields.get(key))
+        if said.retry_after is None:
+            said.retry_after = _seconds(fields.get(key))
 
 
 def read_retry_delay(said: ErrorBody, headers: Mapping[str, str]) -> float | None:
@@ -144,9 +144,9 @@ def read_retry_delay(said: ErrorBody, headers: Mapping[str, str]) -> float | Non
     after = lower.get("retry-after")
     if (wait := _seconds(after)) is not None or (wait := _seconds_until(after, lower.get("date"))) is not None:
         return wait
-    if said.wait is not None:
-        return said.wait
-    return next((wait for line in said.words if (wait := _read_wait_sentence(line)) is not None), None)
+    if said.retry_after is not None:
+        return said.retry_after
+    return next((wait for line in said.sentences if (wait := _read_wait_sentence(line)) is not None), None)
 
 
 def _read_wait_sentence(line: str) -> float | None:

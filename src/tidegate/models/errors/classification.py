@@ -85,29 +85,35 @@ class ProviderError(TidegateError):
         self.status = status
         self.retry_after = retry_after
         self.window = known.window  # the model's window
-        self.tokens = known.tokens  # the prompt as the provider counted it
-        self.output = known.output  # what was asked for the answer
-        self.total = known.total  # prompt and answer, where only the sum was told
+        self.prompt_tokens = known.tokens  # the prompt as the provider counted it
+        self.requested_output = known.output  # what was asked for the answer
+        self.requested_total = known.total  # prompt and answer, where only the sum was told
         self.limit = known.limit  # of a rate bucket, an output or a body
-        self.why = why  # the row of the table; empty: the status alone decided
+        self.matched_row = why  # the row of the table; empty: the status alone decided
 
     @property
-    def certain(self) -> bool:
+    def is_certain(self) -> bool:
         """The provider's words decided. Else the caller may weigh its own measure: a bare 400 or 413 can be length."""
-        return bool(self.why)
+        return bool(self.matched_row)
 
     @property
-    def retried(self) -> bool:
+    def is_retryable(self) -> bool:
         return self.kind in _RETRYABLE_KINDS
 
     @property
     def output_room(self) -> int | None:
         """Of an overflow that a smaller answer cures: the most output with which the same prompt fits."""
-        if self.kind not in ("overflow", "output_cap") or self.window is None or not self.output:
+        if self.kind not in ("overflow", "output_cap") or self.window is None or not self.requested_output:
             return None
-        prompt = self.tokens if self.tokens is not None else self.total - self.output if self.total else None
+        prompt = (
+            self.prompt_tokens
+            if self.prompt_tokens is not None
+            else self.requested_total - self.requested_output
+            if self.requested_total
+            else None
+        )
         room = None if prompt is None else self.window - prompt
-        return room if room is not None and 0 < room < self.output else None
+        return room if room is not None and 0 < room < self.requested_output else None
 
     @property
     def output_limit(self) -> int | None:
@@ -156,9 +162,9 @@ def classify_frame(dialect: str, frame: object, mask: Callable[[str], str] | Non
 
 def classify_reply(reply: Reply, *, window: int | None = None) -> ProviderError | None:
     """The failure of an answer that came whole and says nothing: cut before the first word, filtered or refused."""
-    if (kind := STOP_KINDS.get(reply.reason.lower())) is not None:
+    if (kind := STOP_KINDS.get(reply.provider_stop.lower())) is not None:
         return ProviderError(
-            kind, f"{ERROR_CAUSES[kind][:-1]}: the answer ended with {reply.reason!r}.", why="its stop reason"
+            kind, f"{ERROR_CAUSES[kind][:-1]}: the answer ended with {reply.provider_stop!r}.", why="its stop reason"
         )
     if any(map(_has_content, reply.messages)):
         return None
@@ -181,12 +187,12 @@ def classify_reply(reply: Reply, *, window: int | None = None) -> ProviderError 
 
 def transport_error(cause: str, mask: Callable[[str], str] | None = None) -> ProviderError:
     """For the caller whose connection failed: there is no answer to read."""
-    return _build_error("transport", ErrorBody(words=[cause]), why="the connection failed", mask=mask)
+    return _build_error("transport", ErrorBody(sentences=[cause]), why="the connection failed", mask=mask)
 
 
 def excess_fault(cause: str, mask: Callable[[str], str] | None = None) -> ProviderError:
     """For the caller who stopped reading an answer because it went beyond a limit (`wire/limits.py`)."""
-    return _build_error("excess", ErrorBody(words=[cause]), why="a limit of ours", mask=mask)
+    return _build_error("excess", ErrorBody(sentences=[cause]), why="a limit of ours", mask=mask)
 
 
 def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers, str]:
@@ -201,7 +207,7 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
     if status == 413 and kind in ("server", "transport", "model", "unknown", "invalid_history"):
         kind = "bytes"
     numbers = extract_numbers(kind, said)
-    return numbers.settled(kind), numbers, row.why
+    return numbers.resolve_kind(kind), numbers, row.description
 
 
 def _classify_status(status: int | None) -> ErrorKind:
@@ -220,7 +226,7 @@ def _build_error(
     wait: float | None = None,
     mask: Callable[[str], str] | None = None,
 ) -> ProviderError:
-    shown = (mask or SecretMask())(_cut_between_words(" ".join(said.words or said.codes)))
+    shown = (mask or SecretMask())(_cut_between_words(" ".join(said.sentences or said.codes)))
     shown = "".join(char if char.isprintable() else " " for char in shown)
     shown = shown if len(shown) <= MAX_SHOWN_CHARS else shown[: MAX_SHOWN_CHARS - 1] + "…"
     where = f" (HTTP {status})" if status is not None else ""

@@ -133,11 +133,11 @@ class ErrorNumbers(msgspec.Struct, frozen=True):
     output: int | None = None
     total: int | None = None
     limit: int | None = None
-    asked: int | None = None
+    requested: int | None = None
 
-    def settled(self, kind: ErrorKind) -> ErrorKind:
+    def resolve_kind(self, kind: ErrorKind) -> ErrorKind:
         """Where one sentence can mean two things, its own numbers decide."""
-        if kind == "rate_bucket" and self.limit and self.asked and self.asked <= self.limit:
+        if kind == "rate_bucket" and self.limit and self.requested and self.requested <= self.limit:
             return "rate_limit"  # it fits when the bucket is full again
         if kind in ("overflow", "output_cap") and self.window and self.output is not None:
             if self.output >= self.window:
@@ -149,7 +149,7 @@ class ErrorNumbers(msgspec.Struct, frozen=True):
 def extract_numbers(kind: ErrorKind, said: ErrorBody) -> ErrorNumbers:
     """What may be learned from a failure of this kind, and nothing else."""
     sentences = _SENTENCES_BY_KIND.get(kind, ())
-    found = _match_numbers(sentences, said.words)
+    found = _match_numbers(sentences, said.sentences)
     if kind == "overflow":
         for field, name in _NUMBER_FIELDS.items():
             if (count := said.counts.get(field, 0)) > 0:

@@ -35,9 +35,9 @@ ERROR_KINDS: Final[tuple[ErrorKind, ...]] = get_args(ErrorKind)
 
 class ErrorPattern(NamedTuple):
     kind: ErrorKind
-    why: str
-    ways: str
-    never: frozenset[int] = frozenset()  # statuses that outweigh these words
+    description: str
+    patterns: str
+    excluded_statuses: frozenset[int] = frozenset()  # statuses that outweigh these words
 
 
 PATTERN_WORDS: Final[Mapping[str, str]] = MappingProxyType(

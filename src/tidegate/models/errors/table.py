@@ -204,7 +204,7 @@ def match_error(lines: Iterable[str], status: int | None) -> ErrorPattern | None
     """The first row, in the table's order, that any of the lines meets."""
     said = [line.replace("’", "'").replace("\\n", " ") for line in lines]
     for row in ERROR_TABLE:
-        if status not in row.never and any(map(_compile_patterns(row.ways).search, said)):
+        if status not in row.excluded_statuses and any(map(_compile_patterns(row.patterns).search, said)):
             return row
     return None
 

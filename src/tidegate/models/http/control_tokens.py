@@ -29,7 +29,7 @@ class ControlTokenEscaper:
         found = [re.escape(token) for token in sorted(tokens, key=len, reverse=True) if len(token) > 1]
         self._pattern = re.compile("|".join(found or _COMMON_PATTERNS).encode())
 
-    def defused(self, request: bytes) -> bytes:
+    def escape(self, request: bytes) -> bytes:
         """The request with no mark in its texts; the very bytes where there is none."""
         if _UNICODE_ESCAPE in request:
             request = _unescape_arguments(request)

@@ -15,19 +15,19 @@ from tidegate.core.errors import BadInput
 class Endpoint(NamedTuple):
     """`key` is the header that bears the key, behind `scheme`. `stream` is what the body must say to get a stream."""
 
-    base: str
+    base_url: str
     path: str
-    key: str = "authorization"
-    scheme: str = "Bearer "
-    stream: bytes = b'"stream":true'
+    key_header: str = "authorization"
+    key_prefix: str = "Bearer "
+    stream_fields: bytes = b'"stream":true'
     headers: Mapping[str, str] = MappingProxyType({})
 
 
 _STREAM_WITH_USAGE = b'"stream":true,"stream_options":{"include_usage":true}'
 _ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType(
     {
-        "openai_chat": Endpoint("https://api.openai.com/v1", "/chat/completions", stream=_STREAM_WITH_USAGE),
-        "deepseek": Endpoint("https://api.deepseek.com", "/chat/completions", stream=_STREAM_WITH_USAGE),
+        "openai_chat": Endpoint("https://api.openai.com/v1", "/chat/completions", stream_fields=_STREAM_WITH_USAGE),
+        "deepseek": Endpoint("https://api.deepseek.com", "/chat/completions", stream_fields=_STREAM_WITH_USAGE),
         # Mistral reports usage unasked and refuses fields it does not know.
         "mistral": Endpoint("https://api.mistral.ai/v1", "/chat/completions"),
         "openai_responses": Endpoint("https://api.openai.com/v1", "/responses"),
@@ -56,7 +56,7 @@ def get_endpoint(wire: str) -> Endpoint:
 
 def build_url(endpoint: Endpoint, model: str, base_url: str) -> str:
     """The address for one's own base URL, or the provider's. A base that names the version or the path is fine."""
-    base = (base_url or endpoint.base).rstrip("/")
+    base = (base_url or endpoint.base_url).rstrip("/")
     bad = BadInput("The base URL is no http or https address.", "Give one like http://localhost:8080/v1.")
     try:
         parts = urlsplit(base)
@@ -85,14 +85,14 @@ def is_loopback_url(url: str) -> bool:
 
 def build_headers(endpoint: Endpoint, key: str, more: Mapping[str, str]) -> dict[str, str]:
     own = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
-    keyed = {endpoint.key: endpoint.scheme + key} if key else {}
+    keyed = {endpoint.key_header: endpoint.key_prefix + key} if key else {}
     return {**own, **endpoint.headers, **keyed, **{name.lower(): value for name, value in more.items()}}
 
 
 def add_stream_option(endpoint: Endpoint, request: bytes) -> bytes:
     """The request with the wish for a stream put in at its end: every other byte is as it was."""
     body = request.rstrip()
-    if not endpoint.stream or not body.endswith(b"}"):
+    if not endpoint.stream_fields or not body.endswith(b"}"):
         return request
     comma = b"" if body[:-1].rstrip() == b"{" else b","
-    return b"%s%s%s}" % (body[:-1], comma, endpoint.stream)
+    return b"%s%s%s}" % (body[:-1], comma, endpoint.stream_fields)

@@ -67,18 +67,18 @@ class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     A provider that wants more than `longest` seconds is not waited for. `chance` spreads those who failed together.
     """
 
-    most: int = 3
-    first: float = 0.5
-    longest: float = 60.0
-    chance: Callable[[], float] = random.random
+    max_retries: int = 3
+    first_delay: float = 0.5
+    max_delay: float = 60.0
+    jitter: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    def wait(self, fault: ProviderError, tried: int) -> float | None:
-        if not fault.retried or tried >= self.most:
+    def delay_after(self, fault: ProviderError, tried: int) -> float | None:
+        if not fault.is_retryable or tried >= self.max_retries:
             return None
         if fault.retry_after is not None:
-            return fault.retry_after * (1 + self.chance() / 10) if fault.retry_after <= self.longest else None
-        return float(min(self.longest, self.first * 2.0**tried) * (0.5 + self.chance() / 2))
+            return fault.retry_after * (1 + self.jitter() / 10) if fault.retry_after <= self.max_delay else None
+        return float(min(self.max_delay, self.first_delay * 2.0**tried) * (0.5 + self.jitter() / 2))
 
 
 class HttpProvider:
@@ -110,7 +110,7 @@ class HttpProvider:
         sent = build_headers(self._endpoint, key, headers or {})
         if not all(name.isascii() and value.isascii() and value.isprintable() for name, value in sent.items()):
             raise BadInput("The key or a header holds characters that cannot be sent.", "Check how it was copied.")
-        times = httpx.Timeout(self.limits.idle, connect=self.limits.connect)
+        times = httpx.Timeout(self.limits.idle_seconds, connect=self.limits.connect_seconds)
 
         def bear(request: httpx.Request) -> httpx.Request:
             request.headers.update(sent)
@@ -121,7 +121,7 @@ class HttpProvider:
         self._connected: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
             auth=bear,
             timeout=times,
-            limits=httpx.Limits(max_keepalive_connections=self.limits.kept),
+            limits=httpx.Limits(max_keepalive_connections=self.limits.keepalive_connections),
             # To load the certificates takes longer than a local server needs to answer. Without any, nobody is trusted.
             verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
             trust_env=not is_loopback_url(self.url),
@@ -134,7 +134,7 @@ class HttpProvider:
         return f"HttpProvider({self.wire!r}, {self.model!r}, url={self.url!r})"
 
     async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
-        body = add_stream_option(self._endpoint, request if self._marks is None else self._marks.defused(request))
+        body = add_stream_option(self._endpoint, request if self._marks is None else self._marks.escape(request))
         tried = 0
         while True:
             shown = False
@@ -145,7 +145,7 @@ class HttpProvider:
                         yield each
                 return
             except ProviderError as fault:
-                pause = self.retries.wait(fault, tried)
+                pause = self.retries.delay_after(fault, tried)
                 if shown or pause is None:
                     raise
             await self.retries.sleep(pause)
@@ -153,7 +153,7 @@ class HttpProvider:
 
     async def _once(self, body: bytes) -> AsyncGenerator[Delta | Reply, None]:
         client = self._here()
-        deadline = asyncio.get_running_loop().time() + self.limits.total
+        deadline = asyncio.get_running_loop().time() + self.limits.total_seconds
         request = client.build_request("POST", self.url, content=body)
         response: httpx.Response = await self._within(deadline, client.send(request, stream=True))
         try:
@@ -177,7 +177,7 @@ class HttpProvider:
             async with asyncio.timeout_at(deadline):
                 return await waited
         except TimeoutError:
-            raise self._lost(f"It took longer than {self.limits.total:g} seconds.") from None
+            raise self._lost(f"It took longer than {self.limits.total_seconds:g} seconds.") from None
         except httpx.HTTPError as error:
             raise self._lost(f"{type(error).__name__}: {error}") from None
 
@@ -193,9 +193,9 @@ class HttpProvider:
             async with aclosing(self._pieces(response, deadline)) as pieces:
                 async for piece in pieces:
                     body += piece
-                    if len(body) >= self.limits.error:
+                    if len(body) >= self.limits.max_error_bytes:
                         break
-        said = bytes(body[: self.limits.error])
+        said = bytes(body[: self.limits.max_error_bytes])
         return await asyncio.to_thread(classify_response, response.status_code, said, response.headers, self._mask)
 
     async def _read(self, response: httpx.Response, deadline: float) -> AsyncGenerator[Delta | Reply, None]:
@@ -246,12 +246,14 @@ class HttpProvider:
                 body = bytearray(piece)
                 async for more in pieces:
                     body += more
-                    if len(body) > self.limits.line:
-                        raise self._excess(f"The answer is longer than {self.limits.line:,} bytes and not streamed.")
+                    if len(body) > self.limits.max_line_bytes:
+                        raise self._excess(
+                            f"The answer is longer than {self.limits.max_line_bytes:,} bytes and not streamed."
+                        )
                 for whole in await asyncio.to_thread(self._whole, bytes(body)):
                     yield 0, whole
                 return
-            reader, pace = SseReader(self.limits.line), Pace()
+            reader, pace = SseReader(self.limits.max_line_bytes), Pace()
             while piece:
                 for at in range(0, len(piece), _SLICE):
                     for frame in self._split(reader, piece[at : at + _SLICE]):
@@ -303,8 +305,8 @@ class HttpProvider:
                 try:
                     for piece in unpacked(packed):
                         size += len(piece)
-                        if size > self.limits.answer:
-                            raise self._excess(f"The answer is longer than {self.limits.answer:,} bytes.")
+                        if size > self.limits.max_answer_bytes:
+                            raise self._excess(f"The answer is longer than {self.limits.max_answer_bytes:,} bytes.")
                         await pace.step()
                         yield piece
                 except zlib.error as error:

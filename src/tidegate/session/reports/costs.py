@@ -37,21 +37,21 @@ class CostTotal(msgspec.Struct, frozen=True):
 
     calls: int = 0
     input_tokens: int = 0
-    cached: int = 0
+    cached_tokens: int = 0
     output_tokens: int = 0
-    besides: int = 0
+    side_tokens: int = 0
     dollars: float = 0.0
-    unpriced: int = 0
+    unpriced_tokens: int = 0
     compactions: int = 0
 
     @property
     def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens + self.besides
+        return self.input_tokens + self.output_tokens + self.side_tokens
 
     @property
     def cached_share(self) -> float:
         """Of what the conversation's requests held, how much came from the provider's cache."""
-        return self.cached / self.input_tokens if self.input_tokens else 0.0
+        return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
 
 
 class CostReport:
@@ -63,42 +63,42 @@ class CostReport:
         self._log = log
         self._prices = prices
         self._read_to = 0
-        self._made: set[int] = set()
+        self._compaction_seqs: set[int] = set()
 
-    def advance(self, most: int = _EVENTS_PER_STEP) -> bool:
+    def read_more(self, most: int = _EVENTS_PER_STEP) -> bool:
         """Read on, at most so many events. True if that was not all."""
         if self._read_to < self._log.head:
             for event in islice(self._log.read(self._read_to + 1), most):
-                self._take(event)
+                self._add_event(event)
                 self._read_to = event.seq
         return self._read_to < self._log.head
 
-    def whole(self) -> CostTotal:
+    def read_all(self) -> CostTotal:
         """All of it, however long that takes."""
-        while self.advance():
+        while self.read_more():
             pass
         return self.total
 
-    def _take(self, event: Event) -> None:
-        what = event.what
+    def _add_event(self, event: Event) -> None:
+        what = event.payload
         if isinstance(what, UsageReported):
-            read = what.input_tokens or what.counted  # a server that reports nothing is not free
+            read = what.input_tokens or what.counted_tokens  # a server that reports nothing is not free
             self._add(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write), called=True)
         elif isinstance(what, ViewEdited):
-            if what.after < what.before:
-                self._made.add(event.seq)
-                self._count(1)
+            if what.tokens_after < what.tokens_before:
+                self._compaction_seqs.add(event.seq)
+                self._count_compaction(1)
         elif isinstance(what, NoteAdded):
             self._note(what)
 
     def _note(self, noted: NoteAdded) -> None:
         if noted.topic in ("undo", "redo"):
-            if noted.edit in self._made:
-                self._count(-1 if noted.topic == "undo" else 1)
+            if noted.edit in self._compaction_seqs:
+                self._count_compaction(-1 if noted.topic == "undo" else 1)
         elif noted.topic == SPENT_TOPIC and (paid := parse_side_cost(noted)) is not None:
             self._add(paid.model, paid.usage, called=False)
 
-    def _count(self, step: int) -> None:
+    def _count_compaction(self, step: int) -> None:
         self.total = msgspec.structs.replace(self.total, compactions=self.total.compactions + step)
 
     def _add(self, model: str, usage: Usage, *, called: bool) -> None:
@@ -107,11 +107,11 @@ class CostReport:
         one = CostTotal(
             calls=int(called),
             input_tokens=usage.input_tokens if called else 0,
-            cached=usage.cache_read if called else 0,
+            cached_tokens=usage.cache_read if called else 0,
             output_tokens=usage.output_tokens if called else 0,
-            besides=0 if called else tokens,
+            side_tokens=0 if called else tokens,
             dollars=paid.total if paid else 0.0,
-            unpriced=0 if paid else tokens,
+            unpriced_tokens=0 if paid else tokens,
         )
         self.total = _add_totals(self.total, one)
         self.by_model[model] = _add_totals(self.by_model.get(model, CostTotal()), one)

@@ -33,17 +33,17 @@ class Explanation(msgspec.Struct, frozen=True):
     """
 
     policy: str
-    size: int
+    tokens: int
     window: int | None
     room: int
-    subtraction: list[str]
-    shares: dict[str, int]
+    budget_lines: list[str]
+    tokens_by_kind: dict[str, int]
     decisions: list[Decision]
-    edits: dict[str, int]
-    outlook: "SweepOutlook | None" = None
+    edit_counts: dict[str, int]
+    next_sweep: "SweepOutlook | None" = None
 
     @classmethod
-    def of(
+    def build(
         cls,
         view: View,
         budget: Budget,
@@ -71,17 +71,19 @@ class Explanation(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         window = f" of {self.window:,}" if self.window else ""
-        lines = [f"{self.size:,}{window} tokens, policy {self.policy}", *(f"  {line}" for line in self.subtraction)]
-        lines.extend(f"  {name}: {tokens:,}" for name, tokens in self.shares.items())
+        lines = [f"{self.tokens:,}{window} tokens, policy {self.policy}", *(f"  {line}" for line in self.budget_lines)]
+        lines.extend(f"  {name}: {tokens:,}" for name, tokens in self.tokens_by_kind.items())
         for decision in self.decisions:
             mark = "did" if decision.acted else "did not"
-            change = f" ({decision.before:,} -> {decision.after:,} tokens)" if decision.acted else ""
+            change = f" ({decision.tokens_before:,} -> {decision.tokens_after:,} tokens)" if decision.acted else ""
             name = decision.rule or f"{decision.moment}/{decision.stage}"
             lines.append(f"  {name} {mark} act{change}: {decision.why}")
-        if self.outlook is not None:
-            lines.append(f"  {self.outlook}")
-        if self.edits:
-            lines.append("  edits so far: " + ", ".join(f"{stage} {count}" for stage, count in self.edits.items()))
+        if self.next_sweep is not None:
+            lines.append(f"  {self.next_sweep}")
+        if self.edit_counts:
+            lines.append(
+                "  edits so far: " + ", ".join(f"{stage} {count}" for stage, count in self.edit_counts.items())
+            )
         return "\n".join(lines)
 
 
@@ -92,27 +94,35 @@ class SweepOutlook(msgspec.Struct, frozen=True):
     """When the next sweep comes. It is due where the view has `full` tokens; `tokens` are there, by the count that
     decides. `since` are the seconds since the last answer, None where there was none or nobody looked at the clock."""
 
-    tokens: int
-    full: int
-    due: bool
+    current_tokens: int
+    threshold_tokens: int
+    is_due: bool
     market: SweepMarket
-    since: float | None = None
+    seconds_since_reply: float | None = None
 
     @property
-    def calls(self) -> int:
+    def calls_away(self) -> int:
         """About how many calls away it is."""
-        return 0 if self.due else max(1, math.ceil((self.full - self.tokens) / self.market.pace.growth))
+        return (
+            0
+            if self.is_due
+            else max(1, math.ceil((self.threshold_tokens - self.current_tokens) / self.market.pace.growth))
+        )
 
     def __str__(self) -> str:
         prices = self.market.prices
-        if self.due:
-            away = "it is due" if self.tokens >= self.full else "it is due, for the cache is cold and it costs nothing"
+        if self.is_due:
+            away = (
+                "it is due"
+                if self.current_tokens >= self.threshold_tokens
+                else "it is due, for the cache is cold and it costs nothing"
+            )
         else:
-            away = f"{self.full - self.tokens:,} to go, about {self.calls:,} call{'s' * (self.calls > 1)}"
+            away = f"{self.threshold_tokens - self.current_tokens:,} to go, about {self.calls_away:,} call{'s' * (self.calls_away > 1)}"
         cache = ""
-        if self.since is not None and not prices.cold:
-            cache = f"; the cache is warm, {self.since:,.0f} of its {prices.lifetime:,.0f} seconds"
-        return f"a sweep comes at {self.full:,} tokens, {self.tokens:,} are there: {away}; {self.market}{cache}"
+        if self.seconds_since_reply is not None and not prices.cold:
+            cache = f"; the cache is warm, {self.seconds_since_reply:,.0f} of its {prices.lifetime:,.0f} seconds"
+        return f"a sweep comes at {self.threshold_tokens:,} tokens, {self.current_tokens:,} are there: {away}; {self.market}{cache}"
 
 
 def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None = None) -> SweepOutlook | None:
@@ -132,7 +142,7 @@ def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None
     tokens, goes_by = measure_fill(occasion), sweep_market_of(occasion)
     warm = goes_by._replace(prices=goes_by.prices._replace(cold=False))
     full = math.ceil(max(tokens, 1) / measure_sweep_urgency(view, max(tokens, 1), budget.room, warm) * priced[0])
-    since = now - view.called_at if now is not None and view.calls else None
+    since = now - view.last_reply_time if now is not None and view.reply_count else None
     return SweepOutlook(
         tokens, full, measure_sweep_urgency(view, tokens, budget.room, goes_by) > priced[0], goes_by, since
     )
@@ -150,13 +160,15 @@ class ExplainableSession(Protocol):
 def describe_edits(session: ExplainableSession) -> list[str]:
     """Every transaction of a session with its arithmetic, and how far the next sweep is."""
     lines = [
-        _describe_edit(event.seq, event.what) for event in session.log.read() if isinstance(event.what, ViewEdited)
+        _describe_edit(event.seq, event.payload)
+        for event in session.log.read()
+        if isinstance(event.payload, ViewEdited)
     ]
-    coming = session.explain().outlook
+    coming = session.explain().next_sweep
     return [*lines, f"now: {coming}"] if coming is not None else lines
 
 
 def _describe_edit(seq: int, what: ViewEdited) -> str:
-    freed = what.before - what.after
+    freed = what.tokens_before - what.tokens_after
     change = f"{freed:,} freed" if freed >= 0 else f"{-freed:,} added"
-    return f"{seq} {what.stage}: {what.before:,} -> {what.after:,} tokens, {change}; {what.why}"
+    return f"{seq} {what.stage}: {what.tokens_before:,} -> {what.tokens_after:,} tokens, {change}; {what.why}"

@@ -51,14 +51,14 @@ class Threshold(msgspec.Struct, frozen=True):
     stage: str
     metric: str
     op: str
-    at: float
-    now: float
-    due: bool
-    tokens: int | None = None
-    turns: float | None = None
+    limit: float
+    current: float
+    is_due: bool
+    tokens_away: int | None = None
+    turns_away: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.op} {self.at:,.6g} (is {self.now:,.6g})"
+        return f"{self.metric} {self.op} {self.limit:,.6g} (is {self.current:,.6g})"
 
 
 class RuleForecast(msgspec.Struct, frozen=True):
@@ -73,21 +73,21 @@ class RuleForecast(msgspec.Struct, frozen=True):
     rule: str
     stage: str
     fires: bool
-    why: str
-    removed: tuple[str, ...] = ()
-    shortened: tuple[str, ...] = ()
-    summarised: int = 0
-    saves: tuple[str, ...] = ()
-    freed: int = 0
-    nothing: str = ""
-    sum: str = ""
+    reason: str
+    removed_ids: tuple[str, ...] = ()
+    shortened_ids: tuple[str, ...] = ()
+    summarized_messages: int = 0
+    save_targets: tuple[str, ...] = ()
+    freed_tokens: int = 0
+    no_effect_reason: str = ""
+    sweep_arithmetic: str = ""
 
 
 def forecast_rules(session: Session) -> Iterator[RuleForecast]:
     """Every rule of the policy, in the order of the moments, each looked at when it is asked for."""
     for moment in MOMENTS:
         for rule in session.policy.moments.get(moment, ()):
-            yield _forecast_rule(rule, moment, session._situation(session.policy)._replace(tried=set()))
+            yield _forecast_rule(rule, moment, session._plan_context(session.policy)._replace(fruitless_runs=set()))
 
 
 def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
@@ -113,7 +113,9 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
     if edited is None:
         made = decisions[-1]
         told = "" if saves and made.acted else made.why.removeprefix("always; ")
-        return RuleForecast(moment, rule.name, rule.stage, verdict.fires, why, saves=tuple(saves), nothing=told)
+        return RuleForecast(
+            moment, rule.name, rule.stage, verdict.fires, why, save_targets=tuple(saves), no_effect_reason=told
+        )
     return RuleForecast(
         moment,
         rule.name,
@@ -124,8 +126,8 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
         tuple(edit.id for edit in edited.edits if isinstance(edit, Replace)),
         summarised,
         tuple(saves),
-        edited.before - edited.after,
-        sum=edited.why.removeprefix("always; ") if rule.stage == _SWEEP_STAGE else "",
+        edited.tokens_before - edited.tokens_after,
+        sweep_arithmetic=edited.why.removeprefix("always; ") if rule.stage == _SWEEP_STAGE else "",
     )
 
 
@@ -154,7 +156,7 @@ def list_thresholds(session: Session) -> list[Threshold]:
             rule, moment, _trigger_context(policy, view, budget, moment), session._clock(), pace
         )
     ]
-    if budget.window is not None or budget.cap is not None:
+    if budget.window is not None or budget.fallback_limit is not None:
         size = measure_request(view, budget)
         left = max(0, budget.capacity - size)
         over = size > budget.capacity
@@ -210,7 +212,7 @@ def _tokens_away(trigger: Trigger, at: TriggerContext) -> int | None:
         return 0
     coming = forecast_sweep(at.policy, at.view, budget) if trigger.metric == DUE_METRIC else None
     if coming is not None:
-        return max(1, math.ceil((coming.full - coming.tokens) * budget.scale))
+        return max(1, math.ceil((coming.threshold_tokens - coming.current_tokens) * budget.scale))
     if trigger.metric not in units or trigger.op not in (">", ">="):
         return None
     return max(1, math.ceil((limit - now) * units[trigger.metric]))
@@ -219,7 +221,7 @@ def _tokens_away(trigger: Trigger, at: TriggerContext) -> int | None:
 def _turns_away(trigger: Trigger, at: TriggerContext) -> float | None:
     if trigger.metric != "turns" or trigger.op not in (">", ">="):
         return None
-    return max(0.0, trigger.value - at.view.turns + (trigger.op == ">"))
+    return max(0.0, trigger.value - at.view.visible_turns + (trigger.op == ">"))
 
 
 def _tokens_per_turn(view: View, budget: Budget) -> float:
@@ -237,14 +239,14 @@ def find_next_threshold(found: list[Threshold]) -> Threshold | None:
     coming = [
         each
         for each in found
-        if each.moment in AUTOMATIC_MOMENTS and (each.tokens is not None or each.turns is not None)
+        if each.moment in AUTOMATIC_MOMENTS and (each.tokens_away is not None or each.turns_away is not None)
     ]
     return min(coming, key=_distance, default=None)
 
 
 def _distance(threshold: Threshold) -> tuple[float, float]:
-    turns = math.inf if threshold.turns is None else threshold.turns
-    return turns, math.inf if threshold.tokens is None else threshold.tokens
+    turns = math.inf if threshold.turns_away is None else threshold.turns_away
+    return turns, math.inf if threshold.tokens_away is None else threshold.tokens_away
 
 
 def find_removing_rules(session: Session) -> dict[str, str]:

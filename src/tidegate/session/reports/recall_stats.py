@@ -53,8 +53,8 @@ class RecallStats(msgspec.Struct, frozen=True):
 def count_recalls(log: LogReader) -> RecallStats:
     counting = RecallCounter()
     for event in log.read():
-        counting.take(event)
-    return counting.found
+        counting.add_event(event)
+    return counting.stats
 
 
 class _Fetched(NamedTuple):
@@ -71,15 +71,15 @@ class _OpenCall(NamedTuple):
     at was read whole, and that left."""
 
     call: Call
-    before: bytes = b""
-    file: bool = False
+    previous_content: bytes = b""
+    was_read_whole: bool = False
 
 
 class RecallCounter:
     """Takes the events of a log one by one; `found` is what they say so far."""
 
     def __init__(self) -> None:
-        self.found = RecallStats()
+        self.stats = RecallStats()
         self._asked: dict[str, _OpenCall] = {}
         self._same: dict[tuple[str, str], _Fetched] = {}
         self._whole: dict[str, _Fetched] = {}
@@ -88,8 +88,8 @@ class RecallCounter:
         self._cleared = 0
         self._hinted: list[frozenset[int]] = []
 
-    def take(self, event: Event) -> None:
-        what = event.what
+    def add_event(self, event: Event) -> None:
+        what = event.payload
         if isinstance(what, MessageAdded):
             self._said(what.message)
         elif isinstance(what, ViewEdited):
@@ -101,8 +101,8 @@ class RecallCounter:
             (self._left.subtract if what.topic == "undo" else self._left.update)(ids)
 
     def _count(self, **more: int) -> None:
-        values = {name: getattr(self.found, name) + number for name, number in more.items()}
-        self.found = msgspec.structs.replace(self.found, **values)
+        values = {name: getattr(self.stats, name) + number for name, number in more.items()}
+        self.stats = msgspec.structs.replace(self.stats, **values)
 
     def _edited(self, seq: int, edited: ViewEdited) -> None:
         ids = [ident for edit in edited.edits if isinstance(edit, Drop) for ident in edit.ids]
@@ -125,15 +125,15 @@ class RecallCounter:
             self._count(calls=1)
             self._asked[call.id] = _OpenCall(call) if call.name in _AGENT_TOOLS else self._seen_before(call)
             if _is_recall(call):
-                self._follow(call)
+                self._count_followed_hint(call)
 
     def _seen_before(self, call: Call) -> _OpenCall:
         same = self._same.get((call.name, call.arguments))
-        files = [] if call_target_of(call).changes else [self._whole.get(path) for path in _named_paths(call)]
+        files = [] if call_target_of(call).writes else [self._whole.get(path) for path in _named_paths(call)]
         return _OpenCall(
             call,
-            same.content if same is not None and self._gone(same.answer) else b"",
-            any(each is not None and self._gone(each.answer) for each in files),
+            same.content if same is not None and self._has_left(same.answer) else b"",
+            any(each is not None and self._has_left(each.answer) for each in files),
         )
 
     def _answered(self, asked: _OpenCall, message: Message, *, failed: bool) -> None:
@@ -143,25 +143,25 @@ class RecallCounter:
             self._count(hits=found, misses=not found)
         elif not failed and call.name not in _AGENT_TOOLS:
             fetched = _Fetched(message.id, _hash(message), frozenset(map(file_name_of, _named_paths(call))))
-            self._count(rereads=asked.file or asked.before == fetched.content)
-            self._keep(call, fetched)
+            self._count(rereads=asked.was_read_whole or asked.previous_content == fetched.content)
+            self._remember_fetch(call, fetched)
 
-    def _keep(self, call: Call, fetched: _Fetched) -> None:
+    def _remember_fetch(self, call: Call, fetched: _Fetched) -> None:
         target, paths = call_target_of(call), _named_paths(call)
-        if target.changes:
+        if target.writes:
             self._same = {
                 key: each for key, each in self._same.items() if each.files and each.files.isdisjoint(target.files)
             }
             self._whole = {path: each for path, each in self._whole.items() if file_name_of(path) not in target.files}
             return
         self._same[call.name, call.arguments] = fetched
-        if target.whole:
+        if target.whole_file:
             self._whole.update(dict.fromkeys(paths, fetched))
 
-    def _gone(self, ident: str) -> bool:
+    def _has_left(self, ident: str) -> bool:
         return self._left[ident] > 0 or int(ident[1:].partition(".")[0]) < self._cleared
 
-    def _follow(self, call: Call) -> None:
+    def _count_followed_hint(self, call: Call) -> None:
         asked = [text for _, text in iterate_strings(parse_call_arguments(call))]
         spans = [span for text in asked for span in _find_ranges(text)]
         for hint in self._hinted:

@@ -39,26 +39,26 @@ class TimelineEntry(msgspec.Struct):
 
     seq: int
     time: float
-    what: str
+    action: str
     rule: str = ""
     moment: str = ""
-    why: str = ""
-    before: int = 0
-    after: int = 0
-    removed: tuple[str, ...] = ()
-    shortened: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    undone: bool = False
-    spent: int = 0
-    spent_dollars: float | None = None
-    reread: int = 0
-    calls: int = 0
-    saved: int = 0
+    reason: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    removed_ids: tuple[str, ...] = ()
+    shortened_ids: tuple[str, ...] = ()
+    added_ids: tuple[str, ...] = ()
+    is_undone: bool = False
+    summary_tokens: int = 0
+    summary_dollars: float | None = None
+    lost_cache_tokens: int = 0
+    calls_affected: int = 0
+    saved_tokens: int = 0
     saved_dollars: float | None = None
 
     @property
-    def compaction(self) -> bool:
-        return self.before > self.after
+    def is_compaction(self) -> bool:
+        return self.tokens_before > self.tokens_after
 
 
 class _RequestSums(msgspec.Struct, frozen=True):
@@ -80,49 +80,49 @@ class _LaterState(msgspec.Struct):
     `lost` are the requests in which an edit did not hold; `redone` what was seen where it was made again.
     """
 
-    held: _RequestSums = _RequestSums()
-    next: UsageReported | None = None
-    state: dict[int, str] = {}
+    sums: _RequestSums = _RequestSums()
+    next_usage: UsageReported | None = None
+    undo_state: dict[int, str] = {}
     redone: dict[int, _RequestSums] = {}
     lost: dict[int, _RequestSums] = {}
 
-    def anew(self) -> None:
-        self.held, self.redone, self.lost = _RequestSums(), {}, {}
+    def reset(self) -> None:
+        self.sums, self.redone, self.lost = _RequestSums(), {}, {}
 
 
 class TimelineCursor(msgspec.Struct, frozen=True):
     """Where a page ended, and what was seen behind it: hand it to `timeline` to go on."""
 
     seq: int
-    since: _LaterState
+    state: _LaterState
 
 
 class Timeline(msgspec.Struct, frozen=True):
     """`more` is None when the beginning was reached."""
 
     entries: tuple[TimelineEntry, ...]
-    more: TimelineCursor | None = None
+    next_page: TimelineCursor | None = None
 
 
 def read_timeline(
     log: LogReader,
     *,
     before: TimelineCursor | None = None,
-    most: int = _MAX_ENTRIES,
-    prices: Mapping[str, ModelInfo] | None = None,
+    max_entries: int = _MAX_ENTRIES,
+    model_overrides: Mapping[str, ModelInfo] | None = None,
 ) -> Timeline:
     """The newest entries, or those before a mark: about `most` of them, fewer where they are far between."""
-    walk = _BackwardReader(_LaterState() if before is None else copy.deepcopy(before.since), prices)
+    walk = _BackwardReader(_LaterState() if before is None else copy.deepcopy(before.state), model_overrides)
     end = log.head if before is None else before.seq - 1
     last = max(0, end - MAX_SCANNED_EVENTS)
-    while end > last and (len(walk.entries) < most or walk.open):
+    while end > last and (len(walk.entries) < max_entries or walk.is_incomplete):
         start = max(last, end - _BLOCK_EVENTS)
         for event in reversed(list(islice(log.read(start + 1), end - start))):
-            walk.take(event)
+            walk.add_event(event)
             end = event.seq - 1
-            if len(walk.entries) >= most and not walk.open:
+            if len(walk.entries) >= max_entries and not walk.is_incomplete:
                 break
-    return Timeline(tuple(walk.entries), TimelineCursor(end + 1, walk.since) if end > 0 else None)
+    return Timeline(tuple(walk.entries), TimelineCursor(end + 1, walk.state) if end > 0 else None)
 
 
 class _BackwardReader:
@@ -130,17 +130,17 @@ class _BackwardReader:
 
     def __init__(self, since: _LaterState, prices: Mapping[str, ModelInfo] | None) -> None:
         self.entries: list[TimelineEntry] = []
-        self.since = since
+        self.state = since
         self._prices = prices
         self._writing: TimelineEntry | None = None
         self._rereading: list[TimelineEntry] = []
 
     @property
-    def open(self) -> bool:
+    def is_incomplete(self) -> bool:
         return self._writing is not None or bool(self._rereading)
 
-    def take(self, event: Event) -> None:
-        what = event.what
+    def add_event(self, event: Event) -> None:
+        what = event.payload
         self._rereading = [entry for entry in self._rereading if event.seq > entry.seq - _BLOCK_EVENTS]
         if isinstance(what, ViewEdited):
             self._edited(event, what)
@@ -160,37 +160,44 @@ class _BackwardReader:
             what.rule,
             what.moment,
             what.why,
-            what.before,
-            what.after,
-            removed=tuple(ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids),
-            shortened=tuple(edit.id for edit in edits if isinstance(edit, Replace)),
-            added=tuple(edit.message.id for edit in edits if isinstance(edit, Insert)),
-            undone=self.since.state.get(event.seq) == "undo",
+            what.tokens_before,
+            what.tokens_after,
+            removed_ids=tuple(ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids),
+            shortened_ids=tuple(edit.id for edit in edits if isinstance(edit, Replace)),
+            added_ids=tuple(edit.message.id for edit in edits if isinstance(edit, Insert)),
+            is_undone=self.state.undo_state.get(event.seq) == "undo",
         )
         self.entries.append(entry)
         self._writing = entry
-        if not entry.compaction:
+        if not entry.is_compaction:
             return
-        held = self.since.held.plus(self.since.lost.get(event.seq, _RequestSums()), -1)
-        entry.calls, entry.saved = held.calls, round((what.before - what.after) * held.tokens)
+        held = self.state.sums.plus(self.state.lost.get(event.seq, _RequestSums()), -1)
+        entry.calls_affected, entry.saved_tokens = (
+            held.calls,
+            round((what.tokens_before - what.tokens_after) * held.tokens),
+        )
         if held.calls and not math.isnan(held.dollars):
-            entry.saved_dollars = (what.before - what.after) * held.dollars
-        if self.since.next is not None:
+            entry.saved_dollars = (what.tokens_before - what.tokens_after) * held.dollars
+        if self.state.next_usage is not None:
             self._rereading.append(entry)
-        if not entry.undone:
-            self.since.anew()
+        if not entry.is_undone:
+            self.state.reset()
 
     def _used(self, used: UsageReported) -> None:
         for entry in self._rereading:
-            later = self.since.next
-            entry.reread = max(0, used.cache_read - later.cache_read) if later is not None else 0
+            later = self.state.next_usage
+            entry.lost_cache_tokens = max(0, used.cache_read - later.cache_read) if later is not None else 0
         self._rereading = []
-        read = used.input_tokens or used.counted
+        read = used.input_tokens or used.counted_tokens
         paid = compute_model_cost(Usage(read, 0, used.cache_read, used.cache_write), used.model, self._prices)
-        ratio = used.input_tokens / used.counted if is_plausible_report(used.counted, used.input_tokens) else 1.0
+        ratio = (
+            used.input_tokens / used.counted_tokens
+            if is_plausible_report(used.counted_tokens, used.input_tokens)
+            else 1.0
+        )
         each = paid.total / read if paid is not None and read else math.nan
-        self.since.held = self.since.held.plus(_RequestSums(1, ratio, ratio * each))
-        self.since.next = used
+        self.state.sums = self.state.sums.plus(_RequestSums(1, ratio, ratio * each))
+        self.state.next_usage = used
 
     def _noted(self, event: Event, noted: NoteAdded) -> None:
         if noted.topic == "compaction_start":
@@ -198,27 +205,27 @@ class _BackwardReader:
         elif noted.topic == SPENT_TOPIC and self._writing is not None:
             self._spent(self._writing, noted)
         elif noted.topic in ("undo", "redo"):
-            self._taken_back(noted.edit, noted.topic)
+            self._note_toggle(noted.edit, noted.topic)
         elif noted.topic == "clear":
-            self.since.anew()
+            self.state.reset()
         if noted.topic in _LISTED_TOPICS:
             why = f"edit {noted.text}" if noted.topic in ("undo", "redo") else noted.text
-            self.entries.append(TimelineEntry(event.seq, event.time, noted.topic, why=why))
+            self.entries.append(TimelineEntry(event.seq, event.time, noted.topic, reason=why))
 
-    def _taken_back(self, seq: int, topic: str) -> None:
-        since = self.since
-        since.state.setdefault(seq, topic)
+    def _note_toggle(self, seq: int, topic: str) -> None:
+        since = self.state
+        since.undo_state.setdefault(seq, topic)
         if topic == "redo":
-            since.redone[seq] = since.held
+            since.redone[seq] = since.sums
         else:
-            gone = since.held.plus(since.redone.pop(seq, _RequestSums()), -1)
+            gone = since.sums.plus(since.redone.pop(seq, _RequestSums()), -1)
             since.lost[seq] = since.lost.get(seq, _RequestSums()).plus(gone)
 
     def _spent(self, entry: TimelineEntry, noted: NoteAdded) -> None:
         paid = parse_side_cost(noted)
         if paid is None:
             return
-        entry.spent += paid.usage.input_tokens + paid.usage.output_tokens
+        entry.summary_tokens += paid.usage.input_tokens + paid.usage.output_tokens
         cost = compute_model_cost(paid.usage, paid.model, self._prices)
         if cost is not None:
-            entry.spent_dollars = (entry.spent_dollars or 0.0) + cost.total
+            entry.summary_dollars = (entry.summary_dollars or 0.0) + cost.total

@@ -37,11 +37,11 @@ class _UsageCell(msgspec.Struct):
     weight: int
     tool: str = ""
     item: Item | None = None
-    place: int = 0
-    turns: int = 0
-    later: bool = False
+    position: int = 0
+    turns_ago: int = 0
+    is_new: bool = False
     tokens: int = 0
-    price: float | None = None
+    dollars: float | None = None
 
 
 class MessageUsage(msgspec.Struct, frozen=True):
@@ -57,11 +57,11 @@ class MessageUsage(msgspec.Struct, frozen=True):
     tool: str
     role: str
     tokens: int
-    turns: int
-    seconds: float | None
-    price: float | None
-    why: str
-    said: int = 0
+    turns_ago: int
+    age_seconds: float | None
+    dollars: float | None
+    reason: str
+    original_tokens: int = 0
 
 
 def describe_messages(cells: Sequence[_UsageCell], session: Session) -> Iterator[MessageUsage]:
@@ -74,17 +74,17 @@ def describe_messages(cells: Sequence[_UsageCell], session: Session) -> Iterator
         assert cell.item is not None
         message, event = cell.item.message, events.get(_event_seq(cell.item))
         said = 0
-        if event is not None and isinstance(event.what, MessageAdded) and cell.item.edited:
-            said = round(event.what.tokens * cell.tokens / cell.weight) if cell.weight else event.what.tokens
+        if event is not None and isinstance(event.payload, MessageAdded) and cell.item.edited:
+            said = round(event.payload.tokens * cell.tokens / cell.weight) if cell.weight else event.payload.tokens
         yield MessageUsage(
             message.id,
             cell.category,
             cell.tool,
             message.role,
             cell.tokens,
-            cell.turns,
+            cell.turns_ago,
             max(0.0, now - event.time) if event is not None else None,
-            cell.price,
+            cell.dollars,
             _explain_presence(cell.item, session.view, event, takers, said),
             said,
         )
@@ -99,8 +99,8 @@ def _explain_presence(item: Item, view: View, event: Event | None, takers: Mappi
     if item.message.kind == LEDGER:
         return "the ledger: rules and facts of what left"
     told: list[str] = []
-    if event is not None and isinstance(event.what, ViewEdited):
-        gone = sum(len(edit.ids) for edit in event.what.edits if isinstance(edit, Drop))
+    if event is not None and isinstance(event.payload, ViewEdited):
+        gone = sum(len(edit.ids) for edit in event.payload.edits if isinstance(edit, Drop))
         told.append(f"stands for {gone} messages that left at {event.seq}" if gone else f"added at {event.seq}")
     elif said:
         told.append(f"shortened from {said:,} tokens; recall {ident} shows all of it")
@@ -147,14 +147,14 @@ class CategoryUsage(msgspec.Struct, frozen=True):
 
     category: str
     tool: str = ""
-    messages: int = 0
-    sent: int = 0
-    later: int = 0
-    price: float | None = None
+    message_count: int = 0
+    sent_tokens: int = 0
+    new_tokens: int = 0
+    dollars: float | None = None
 
     @property
     def tokens(self) -> int:
-        return self.sent + self.later
+        return self.sent_tokens + self.new_tokens
 
     @property
     def name(self) -> str:
@@ -164,7 +164,7 @@ class CategoryUsage(msgspec.Struct, frozen=True):
 class RoleCounts(msgspec.Struct, frozen=True):
     """Messages in the view by role: results of tools are `tool`. `characters` are those of all of them."""
 
-    messages: int
+    total: int
     system: int
     user: int
     assistant: int
@@ -180,21 +180,21 @@ class WindowUsage(msgspec.Struct, frozen=True):
     is the threshold that comes first.
     """
 
-    size: int
-    reported: int
+    tokens: int
+    reported_tokens: int
     window: int | None
     capacity: int | None
     roles: RoleCounts
-    shares: tuple[CategoryUsage, ...]
-    pieces: tuple[MessageUsage, ...]
+    categories: tuple[CategoryUsage, ...]
+    messages: tuple[MessageUsage, ...]
     thresholds: tuple[Threshold, ...]
-    next: Threshold | None = None
-    left_out: int = 0
+    next_threshold: Threshold | None = None
+    omitted_count: int = 0
 
     @property
-    def used(self) -> float | None:
+    def used_share(self) -> float | None:
         """The share of the capacity that is used; None if the window is not known."""
-        return self.size / self.capacity if self.capacity else None
+        return self.tokens / self.capacity if self.capacity else None
 
 
 def categorize_message(message: Message) -> str:
@@ -215,38 +215,38 @@ def categorize_message(message: Message) -> str:
 def measure_window_usage(
     session: Session,
     *,
-    parts: Mapping[str, int] | None = None,
-    prices: Mapping[str, ModelInfo] | None = None,
-    most: int = _MAX_MESSAGES,
+    prompt_parts: Mapping[str, int] | None = None,
+    model_overrides: Mapping[str, ModelInfo] | None = None,
+    max_messages: int = _MAX_MESSAGES,
 ) -> WindowUsage:
     """`parts` are the tokens of the parts of the system prompt, by name; of `most` messages each is told of."""
     view, budget = session.view, session.budget()
-    cells = list(_make_cells(view, parts or {}))
-    size = session.size()
+    cells = list(_make_cells(view, prompt_parts or {}))
+    size = session.count_tokens()
     _assign_tokens(cells, view, size)
-    _assign_prices(cells, session, size, prices)
+    _assign_prices(cells, session, size, model_overrides)
     told = sorted(
-        sorted((cell for cell in cells if cell.item), key=lambda cell: -cell.tokens)[:most], key=_item_position
+        sorted((cell for cell in cells if cell.item), key=lambda cell: -cell.tokens)[:max_messages], key=_item_position
     )
     found = list_thresholds(session)
     return WindowUsage(
         size,
         view.usage.input_tokens if view.usage is not None else 0,
         budget.window,
-        None if budget.window is None and budget.cap is None else budget.capacity,
+        None if budget.window is None and budget.fallback_limit is None else budget.capacity,
         count_roles(view),
         tuple(_sum_categories(cells)),
         tuple(describe_messages(told, session)),
         tuple(found),
         find_next_threshold(found),
-        view.messages - len(told),
+        view.message_count - len(told),
     )
 
 
 def count_roles(view: View) -> RoleCounts:
     count = Tally(item.message.role for item in view.items)
     chars = sum(count_characters(item.message) for item in view.items)
-    return RoleCounts(view.messages, count["system"], count["user"], count["assistant"], count["tool"], chars)
+    return RoleCounts(view.message_count, count["system"], count["user"], count["assistant"], count["tool"], chars)
 
 
 def count_characters(message: Message) -> int:
@@ -258,7 +258,7 @@ def count_characters(message: Message) -> int:
 
 
 def _item_position(cell: _UsageCell) -> int:
-    return cell.place
+    return cell.position
 
 
 def _make_cells(view: View, parts: Mapping[str, int]) -> Iterator[_UsageCell]:
@@ -271,9 +271,9 @@ def _make_cells(view: View, parts: Mapping[str, int]) -> Iterator[_UsageCell]:
         _UsageCell(_PROMPT_PART_CATEGORIES.get(name, "system"), tokens)
         for name, tokens in zip(named, split, strict=True)
     )
-    later = {item.message.id for item in view.since(view.usage.head)} if view.usage is not None else set()
+    later = {item.message.id for item in view.items_after(view.usage.log_head)} if view.usage is not None else set()
     names: dict[str, str] = {}
-    turns = view.turns
+    turns = view.visible_turns
     for place, item in enumerate(view.items):
         message = item.message
         names.update((call.id, call.name) for call in calls_of(message))
@@ -287,9 +287,9 @@ def _assign_tokens(cells: list[_UsageCell], view: View, size: int) -> None:
     """Give each cell its tokens, so that they add up to what was reported and to the size."""
     reported = view.usage.input_tokens if view.usage is not None else 0
     for cell in cells if view.usage is None else ():
-        cell.later = True
+        cell.is_new = True
     for later, total in ((False, reported), (True, size - reported)):
-        some = [cell for cell in cells if cell.later == later]
+        some = [cell for cell in cells if cell.is_new == later]
         for cell, tokens in zip(some, split_by_weight(total, [cell.weight for cell in some]), strict=True):
             cell.tokens = tokens
 
@@ -319,7 +319,7 @@ def _assign_prices(
         read = min(cell.tokens, cached)
         cached -= read
         paid = compute_cost(Usage(cell.tokens, 0, read, 0), [rate])
-        cell.price = paid.total if paid is not None else None
+        cell.dollars = paid.total if paid is not None else None
 
 
 def _sum_categories(cells: Iterable[_UsageCell]) -> Iterator[CategoryUsage]:
@@ -336,7 +336,7 @@ def _sum_categories(cells: Iterable[_UsageCell]) -> Iterator[CategoryUsage]:
         messages = sum(cell.item is not None for cell in some)
         if not messages and not any(cell.tokens for cell in some):
             continue
-        sent = sum(cell.tokens for cell in some if not cell.later)
-        later = sum(cell.tokens for cell in some if cell.later)
-        dollars = [cell.price for cell in some if cell.price is not None]
+        sent = sum(cell.tokens for cell in some if not cell.is_new)
+        later = sum(cell.tokens for cell in some if cell.is_new)
+        dollars = [cell.dollars for cell in some if cell.dollars is not None]
         yield CategoryUsage(*key, messages, sent, later, sum(dollars) if len(dollars) == len(some) else None)

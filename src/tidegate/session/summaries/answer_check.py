@@ -74,7 +74,7 @@ class AnswerRejected(Exception):
 
     def __init__(self, why: str, *, cut: bool = False) -> None:
         super().__init__(why)
-        self.cut = cut
+        self.was_cut = cut
 
 
 class AnswerCriteria(NamedTuple):
@@ -85,12 +85,12 @@ class AnswerCriteria(NamedTuple):
 
     source: str
     previous: str
-    words: str
-    mark: str
+    instructions: str
+    fence_mark: str
     max_tokens: int
     max_chars: int
     counter: TokenCounter
-    cut: bool = False
+    was_cut: bool = False
 
 
 _MAX_REFUSAL_CHARS: Final = 600  # a refusal is short; a summary that speaks of a refusal is not
@@ -154,10 +154,10 @@ def check_answer(answer: str, asked: AnswerCriteria) -> str:
     if _TOOL_CALL_TEXT.search(text):
         raise AnswerRejected("it was a tool call in words")
     _check_length(text, asked)
-    if asked.cut:
+    if asked.was_cut:
         text = _trim_to_sentence(text)
     _check_words(text, asked)
-    text = attribute_lines(_neutralize(text, asked.mark))
+    text = attribute_lines(_neutralize(text, asked.fence_mark))
     if count_substance(text) < 12:
         raise AnswerRejected("it said nothing")
     return clip_answer(text, asked)
@@ -172,10 +172,10 @@ def _unwrap(text: str) -> str:
 
 def _check_length(text: str, asked: AnswerCriteria) -> None:
     """A little too long is clipped; far too long was not written as a summary."""
-    tokens = asked.counter.text(text)
+    tokens = asked.counter.count_text(text)
     if tokens > 2 * asked.max_tokens:
         raise AnswerRejected("it was far longer than asked for")
-    if tokens >= asked.counter.text(asked.source) + asked.counter.text(asked.previous):
+    if tokens >= asked.counter.count_text(asked.source) + asked.counter.count_text(asked.previous):
         raise AnswerRejected("it was longer than what it tells of")
 
 
@@ -191,7 +191,7 @@ def _check_words(text: str, asked: AnswerCriteria) -> None:
         raise AnswerRejected("it was a template that nobody filled in")
     if count_substance(text) < 12:
         raise AnswerRejected("it said nothing")
-    if any(line in plain for line in _instruction_sentences(asked.words) if line not in source):
+    if any(line in plain for line in _instruction_sentences(asked.instructions) if line not in source):
         raise AnswerRejected("it repeated its instructions")
     if _is_repetitive(text):
         raise AnswerRejected("it said the same over and over")
@@ -303,12 +303,12 @@ def restore_missing_facts(text: str, asked: AnswerCriteria) -> str:
     lines = _missing_lines(text, asked)
     if not lines:
         return text
-    tokens = max(asked.max_tokens // 3, asked.max_tokens - asked.counter.text(text) - 2)
+    tokens = max(asked.max_tokens // 3, asked.max_tokens - asked.counter.count_text(text) - 2)
     chars = max(asked.max_chars // 3, asked.max_chars - len(text) - 1) if asked.max_chars else 0
     kept = clip_answer("\n".join([_KEPT_FACTS_HEADING, *lines]), asked._replace(max_chars=chars), tokens)
     if "\n" not in kept:
         return text
-    left = asked.max_tokens - asked.counter.text("\n" + kept + "\n")
+    left = asked.max_tokens - asked.counter.count_text("\n" + kept + "\n")
     chars = max(asked.max_chars - len(kept) - 1, 1) if asked.max_chars else 0
     return f"{clip_answer(text, asked._replace(max_chars=chars), left)}\n{kept}"
 

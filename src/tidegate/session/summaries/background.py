@@ -84,27 +84,27 @@ class BackgroundSummarizer:
         self._moments = tuple(moments)
         self._policy = lower_triggers(session.policy, mark, margin, self._moments)
         self._task: asyncio.Task[None] | None = None
-        self._looked = -1
-        self._writing: PreparedSummary | None = None
-        self.held: list[PreparedSummary] = []
+        self._looked_seq = -1
+        self._in_progress: PreparedSummary | None = None
+        self.prepared: list[PreparedSummary] = []
         self.failures: list[str] = []
         session.on_close.append(self.cancel)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def look(self) -> bool:
+    def start_if_due(self) -> bool:
         """Begin to prepare if it is time to. True if something was begun; it never waits."""
         view = self._session.view
-        if self.busy or view.unanswered or view.orphans or view.changed_at == self._looked:
+        if self.is_busy or view.unanswered or view.orphans or view.changed_seq == self._looked_seq:
             return False
-        self._looked = view.changed_at
-        at = self._session._situation(self._policy)
+        self._looked_seq = view.changed_seq
+        at = self._session._plan_context(self._policy)
         if not any(_is_due(rule, at) for moment in self._moments for rule in self._policy.moments.get(moment, ())):
             return False
         copy = thaw_view(freeze_view(view), self._session._meter)
-        at = at._replace(view=copy, tried=set(at.tried))
+        at = at._replace(view=copy, fruitless_runs=set(at.fruitless_runs))
         self._task = asyncio.get_running_loop().create_task(self._prepare(at, view))
         return True
 
@@ -118,7 +118,7 @@ class BackgroundSummarizer:
                     answer = None
                     if isinstance(step, AskSummary) and asks < _MAX_PREPARED:
                         asks += 1
-                        answer = await self._written(step.request, view)
+                        answer = await self._write_summary(step.request, view)
                     elif isinstance(step, CommitEdits):
                         _fold_edits(at, step.edited)
                     try:
@@ -128,23 +128,23 @@ class BackgroundSummarizer:
         except Exception as failure:  # noqa: BLE001 - it is not our code, and nobody waits for this task
             self.failures.append(type(failure).__name__)
 
-    async def _written(self, request: SummaryRequest, view: View) -> str | None:
+    async def _write_summary(self, request: SummaryRequest, view: View) -> str | None:
         """Have it written, unless what is held serves. A held text that fell behind is continued, not written anew."""
-        fit = self._fitting(request)
-        if fit is not None and self._few(fit.rest, request):
+        fit = self._find_match(request)
+        if fit is not None and self._is_small(fit.rest, request):
             return fit.text
         part, whole = _PREPARED_SHARE
         asked = msgspec.structs.replace(request, max_tokens=max(1, request.max_tokens * part // whole))
         if fit is not None:
             asked = msgspec.structs.replace(asked, messages=fit.rest, previous=fit.text)
-        self._writing = PreparedSummary(request, "", view)
+        self._in_progress = PreparedSummary(request, "", view)
         try:
             text = await self._summarise(asked)
         finally:
-            self._writing = None
+            self._in_progress = None
         if text is not None and text.strip():
-            rest = [each for each in self.held if each.view is view and not _is_same_task(each.request, request)]
-            self.held = [*rest, PreparedSummary(request, text, view)][-_MAX_PREPARED:]
+            rest = [each for each in self.prepared if each.view is view and not _is_same_task(each.request, request)]
+            self.prepared = [*rest, PreparedSummary(request, text, view)][-_MAX_PREPARED:]
         return text
 
     # --- the compaction itself ------------------------------------------------------------------------------------
@@ -152,38 +152,38 @@ class BackgroundSummarizer:
     async def __call__(self, request: SummaryRequest) -> str | None:
         """What was prepared for this, or else whatever the summariser writes now."""
         for failure in self.failures:
-            self._session.note(_FAILED_TOPIC, failure)
+            self._session.add_note(_FAILED_TOPIC, failure)
         self.failures = []
-        await self._under_way(request)
-        fit = self._fitting(request)
+        await self._settle_task(request)
+        fit = self._find_match(request)
         if fit is None:
             return await self._summarise(request)
-        self.held = [each for each in self.held if each.text != fit.text]
-        if fit.rest and not self._few(fit.rest, request):
+        self.prepared = [each for each in self.prepared if each.text != fit.text]
+        if fit.rest and not self._is_small(fit.rest, request):
             more = msgspec.structs.replace(request, messages=fit.rest, previous=fit.text)
             text = await self._summarise(more)
             if text is not None and text.strip():
                 return text
-        return self._joined(fit, request)
+        return self._join_digest(fit, request)
 
-    async def _under_way(self, request: SummaryRequest) -> None:
+    async def _settle_task(self, request: SummaryRequest) -> None:
         """What is being written for this request was begun before, so it ends sooner than an answer to a new question.
 
         Anything else that is being written is of no more use: what it is about will have left the view.
         """
-        fit = self._fitting(request)
-        if self._task is None or self._task.done() or (fit is not None and self._few(fit.rest, request)):
+        fit = self._find_match(request)
+        if self._task is None or self._task.done() or (fit is not None and self._is_small(fit.rest, request)):
             return
-        if self._writing is None or self._serves(self._writing, request) is None:
+        if self._in_progress is None or self._match(self._in_progress, request) is None:
             self._task.cancel()
         else:
             await asyncio.wait([self._task])
 
-    def _fitting(self, request: SummaryRequest) -> _Match | None:
-        fits = (self._serves(held, request) for held in reversed(self.held))
+    def _find_match(self, request: SummaryRequest) -> _Match | None:
+        fits = (self._match(held, request) for held in reversed(self.prepared))
         return next((fit for fit in fits if fit is not None), None)
 
-    def _serves(self, held: PreparedSummary, request: SummaryRequest) -> _Match | None:
+    def _match(self, held: PreparedSummary, request: SummaryRequest) -> _Match | None:
         """Does it tell of nothing but messages of this request, with nothing undone or forgotten since?"""
         told = {message.id for message in held.request.messages}
         asked = {message.id for message in request.messages}
@@ -191,16 +191,16 @@ class BackgroundSummarizer:
             return None
         return _Match(held.text, tuple(each for each in request.messages if each.id not in told))
 
-    def _few(self, rest: Sequence[Message], request: SummaryRequest) -> bool:
+    def _is_small(self, rest: Sequence[Message], request: SummaryRequest) -> bool:
         count = self._session.budget().count
         return sum(map(count, rest)) <= MAX_NEW_SHARE * sum(map(count, request.messages))
 
-    def _joined(self, fit: _Match, request: SummaryRequest) -> str:
+    def _join_digest(self, fit: _Match, request: SummaryRequest) -> str:
         if not fit.rest:
             return fit.text
         part, whole = _PREPARED_SHARE
         counter = self._session.counter
-        left = request.max_tokens - counter.text(fit.text) - 2
+        left = request.max_tokens - counter.count_text(fit.text) - 2
         room = max(left, request.max_tokens * (whole - part) // whole)
         return f"{fit.text}\n{write_digest(fit.rest, max_tokens=room, counter=counter)}"
 
@@ -208,7 +208,7 @@ class BackgroundSummarizer:
 
     def cancel(self) -> None:
         """Stop what is under way. Whatever was held is let go."""
-        self.held = []
+        self.prepared = []
         if self._task is not None and not self._task.get_loop().is_closed():
             self._task.cancel()
 

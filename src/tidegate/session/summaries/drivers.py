@@ -15,33 +15,35 @@ AsyncSummarizer = Callable[[SummaryRequest], Awaitable[str | None]]
 FailureCallback = Callable[[Exception], None]
 
 
-def run_steps(work: SummarySteps[_T], summarise: Summarizer | None, failed: FailureCallback) -> _T:
+def run_steps(steps: SummarySteps[_T], summarise: Summarizer | None, on_failure: FailureCallback) -> _T:
     answer: str | None = None
     while True:
         try:
-            request = work.send(answer)
+            request = steps.send(answer)
         except StopIteration as done:
             found: _T = done.value
             return found
         try:
             answer = summarise(request) if summarise else None
         except Exception as failure:  # noqa: BLE001 - it is not our code
-            failed(failure)
+            on_failure(failure)
             answer = None
 
 
-async def run_steps_async(work: SummarySteps[_T], summarise: AsyncSummarizer | None, failed: FailureCallback) -> _T:
+async def run_steps_async(
+    steps: SummarySteps[_T], summarise: AsyncSummarizer | None, on_failure: FailureCallback
+) -> _T:
     answer: str | None = None
     while True:
         try:
-            request = work.send(answer)
+            request = steps.send(answer)
         except StopIteration as done:
             found: _T = done.value
             return found
         try:
             answer = await summarise(request) if summarise else None
         except Exception as failure:  # noqa: BLE001 - it is not our code
-            failed(failure)
+            on_failure(failure)
             answer = None
 
 

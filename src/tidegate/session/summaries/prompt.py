@@ -54,7 +54,7 @@ _MARK_CHARS: Final = 10
 class RecordEntry(NamedTuple):
     """A message as the record shows it."""
 
-    who: str
+    label: str
     text: str
     message: Message
 
@@ -135,9 +135,9 @@ def split_record(entries: Sequence[RecordEntry], room: int, counter: TokenCounte
     chunks: list[list[RecordEntry]] = []
     left = 0
     for entry in entries:
-        framed = counter.text(entry.who) + _FRAME_TOKENS
+        framed = counter.count_text(entry.label) + _FRAME_TOKENS
         text = clip_tokens(entry.text, max(room // 2 - framed, 16), counter).text
-        cost = counter.text(text) + framed
+        cost = counter.count_text(text) + framed
         if not chunks or cost > left:
             chunks.append([])
             left = room
@@ -169,7 +169,7 @@ def plan_chunks(
 
 def fence_record(entries: Iterable[RecordEntry], previous: str = "") -> FencedRecord:
     """The record between its marks. No line of it but ours holds the mark."""
-    shown = [(entry.who, entry.text) for entry in entries]
+    shown = [(entry.label, entry.text) for entry in entries]
     if previous.strip():
         shown.insert(0, ("the summary so far", previous))
     whole = "\n".join(f"{who}\n{text}" for who, text in shown)

@@ -74,8 +74,8 @@ def create_summarizer(  # noqa: PLR0913 - each is given by its name
     retries: int = 1,
     conversation: Session | None = None,
     mask: Callable[[str], str] | None = None,
-    note: Callable[[str], None] | None = None,
-    replied: Callable[[Reply], None] | None = None,
+    on_rejection: Callable[[str], None] | None = None,
+    on_reply: Callable[[Reply], None] | None = None,
 ) -> AsyncSummarizer:
     """`window` and `counter` are the summary model's. `timeout` is in seconds, for one summary with all its questions.
 
@@ -93,8 +93,8 @@ def create_summarizer(  # noqa: PLR0913 - each is given by its name
         retries=retries,
         conversation=conversation,
         mask=mask,
-        note=note,
-        replied=replied,
+        note=on_rejection,
+        replied=on_reply,
     )
 
 
@@ -130,145 +130,153 @@ class _ModelSummarizer:
         self._mask = mask or (str if self._continues else SecretMask())
         self._note = note
         self._replied = replied
-        self._most = window  # output that may be asked for at once
+        self._max_output = window  # output that may be asked for at once
 
     async def __call__(self, request: SummaryRequest) -> str | None:
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._settled(request)
+                return await self._summarize(request)
         except TimeoutError:
-            self._say(f"there was no answer within {self._timeout:g} seconds")
+            self._report_rejection(f"there was no answer within {self._timeout:g} seconds")
         except AnswerRejected as no:
-            self._say(str(no))
+            self._report_rejection(str(no))
         except ProviderError as fault:
-            self._say(f"the provider failed: {fault.kind}")
+            self._report_rejection(f"the provider failed: {fault.kind}")
         return None
 
-    def _say(self, why: str) -> None:
+    def _report_rejection(self, why: str) -> None:
         if self._note is not None:
             self._note(why)
         elif self._conversation is not None:
-            self._conversation.note(_REJECTED_TOPIC, why)
+            self._conversation.add_note(_REJECTED_TOPIC, why)
 
-    async def _settled(self, request: SummaryRequest) -> str:
+    async def _summarize(self, request: SummaryRequest) -> str:
         tries, why = self._tries, ""
-        first = self._continued(request)
+        first = self._continue_conversation(request)
         if first is not None:
             try:
-                return restore_missing_facts(await self._answer(first), first.asked)
+                return restore_missing_facts(await self._ask_and_check(first), first.asked)
             except (AnswerRejected, ProviderError) as no:
                 if isinstance(no, ProviderError) and no.kind == "overflow":
-                    self._learn(no)
-                tries, why = tries - 1, await self._reason(no, tries - 1)
+                    self._shrink_window(no)
+                tries, why = tries - 1, await self._retry_reason(no, tries - 1)
         for _ in range(_MAX_WINDOW_RETRIES):
             try:
-                return await self._in_pieces(request, tries, why)
+                return await self._summarize_in_chunks(request, tries, why)
             except ProviderError as fault:
                 if fault.kind != "overflow":
                     raise
-                self._learn(fault)
-        return await self._in_pieces(request, 1, why)
+                self._shrink_window(fault)
+        return await self._summarize_in_chunks(request, 1, why)
 
-    def _learn(self, fault: ProviderError) -> None:
+    def _shrink_window(self, fault: ProviderError) -> None:
         """The provider named its window, or ours is too large by an unknown part. It stays learned."""
         named = fault.window if fault.window and fault.window < self._window else self._window // 2
         self._window = max(1, named)
 
-    async def _reason(self, no: AnswerRejected | ProviderError, left: int) -> str:
+    async def _retry_reason(self, no: AnswerRejected | ProviderError, left: int) -> str:
         """Why the last answer was not taken, for the next try; raises if there is none or it would be in vain."""
         if left <= 0:
             raise no
         if isinstance(no, AnswerRejected):
             return str(no)
         if no.kind == "output_cap":
-            self._most = no.limit or no.output_room or self._most // 2
+            self._max_output = no.limit or no.output_room or self._max_output // 2
         if no.kind in ("billing", "auth", "model") or (no.retry_after or 0) >= self._timeout:
             raise no
-        if no.retried and no.retry_after:
+        if no.is_retryable and no.retry_after:
             await asyncio.sleep(no.retry_after)
         return ""
 
     # --- the record in pieces -------------------------------------------------------------------------------------
 
-    async def _in_pieces(self, request: SummaryRequest, tries: int, why: str) -> str:
+    async def _summarize_in_chunks(self, request: SummaryRequest, tries: int, why: str) -> str:
         """Each piece continues the summary so far; all of them are told, or none is taken."""
         request = msgspec.structs.replace(request, instructions=self._mask(request.instructions))
-        tokens = self._length(request)
+        tokens = self._summary_tokens(request)
         empty = write_question(request, RecordChunk(()), request.previous[:1], tokens, why or "x" * 80)
-        over = self._counter.text(SUMMARY_SYSTEM_PROMPT) + self._counter.text(empty.text) + REQUEST_OVERHEAD
-        room = int(self._window * _USABLE_SHARE) - self._cap(tokens) - over - tokens
+        over = self._counter.count_text(SUMMARY_SYSTEM_PROMPT) + self._counter.count_text(empty.text) + REQUEST_OVERHEAD
+        room = int(self._window * _USABLE_SHARE) - self._output_limit(tokens) - over - tokens
         if room < MIN_RECORD_TOKENS:
             raise AnswerRejected(f"the window of {self._window:,} tokens leaves no room to ask")
         chunks, text = plan_chunks(request, room, self._counter, tokens, self._mask)
         for chunk in chunks:
-            text, why = await self._piece(request, chunk, text, tries, why), ""
+            text, why = await self._summarize_chunk(request, chunk, text, tries, why), ""
         return text
 
-    async def _piece(self, request: SummaryRequest, chunk: RecordChunk, previous: str, tries: int, why: str) -> str:
+    async def _summarize_chunk(
+        self, request: SummaryRequest, chunk: RecordChunk, previous: str, tries: int, why: str
+    ) -> str:
         roomy = False
         while True:
             asked = self._question(request, chunk, previous, why, roomy)
             try:
-                return restore_missing_facts(await self._answer(asked), asked.asked)
+                return restore_missing_facts(await self._ask_and_check(asked), asked.asked)
             except (AnswerRejected, ProviderError) as no:
                 if isinstance(no, ProviderError) and no.kind == "overflow":
                     raise
                 tries -= 1
-                why = await self._reason(no, tries)
-                roomy = isinstance(no, AnswerRejected) and no.cut
+                why = await self._retry_reason(no, tries)
+                roomy = isinstance(no, AnswerRejected) and no.was_cut
 
     def _question(self, request: SummaryRequest, chunk: RecordChunk, previous: str, why: str, roomy: bool) -> _Question:
-        tokens = self._length(request)
+        tokens = self._summary_tokens(request)
         # A previous summary of another's making may be of any length; the record must have its room.
         shown = clip_tokens(previous, tokens, self._counter).text
         mark, text = write_question(request, chunk, shown, tokens, why)
-        cap = self._cap(tokens)
+        cap = self._output_limit(tokens)
         if roomy:  # the last answer was cut: whatever the window has left
             cap = max(
                 cap,
-                int(self._window * _USABLE_SHARE) - self._counter.text(SUMMARY_SYSTEM_PROMPT + text) - REQUEST_OVERHEAD,
+                int(self._window * _USABLE_SHARE)
+                - self._counter.count_text(SUMMARY_SYSTEM_PROMPT + text)
+                - REQUEST_OVERHEAD,
             )
-        body = self._rendered(
-            SummaryRequestView([make_question_item(text)], SUMMARY_SYSTEM_PROMPT), min(cap, self._most)
+        body = self._render(
+            SummaryRequestView([make_question_item(text)], SUMMARY_SYSTEM_PROMPT), min(cap, self._max_output)
         )
         words = f"{SUMMARY_SYSTEM_PROMPT}\n{request.instructions}"
-        return _Question(body, self._asked(request, chunk.source, previous, words, mark))
+        return _Question(body, self._make_criteria(request, chunk.source, previous, words, mark))
 
     # --- the conversation continued -------------------------------------------------------------------------------
 
-    def _continued(self, request: SummaryRequest) -> _Question | None:
+    def _continue_conversation(self, request: SummaryRequest) -> _Question | None:
         """The conversation up to the last message in question, and one more. None if the cache would not be read."""
         talk = self._conversation
         if talk is None or not self._continues:
             return None
         head = find_leading_items(talk.view, request)
-        tokens = self._length(request)
+        tokens = self._summary_tokens(request)
         text = write_closing_question(request, tokens)
         budget = talk.budget()
-        size = budget.fixed + sum(item.tokens for item in head) + self._counter.text(text) + REQUEST_OVERHEAD
+        size = budget.fixed + sum(item.tokens for item in head) + self._counter.count_text(text) + REQUEST_OVERHEAD
         window = min(self._window, talk.window or self._window)
-        if not head or math.ceil(size * budget.scale) + self._cap(tokens) > window:
+        if not head or math.ceil(size * budget.scale) + self._output_limit(tokens) > window:
             return None
         shown = SummaryRequestView([*head, make_question_item(text)], talk.view.system, talk.view.tools)
         source = "\n".join(entry.text for entry in make_record_entries(request.messages))
-        asked = self._asked(request, source, request.previous, text, "")
-        return _Question(self._rendered(shown, self._cap(tokens), cache=talk._rendering.options.cache), asked)
+        asked = self._make_criteria(request, source, request.previous, text, "")
+        return _Question(
+            self._render(shown, self._output_limit(tokens), cache=talk._renderer.options.cache_markers), asked
+        )
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
-    def _length(self, request: SummaryRequest) -> int:
+    def _summary_tokens(self, request: SummaryRequest) -> int:
         return max(1, min(request.max_tokens, self._window // 4))
 
-    def _cap(self, tokens: int) -> int:
+    def _output_limit(self, tokens: int) -> int:
         """The output to ask for: a model stopped in mid-sentence is worse than one that wrote a little more."""
-        return min(max(tokens, min(2 * tokens + _REASONING_TOKENS, self._window // 3)), self._most)
+        return min(max(tokens, min(2 * tokens + _REASONING_TOKENS, self._window // 3)), self._max_output)
 
-    def _asked(self, request: SummaryRequest, source: str, previous: str, words: str, mark: str) -> AnswerCriteria:
+    def _make_criteria(
+        self, request: SummaryRequest, source: str, previous: str, words: str, mark: str
+    ) -> AnswerCriteria:
         counter = self._counter if self._conversation is None else self._conversation.counter
         told = strip_focus_line(words)
-        return AnswerCriteria(source, previous, told, mark, self._length(request), request.max_chars, counter)
+        return AnswerCriteria(source, previous, told, mark, self._summary_tokens(request), request.max_chars, counter)
 
-    def _rendered(self, shown: SummaryRequestView, cap: int, *, cache: bool = False) -> bytes:
+    def _render(self, shown: SummaryRequestView, cap: int, *, cache: bool = False) -> bytes:
         rendering = RequestRenderer(self._provider.wire, self._provider.model, max_tokens=cap, cache=cache)
         rendering.update(shown)
         faults = rendering.faults()
@@ -276,14 +284,14 @@ class _ModelSummarizer:
             raise AnswerRejected(f"the question broke a rule of {self._provider.wire}: {faults[0].rule}")
         return rendering.to_bytes()
 
-    async def _answer(self, question: _Question) -> str:
-        reply = await self._reply(question)
+    async def _ask_and_check(self, question: _Question) -> str:
+        reply = await self._read_reply(question)
         if self._replied is not None:
             self._replied(reply)
         if reply.stop in _STOP_REJECTIONS:
             raise AnswerRejected(_STOP_REJECTIONS[reply.stop])
         try:
-            said = reply.said(self._provider.wire)
+            said = reply.to_messages(self._provider.wire)
         except TidegateError:
             raise AnswerRejected("it could not be read") from None
         if any(calls_of(message) for message in said):
@@ -291,13 +299,13 @@ class _ModelSummarizer:
         text = "\n".join(part.text for message in said for part in message.parts if isinstance(part, Text))
         cut = reply.stop == "length"
         try:
-            return check_answer(text, question.asked._replace(cut=cut))
+            return check_answer(text, question.asked._replace(was_cut=cut))
         except AnswerRejected as no:
             raise AnswerRejected(str(no), cut=cut) from None
 
-    async def _reply(self, question: _Question) -> Reply:
+    async def _read_reply(self, question: _Question) -> Reply:
         """The reply at the end of the stream. One that does not end is left."""
-        seen, most = 0, _MAX_CHARS_PER_TOKEN * self._cap(question.asked.max_tokens) + 100_000
+        seen, most = 0, _MAX_CHARS_PER_TOKEN * self._output_limit(question.asked.max_tokens) + 100_000
         stream = self._provider.stream(question.body)
         try:
             async for each in stream:

@@ -18,72 +18,74 @@ class InputCompletion:
     def __init__(self, composer: Composer, menu: CompletionMenu, backstage: AgentThread, workspace: Path) -> None:
         self._composer = composer
         self._menu = menu
-        self._backstage = backstage
+        self._agent_thread = backstage
         self._workspace = workspace
         self._files: list[str] = []
-        self._looked = -_FILE_LIST_SECONDS
+        self._listed_at = -_FILE_LIST_SECONDS
 
     async def suggest(self) -> None:
         """Whatever takes time is waited for: meanwhile one goes on typing, and what then comes too late is left."""
-        token = self._composer.token()
-        choices = [] if token is None else await self._choices(token)
-        if token == self._composer.token():
-            self._menu.show(token, choices, self._about)
-            self._composer.suggesting = bool(choices)
+        token = self._composer.find_token()
+        choices = [] if token is None else await self._list_choices(token)
+        if token == self._composer.find_token():
+            self._menu.show_choices(token, choices, self._describe_choice)
+            self._composer.menu_is_open = bool(choices)
 
-    async def _choices(self, token: CompletionToken) -> list[str]:
+    async def _list_choices(self, token: CompletionToken) -> list[str]:
         if token.kind == "file":
-            if time.monotonic() - self._looked > _FILE_LIST_SECONDS:
+            if time.monotonic() - self._listed_at > _FILE_LIST_SECONDS:
                 self._files = await asyncio.to_thread(list_workspace_files, self._workspace)
-                self._looked = time.monotonic()
+                self._listed_at = time.monotonic()
             return match_files(self._files, token.text)
         if " " not in token.text:
-            names = self._backstage.commands.complete(token.text)
+            names = self._agent_thread.commands.complete(token.text)
             return [] if names == [token.text] else names
-        lines = await asyncio.wrap_future(self._backstage.complete(token.text))
+        lines = await asyncio.wrap_future(self._agent_thread.complete_command(token.text))
         return [line for line in lines if line != token.text]
 
-    def _about(self, choice: str) -> str:
+    def _describe_choice(self, choice: str) -> str:
         """What a command is for; its words and a file's name say it themselves."""
-        found = self._backstage.commands.find(choice) if choice.startswith("/") else None
-        return found.command.about if found is not None and found.command is not None and not found.rest else ""
+        found = self._agent_thread.commands.find(choice) if choice.startswith("/") else None
+        return (
+            found.command.description if found is not None and found.command is not None and not found.arguments else ""
+        )
 
-    def key(self, key: str) -> None:
+    def handle_key(self, key: str) -> None:
         """A key while the menu is open. Enter sends a command: the one that is typed whole, or the chosen one if it
         needs nothing more. A word behind a command is taken by enter only if someone went to it."""
         if key in ("up", "down"):
             self._menu.move(-1 if key == "up" else 1)
         elif key == "close":
             self.close()
-        elif key == "enter" and self._whole():
+        elif key == "enter" and self._is_complete_command():
             self.close()
             self._composer.send()
         else:
-            whole = key == "enter" and self._needs_nothing(self._menu.chosen)
-            self._take()
+            whole = key == "enter" and self._takes_no_argument(self._menu.chosen)
+            self._insert_choice()
             if whole:
                 self._composer.send()
 
-    def _whole(self) -> bool:
-        token = self._composer.token()
-        if token is None or token.kind != "command" or self._menu.moved:
+    def _is_complete_command(self) -> bool:
+        token = self._composer.find_token()
+        if token is None or token.kind != "command" or self._menu.was_moved:
             return False
-        found = self._backstage.commands.find(token.text).command
+        found = self._agent_thread.commands.find(token.text).command
         return found is not None and (" " in token.text or token.text == f"/{found.name}")
 
-    def _needs_nothing(self, chosen: str) -> bool:
-        found = self._backstage.commands.find(chosen) if chosen.startswith("/") else None
-        command = found.command if found is not None and not found.rest else None
+    def _takes_no_argument(self, chosen: str) -> bool:
+        found = self._agent_thread.commands.find(chosen) if chosen.startswith("/") else None
+        command = found.command if found is not None and not found.arguments else None
         return command is not None and (not command.usage or command.usage.startswith("["))
 
-    def _take(self) -> None:
-        token, chosen = self._composer.token(), self._menu.chosen
+    def _insert_choice(self) -> None:
+        token, chosen = self._composer.find_token(), self._menu.chosen
         self.close()
         if token is None or not chosen:
             return
         quoted = f'@"{chosen}"' if " " in chosen else f"@{chosen}"
-        self._composer.complete(token, f"{quoted} " if token.kind == "file" else f"{chosen} ")
+        self._composer.insert_completion(token, f"{quoted} " if token.kind == "file" else f"{chosen} ")
 
     def close(self) -> None:
         self._menu.close()
-        self._composer.suggesting = False
+        self._composer.menu_is_open = False

@@ -25,9 +25,9 @@ class CompletionMenu(Widget):
         super().__init__(id=id)
         self.token: CompletionToken | None = None
         self.choices: list[str] = []
-        self.moved = False
-        self._about: Callable[[str], str] = lambda _: ""
-        self._place = 0
+        self.was_moved = False
+        self._describe: Callable[[str], str] = lambda _: ""
+        self._selected_index = 0
 
     @property
     def is_open(self) -> bool:
@@ -35,35 +35,35 @@ class CompletionMenu(Widget):
 
     @property
     def chosen(self) -> str:
-        return self.choices[self._place] if self.choices else ""
+        return self.choices[self._selected_index] if self.choices else ""
 
-    def show(
+    def show_choices(
         self, token: CompletionToken | None, choices: list[str], about: Callable[[str], str] = lambda _: ""
     ) -> None:
         """`about` says in a few words what a choice is."""
         same = self.token is not None and token is not None and self.chosen in choices
-        self._place = choices.index(self.chosen) if same and self.choices else 0
-        self.moved = same and self.moved
-        self.token, self.choices, self._about = token, choices, about
+        self._selected_index = choices.index(self.chosen) if same and self.choices else 0
+        self.was_moved = same and self.was_moved
+        self.token, self.choices, self._describe = token, choices, about
         self.set_class(bool(choices), "open")
         self.refresh(layout=True)
 
     def close(self) -> None:
-        self.show(None, [])
+        self.show_choices(None, [])
 
     def move(self, step: int) -> None:
         if self.choices:
-            self._place = (self._place + step) % len(self.choices)
-            self.moved = True
+            self._selected_index = (self._selected_index + step) % len(self.choices)
+            self.was_moved = True
             self.refresh()
 
     def render(self) -> Text:
-        first = max(0, min(self._place - _MAX_ROWS // 2, len(self.choices) - _MAX_ROWS))
+        first = max(0, min(self._selected_index - _MAX_ROWS // 2, len(self.choices) - _MAX_ROWS))
         seen = self.choices[first : first + _MAX_ROWS]
         column = max(cell_len(clean_line(choice)) for choice in self.choices) if self.choices else 0
         text = Text(no_wrap=True, overflow="ellipsis", end="")
         for place, choice in enumerate(seen, first):
-            chosen, name, about = place == self._place, clean_line(choice), self._about(choice)
+            chosen, name, about = place == self._selected_index, clean_line(choice), self._describe(choice)
             text.append("\n" if place > first else "")
             text.append(("› " if chosen else "  ") + name, style="bold" if chosen else "dim")
             text.append(" " * (column - cell_len(name) + 2) + about if about else "", style="" if chosen else "dim")

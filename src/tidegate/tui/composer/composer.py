@@ -59,48 +59,48 @@ class Composer(TextArea):
             highlight_cursor_line=False,
             tab_behavior="focus",
         )
-        self.before: InputHistory | None = None
-        self.suggesting = False
-        self.waiting = False
-        self._walking = False
+        self.input_history: InputHistory | None = None
+        self.menu_is_open = False
+        self.has_queued_messages = False
+        self._is_history_text = False
         self._draft = MessageDraft()
-        self._own: MessageDraft | None = None  # what was being written when the walk through the history began
+        self._unsent_draft: MessageDraft | None = None  # what was being written when the walk through the history began
 
     @property
     def draft(self) -> MessageDraft:
         """What is written now, with what of it was pasted."""
-        return self._draft.changed(self.text)
+        return self._draft.with_text(self.text)
 
     async def _on_key(self, event: events.Key) -> None:
         key = event.key
-        if self.suggesting and key in ("up", "down", "tab", "escape", "enter"):
-            self._taken(event)
+        if self.menu_is_open and key in ("up", "down", "tab", "escape", "enter"):
+            self._consume_key(event)
             self.post_message(self.Menu({"tab": "take", "enter": "enter", "escape": "close"}.get(key, key)))
         elif key == "enter":
-            self._taken(event)
+            self._consume_key(event)
             self.send()
         elif key in NEW_LINE_KEYS:
-            self._taken(event)
+            self._consume_key(event)
             self.insert("\n")
         elif key == "up" and self.cursor_location[0] == 0:
-            self._taken(event)
-            self._back()
+            self._consume_key(event)
+            self._show_older()
         elif key == "down" and self.cursor_location[0] == self.document.line_count - 1:
-            self._taken(event)
-            self._on()
+            self._consume_key(event)
+            self._show_newer()
         else:
             await super()._on_key(event)
 
-    def _taken(self, event: events.Key) -> None:
+    def _consume_key(self, event: events.Key) -> None:
         event.stop()
         event.prevent_default()
 
     def send(self) -> None:
         text = self.text.rstrip()
-        if self.before is not None and text.strip():
-            self.before.add(text)
+        if self.input_history is not None and text.strip():
+            self.input_history.add(text)
         self.post_message(self.Sent(self.draft._replace(text=text)))
-        self.put(MessageDraft())
+        self.replace_text(MessageDraft())
 
     async def _on_paste(self, event: events.Paste) -> None:
         """What is pasted is text: it sends nothing, and whatever a terminal would obey is left out."""
@@ -111,59 +111,59 @@ class Composer(TextArea):
         self.move_cursor(result.end_location)
 
     def edit(self, edit: Edit) -> EditResult:
-        self._draft = self.draft.replaced(self._place(edit.top), self._place(edit.bottom), edit.text)
+        self._draft = self.draft.replace_range(self._text_offset(edit.top), self._text_offset(edit.bottom), edit.text)
         result = super().edit(edit)
-        self._edited()
+        self._update_draft()
         return result
 
-    def _place(self, location: tuple[int, int]) -> int:
+    def _text_offset(self, location: tuple[int, int]) -> int:
         """Where in the text a row and column are."""
         row, column = location
         return sum(len(self.document.get_line(above)) + 1 for above in range(row)) + column
 
     def undo(self) -> None:
         super().undo()
-        self._edited()
+        self._update_draft()
 
     def redo(self) -> None:
         super().redo()
-        self._edited()
+        self._update_draft()
 
-    def _edited(self) -> None:
-        self._draft, self._own = self.draft, None
+    def _update_draft(self) -> None:
+        self._draft, self._unsent_draft = self.draft, None
 
     # --- what was typed before ------------------------------------------------------------------------------------
 
-    def _back(self) -> None:
-        if self.waiting and not self.text:
+    def _show_older(self) -> None:
+        if self.has_queued_messages and not self.text:
             self.post_message(self.Recalled())
             return
-        text = self.before.back(self.text) if self.before is not None else None
+        text = self.input_history.older(self.text) if self.input_history is not None else None
         if text is not None:
-            self._own = self._own or self.draft
-            self.put(MessageDraft().changed(text), walking=True)
+            self._unsent_draft = self._unsent_draft or self.draft
+            self.replace_text(MessageDraft().with_text(text), walking=True)
 
-    def _on(self) -> None:
-        text = self.before.on() if self.before is not None else None
+    def _show_newer(self) -> None:
+        text = self.input_history.newer() if self.input_history is not None else None
         if text is not None:
-            own = self._own if self._own is not None and self._own.text == text else None
-            self.put(own or MessageDraft().changed(text), walking=True)
+            own = self._unsent_draft if self._unsent_draft is not None and self._unsent_draft.text == text else None
+            self.replace_text(own or MessageDraft().with_text(text), walking=True)
 
-    def put(self, draft: MessageDraft, *, walking: bool = False) -> None:
-        self._walking = walking
-        self._own = self._own if walking else None
+    def replace_text(self, draft: MessageDraft, *, walking: bool = False) -> None:
+        self._is_history_text = walking
+        self._unsent_draft = self._unsent_draft if walking else None
         self.load_text(clean_text(draft.text).expandtabs(TAB_WIDTH))
-        self._draft = draft if draft.text == self.text else MessageDraft.of_block(self.text)
+        self._draft = draft if draft.text == self.text else MessageDraft.from_pasted(self.text)
         self.move_cursor(self.document.end)
 
     def on_text_area_changed(self) -> None:
-        if not self._walking and self.before is not None:
-            self.before.leave()
-        self._walking = False
+        if not self._is_history_text and self.input_history is not None:
+            self.input_history.reset()
+        self._is_history_text = False
 
     # --- what may be meant ----------------------------------------------------------------------------------------
 
-    def token(self) -> CompletionToken | None:
+    def find_token(self) -> CompletionToken | None:
         """A command at the beginning of the first line, or a file behind an @."""
         row, column = self.cursor_location
         line = self.document.get_line(row)[:column]
@@ -174,7 +174,7 @@ class Composer(TextArea):
             return None
         return CompletionToken("file", row, start, line[start + 1 :])
 
-    def complete(self, token: CompletionToken, text: str) -> None:
+    def insert_completion(self, token: CompletionToken, text: str) -> None:
         _, column = self.cursor_location
         result = self.replace(text, (token.row, token.start), (token.row, column))
         self.move_cursor(result.end_location)

@@ -27,11 +27,11 @@ class MessageDraft(NamedTuple):
     pasted: tuple[PastedSpan, ...] = ()
 
     @classmethod
-    def of_block(cls, text: str) -> "MessageDraft":
+    def from_pasted(cls, text: str) -> "MessageDraft":
         """A text of which nothing was typed."""
         return cls(text, (PastedSpan(0, len(text)),))
 
-    def replaced(self, start: int, end: int, entered: str) -> "MessageDraft":
+    def replace_range(self, start: int, end: int, entered: str) -> "MessageDraft":
         """The draft with this text in the place of another; it is pasted if it is a block."""
         pasted = [PastedSpan(left, min(right, start)) for left, right in self.pasted if left < start]
         if len(entered) > MAX_TYPED_CHARS or ("\n" in entered and entered != "\n"):
@@ -40,15 +40,15 @@ class MessageDraft(NamedTuple):
         pasted += [PastedSpan(max(left, end) + moved, right + moved) for left, right in self.pasted if right > end]
         return MessageDraft(self.text[:start] + entered + self.text[end:], tuple(pasted))
 
-    def changed(self, text: str) -> "MessageDraft":
+    def with_text(self, text: str) -> "MessageDraft":
         """The draft with this text instead, where nobody says what entered: what it does not share at either end."""
         before = self.text
         start = _common_start(before, text)
         rest = min(len(before), len(text)) - start
         end = _common_start(before[: -rest - 1 : -1], text[: -rest - 1 : -1]) if rest else 0
-        return self.replaced(start, len(before) - end, text[start : len(text) - end])
+        return self.replace_range(start, len(before) - end, text[start : len(text) - end])
 
-    def pieces(self) -> list[tuple[str, bool]]:
+    def split_typed_and_pasted(self) -> list[tuple[str, bool]]:
         """The lines in runs, each typed or not. A line is not typed if anything in it was pasted."""
         runs: list[tuple[list[str], bool]] = []
         blank: list[str] = []

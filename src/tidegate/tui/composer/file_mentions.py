@@ -38,7 +38,7 @@ class ComposedMessage(NamedTuple):
 
 
 def compose_message(draft: MessageDraft, workspace: Path) -> ComposedMessage:
-    parts: list[Part] = [MarkedText(text, typed=typed) for text, typed in draft.pieces()]
+    parts: list[Part] = [MarkedText(text, typed=typed) for text, typed in draft.split_typed_and_pasted()]
     problems: list[str] = []
     for name in dict.fromkeys(match[1] or match[2] for match in _MENTION.finditer(draft.text)):
         found = _find_mentioned_file(workspace, name)

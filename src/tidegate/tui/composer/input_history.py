@@ -20,39 +20,39 @@ class InputHistory:
     """`back` and `on` walk from what is typed now. Nothing is read before someone asks for it."""
 
     def __init__(self, data: DataFolder, session: str) -> None:
-        self._read = _read_inputs(data, session)
-        self._found: list[str] = []
-        self._place = 0
+        self._unread = _read_inputs(data, session)
+        self._entries: list[str] = []
+        self._position = 0
         self._draft = ""
 
     def add(self, text: str) -> None:
-        if not self._found or self._found[0] != text:
-            self._found.insert(0, text)
-        self._place = 0
+        if not self._entries or self._entries[0] != text:
+            self._entries.insert(0, text)
+        self._position = 0
 
-    def back(self, draft: str) -> str | None:
-        if not self._place:
+    def older(self, draft: str) -> str | None:
+        if not self._position:
             self._draft = draft
-        while self._place >= len(self._found) and len(self._found) < _MAX_ENTRIES:
-            text = next(self._read, None)
+        while self._position >= len(self._entries) and len(self._entries) < _MAX_ENTRIES:
+            text = next(self._unread, None)
             if text is None:
                 return None
-            if text not in self._found:
-                self._found.append(text)
-        if self._place >= len(self._found):
+            if text not in self._entries:
+                self._entries.append(text)
+        if self._position >= len(self._entries):
             return None
-        self._place += 1
-        return self._found[self._place - 1]
+        self._position += 1
+        return self._entries[self._position - 1]
 
-    def on(self) -> str | None:
-        if not self._place:
+    def newer(self) -> str | None:
+        if not self._position:
             return None
-        self._place -= 1
-        return self._found[self._place - 1] if self._place else self._draft
+        self._position -= 1
+        return self._entries[self._position - 1] if self._position else self._draft
 
-    def leave(self) -> None:
+    def reset(self) -> None:
         """Something else was typed: the next step back begins at the newest."""
-        self._place = 0
+        self._position = 0
 
 
 def _read_inputs(data: DataFolder, session: str) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _read_inputs(data: DataFolder, session: str) -> Iterator[str]:
     others = [info.name for info in data.store.sessions() if info.name != session and ".task-" not in info.name]
     for name in (session, *others[:_MAX_SESSIONS]):
         try:
-            yield from _read_newest_first(data.log(name))
+            yield from _read_newest_first(data.open_log(name))
         except TidegateError:  # one that is damaged hides no other
             continue
 
@@ -70,8 +70,8 @@ def _read_newest_first(log: Log) -> Iterator[str]:
     while end > 0:
         start = max(0, end - _BATCH_EVENTS)
         for event in reversed(list(islice(log.read(start + 1), end - start))):
-            if isinstance(event.what, MessageAdded) and is_user_request(event.what.message):
-                parts = event.what.message.parts
+            if isinstance(event.payload, MessageAdded) and is_user_request(event.payload.message):
+                parts = event.payload.message.parts
                 texts = [part.text for part in parts if isinstance(part, Text)]
                 said = "\n".join(text for text in texts if not text.startswith(MENTIONED_FILE))
                 if said:

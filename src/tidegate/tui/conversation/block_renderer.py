@@ -35,7 +35,7 @@ class BlockRenderer:
     def __init__(self, width: int, palette: Palette, shown: TextSanitizer) -> None:
         self.width = max(16, width)
         self.palette = palette
-        self.shown = shown
+        self.sanitizer = shown
         self._console = Console(
             file=io.StringIO(),
             width=self.width,
@@ -48,154 +48,158 @@ class BlockRenderer:
             emoji=False,
             _environ={},
         )
-        self._grown: tuple[str, int, list[Strip]] = ("", 0, [])
+        self._live_cache: tuple[str, int, list[Strip]] = ("", 0, [])
 
-    def lines(self, block: TranscriptBlock, *, opened: bool, chosen: bool, growing: bool = False) -> list[Strip]:
+    def render_block(self, block: TranscriptBlock, *, opened: bool, chosen: bool, growing: bool = False) -> list[Strip]:
         if block.is_card:
-            return self._card(block, opened, chosen)
+            return self._render_card(block, opened, chosen)
         if block.kind == "user":
-            return self._user(block)
+            return self._render_user(block)
         if block.kind in ("note", "problem"):
-            return self._note(block)
+            return self._render_note(block)
         if block.kind == "answer":
-            return self._answer(block)
-        return self._growing(block) if growing else self._marked(self.shown(block.text))
+            return self._render_answer(block)
+        return self._render_live(block) if growing else self._render_markdown(self.sanitizer(block.text))
 
     # --- texts ----------------------------------------------------------------------------------------------------
 
-    def _user(self, block: TranscriptBlock) -> list[Strip]:
+    def _render_user(self, block: TranscriptBlock) -> list[Strip]:
         bar = Style.parse(f"{self.palette.primary} on {self.palette.surface}")
         body = Style.parse(f"{self.palette.text} on {self.palette.surface}")
-        text = Text(self._bounded(self.shown(block.text.strip("\n"))), style=body)
-        wrapped = self._rendered(text, self.width - 3, body)
+        text = Text(self._clip_text(self.sanitizer(block.text.strip("\n"))), style=body)
+        wrapped = self._render_segments(text, self.width - 3, body)
         return [Strip([Segment("▌ ", bar), *line, Segment(" ", body)], self.width) for line in wrapped]
 
-    def _marked(self, text: str) -> list[Strip]:
-        text = self._bounded(text)
+    def _render_markdown(self, text: str) -> list[Strip]:
+        text = self._clip_text(text)
         inner = self.width - 2 * _MARGIN
         try:
-            lines = self._rendered(create_markdown(text, self.palette.code), inner)
+            lines = self._render_segments(create_markdown(text, self.palette.code), inner)
         except Exception:  # noqa: BLE001 - whatever a model wrote: its words are shown, if not in shape
-            lines = self._rendered(Text(text), inner)
-        return [self._inset(line) for line in _trim_blank_lines(lines)]
+            lines = self._render_segments(Text(text), inner)
+        return [self._indent(line) for line in _trim_blank_lines(lines)]
 
-    def _growing(self, block: TranscriptBlock) -> list[Strip]:
+    def _render_live(self, block: TranscriptBlock) -> list[Strip]:
         """Only what may still change its look is shaped again."""
-        text = self.shown(block.text)
-        key, done, strips = self._grown
+        text = self.sanitizer(block.text)
+        key, done, strips = self._live_cache
         end = find_stable_end(text)
         if key != block.key or done > end:
             done, strips = 0, []
         if end > done:
-            strips = [*strips, *self._joint(strips), *self._marked(text[done:end])]
+            strips = [*strips, *self._separator(strips), *self._render_markdown(text[done:end])]
             done = end
-        self._grown = (block.key, done, strips)
+        self._live_cache = (block.key, done, strips)
         rest = text[done:]
         if not rest.strip():
             return strips
-        tail = self._marked(rest) if len(rest) <= _MAX_LIVE_MARKDOWN_CHARS else self._plain(rest)
-        return [*strips, *self._joint(strips), *tail]
+        tail = self._render_markdown(rest) if len(rest) <= _MAX_LIVE_MARKDOWN_CHARS else self._render_plain(rest)
+        return [*strips, *self._separator(strips), *tail]
 
-    def _plain(self, text: str) -> list[Strip]:
-        lines = self._rendered(Text(self._bounded(text)), self.width - 2 * _MARGIN)
-        return [self._inset(line) for line in _trim_blank_lines(lines)]
+    def _render_plain(self, text: str) -> list[Strip]:
+        lines = self._render_segments(Text(self._clip_text(text)), self.width - 2 * _MARGIN)
+        return [self._indent(line) for line in _trim_blank_lines(lines)]
 
-    def _joint(self, strips: list[Strip]) -> list[Strip]:
+    def _separator(self, strips: list[Strip]) -> list[Strip]:
         return [Strip.blank(self.width)] if strips else []
 
-    def _note(self, block: TranscriptBlock) -> list[Strip]:
+    def _render_note(self, block: TranscriptBlock) -> list[Strip]:
         colour = self.palette.error if block.kind == "problem" else self.palette.muted
         sign = "! " if block.kind == "problem" else "· "
-        lines = self._rendered(Text(self.shown(block.text), style=colour), self.width - 2 * _MARGIN - 2)
+        lines = self._render_segments(Text(self.sanitizer(block.text), style=colour), self.width - 2 * _MARGIN - 2)
         head = Segment(sign, Style.parse(colour))
         return [
             Strip([Segment(" " * _MARGIN), head if not place else Segment("  "), *line])
             for place, line in enumerate(_trim_blank_lines(lines))
         ]
 
-    def _answer(self, block: TranscriptBlock) -> list[Strip]:
+    def _render_answer(self, block: TranscriptBlock) -> list[Strip]:
         """What a command said, as it stands: tables are tables."""
         bar = Segment("  ┆ ", Style.parse(self.palette.accent))
-        head = Strip([bar, Segment(self.shown.line(block.title)[:200], Style.parse(f"bold {self.palette.accent}"))])
-        text = "\n".join(
-            wrap_with_indent(line, self.width - 6) for line in self._bounded(self.shown(block.text)).splitlines()
+        head = Strip(
+            [bar, Segment(self.sanitizer.sanitize_line(block.title)[:200], Style.parse(f"bold {self.palette.accent}"))]
         )
-        lines = self._rendered(Text(text, style=self.palette.text), self.width - 6)
+        text = "\n".join(
+            wrap_with_indent(line, self.width - 6) for line in self._clip_text(self.sanitizer(block.text)).splitlines()
+        )
+        lines = self._render_segments(Text(text, style=self.palette.text), self.width - 6)
         return [head, *(Strip([bar, *line]) for line in _trim_blank_lines(lines))]
 
     # --- cards ----------------------------------------------------------------------------------------------------
 
-    def _card(self, block: TranscriptBlock, opened: bool, chosen: bool) -> list[Strip]:
-        strips = [self._head(block, opened, chosen)]
+    def _render_card(self, block: TranscriptBlock, opened: bool, chosen: bool) -> list[Strip]:
+        strips = [self._render_card_head(block, opened, chosen)]
         if opened:
             rail = Segment("  │ ", Style.parse(self.palette.faint))
-            strips += [Strip([rail, *line]) for line in self._body(block)]
+            strips += [Strip([rail, *line]) for line in self._render_card_body(block)]
         return strips
 
-    def _head(self, block: TranscriptBlock, opened: bool, chosen: bool) -> Strip:
+    def _render_card_head(self, block: TranscriptBlock, opened: bool, chosen: bool) -> Strip:
         p = self.palette
         colour = p.primary if chosen else p.faint
-        name, about, tail = self._words(block)
+        name, about, tail = self._describe_card(block)
         about = "" if opened and block.kind in ("thinking", "result") else about
         pieces = [
             ("  ", ""),
             (f"{_OPEN_MARK if opened else _CLOSED_MARK} ", colour),
-            (name, p.error if block.error else p.muted),
+            (name, p.error if block.is_error else p.muted),
         ]
         room = self.width - 4 - cell_len(name) - cell_len(tail) - 4
         if about and room > 4:
             about = about if cell_len(about) <= room else set_cell_size(about, room - 1).rstrip() + "…"
             pieces += [("  ", ""), (about, p.text if chosen else p.muted)]
-        pieces += [("  ", ""), (tail, p.error if block.error else p.faint)] if tail else []
+        pieces += [("  ", ""), (tail, p.error if block.is_error else p.faint)] if tail else []
         ground = f" on {p.panel}" if chosen else ""
         strip = Strip([Segment(text, Style.parse(f"{style}{ground}".strip())) for text, style in pieces])
         return strip.adjust_cell_length(self.width, Style.parse(ground.strip()) if chosen else None)
 
-    def _words(self, block: TranscriptBlock) -> tuple[str, str, str]:
-        line = self.shown.line
+    def _describe_card(self, block: TranscriptBlock) -> tuple[str, str, str]:
+        line = self.sanitizer.sanitize_line
         if block.kind == "thinking":
-            return "thought", self._begins(block.text), ""
+            return "thought", self._clip_start(block.text), ""
         if block.kind == "edit":
             return "compacted", line(block.title), ""
         if block.kind == "attached":
             return "attached", line(block.title), ""
         if block.kind == "result":
-            return "result", self._begins(block.result or ""), describe_text_length(block.result or "")
-        tail = "…" if block.result is None else "failed" if block.error else describe_text_length(block.result)
-        return line(block.title)[:80], self._begins(find_call_subject(block.text)), tail
+            return "result", self._clip_start(block.result or ""), describe_text_length(block.result or "")
+        tail = "…" if block.result is None else "failed" if block.is_error else describe_text_length(block.result)
+        return line(block.title)[:80], self._clip_start(find_call_subject(block.text)), tail
 
-    def _begins(self, text: str) -> str:
+    def _clip_start(self, text: str) -> str:
         """Masked before it is cut: half a key is a key's half."""
-        return self.shown.line(text[:4000])[:400]
+        return self.sanitizer.sanitize_line(text[:4000])[:400]
 
-    def _body(self, block: TranscriptBlock) -> Iterator[list[Segment]]:
+    def _render_card_body(self, block: TranscriptBlock) -> Iterator[list[Segment]]:
         inner = self.width - _MARGIN - 4
         p = self.palette
         texts = [(block.text, p.muted)]
         if block.kind == "call":
             texts = [(format_call_arguments(block.text), p.muted)]
         if block.result is not None:
-            texts.append((block.result, p.error if block.error else p.text))
+            texts.append((block.result, p.error if block.is_error else p.text))
         for text, colour in texts:
             if text.strip():
-                yield from self._clipped(Text(self._bounded(self.shown(text.strip("\n"))), style=colour), inner)
+                yield from self._render_clipped(
+                    Text(self._clip_text(self.sanitizer(text.strip("\n"))), style=colour), inner
+                )
 
-    def _clipped(self, text: Text, width: int) -> Iterator[list[Segment]]:
-        lines = _trim_blank_lines(self._rendered(text, width))
+    def _render_clipped(self, text: Text, width: int) -> Iterator[list[Segment]]:
+        lines = _trim_blank_lines(self._render_segments(text, width))
         yield from lines[:_MAX_CARD_LINES]
         if len(lines) > _MAX_CARD_LINES:
             yield [Segment(f"… {len(lines) - _MAX_CARD_LINES:,} more lines", Style.parse(self.palette.faint))]
 
     # --- common ---------------------------------------------------------------------------------------------------
 
-    def _rendered(self, what: RenderableType, width: int, style: Style | None = None) -> list[list[Segment]]:
+    def _render_segments(self, what: RenderableType, width: int, style: Style | None = None) -> list[list[Segment]]:
         options = self._console.options.update(width=max(8, width), height=None)
         return self._console.render_lines(what, options, style=style, pad=style is not None)
 
-    def _inset(self, line: list[Segment]) -> Strip:
+    def _indent(self, line: list[Segment]) -> Strip:
         return Strip([Segment(" " * _MARGIN), *line])
 
-    def _bounded(self, text: str) -> str:
+    def _clip_text(self, text: str) -> str:
         if len(text) <= _MAX_TEXT_CHARS:
             return text
         return f"{text[:_MAX_TEXT_CHARS]}\n\n… {len(text) - _MAX_TEXT_CHARS:,} more characters"

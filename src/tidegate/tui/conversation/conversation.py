@@ -40,153 +40,158 @@ class Conversation(ScrollView, can_focus=False):
 
     def __init__(self, paging: LogPager, shown: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self._shown = shown
-        self._drawing: BlockRenderer | None = None
-        self._busy = False
+        self._sanitizer = shown
+        self._block_renderer: BlockRenderer | None = None
+        self._is_scrolling = False
         self._sticky = True
-        self._wide = 0
-        self._ground: Style | None = None
-        self.opened: set[str] = set()
-        self.held = RowCache(paging, self._draw())
+        self._content_width = 0
+        self._background_style: Style | None = None
+        self.toggled_keys: set[str] = set()
+        self.row_cache = RowCache(paging, self._make_painter())
 
-    def turn_to(self, paging: LogPager, shown: TextSanitizer) -> None:
+    def show_session(self, paging: LogPager, shown: TextSanitizer) -> None:
         """Another session."""
-        self._shown = shown
-        self._drawing = None
-        self.held = RowCache(paging, self._draw())
-        self.opened, self.chosen, self.all_open = set(), "", False
-        if self._wide:
+        self._sanitizer = shown
+        self._block_renderer = None
+        self.row_cache = RowCache(paging, self._make_painter())
+        self.toggled_keys, self.chosen, self.all_open = set(), "", False
+        if self._content_width:
             self.show_end()
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
     @property
-    def following(self) -> bool:
+    def is_following(self) -> bool:
         """Does the screen stay at the end, whatever comes? It does until someone scrolls away from it."""
-        return self.held.at_tail and self._sticky
+        return self.row_cache.at_tail and self._sticky
 
-    def say(self, event: Event) -> None:
-        following = self.following
-        self.held.say(event)
-        self._follow() if following else self._sized()
+    def add_event(self, event: Event) -> None:
+        following = self.is_following
+        self.row_cache.add_event(event)
+        self._scroll_to_tail() if following else self._update_size()
 
-    def remark(self, blocks: Iterable[TranscriptBlock]) -> None:
-        following = self.following
+    def add_remarks(self, blocks: Iterable[TranscriptBlock]) -> None:
+        following = self.is_following
         for block in blocks:
-            self.held.remark(block)
-        self._follow() if following else self._sized()
+            self.row_cache.add_remark(block)
+        self._scroll_to_tail() if following else self._update_size()
 
-    def grow(self, blocks: Iterable[TranscriptBlock]) -> None:
-        following = self.following
-        self.held.grow(blocks)
-        self._follow() if following else self._sized()
+    def set_live_blocks(self, blocks: Iterable[TranscriptBlock]) -> None:
+        following = self.is_following
+        self.row_cache.set_live_blocks(blocks)
+        self._scroll_to_tail() if following else self._update_size()
 
     @property
     def position(self) -> int | None:
         """How far into the log the screen is, of a hundred; None at its end."""
-        spot = self.held.spot(self.scroll_offset.y + self.size.height - 1)
-        if self.following or spot is None or not self.held.head:
+        spot = self.row_cache.locate_line(self.scroll_offset.y + self.size.height - 1)
+        if self.is_following or spot is None or not self.row_cache.log_head:
             return None
-        return min(99, 100 * self.held.shown[spot.place].seq // self.held.head)
+        return min(99, 100 * self.row_cache.visible_rows[spot.row_index].seq // self.row_cache.log_head)
 
-    def _follow(self) -> None:
-        self.held.trim_top()
-        self._sized()
+    def _scroll_to_tail(self) -> None:
+        self.row_cache.trim_top()
+        self._update_size()
         self._scroll(self.max_scroll_y)
 
     def show_end(self) -> None:
-        self.held.show_end(self._page)
+        self.row_cache.show_end(self._page_rows)
         self._sticky = True
-        self._sized()
+        self._update_size()
         self._scroll(self.max_scroll_y)
 
     def show_start(self) -> None:
-        self.held.show_start(self._page)
+        self.row_cache.show_start(self._page_rows)
         self._sticky = False
-        self._sized()
+        self._update_size()
         self._scroll(0)
 
     def show_head(self, key: str) -> None:
         """The beginning of a block that is too long for the screen; else the end stays in view."""
-        places = [place for place, each in enumerate(self.held.shown) if each.block.key == key]
-        top = self.held.number(LinePosition(places[0], 0)) if places else self.max_scroll_y
+        places = [place for place, each in enumerate(self.row_cache.visible_rows) if each.block.key == key]
+        top = self.row_cache.line_number(LinePosition(places[0], 0)) if places else self.max_scroll_y
         if top < self.max_scroll_y:
             self.scroll_to(y=top, animate=False, immediate=True)
 
     @property
-    def _page(self) -> int:
+    def _page_rows(self) -> int:
         return max(12, self.size.height)
 
-    def _sized(self) -> None:
-        self.virtual_size = Size(self._wide, self.held.height + 1)
+    def _update_size(self) -> None:
+        self.virtual_size = Size(self._content_width, self.row_cache.height + 1)
         self.refresh()
 
     def _scroll(self, y: float) -> None:
-        self._busy = True
+        self._is_scrolling = True
         try:
             self.scroll_to(y=max(0, y), animate=False, immediate=True, force=True)
         finally:
-            self._busy = False
+            self._is_scrolling = False
         self.post_message(self.Moved())
 
     # --- drawing --------------------------------------------------------------------------------------------------
 
-    def _draw(self) -> RowPainter:
+    def _make_painter(self) -> RowPainter:
         return RowPainter(
-            lambda block: self._lines(block, growing=False), lambda block: self._lines(block, growing=True)
+            lambda block: self._render_block(block, growing=False),
+            lambda block: self._render_block(block, growing=True),
         )
 
-    def _lines(self, block: TranscriptBlock, *, growing: bool) -> list[Strip]:
-        if self._drawing is None:
+    def _render_block(self, block: TranscriptBlock, *, growing: bool) -> list[Strip]:
+        if self._block_renderer is None:
             palette = make_palette(self.app.theme_variables, dark=self.app.current_theme.dark)
-            self._drawing = BlockRenderer(self._wide, palette, self._shown)
-        opened = self.all_open != (block.key in self.opened)
-        return self._drawing.lines(block, opened=opened, chosen=block.key == self.chosen, growing=growing)
+            self._block_renderer = BlockRenderer(self._content_width, palette, self._sanitizer)
+        opened = self.all_open != (block.key in self.toggled_keys)
+        return self._block_renderer.render_block(block, opened=opened, chosen=block.key == self.chosen, growing=growing)
 
     def on_resize(self, event: events.Resize) -> None:
         wide = max(20, self.scrollable_content_region.width)
-        self.held.most = max(MAX_CACHED_ROWS, 6 * self.size.height)
-        if wide == self._wide:
-            self._follow() if self.following else self._sized()
+        self.row_cache.max_rows = max(MAX_CACHED_ROWS, 6 * self.size.height)
+        if wide == self._content_width:
+            self._scroll_to_tail() if self.is_following else self._update_size()
             return
-        first, self._wide = not self._wide, wide
+        first, self._content_width = not self._content_width, wide
         if first:
-            self._drawing = None
+            self._block_renderer = None
             self.show_end()
         else:
             self.redraw()
 
     def redraw(self) -> None:
         """Everything looks different now. Only what is near the screen is drawn again; the rest is read when needed."""
-        if not self._wide:
+        if not self._content_width:
             return
-        following = self.following
-        spot = self.held.spot(self.scroll_offset.y) or LinePosition(0, 0)
-        self._drawing = None
-        place = min(spot.place, max(0, len(self.held.rows) - 1))
-        gone = self.held.keep_around(place, 2 * self._page)
-        self.held.redraw(self._draw())
-        self._sized()
-        self._scroll(self.max_scroll_y if following else self.held.number(LinePosition(max(0, spot.place - gone), 0)))
+        following = self.is_following
+        spot = self.row_cache.locate_line(self.scroll_offset.y) or LinePosition(0, 0)
+        self._block_renderer = None
+        place = min(spot.row_index, max(0, len(self.row_cache.rows) - 1))
+        gone = self.row_cache.drop_far_rows(place, 2 * self._page_rows)
+        self.row_cache.redraw(self._make_painter())
+        self._update_size()
+        self._scroll(
+            self.max_scroll_y
+            if following
+            else self.row_cache.line_number(LinePosition(max(0, spot.row_index - gone), 0))
+        )
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._ground = None
+        self._background_style = None
 
     def render_line(self, y: int) -> Strip:
-        if self._ground is None:
-            self._ground = self.rich_style
-        width, style = self.scrollable_content_region.width, self._ground
+        if self._background_style is None:
+            self._background_style = self.rich_style
+        width, style = self.scrollable_content_region.width, self._background_style
         number = self.scroll_offset.y + y
-        strip = self.held.line(number)
+        strip = self.row_cache.get_line(number)
         if strip is None:
             return Strip.blank(width, style)
         selection = self.text_selection
         if selection is not None:
-            strip = self._selected(strip, selection, number)
+            strip = self._highlight_selection(strip, selection, number)
         return strip.apply_style(style).crop_extend(0, width, style).apply_offsets(0, number)
 
-    def _selected(self, strip: Strip, selection: Selection, number: int) -> Strip:
+    def _highlight_selection(self, strip: Strip, selection: Selection, number: int) -> Strip:
         span = selection.get_span(number)
         if span is None:
             return strip
@@ -197,7 +202,7 @@ class Conversation(ScrollView, can_focus=False):
         return Strip.join([strip.crop(0, start), middle, strip.crop(end, length)])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        lines = [self.held.line(number) for number in range(self.held.height)]
+        lines = [self.row_cache.get_line(number) for number in range(self.row_cache.height)]
         return selection.extract("\n".join("" if line is None else line.text.rstrip() for line in lines)), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
@@ -207,20 +212,20 @@ class Conversation(ScrollView, can_focus=False):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        if not self._busy and self._wide:
+        if not self._is_scrolling and self._content_width:
             self._sticky = round(new_value) >= self.max_scroll_y
-            self._reach_out(round(new_value))
+            self._load_near(round(new_value))
             self.post_message(self.Moved())
 
-    def _reach_out(self, y: int) -> None:
+    def _load_near(self, y: int) -> None:
         screen = max(1, self.size.height)
-        if y < screen and self.held.first > 1:
-            grown = self.held.reach_back(self._page)
-            self._sized()
+        if y < screen and self.row_cache.first_seq > 1:
+            grown = self.row_cache.load_before(self._page_rows)
+            self._update_size()
             self._scroll(y + grown)
-        elif y > self.max_scroll_y - screen and not self.held.at_tail:
-            lost = self.held.reach_on(self._page)
-            self._sized()
+        elif y > self.max_scroll_y - screen and not self.row_cache.at_tail:
+            lost = self.row_cache.load_after(self._page_rows)
+            self._update_size()
             self._scroll(y - lost)
 
     def page(self, direction: int) -> None:
@@ -230,46 +235,46 @@ class Conversation(ScrollView, can_focus=False):
 
     def choose(self, direction: int) -> None:
         """The next card up or down from the one that is chosen, or from the end of what is on the screen."""
-        cards = [place for place, each in enumerate(self.held.shown) if each.block.is_card]
+        cards = [place for place, each in enumerate(self.row_cache.visible_rows) if each.block.is_card]
         if not cards:
             return
-        places = {self.held.shown[place].block.key: place for place in cards}
+        places = {self.row_cache.visible_rows[place].block.key: place for place in cards}
         here = places.get(self.chosen)
         if here is None:
-            bottom = self.held.spot(self.scroll_offset.y + self.size.height - 1)
-            here = len(self.held.shown) if bottom is None else bottom.place + 1
+            bottom = self.row_cache.locate_line(self.scroll_offset.y + self.size.height - 1)
+            here = len(self.row_cache.visible_rows) if bottom is None else bottom.row_index + 1
         beyond = [place for place in cards if (place < here if direction < 0 else place > here)]
         if beyond:
             place = beyond[-1] if direction < 0 else beyond[0]
-            self.chosen = self.held.shown[place].block.key
-            self._into_view(place)
+            self.chosen = self.row_cache.visible_rows[place].block.key
+            self._scroll_into_view(place)
         elif direction > 0:
             self.chosen = ""
 
-    def _into_view(self, place: int) -> None:
-        line, top = self.held.number(LinePosition(place, 0)), self.scroll_offset.y
+    def _scroll_into_view(self, place: int) -> None:
+        line, top = self.row_cache.line_number(LinePosition(place, 0)), self.scroll_offset.y
         if not top <= line < top + self.size.height - 1:
             self.scroll_to(y=max(0, line - self.size.height // 2), animate=False, immediate=True)
 
     def watch_chosen(self, old: str, new: str) -> None:
-        if self._wide:
-            self.held.redraw(self._draw(), frozenset({old, new}))
-            self._sized()
+        if self._content_width:
+            self.row_cache.redraw(self._make_painter(), frozenset({old, new}))
+            self._update_size()
 
     def toggle(self, key: str = "") -> None:
         """One card, or all of them."""
-        following = self.following
+        following = self.is_following
         if key:
-            self.opened ^= {key}
+            self.toggled_keys ^= {key}
         else:
-            self.all_open, self.opened = not self.all_open, set()
-        spot = self.held.spot(self.scroll_offset.y)
-        cards = frozenset(each.block.key for each in self.held.shown if each.block.is_card)
-        self.held.redraw(self._draw(), frozenset({key}) if key else cards)
-        self._sized()
-        self._scroll(self.max_scroll_y if following else self.held.number(spot) if spot else 0)
+            self.all_open, self.toggled_keys = not self.all_open, set()
+        spot = self.row_cache.locate_line(self.scroll_offset.y)
+        cards = frozenset(each.block.key for each in self.row_cache.visible_rows if each.block.is_card)
+        self.row_cache.redraw(self._make_painter(), frozenset({key}) if key else cards)
+        self._update_size()
+        self._scroll(self.max_scroll_y if following else self.row_cache.line_number(spot) if spot else 0)
 
     def on_click(self, event: events.Click) -> None:
-        spot = self.held.spot(self.scroll_offset.y + event.y)
-        if spot is not None and spot.inside == 0 and self.held.block_at(spot).is_card:
-            self.toggle(self.held.block_at(spot).key)
+        spot = self.row_cache.locate_line(self.scroll_offset.y + event.y)
+        if spot is not None and spot.line_index == 0 and self.row_cache.block_at(spot).is_card:
+            self.toggle(self.row_cache.block_at(spot).key)

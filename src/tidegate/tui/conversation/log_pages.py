@@ -24,8 +24,8 @@ class TranscriptRow(NamedTuple):
 class LogPage(NamedTuple):
     """Rows of the events `first` to `last`, all of them."""
 
-    first: int
-    last: int
+    first_seq: int
+    last_seq: int
     rows: list[TranscriptRow]
 
 
@@ -49,7 +49,7 @@ class LogPager:
     def head(self) -> int:
         return self._log().head
 
-    def before(self, seq: int, least: int = 1) -> LogPage:
+    def read_before(self, seq: int, least: int = 1) -> LogPage:
         """The rows before an event, at least so many where there are; a result comes with its call."""
         log = self._log()
         first = last = min(seq, log.head + 1)
@@ -59,7 +59,7 @@ class LogPager:
             rows = build_rows(_read_range(log, first, last - 1))
         return LogPage(first, last - 1, rows)
 
-    def after(self, seq: int, least: int = 1) -> LogPage:
+    def read_after(self, seq: int, least: int = 1) -> LogPage:
         log = self._log()
         last, rows = seq, list[TranscriptRow]()
         while last < log.head and len(rows) < least:

@@ -21,8 +21,8 @@ MAX_CACHED_ROWS: Final = 240
 class RowPainter(NamedTuple):
     """How a block becomes lines, now."""
 
-    lines: Callable[[TranscriptBlock], list[Strip]]
-    growing: Callable[[TranscriptBlock], list[Strip]]
+    draw: Callable[[TranscriptBlock], list[Strip]]
+    draw_live: Callable[[TranscriptBlock], list[Strip]]
 
 
 class DrawnRow:
@@ -37,29 +37,29 @@ class DrawnRow:
 class LinePosition(NamedTuple):
     """A line by what stands there: the row's place, and the line inside it."""
 
-    place: int
-    inside: int
+    row_index: int
+    line_index: int
 
 
 class RowCache:
     """Events `first` to `last` are here, `head` is the newest we know of. `tops` are where rows begin, in lines."""
 
     def __init__(self, paging: LogPager, draw: RowPainter) -> None:
-        self.paging = paging
-        self.draw = draw
+        self.pager = paging
+        self.painter = draw
         self.rows: list[DrawnRow] = []
-        self.live: list[DrawnRow] = []
-        self.first, self.last, self.head = 1, 0, 0
-        self.most = MAX_CACHED_ROWS
-        self.tops: list[int] = [0]
+        self.live_rows: list[DrawnRow] = []
+        self.first_seq, self.last_seq, self.log_head = 1, 0, 0
+        self.max_rows = MAX_CACHED_ROWS
+        self.row_tops: list[int] = [0]
 
     @property
     def at_tail(self) -> bool:
-        return self.last >= self.head
+        return self.last_seq >= self.log_head
 
     @property
     def height(self) -> int:
-        return self.tops[-1]
+        return self.row_tops[-1]
 
     # --- pages ----------------------------------------------------------------------------------------------------
 
@@ -67,153 +67,153 @@ class RowCache:
         """Where the end is here already nothing is read: what stands between the rows and in no log stays."""
         if self.rows and self.at_tail:
             return
-        self.head = self.paging.head
-        self._anew(self.paging.before(self.head + 1, least))
+        self.log_head = self.pager.head
+        self._replace_rows(self.pager.read_before(self.log_head + 1, least))
 
     def show_start(self, least: int) -> None:
-        self.head = self.paging.head
-        self._anew(self.paging.after(0, least))
+        self.log_head = self.pager.head
+        self._replace_rows(self.pager.read_after(0, least))
 
-    def _anew(self, page: LogPage) -> None:
-        self.rows = [DrawnRow(row, self.draw.lines(row.block)) for row in page.rows]
-        self.first, self.last = page.first, page.last
-        self.measure()
+    def _replace_rows(self, page: LogPage) -> None:
+        self.rows = [DrawnRow(row, self.painter.draw(row.block)) for row in page.rows]
+        self.first_seq, self.last_seq = page.first_seq, page.last_seq
+        self.measure_rows()
 
-    def reach_back(self, least: int) -> int:
+    def load_before(self, least: int) -> int:
         """The page before; how many lines it has. Rows at the end leave if there are too many."""
-        if self.first <= 1:
+        if self.first_seq <= 1:
             return 0
-        page, height = self.paging.before(self.first, least), self.height
-        self.rows = [*(DrawnRow(row, self.draw.lines(row.block)) for row in page.rows), *self.rows]
-        self.first = page.first
-        self.measure()
+        page, height = self.pager.read_before(self.first_seq, least), self.height
+        self.rows = [*(DrawnRow(row, self.painter.draw(row.block)) for row in page.rows), *self.rows]
+        self.first_seq = page.first_seq
+        self.measure_rows()
         grown = self.height - height
-        while len(self.rows) > self.most or (self.rows and self.rows[-1].seq > self.last):
-            self.last = min(self.last, self.rows.pop().seq - 1)
-        self.measure()
+        while len(self.rows) > self.max_rows or (self.rows and self.rows[-1].seq > self.last_seq):
+            self.last_seq = min(self.last_seq, self.rows.pop().seq - 1)
+        self.measure_rows()
         return grown
 
-    def reach_on(self, least: int) -> int:
+    def load_after(self, least: int) -> int:
         """The page behind; how many lines left at the top for it."""
-        page = self.paging.after(self.last, least)
+        page = self.pager.read_after(self.last_seq, least)
         for row in page.rows:
-            self._add(row)
-        self.last = page.last
-        self.head = max(self.head, page.last)
-        self.measure()
+            self._add_row(row)
+        self.last_seq = page.last_seq
+        self.log_head = max(self.log_head, page.last_seq)
+        self.measure_rows()
         return self.trim_top()
 
     def trim_top(self) -> int:
-        over = len(self.rows) - self.most
+        over = len(self.rows) - self.max_rows
         while over > 0 and self.rows[over - 1].seq == self.rows[over].seq:
             over -= 1
         return self._drop_top(over) if over > 0 else 0
 
     def _drop_top(self, count: int) -> int:
-        lost = self.tops[count] + self._gap(count)  # what stands first has no gap
-        self.first = self.rows[count].seq
+        lost = self.row_tops[count] + self._gap(count)  # what stands first has no gap
+        self.first_seq = self.rows[count].seq
         self.rows = self.rows[count:]
-        self.measure()
+        self.measure_rows()
         return lost
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
-    def say(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         """An event came to the log. Where the end is not held it is read when someone scrolls there."""
-        if event.seq <= self.head:
+        if event.seq <= self.log_head:
             return
-        at_tail, self.head = self.at_tail, event.seq
+        at_tail, self.log_head = self.at_tail, event.seq
         if not at_tail:
             return
-        if event.seq != self.last + 1:  # others write here, too
-            self.reach_on(event.seq - self.last)
+        if event.seq != self.last_seq + 1:  # others write here, too
+            self.load_after(event.seq - self.last_seq)
             return
-        self.last = event.seq
+        self.last_seq = event.seq
         for block in build_blocks(event):
-            self._add(TranscriptRow(event.seq, block))
-        self.measure()
+            self._add_row(TranscriptRow(event.seq, block))
+        self.measure_rows()
 
-    def _add(self, row: TranscriptRow) -> None:
+    def _add_row(self, row: TranscriptRow) -> None:
         block = row.block
-        call = self._call(block.call_id) if block.kind == "result" else None
+        call = self._find_call(block.call_id) if block.kind == "result" else None
         if call is None or call.block.result not in (None, block.result):
-            self.rows.append(DrawnRow(row, self.draw.lines(block)))
+            self.rows.append(DrawnRow(row, self.painter.draw(block)))
             return
-        call.block.result, call.block.error = block.result, block.error
-        call.lines = self.draw.lines(call.block)
+        call.block.result, call.block.is_error = block.result, block.is_error
+        call.lines = self.painter.draw(call.block)
 
-    def _call(self, ident: str) -> DrawnRow | None:
+    def _find_call(self, ident: str) -> DrawnRow | None:
         calls = (each for each in reversed(self.rows) if each.block.kind == "call" and each.block.call_id == ident)
         return next(calls, None)
 
-    def remark(self, block: TranscriptBlock) -> None:
+    def add_remark(self, block: TranscriptBlock) -> None:
         """Something that is in no log, shown where it came; it is gone when the rows around it are read anew."""
         if self.at_tail:
-            self.rows.append(DrawnRow(TranscriptRow(self.last, block), self.draw.lines(block)))
-            self.measure()
+            self.rows.append(DrawnRow(TranscriptRow(self.last_seq, block), self.painter.draw(block)))
+            self.measure_rows()
 
-    def grow(self, blocks: Iterable[TranscriptBlock]) -> None:
+    def set_live_blocks(self, blocks: Iterable[TranscriptBlock]) -> None:
         """What is being said now; with nothing, all of it is in the log."""
-        self.live = [DrawnRow(TranscriptRow(0, block), self.draw.growing(block)) for block in blocks]
-        self.measure()
+        self.live_rows = [DrawnRow(TranscriptRow(0, block), self.painter.draw_live(block)) for block in blocks]
+        self.measure_rows()
 
     # --- lines ----------------------------------------------------------------------------------------------------
 
     @property
-    def shown(self) -> list[DrawnRow]:
+    def visible_rows(self) -> list[DrawnRow]:
         """The rows, and at the end of the log what is being said."""
-        return [*self.rows, *self.live] if self.at_tail else self.rows
+        return [*self.rows, *self.live_rows] if self.at_tail else self.rows
 
-    def measure(self) -> None:
-        shown = self.shown
+    def measure_rows(self) -> None:
+        shown = self.visible_rows
         heights = (len(each.lines) + self._gap(place) for place, each in enumerate(shown))
-        self.tops = list(accumulate(heights, initial=0))
+        self.row_tops = list(accumulate(heights, initial=0))
 
     def _gap(self, place: int) -> int:
         """A blank line before a block, but not between cards."""
         if not place:
             return 0
-        before, here = (self._at(each).block for each in (place - 1, place))
+        before, here = (self._get_row(each).block for each in (place - 1, place))
         return 0 if before.is_card and here.is_card else 1
 
-    def _at(self, place: int) -> DrawnRow:
+    def _get_row(self, place: int) -> DrawnRow:
         count = len(self.rows)
-        return self.rows[place] if place < count else self.live[place - count]
+        return self.rows[place] if place < count else self.live_rows[place - count]
 
-    def line(self, number: int) -> Strip | None:
-        spot = self.spot(number)
+    def get_line(self, number: int) -> Strip | None:
+        spot = self.locate_line(number)
         if spot is None:
             return None
-        lines = self._at(spot.place).lines
-        return lines[spot.inside] if 0 <= spot.inside < len(lines) else None
+        lines = self._get_row(spot.row_index).lines
+        return lines[spot.line_index] if 0 <= spot.line_index < len(lines) else None
 
-    def spot(self, number: int) -> LinePosition | None:
-        place = bisect_right(self.tops, number) - 1
-        if not 0 <= place < len(self.tops) - 1:
+    def locate_line(self, number: int) -> LinePosition | None:
+        place = bisect_right(self.row_tops, number) - 1
+        if not 0 <= place < len(self.row_tops) - 1:
             return None
-        return LinePosition(place, number - self.tops[place] - self._gap(place))
+        return LinePosition(place, number - self.row_tops[place] - self._gap(place))
 
-    def number(self, spot: LinePosition) -> int:
-        if spot.place >= len(self.tops) - 1:
+    def line_number(self, spot: LinePosition) -> int:
+        if spot.row_index >= len(self.row_tops) - 1:
             return self.height
-        return self.tops[spot.place] + self._gap(spot.place) + spot.inside
+        return self.row_tops[spot.row_index] + self._gap(spot.row_index) + spot.line_index
 
     def block_at(self, spot: LinePosition) -> TranscriptBlock:
-        return self._at(spot.place).block
+        return self._get_row(spot.row_index).block
 
     # --- drawing again --------------------------------------------------------------------------------------------
 
     def redraw(self, draw: RowPainter, keys: frozenset[str] | None = None) -> None:
         """Draw again: everything, or the cards of these keys."""
-        self.draw = draw
+        self.painter = draw
         for each in self.rows:
             if keys is None or each.block.key in keys:
-                each.lines = draw.lines(each.block)
-        for each in self.live:
-            each.lines = draw.growing(each.block)
-        self.measure()
+                each.lines = draw.draw(each.block)
+        for each in self.live_rows:
+            each.lines = draw.draw_live(each.block)
+        self.measure_rows()
 
-    def keep_around(self, place: int, reach: int) -> int:
+    def drop_far_rows(self, place: int, reach: int) -> int:
         """Let go of all rows further away than this; how many left at the top."""
         low, high = max(0, place - reach), min(len(self.rows), place + reach + 1)
         while low and self.rows[low - 1].seq == self.rows[low].seq:
@@ -221,10 +221,10 @@ class RowCache:
         while high < len(self.rows) and self.rows[high].seq == self.rows[high - 1].seq:
             high += 1
         if high < len(self.rows):
-            self.last = self.rows[high].seq - 1
+            self.last_seq = self.rows[high].seq - 1
             self.rows = self.rows[:high]
         if low:
-            self.first = self.rows[low].seq
+            self.first_seq = self.rows[low].seq
             self.rows = self.rows[low:]
-        self.measure()
+        self.measure_rows()
         return low

@@ -34,7 +34,7 @@ class TranscriptBlock(msgspec.Struct):
     text: str = ""
     title: str = ""
     result: str | None = None
-    error: bool = False
+    is_error: bool = False
     call_id: str = ""
 
     @property
@@ -43,7 +43,7 @@ class TranscriptBlock(msgspec.Struct):
 
 
 def build_blocks(event: Event) -> list[TranscriptBlock]:
-    what = event.what
+    what = event.payload
     if isinstance(what, MessageAdded):
         return _message_blocks(what.message, event.seq)
     if isinstance(what, ViewEdited):
@@ -80,7 +80,9 @@ def _part_block(part: object, message: Message, key: str) -> TranscriptBlock | N
             size = f" {width}x{height}" if width else ""
             return TranscriptBlock(key, "attached", "", f"{media}{size}")
         case Result(call_id=ident, error=error):
-            return TranscriptBlock(key, "result", "", "result", result=_result_text(part), error=error, call_id=ident)
+            return TranscriptBlock(
+                key, "result", "", "result", result=_result_text(part), is_error=error, call_id=ident
+            )
     return None
 
 
@@ -117,7 +119,7 @@ def _edit_block(edited: ViewEdited, seq: int) -> TranscriptBlock:
     lines += [f"rule: {edit.text}" for edit in edited.edits if isinstance(edit, RemoveRule)]
     lines += [part.text for message in added for part in message.parts if isinstance(part, Text)]
     name = edited.rule or edited.stage
-    title = f"{name}  {edited.before:,} → {edited.after:,} tokens"
+    title = f"{name}  {edited.tokens_before:,} → {edited.tokens_after:,} tokens"
     return TranscriptBlock(f"e{seq}", "edit", "\n".join(lines), title)
 
 
@@ -138,7 +140,7 @@ def merge_results(blocks: Iterable[TranscriptBlock]) -> list[TranscriptBlock]:
         if call is None:
             whole.append(block)
         else:
-            call.result, call.error = block.result, block.error
+            call.result, call.is_error = block.result, block.is_error
     return whole
 
 

@@ -14,65 +14,65 @@ class ChatOutput:
     """Both streams, and whether a line is begun: what begins another must end it first."""
 
     def __init__(self, shown: TextSanitizer) -> None:
-        self._shown = shown
-        self._begun = False
+        self._sanitizer = shown
+        self._in_line = False
 
-    def flow(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """As it is: it has passed `Shown`."""
         if text:
-            self._begun = not text.endswith("\n")
+            self._in_line = not text.endswith("\n")
             print(text, end="", flush=True)
 
-    def line(self, text: str) -> None:
-        self.end()
-        self.flow(self._shown(text).rstrip("\n") + "\n")
+    def write_line(self, text: str) -> None:
+        self.end_line()
+        self.write(self._sanitizer(text).rstrip("\n") + "\n")
 
-    def end(self) -> None:
-        if self._begun:
-            self.flow("\n")
+    def end_line(self) -> None:
+        if self._in_line:
+            self.write("\n")
 
-    def entered(self) -> None:
+    def mark_line_ended(self) -> None:
         """The terminal showed the line that was typed, and its end."""
-        self._begun = False
+        self._in_line = False
 
-    def aside(self, text: str) -> None:
+    def write_notice(self, text: str) -> None:
         """What is not part of the conversation."""
         if sys.stdout.isatty():
-            self.end()
-        print(f"tidegate: {self._shown(text)}", file=sys.stderr, flush=True)
+            self.end_line()
+        print(f"tidegate: {self._sanitizer(text)}", file=sys.stderr, flush=True)
 
 
 class ChatInput(Protocol):
     """Who gives messages to a plain chat, and answers its questions. None: there are no more."""
 
     @property
-    def asks(self) -> bool:
+    def can_ask(self) -> bool:
         """Is a person there?"""
 
-    async def message(self, out: ChatOutput) -> str | None: ...
+    async def read_message(self, out: ChatOutput) -> str | None: ...
 
-    async def answer(self, out: ChatOutput, prompt: str) -> str | None: ...
+    async def read_answer(self, out: ChatOutput, prompt: str) -> str | None: ...
 
 
 class TypedInput:
     """What a person or a script says, as `Plain` wants it."""
 
     def __init__(self, lines: LineReader, *, asks: bool) -> None:
-        self.asks = asks
-        self._lines = lines
+        self.can_ask = asks
+        self._reader = lines
 
-    async def message(self, out: ChatOutput) -> str | None:
-        if self.asks:
-            out.flow("> ")
-        said = await self._lines.message()
-        if self.asks:
-            out.entered() if said is not None else out.end()
+    async def read_message(self, out: ChatOutput) -> str | None:
+        if self.can_ask:
+            out.write("> ")
+        said = await self._reader.read_message()
+        if self.can_ask:
+            out.mark_line_ended() if said is not None else out.end_line()
         return said
 
-    async def answer(self, out: ChatOutput, prompt: str) -> str | None:
-        out.flow(prompt)
-        said = await self._lines.fresh()
-        out.entered() if said is not None else out.end()
+    async def read_answer(self, out: ChatOutput, prompt: str) -> str | None:
+        out.write(prompt)
+        said = await self._reader.read_new_line()
+        out.mark_line_ended() if said is not None else out.end_line()
         return said
 
 

@@ -13,47 +13,47 @@ class LineReader:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._read = b""
-        self._over = fd < 0
+        self._buffer = b""
+        self._at_end = fd < 0
 
-    async def message(self) -> str | None:
+    async def read_message(self) -> str | None:
         """One message: a line, and as long as one ends with a backslash, the next. None: there are no more."""
         lines: list[str] = []
-        while (line := await self.line()) is not None:
+        while (line := await self.read_line()) is not None:
             slashes = len(line) - len(line.rstrip("\\"))
             if slashes % 2 == 0:
                 return "\n".join([*lines, line])
             lines.append(line[:-1])
         return "\n".join(lines) if lines else None
 
-    async def line(self) -> str | None:
-        while b"\n" not in self._read and not self._over:
-            await self._readable()
-            self._more()
-        if not self._read:
+    async def read_line(self) -> str | None:
+        while b"\n" not in self._buffer and not self._at_end:
+            await self._wait_until_readable()
+            self._read_chunk()
+        if not self._buffer:
             return None
-        line, _, self._read = self._read.partition(b"\n")
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode("utf-8", "replace").removesuffix("\r")
 
-    async def fresh(self) -> str | None:
+    async def read_new_line(self) -> str | None:
         """A line that is typed from now on: an answer to a question must not be what was typed before it."""
-        while not self._over and select.select([self._fd], [], [], 0)[0]:
-            self._more()
-        before, self._read = self._read, b""
+        while not self._at_end and select.select([self._fd], [], [], 0)[0]:
+            self._read_chunk()
+        before, self._buffer = self._buffer, b""
         try:
-            return await self.line()
+            return await self.read_line()
         finally:
-            self._read = before + self._read
+            self._buffer = before + self._buffer
 
-    def _more(self) -> None:
+    def _read_chunk(self) -> None:
         try:
             read = os.read(self._fd, _CHUNK_BYTES)
         except OSError:  # the terminal has gone
             read = b""
-        self._read += read
-        self._over = not read
+        self._buffer += read
+        self._at_end = not read
 
-    async def _readable(self) -> None:
+    async def _wait_until_readable(self) -> None:
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
         try:
             loop.add_reader(self._fd, ready.set)

@@ -63,8 +63,8 @@ def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path, *,
     spaced = any(sign.isspace() for secret in secrets for sign in secret)
     plain = PlainChat(data, opening, workspace, lines, whole=spaced)
     status = asyncio.run(run_until_signal(plain.run()))
-    if plain.opened:
-        print(format_resume_hint(plain.name))
+    if plain.has_opened:
+        print(format_resume_hint(plain.session_name))
     return status
 
 
@@ -88,40 +88,42 @@ class PlainChat:
         provider_for: ProviderFactory = own,
         listen: ThreadListener = _ignore_event,
     ) -> None:
-        self.name = opening.name
-        self.failed = False
-        self.interrupted = False
-        self._opening = opening
+        self.session_name = opening.session_name
+        self.has_failed = False
+        self.was_interrupted = False
+        self._launch_options = opening
         self._workspace = workspace
-        self._lines = lines
-        self._listen = listen
-        self._whole = whole
-        self._shown = TextSanitizer(data.mask)
-        self._out = ChatOutput(self._shown)
-        self._flow = StreamMasker(self._shown, whole=whole)
-        self._talk = TurnState()
+        self._input = lines
+        self._listener = listen
+        self._hold_answers = whole
+        self._sanitizer = TextSanitizer(data.mask)
+        self._output = ChatOutput(self._sanitizer)
+        self._stream_masker = StreamMasker(self._sanitizer, whole=whole)
+        self._turn_state = TurnState()
         self._grants = SessionGrants()
-        self._news: deque[ThreadEvent] = deque()
+        self._pending_events: deque[ThreadEvent] = deque()
         self._arrived = asyncio.Event()
-        self.opened = self._leaving = self._pressed = False
-        self._turning: asyncio.Future[TurnFinished] | None = None
-        self._commanding: asyncio.Future[CommandAnswer] | None = None
-        self._answering: asyncio.Future[str | None] | None = None
-        self._main: asyncio.Task[object] | None = None
+        self.has_opened = self._leaving = self._stop_requested = False
+        self._turn_done: asyncio.Future[TurnFinished] | None = None
+        self._command_answer: asyncio.Future[CommandAnswer] | None = None
+        self._approval_answer: asyncio.Future[str | None] | None = None
+        self._main_task: asyncio.Task[object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.backstage = AgentThread(data, workspace, self.tell, provider_for=provider_for, asks=lines.asks)
+        self.agent_thread = AgentThread(
+            data, workspace, self.receive_event, provider_for=provider_for, asks=lines.can_ask
+        )
 
     @property
-    def status(self) -> int:
+    def exit_code(self) -> int:
         """A person has seen what failed; a script has not."""
-        if self.interrupted:
+        if self.was_interrupted:
             return EXIT_INTERRUPTED
-        return EXIT_FAILED if not self.opened or (self.failed and not self._lines.asks) else EXIT_OK
+        return EXIT_FAILED if not self.has_opened or (self.has_failed and not self._input.can_ask) else EXIT_OK
 
-    def tell(self, news: ThreadEvent) -> None:
+    def receive_event(self, news: ThreadEvent) -> None:
         """Called in the agent's thread."""
-        self._listen(news)
-        self._news.append(news)
+        self._listener(news)
+        self._pending_events.append(news)
         if self._loop is not None:
             with suppress(RuntimeError):  # at the very end nobody listens
                 self._loop.call_soon_threadsafe(self._arrived.set)
@@ -129,42 +131,42 @@ class PlainChat:
     # --- the conversation -----------------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
+        self._loop, self._main_task = asyncio.get_running_loop(), asyncio.current_task()
         heeds = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
         if heeds:
-            self._loop.add_signal_handler(signal.SIGINT, self._stop)
-        self.backstage.start()
+            self._loop.add_signal_handler(signal.SIGINT, self._handle_interrupt)
+        self.agent_thread.start()
         try:
-            await self._go_to(self._opening)
-            while self.opened and not self._leaving:
-                await self._next()
+            await self._open_session(self._launch_options)
+            while self.has_opened and not self._leaving:
+                await self._handle_next_message()
         except asyncio.CancelledError:
-            if not self.interrupted:
+            if not self.was_interrupted:
                 raise
         finally:
-            await asyncio.to_thread(self.backstage.close)
+            await asyncio.to_thread(self.agent_thread.close)
             if heeds:
                 self._loop.remove_signal_handler(signal.SIGINT)
-            self._out.end()
-        return self.status
+            self._output.end_line()
+        return self.exit_code
 
-    async def _next(self) -> None:
-        said = (await self._until(asyncio.ensure_future(self._lines.message(self._out)))).result()
-        self._pressed = self._pressed and not self._lines.asks
+    async def _handle_next_message(self) -> None:
+        said = (await self._show_events_until(asyncio.ensure_future(self._input.read_message(self._output)))).result()
+        self._stop_requested = self._stop_requested and not self._input.can_ask
         if said is None:
             self._leaving = True
         elif said.startswith("/"):
-            await self._command(said)
+            await self._run_command(said)
         elif said.strip():
-            await self._turn(said)
+            await self._run_turn(said)
 
-    async def _until(self, waited: "asyncio.Future[_T]") -> "asyncio.Future[_T]":
+    async def _show_events_until(self, waited: "asyncio.Future[_T]") -> "asyncio.Future[_T]":
         """Show what happens until this is done, in whichever way."""
         waited.add_done_callback(lambda _: self._arrived.set())
         try:
             while True:
-                while self._news:
-                    await self._take(self._news.popleft())
+                while self._pending_events:
+                    await self._handle_event(self._pending_events.popleft())
                 if waited.done():
                     return waited
                 await self._arrived.wait()
@@ -172,136 +174,140 @@ class PlainChat:
         finally:
             waited.cancel()
 
-    async def _go_to(self, opening: LaunchOptions) -> None:
-        (await self._until(asyncio.wrap_future(self.backstage.open(opening)))).result()
+    async def _open_session(self, opening: LaunchOptions) -> None:
+        (await self._show_events_until(asyncio.wrap_future(self.agent_thread.open(opening)))).result()
 
-    async def _turn(self, said: str) -> None:
-        draft = MessageDraft(said) if self._lines.asks else MessageDraft.of_block(said)  # a pipe may bring anything
+    async def _run_turn(self, said: str) -> None:
+        draft = (
+            MessageDraft(said) if self._input.can_ask else MessageDraft.from_pasted(said)
+        )  # a pipe may bring anything
         message, problems = await asyncio.to_thread(compose_message, draft, self._workspace)
         for problem in problems:
-            self._out.aside(problem)
-        self._turning = asyncio.get_running_loop().create_future()
-        self._flow = StreamMasker(self._shown, whole=self._whole)
-        self.backstage.send(message)
-        over = (await self._until(self._turning)).result()
-        self._turning = None
-        self._leaving = self._leaving or over.done
+            self._output.write_notice(problem)
+        self._turn_done = asyncio.get_running_loop().create_future()
+        self._stream_masker = StreamMasker(self._sanitizer, whole=self._hold_answers)
+        self.agent_thread.send(message)
+        over = (await self._show_events_until(self._turn_done)).result()
+        self._turn_done = None
+        self._leaving = self._leaving or over.agent_finished
 
-    async def _command(self, line: str) -> None:
-        self._commanding = asyncio.wrap_future(self.backstage.command(line))
-        done = await self._until(self._commanding)
-        self._commanding = None
+    async def _run_command(self, line: str) -> None:
+        self._command_answer = asyncio.wrap_future(self.agent_thread.run_command(line))
+        done = await self._show_events_until(self._command_answer)
+        self._command_answer = None
         if done.cancelled():
-            self._out.aside("Interrupted.")
+            self._output.write_notice("Interrupted.")
             return
         answer = done.result()
         if answer.error:
-            self.failed = True
-            self._out.aside(answer.text)
+            self.has_failed = True
+            self._output.write_notice(answer.text)
         elif answer.text:
-            self._out.line(answer.text)
-        verb = answer.act.partition(" ")[0]
+            self._output.write_line(answer.text)
+        verb = answer.action.partition(" ")[0]
         self._leaving = verb == "quit"
         if verb in _PICK_HINTS:
-            self._out.line(_PICK_HINTS[verb])
-        elif verb and not self._leaving and self.backstage.opening is not None:
-            await self._go_to(self.backstage.opening.after(answer.act))
+            self._output.write_line(_PICK_HINTS[verb])
+        elif verb and not self._leaving and self.agent_thread.launch_options is not None:
+            await self._open_session(self.agent_thread.launch_options.apply_action(answer.action))
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
-    async def _take(self, news: ThreadEvent) -> None:
+    async def _handle_event(self, news: ThreadEvent) -> None:
         match news:
             case AgentActivity(what):
-                self._happened(what)
+                self._print_activity(what)
             case EventLogged(event):
-                self._logged(event)
+                self._print_logged(event)
             case AgentOpened():
-                self._entered(news)
+                self._handle_opened(news)
             case AgentProblem(problem):
-                self.failed = True
-                self._out.aside(problem)
+                self.has_failed = True
+                self._output.write_notice(problem)
             case ApprovalRequested():
-                await self._asked(news)
+                await self._ask_approval(news)
             case TurnFinished():
-                self._end_flow()
-        self._talk.take(news)
-        for block in self._talk.fresh():
-            self._out.aside(block.text)
+                self._end_answer()
+        self._turn_state.handle_event(news)
+        for block in self._turn_state.take_remarks():
+            self._output.write_notice(block.text)
         if isinstance(news, TurnFinished):
-            self.failed = self.failed or news.interrupted or bool(news.problem)
-            if self._turning is not None and not self._turning.done():
-                self._turning.set_result(news)
+            self.has_failed = self.has_failed or news.was_interrupted or bool(news.problem)
+            if self._turn_done is not None and not self._turn_done.done():
+                self._turn_done.set_result(news)
 
-    def _happened(self, what: AgentEvent | UserNotice) -> None:
+    def _print_activity(self, what: AgentEvent | UserNotice) -> None:
         match what:
             case Delta(kind="text", text=text):
-                self._out.flow(self._flow.take(text))
+                self._output.write(self._stream_masker.feed(text))
             case Reply() | RequestRefused():
-                self._end_flow()
+                self._end_answer()
             case ToolStarted(call):
-                about = self._shown.line(find_call_subject(call.arguments)[:4000])[:_MAX_SUBJECT_CHARS]
-                self._out.line(f"* {self._shown.line(call.name)[:80]} {about}".rstrip())
-            case ToolFinished(call, result) if result.error:
-                why = self._shown.line(result.text[:4000])[:_MAX_SUBJECT_CHARS]
-                self._out.line(f"* {self._shown.line(call.name)[:80]} failed: {why}")
+                about = self._sanitizer.sanitize_line(find_call_subject(call.arguments)[:4000])[:_MAX_SUBJECT_CHARS]
+                self._output.write_line(f"* {self._sanitizer.sanitize_line(call.name)[:80]} {about}".rstrip())
+            case ToolFinished(call, result) if result.is_error:
+                why = self._sanitizer.sanitize_line(result.text[:4000])[:_MAX_SUBJECT_CHARS]
+                self._output.write_line(f"* {self._sanitizer.sanitize_line(call.name)[:80]} failed: {why}")
             case TurnEnded(why):
-                self.failed = self.failed or why not in ("end", "unknown")
+                self.has_failed = self.has_failed or why not in ("end", "unknown")
 
-    def _end_flow(self) -> None:
-        self._out.flow(self._flow.end())
-        self._out.end()
+    def _end_answer(self) -> None:
+        self._output.write(self._stream_masker.flush())
+        self._output.end_line()
 
-    def _logged(self, event: Event) -> None:
+    def _print_logged(self, event: Event) -> None:
         for block in build_blocks(event):
             if block.kind == "edit":
-                self._out.aside(f"compacted: {block.title}")
+                self._output.write_notice(f"compacted: {block.title}")
             elif block.kind == "note":
-                self._out.aside(block.text)
+                self._output.write_notice(block.text)
 
-    def _entered(self, news: AgentOpened) -> None:
-        if self.name != news.name:
+    def _handle_opened(self, news: AgentOpened) -> None:
+        if self.session_name != news.session_name:
             self._grants = SessionGrants()
-        self.name, self.opened = news.name, True
+        self.session_name, self.has_opened = news.session_name, True
         if news.greeting:
-            self._out.line(news.greeting)
+            self._output.write_line(news.greeting)
         if sys.stderr.isatty():
-            self._out.aside(f"session {news.name}, model {news.model}")
+            self._output.write_notice(f"session {news.session_name}, model {news.model}")
 
     # --- questions ------------------------------------------------------------------------------------------------
 
-    async def _asked(self, asking: ApprovalRequested) -> None:
+    async def _ask_approval(self, asking: ApprovalRequested) -> None:
         question = asking.question
-        if self._grants.covers(question):
+        if self._grants.allows(question):
             asking.answer(True)
             return
-        self._end_flow()
-        self._out.line(f"May {self._shown.line(question.tool)[:80]} run? ({question.why})")
-        self._out.line(textwrap.indent(format_call_arguments(json.dumps(question.arguments)), "  "))
+        self._end_answer()
+        self._output.write_line(f"May {self._sanitizer.sanitize_line(question.tool)[:80]} run? ({question.reason})")
+        self._output.write_line(textwrap.indent(format_call_arguments(json.dumps(question.arguments)), "  "))
         said = ""
         while said not in ("y", "yes", "a", "always", "n", "no"):
-            self._answering = asyncio.ensure_future(self._lines.answer(self._out, "y yes, a always, n no: "))
-            await asyncio.wait([self._answering])
-            read = None if self._answering.cancelled() else self._answering.result()
+            self._approval_answer = asyncio.ensure_future(
+                self._input.read_answer(self._output, "y yes, a always, n no: ")
+            )
+            await asyncio.wait([self._approval_answer])
+            read = None if self._approval_answer.cancelled() else self._approval_answer.result()
             said = "n" if read is None else read.strip().casefold()
-        self._answering = None
+        self._approval_answer = None
         if said in ("a", "always"):
-            self._grants.add(question)
+            self._grants.grant(question)
         asking.answer(said not in ("n", "no"))
 
     # --- Ctrl-C ---------------------------------------------------------------------------------------------------
 
-    def _stop(self) -> None:
+    def _handle_interrupt(self) -> None:
         """Once: what goes on ends. Twice, with nothing said between: all ends."""
-        if self._pressed:
-            self.interrupted = True
-            if self._main is not None:
-                self._main.cancel()
+        if self._stop_requested:
+            self.was_interrupted = True
+            if self._main_task is not None:
+                self._main_task.cancel()
             return
-        self._pressed = True
-        if self._answering is not None:
-            self._answering.cancel()
-        if self._turning is not None:
-            self.backstage.interrupt()
-        elif self._commanding is not None:
-            self._commanding.cancel()
-        self._out.aside("Ctrl-C once more leaves.")
+        self._stop_requested = True
+        if self._approval_answer is not None:
+            self._approval_answer.cancel()
+        if self._turn_done is not None:
+            self.agent_thread.interrupt()
+        elif self._command_answer is not None:
+            self._command_answer.cancel()
+        self._output.write_notice("Ctrl-C once more leaves.")

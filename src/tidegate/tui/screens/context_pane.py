@@ -62,8 +62,8 @@ class ContextPane(Screen[str]):
 
     def __init__(self, backstage: AgentThread, shown: TextSanitizer) -> None:
         super().__init__()
-        self._backstage = backstage
-        self._shown = shown
+        self._agent_thread = backstage
+        self._sanitizer = shown
         self.figures: ContextFigures | None = None
         self.listing = "fills"
 
@@ -80,24 +80,24 @@ class ContextPane(Screen[str]):
 
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._show())
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._update_widgets())
         self.action_again()
 
     @work(exclusive=True)
     async def action_again(self) -> None:
         try:
-            self.figures = await asyncio.wrap_future(self._backstage.ask(_read_figures))
+            self.figures = await asyncio.wrap_future(self._agent_thread.run_with_context(_read_figures))
         except TidegateError as bad:
-            self.query_one("#title", Static).update(Text(self._shown(str(bad))))
+            self.query_one("#title", Static).update(Text(self._sanitizer(str(bad))))
             return
-        self._show()
+        self._update_widgets()
 
     def on_resize(self) -> None:
-        self._show()
+        self._update_widgets()
 
     # --- showing --------------------------------------------------------------------------------------------------
 
-    def _show(self) -> None:
+    def _update_widgets(self) -> None:
         if self.figures is None:
             return
         found, width = self.figures.filling, max(40, self.size.width - 2)
@@ -107,26 +107,26 @@ class ContextPane(Screen[str]):
             ("title", render_fill_title(found, styles)),
             ("bar", render_fill_bar(found, width, styles)),
             ("legend", render_legend(found, width + 2, styles)),
-            ("trigger", Text(self._shown.line(format_next_trigger(found)))),
-            ("tabs", self._tabs()),
-            ("head", Text(self._head(width), no_wrap=True)),
+            ("trigger", Text(self._sanitizer.sanitize_line(format_next_trigger(found)))),
+            ("tabs", self._render_tabs()),
+            ("head", Text(self._format_header(width), no_wrap=True)),
         ):
             self.query_one(f"#{name}", Static).update(text)
-        self._list(width)
-        self._about()
+        self._update_list(width)
+        self._update_details()
 
-    def _list(self, width: int) -> None:
+    def _update_list(self, width: int) -> None:
         """What was chosen stays chosen where it is still there, wherever it stands now."""
         listed = self.query_one(OptionList)
-        chosen, place = self._chosen(), listed.highlighted or 0
-        options = self._options(width)
+        chosen, place = self._selected_option_id(), listed.highlighted or 0
+        options = self._make_options(width)
         listed.clear_options()
         listed.add_options(options)
         there = [number for number, option in enumerate(options) if option.id == chosen and chosen]
         if options:
             listed.highlighted = there[0] if there else min(place, len(options) - 1)
 
-    def _tabs(self) -> Text:
+    def _render_tabs(self) -> Text:
         text = Text()
         names = (("fills", "what fills the window"), ("timeline", "what was done to it"))
         for name, words in names:
@@ -134,57 +134,64 @@ class ContextPane(Screen[str]):
             text.append("  ")
         return text
 
-    def _head(self, width: int) -> str:
+    def _format_header(self, width: int) -> str:
         assert self.figures is not None
         entries = self.figures.timeline.entries
         if self.listing == "fills":
             return format_category_header(width)
-        return format_timeline_header(measure_name_column(entries, width, self._shown)) if entries else ""
+        return format_timeline_header(measure_name_column(entries, width, self._sanitizer)) if entries else ""
 
-    def _options(self, width: int) -> list[Option]:
+    def _make_options(self, width: int) -> list[Option]:
         assert self.figures is not None
         found, done = self.figures
         if self.listing == "timeline":
-            column = measure_name_column(done.entries, width, self._shown)
+            column = measure_name_column(done.entries, width, self._sanitizer)
             lines = [
-                Option(render_timeline_row(entry, column, self._shown), id=f"t{entry.seq}") for entry in done.entries
+                Option(render_timeline_row(entry, column, self._sanitizer), id=f"t{entry.seq}")
+                for entry in done.entries
             ]
             return lines or [_make_disabled_option("nothing yet")]
         shares = [
-            Option(render_category_row(share, found, width, self._shown), id=f"s{place}")
-            for place, share in enumerate(found.shares)
+            Option(render_category_row(share, found, width, self._sanitizer), id=f"s{place}")
+            for place, share in enumerate(found.categories)
         ]
-        pieces = [Option(render_message_row(piece, width, self._shown), id=f"p{piece.id}") for piece in found.pieces]
+        pieces = [
+            Option(render_message_row(piece, width, self._sanitizer), id=f"p{piece.id}") for piece in found.messages
+        ]
         head = [_make_disabled_option(MESSAGE_HEADER)] if pieces else []
-        rest = [_make_disabled_option(f"    and {found.left_out:,} smaller messages")] if found.left_out else []
+        rest = (
+            [_make_disabled_option(f"    and {found.omitted_count:,} smaller messages")] if found.omitted_count else []
+        )
         return [*shares, *head, *pieces, *rest]
 
     def on_option_list_option_highlighted(self) -> None:
-        self._about()
+        self._update_details()
 
-    def _about(self) -> None:
+    def _update_details(self) -> None:
         self.query_one("#about", Static).update(
-            Text(clip_details(self._told(), max(40, self.size.width - 2), _DETAIL_LINES))
+            Text(clip_details(self._list_details(), max(40, self.size.width - 2), _DETAIL_LINES))
         )
 
-    def _told(self) -> list[str]:
+    def _list_details(self) -> list[str]:
         """All that is known of the chosen line."""
-        entry = self._entry()
+        entry = self._selected_entry()
         if entry is not None:
-            return describe_timeline_entry(entry, self._shown)
-        pieces = self.figures.filling.pieces if self.figures is not None else ()
-        return [self._shown.line(piece.why) for piece in pieces if piece.id == self._ident()]
+            return describe_timeline_entry(entry, self._sanitizer)
+        pieces = self.figures.filling.messages if self.figures is not None else ()
+        return [
+            self._sanitizer.sanitize_line(piece.reason) for piece in pieces if piece.id == self._selected_message_id()
+        ]
 
-    def _chosen(self) -> str:
+    def _selected_option_id(self) -> str:
         option = self.query_one(OptionList).highlighted_option
         return option.id or "" if option is not None else ""
 
-    def _ident(self) -> str:
-        chosen = self._chosen()
+    def _selected_message_id(self) -> str:
+        chosen = self._selected_option_id()
         return chosen[1:] if chosen.startswith("p") else ""
 
-    def _entry(self) -> TimelineEntry | None:
-        chosen = self._chosen()
+    def _selected_entry(self) -> TimelineEntry | None:
+        chosen = self._selected_option_id()
         if self.figures is None or not chosen.startswith("t"):
             return None
         return next((each for each in self.figures.timeline.entries if f"t{each.seq}" == chosen), None)
@@ -196,17 +203,17 @@ class ContextPane(Screen[str]):
 
     def action_turn(self) -> None:
         self.listing = "timeline" if self.listing == "fills" else "fills"
-        self._show()
+        self._update_widgets()
 
     def on_option_list_option_selected(self) -> None:
-        entry, ident = self._entry(), self._ident()
+        entry, ident = self._selected_entry(), self._selected_message_id()
         if entry is not None:
-            self._read(f"what {entry.rule or entry.what} took", [*entry.removed, *entry.shortened])
+            self._show_messages(f"what {entry.rule or entry.action} took", [*entry.removed_ids, *entry.shortened_ids])
         elif ident:
-            self._read(ident, [ident])
+            self._show_messages(ident, [ident])
 
     @work(exclusive=True)
-    async def _read(self, name: str, ids: list[str]) -> None:
+    async def _show_messages(self, name: str, ids: list[str]) -> None:
         async def said(place: CommandContext) -> str:
             texts, room = list[str](), _MAX_SHOWN_CHARS
             for ident in ids:
@@ -217,14 +224,14 @@ class ContextPane(Screen[str]):
             left = len(ids) - len(texts)
             return "\n".join(texts) + (f"\n… and {left:,} more" if left else "")
 
-        about = "\n".join(self._told())
-        text = await asyncio.wrap_future(self._backstage.ask(said)) or "Nothing left the window here."
-        _ = self.app.push_screen(TextScreen(name, f"{about}\n\n{text}" if about else text, self._shown))
+        about = "\n".join(self._list_details())
+        text = await asyncio.wrap_future(self._agent_thread.run_with_context(said)) or "Nothing left the window here."
+        _ = self.app.push_screen(TextScreen(name, f"{about}\n\n{text}" if about else text, self._sanitizer))
 
     def action_recall(self) -> None:
         """As the command does it: the words are shown in the conversation."""
-        entry = self._entry()
-        ids = [*entry.removed, *entry.shortened] if entry is not None else [self._ident()]
+        entry = self._selected_entry()
+        ids = [*entry.removed_ids, *entry.shortened_ids] if entry is not None else [self._selected_message_id()]
         said = sorted(int(ident[1:]) for ident in ids if ident[:1] == "m" and ident[1:].isdigit())
         if said:
             _ = self.dismiss(f"/recall m{said[0]}" + (f"..m{said[-1]}" if said[-1] != said[0] else ""))
@@ -232,33 +239,33 @@ class ContextPane(Screen[str]):
     @work(exclusive=True)
     async def action_undo(self) -> None:
         """The newest is taken back first, so all down to the chosen one."""
-        entry = self._entry()
+        entry = self._selected_entry()
 
         async def undone(place: CommandContext) -> int:
-            place.still()
+            place.require_idle()
             count = 0
-            while entry is not None and not entry.undone:
+            while entry is not None and not entry.is_undone:
                 seq = place.session.undo()
                 count += seq is not None
                 if seq is None or seq <= entry.seq:
                     break
             return count
 
-        await self._changed(self._backstage.ask(undone), "taken back")
+        await self._report_change(self._agent_thread.run_with_context(undone), "taken back")
 
     @work(exclusive=True)
     async def action_redo(self) -> None:
         async def redone(place: CommandContext) -> int:
-            place.still()
+            place.require_idle()
             return int(place.session.redo() is not None)
 
-        await self._changed(self._backstage.ask(redone), "made again")
+        await self._report_change(self._agent_thread.run_with_context(redone), "made again")
 
-    async def _changed(self, done: "Future[int]", words: str) -> None:
+    async def _report_change(self, done: "Future[int]", words: str) -> None:
         try:
             count = await asyncio.wrap_future(done)
         except TidegateError as bad:
-            self.notify(self._shown(str(bad)), severity="error", markup=False)
+            self.notify(self._sanitizer(str(bad)), severity="error", markup=False)
             return
         self.notify(f"{count} {words}." if count else f"Nothing to be {words}.", markup=False)
         self.action_again()
@@ -270,5 +277,5 @@ def _make_disabled_option(words: str) -> Option:
 
 
 async def _read_figures(place: CommandContext) -> ContextFigures:
-    found = measure_window_usage(place.session, parts=place.parts, prices=place.prices)
-    return ContextFigures(found, read_timeline(place.session.log, prices=place.prices))
+    found = measure_window_usage(place.session, prompt_parts=place.prompt_parts, model_overrides=place.model_overrides)
+    return ContextFigures(found, read_timeline(place.session.log, model_overrides=place.model_overrides))

@@ -46,11 +46,11 @@ class FillStyles(NamedTuple):
 
 def render_fill_title(found: WindowUsage, styles: FillStyles) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
-    used = None if found.capacity is None else round(100 * found.size / found.capacity)
+    used = None if found.capacity is None else round(100 * found.tokens / found.capacity)
     text.append("ctx ?" if used is None else f"ctx {used}%", style=f"bold {getattr(styles, classify_fill(used))}")
     if found.capacity is None:
-        return text.append(f"  {found.size:,} tokens, the window is not known")
-    text.append(f"  {found.size:,} of {found.capacity:,} tokens")
+        return text.append(f"  {found.tokens:,} tokens, the window is not known")
+    text.append(f"  {found.tokens:,} of {found.capacity:,} tokens")
     if found.window:
         text.append(f"  window {found.window:,}, reserve {found.window - found.capacity:,}", style=styles.faint)
     return text
@@ -58,9 +58,9 @@ def render_fill_title(found: WindowUsage, styles: FillStyles) -> Text:
 
 def render_fill_bar(found: WindowUsage, width: int, styles: FillStyles) -> Text:
     """The window as a bar: what fills it in its colours, the rest empty. Every category has at least a cell."""
-    whole = max(found.capacity or found.size, found.size, 1)
+    whole = max(found.capacity or found.tokens, found.tokens, 1)
     text, used = Text(no_wrap=True, end=""), 0
-    for category, tokens in _sum_by_category(found.shares):
+    for category, tokens in _sum_by_category(found.categories):
         cells = min(max(1, round(width * tokens / whole)), width - used)
         text.append("█" * cells, style=CATEGORY_COLORS.get(category, styles.faint))
         used += cells
@@ -69,7 +69,7 @@ def render_fill_bar(found: WindowUsage, width: int, styles: FillStyles) -> Text:
 
 def render_legend(found: WindowUsage, width: int, styles: FillStyles) -> Text:
     text, used = Text(), 0
-    for category, tokens in _sum_by_category(found.shares):
+    for category, tokens in _sum_by_category(found.categories):
         words = f"{category} {format_token_count(tokens)}"
         wide = len(words) + 4
         if used and used + wide > width:
@@ -89,25 +89,25 @@ def _sum_by_category(shares: Sequence[CategoryUsage]) -> list[tuple[str, int]]:
 
 
 def format_next_trigger(found: WindowUsage) -> str:
-    if found.next is None:
+    if found.next_threshold is None:
         return "next: no rule waits for anything that can be measured"
-    told = ["now"] if found.next.due else []
-    if not found.next.due and found.next.tokens is not None:
-        told.append(f"{found.next.tokens:,} tokens away")
-    if not found.next.due and found.next.turns is not None:
-        turns = math.ceil(found.next.turns)
+    told = ["now"] if found.next_threshold.is_due else []
+    if not found.next_threshold.is_due and found.next_threshold.tokens_away is not None:
+        told.append(f"{found.next_threshold.tokens_away:,} tokens away")
+    if not found.next_threshold.is_due and found.next_threshold.turns_away is not None:
+        turns = math.ceil(found.next_threshold.turns_away)
         told.append(f"about {turns:,} turn{'' if turns == 1 else 's'}")
-    rule = found.next.rule or f"{found.next.moment}/{found.next.stage}"
+    rule = found.next_threshold.rule or f"{found.next_threshold.moment}/{found.next_threshold.stage}"
     return f"next: {rule} · {' · '.join(told) or 'not yet'}"
 
 
 def render_category_row(share: CategoryUsage, found: WindowUsage, width: int, shown: TextSanitizer) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", end="")
     text.append("█ ", style=CATEGORY_COLORS.get(share.category, ""))
-    text.append(_pad_or_clip(shown.line(share.name), _name_width(width)))
-    count = f"{share.messages:,}" if share.messages else ""
-    percent = f"{share.tokens / found.size:.1%}" if found.size else ""
-    return text.append(f"{count:>9}{share.tokens:>10,}{percent:>8}{_format_call_price(share.price):>12}")
+    text.append(_pad_or_clip(shown.sanitize_line(share.name), _name_width(width)))
+    count = f"{share.message_count:,}" if share.message_count else ""
+    percent = f"{share.tokens / found.tokens:.1%}" if found.tokens else ""
+    return text.append(f"{count:>9}{share.tokens:>10,}{percent:>8}{_format_call_price(share.dollars):>12}")
 
 
 def format_category_header(width: int) -> str:
@@ -126,10 +126,10 @@ def render_message_row(piece: MessageUsage, width: int, shown: TextSanitizer) ->
     text = Text(no_wrap=True, overflow="ellipsis", end="")
     text.append("  ▪ ", style=CATEGORY_COLORS.get(piece.category, ""))
     name = f"{piece.id} {piece.tool or piece.category}"
-    text.append(_pad_or_clip(shown.line(name), 20))
-    age, price = _format_turns_and_age(piece.turns, piece.seconds), _format_call_price(piece.price)
+    text.append(_pad_or_clip(shown.sanitize_line(name), 20))
+    age, price = _format_turns_and_age(piece.turns_ago, piece.age_seconds), _format_call_price(piece.dollars)
     text.append(f"{piece.tokens:>8,}{age:>14}{price:>11}  ")
-    return text.append(shown.line(piece.why), style="dim")
+    return text.append(shown.sanitize_line(piece.reason), style="dim")
 
 
 def measure_name_column(entries: Sequence[TimelineEntry], width: int, shown: TextSanitizer) -> int:
@@ -142,12 +142,12 @@ def render_timeline_row(entry: TimelineEntry, column: int, shown: TextSanitizer)
     text = Text(no_wrap=True, overflow="ellipsis", end="")
     when = format_time(entry.time, "%H:%M:%S")
     text.append(f"{when}  ", style="dim")
-    text.append(_pad_or_clip(_entry_name(entry, shown), column), style="strike" if entry.undone else "")
-    if entry.before or entry.after:
-        text.append(f"{format_token_count(entry.before):>6} → {format_token_count(entry.after):<6}")
-    counts = ((len(entry.removed), "left"), (len(entry.shortened), "shorter"), (len(entry.added), "added"))
+    text.append(_pad_or_clip(_entry_name(entry, shown), column), style="strike" if entry.is_undone else "")
+    if entry.tokens_before or entry.tokens_after:
+        text.append(f"{format_token_count(entry.tokens_before):>6} → {format_token_count(entry.tokens_after):<6}")
+    counts = ((len(entry.removed_ids), "left"), (len(entry.shortened_ids), "shorter"), (len(entry.added_ids), "added"))
     text.append("  " + ", ".join(f"{count} {word}" for count, word in counts if count))
-    return text.append("  undone" if entry.undone else "", style="italic")
+    return text.append("  undone" if entry.is_undone else "", style="italic")
 
 
 def format_timeline_header(column: int) -> str:
@@ -155,19 +155,19 @@ def format_timeline_header(column: int) -> str:
 
 
 def _entry_name(entry: TimelineEntry, shown: TextSanitizer) -> str:
-    return shown.line(entry.rule or entry.what)
+    return shown.sanitize_line(entry.rule or entry.action)
 
 
 def describe_timeline_entry(entry: TimelineEntry, shown: TextSanitizer) -> list[str]:
     """All that is known of one entry. The reason comes last: it is as long as its rule has things to say."""
     told = list[str]()
-    if entry.spent or entry.reread:
-        cost = f" (${entry.spent_dollars:.4f})" if entry.spent_dollars is not None else ""
-        told.append(f"cost: {entry.spent:,} tokens to write{cost}, {entry.reread:,} read again")
-    if entry.calls:
+    if entry.summary_tokens or entry.lost_cache_tokens:
+        cost = f" (${entry.summary_dollars:.4f})" if entry.summary_dollars is not None else ""
+        told.append(f"cost: {entry.summary_tokens:,} tokens to write{cost}, {entry.lost_cache_tokens:,} read again")
+    if entry.calls_affected:
         saved = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
-        told.append(f"saved: {entry.saved:,} tokens in {entry.calls:,} calls{saved}")
-    return [*told, *([f"why: {shown.line(entry.why)}"] if entry.why else [])]
+        told.append(f"saved: {entry.saved_tokens:,} tokens in {entry.calls_affected:,} calls{saved}")
+    return [*told, *([f"why: {shown.sanitize_line(entry.reason)}"] if entry.reason else [])]
 
 
 def clip_details(told: Sequence[str], width: int, lines: int) -> str:

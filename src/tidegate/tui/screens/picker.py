@@ -22,7 +22,7 @@ class PickerChoice(NamedTuple):
 
     value: str
     name: str
-    about: str = ""
+    description: str = ""
 
 
 ChoiceSource = Callable[[str], Awaitable[list[PickerChoice]]]
@@ -45,36 +45,36 @@ class Picker(ModalScreen[str | None]):
         super().__init__()
         self._title = name
         self._source = source
-        self._free = free
-        self._words: str | None = None
+        self._accepts_typed = free
+        self._shown_query: str | None = None
         self.choices: list[PickerChoice] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(id="picker"):
-            yield Input(placeholder=f"type to search{', or any other name' * self._free}", id="search")
+            yield Input(placeholder=f"type to search{', or any other name' * self._accepts_typed}", id="search")
             yield OptionList(id="list", markup=False)
             yield Static("↑↓ choose · enter take · esc close", id="keys", markup=False)
 
     def on_mount(self) -> None:
         self.query_one("#picker").border_title = self._title
         self.query_one(Input).focus()
-        self._look("")
+        self._search("")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        self._look(event.value)
+        self._search(event.value)
 
     @work(exclusive=True)
-    async def _look(self, words: str) -> None:
-        await self._fill(words)
+    async def _search(self, words: str) -> None:
+        await self._update_choices(words)
 
-    async def _fill(self, words: str) -> None:
+    async def _update_choices(self, words: str) -> None:
         found = (await self._source(words))[:_MAX_CHOICES]
         if words != self.query_one(Input).value:
             return
         typed = words.strip()
-        if self._free and typed and typed not in [each.value for each in found]:
+        if self._accepts_typed and typed and typed not in [each.value for each in found]:
             found.append(PickerChoice(typed, clean_line(typed), "as typed"))
-        self.choices, self._words = found, words
+        self.choices, self._shown_query = found, words
         listed = self.query_one(OptionList)
         listed.clear_options()
         listed.add_options([Option(_format_choice(each), id=str(place)) for place, each in enumerate(found)])
@@ -88,10 +88,10 @@ class Picker(ModalScreen[str | None]):
     @work(group="take", exclusive=True)
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """Who types fast is not given what the list held some letters ago."""
-        if self._words != event.value:
-            await self._fill(event.value)
+        if self._shown_query != event.value:
+            await self._update_choices(event.value)
         place = self.query_one(OptionList).highlighted
-        if self._words == event.value and place is not None:
+        if self._shown_query == event.value and place is not None:
             _ = self.dismiss(self.choices[place].value)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -104,4 +104,4 @@ class Picker(ModalScreen[str | None]):
 
 def _format_choice(choice: PickerChoice) -> Text:
     text = Text(choice.name, no_wrap=True, overflow="ellipsis", end="")
-    return text.append(f"   {choice.about}", style="dim") if choice.about else text
+    return text.append(f"   {choice.description}", style="dim") if choice.description else text

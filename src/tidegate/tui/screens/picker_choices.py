@@ -30,7 +30,7 @@ def create_session_source(data: DataFolder, shown: TextSanitizer, current: str) 
         if not known:
             known.extend(await asyncio.to_thread(_list_sessions, data, shown, current))
         asked = words.casefold().split()
-        fit = [each for each in known if all(word in f"{each.name} {each.about}".casefold() for word in asked)]
+        fit = [each for each in known if all(word in f"{each.name} {each.description}".casefold() for word in asked)]
         if not words:
             return [PickerChoice(NEW_SESSION, "+ a new session"), *fit]
         if len(words) >= _MIN_SEARCH_CHARS:
@@ -48,16 +48,16 @@ def _list_sessions(data: DataFolder, shown: TextSanitizer, current: str) -> list
         if ".task-" in info.name:
             continue
         here = " (here)" if info.name == current else ""
-        about = f"{format_age(now - info.used)} ago{here}  {shown.line(_read_first_request(data, info.name))[:120]}"
-        found.append(PickerChoice(info.name, shown.line(info.name), about))
+        about = f"{format_age(now - info.used)} ago{here}  {shown.sanitize_line(_read_first_request(data, info.name))[:120]}"
+        found.append(PickerChoice(info.name, shown.sanitize_line(info.name), about))
     return found
 
 
 def _read_first_request(data: DataFolder, name: str) -> str:
     try:
-        for event in islice(data.log(name).read(), _MAX_SCANNED_EVENTS):
-            if isinstance(event.what, MessageAdded) and is_user_request(event.what.message):
-                return text_of(event.what.message)[:4000]
+        for event in islice(data.open_log(name).read(), _MAX_SCANNED_EVENTS):
+            if isinstance(event.payload, MessageAdded) and is_user_request(event.payload.message):
+                return text_of(event.payload.message)[:4000]
     except TidegateError as bad:
         return str(bad)
     return ""
@@ -65,13 +65,15 @@ def _read_first_request(data: DataFolder, name: str) -> str:
 
 def _search_sessions(data: DataFolder, shown: TextSanitizer, words: str) -> list[PickerChoice]:
     try:
-        hits = data.search().search(words, 40, kind="session")
+        hits = data.open_search().search(words, 40, kind="session")
     except TidegateError:
         return []
     found: dict[str, PickerChoice] = {}
     for hit in hits:
         if ".task-" not in hit.name:
-            found.setdefault(hit.name, PickerChoice(hit.name, shown.line(hit.name), shown.line(hit.snippet)[:160]))
+            found.setdefault(
+                hit.name, PickerChoice(hit.name, shown.sanitize_line(hit.name), shown.sanitize_line(hit.snippet)[:160])
+            )
     return list(found.values())
 
 
@@ -81,11 +83,13 @@ def create_model_source(backstage: AgentThread, shown: TextSanitizer) -> ChoiceS
 
     async def found(words: str) -> list[PickerChoice]:
         if not known:
-            lines = await asyncio.wrap_future(backstage.complete("/model "))
+            lines = await asyncio.wrap_future(backstage.complete_command("/model "))
             known.extend(line.removeprefix("/model ") for line in lines)
         asked = words.casefold().split()
         return [
-            PickerChoice(each, shown.line(each)) for each in known if all(word in each.casefold() for word in asked)
+            PickerChoice(each, shown.sanitize_line(each))
+            for each in known
+            if all(word in each.casefold() for word in asked)
         ]
 
     return found

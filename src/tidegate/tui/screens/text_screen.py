@@ -17,7 +17,7 @@ class TextScreen(ModalScreen[None]):
 
     def __init__(self, name: str, text: str, shown: TextSanitizer) -> None:
         super().__init__()
-        self._title = shown.line(name)
+        self._title = shown.sanitize_line(name)
         self._text = shown(text)
 
     def compose(self) -> ComposeResult:

@@ -17,34 +17,34 @@ _TICK_SECONDS: Final = 0.25
 class ActivityLine(Static):
     def __init__(self, talk: TurnState, shown: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, markup=False)
-        self._talk = talk
-        self._shown = shown
-        self._spin = 0
-        self.ready = False
+        self._turn_state = talk
+        self._sanitizer = shown
+        self._spinner_step = 0
+        self.agent_ready = False
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_SECONDS, self._tick)
-        self.look()
+        self.update_lines()
 
     def _tick(self) -> None:
-        if self._talk.busy:
-            self._spin += 1
-            self.look()
+        if self._turn_state.is_busy:
+            self._spinner_step += 1
+            self.update_lines()
 
-    def look(self) -> None:
-        lines = self._lines()
+    def update_lines(self) -> None:
+        lines = self._format_lines()
         self.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"))
         self.display = bool(lines)
 
-    def _lines(self) -> list[str]:
-        talk = self._talk
+    def _format_lines(self) -> list[str]:
+        talk = self._turn_state
         lines: list[str] = []
-        if talk.busy:
+        if talk.is_busy:
             hint = "esc interrupts · ⏎ says it now · ↑ takes it back" if talk.queue else "esc interrupts"
-            lines.append(f"{_SPINNER[self._spin % len(_SPINNER)]} working · {hint}")
-        elif not self.ready:
+            lines.append(f"{_SPINNER[self._spinner_step % len(_SPINNER)]} working · {hint}")
+        elif not self.agent_ready:
             lines.append("opening…")
         elif talk.queue:
             lines.append("⏎ sends what waits · ↑ takes it back")
-        lines += [f"  queued: {self._shown.line(draft.text)[:200]}" for draft in talk.queue[:_MAX_QUEUED]]
+        lines += [f"  queued: {self._sanitizer.sanitize_line(draft.text)[:200]}" for draft in talk.queue[:_MAX_QUEUED]]
         return [*lines, f"  and {len(talk.queue) - _MAX_QUEUED} more"] if len(talk.queue) > _MAX_QUEUED else lines

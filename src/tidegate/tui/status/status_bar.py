@@ -40,30 +40,32 @@ def list_status_segments(standing: StatusFigures, longest: int = 40) -> list[Sta
     """What there is to say, the most important first. A model's name has at most so many letters."""
     percent = standing.percent
     if percent is None:
-        size = f"{format_token_count(standing.size)} / " if standing.size is not None else ""
+        size = f"{format_token_count(standing.request_tokens)} / " if standing.request_tokens is not None else ""
         known = [StatusSegment("ctx ?", "unknown"), StatusSegment(f"{size}window unknown", "quiet")]
     else:
-        assert standing.size is not None
-        assert standing.room is not None
+        assert standing.request_tokens is not None
+        assert standing.capacity is not None
         known = [
             StatusSegment(f"ctx {percent}%", classify_fill(percent)),
-            StatusSegment(f"{format_token_count(standing.size)} / {format_token_count(standing.room)}", "quiet"),
+            StatusSegment(
+                f"{format_token_count(standing.request_tokens)} / {format_token_count(standing.capacity)}", "quiet"
+            ),
         ]
     name = clean_line(standing.model) or "no model yet"
     known.append(StatusSegment(name if len(name) <= longest else f"{name[: longest - 1]}…", "model"))
-    if standing.summarising:
+    if standing.is_summarizing:
         known.append(StatusSegment("summarising…", "busy"))
     known.append(StatusSegment(_format_cost(standing), "quiet"))
-    known.append(StatusSegment(f"{standing.compactions} compacted", "quiet"))
+    known.append(StatusSegment(f"{standing.compaction_count} compacted", "quiet"))
     return known
 
 
 def _format_cost(standing: StatusFigures) -> str:
-    cached = f" {standing.cached:.0%} cached"
-    if not standing.counted:
+    cached = f" {standing.cached_share:.0%} cached"
+    if not standing.cost_is_complete:
         return "cost …"
     if standing.dollars is None:
-        return f"{format_token_count(standing.spent)} tokens, no price{cached}"
+        return f"{format_token_count(standing.spent_tokens)} tokens, no price{cached}"
     return f"{format_dollars(standing.dollars)}{cached}"
 
 
@@ -88,7 +90,7 @@ class StatusBar(Widget):
     StatusBar { height: 1; padding: 0 1; background: $panel; color: $foreground 70%; }
     """
 
-    standing: reactive[StatusFigures] = reactive(StatusFigures())
+    figures: reactive[StatusFigures] = reactive(StatusFigures())
 
     def render(self) -> Text:
         variables = self.app.theme_variables
@@ -102,7 +104,7 @@ class StatusBar(Widget):
         }
         width = self.size.width
         text = Text(no_wrap=True, overflow="crop", end="")
-        for place, piece in enumerate(fit_status_segments(self.standing, width)):
+        for place, piece in enumerate(fit_status_segments(self.figures, width)):
             text.append("   " if place else "")
             text.append(piece.text, style=styles.get(piece.style, ""))
         if cell_len(text.plain) + len(_KEY_HINT) + 3 <= width:

@@ -21,18 +21,22 @@ class StatusFigures(NamedTuple):
     """
 
     model: str = ""
-    size: int | None = None
-    room: int | None = None
+    request_tokens: int | None = None
+    capacity: int | None = None
     dollars: float | None = None
-    cached: float = 0.0
-    spent: int = 0
-    compactions: int = 0
-    summarising: bool = False
-    counted: bool = False
+    cached_share: float = 0.0
+    spent_tokens: int = 0
+    compaction_count: int = 0
+    is_summarizing: bool = False
+    cost_is_complete: bool = False
 
     @property
     def percent(self) -> int | None:
-        return None if self.size is None or not self.room else round(100 * self.size / self.room)
+        return (
+            None
+            if self.request_tokens is None or not self.capacity
+            else round(100 * self.request_tokens / self.capacity)
+        )
 
 
 class StatusWatcher:
@@ -40,45 +44,47 @@ class StatusWatcher:
 
     def __init__(self, agent: OpenAgent, tell: Callable[[StatusFigures], None]) -> None:
         self._agent = agent
-        self._tell = tell
-        self._bill = CostReport(agent.session.log, agent.reached.prices)
-        self._told: StatusFigures | None = None
+        self._listener = tell
+        self._cost_report = CostReport(agent.session.log, agent.connection.model_overrides)
+        self._last_figures: StatusFigures | None = None
         self._task: asyncio.Task[None] | None = None
-        self._writing = False
+        self._is_summarizing = False
 
-    def take(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         """A compaction that has a summary written says so in the log, before and after."""
-        if isinstance(event.what, NoteAdded) and event.what.topic in ("compaction_start", "compaction_end"):
-            self._writing = event.what.topic == "compaction_start"
-            self.look()
+        if isinstance(event.payload, NoteAdded) and event.payload.topic in ("compaction_start", "compaction_end"):
+            self._is_summarizing = event.payload.topic == "compaction_start"
+            self.update()
 
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    def look(self) -> None:
-        more = self._bill.advance()
-        standing = self._standing(counted=not more)
-        if standing != self._told:
-            self._told = standing
-            self._tell(standing)
-        if (more or standing.summarising) and (self._task is None or self._task.done()):
-            self._task = asyncio.get_running_loop().create_task(self._go_on())
+    def update(self) -> None:
+        more = self._cost_report.read_more()
+        standing = self._read_figures(counted=not more)
+        if standing != self._last_figures:
+            self._last_figures = standing
+            self._listener(standing)
+        if (more or standing.is_summarizing) and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._poll())
 
-    async def _go_on(self) -> None:
-        while self._told is not None and (self._told.summarising or not self._told.counted):
-            await asyncio.sleep(_POLL_SECONDS if self._told.counted else 0)
-            self.look()
+    async def _poll(self) -> None:
+        while self._last_figures is not None and (
+            self._last_figures.is_summarizing or not self._last_figures.cost_is_complete
+        ):
+            await asyncio.sleep(_POLL_SECONDS if self._last_figures.cost_is_complete else 0)
+            self.update()
 
-    def _standing(self, *, counted: bool) -> StatusFigures:
-        session, total = self._agent.session, self._bill.total
+    def _read_figures(self, *, counted: bool) -> StatusFigures:
+        session, total = self._agent.session, self._cost_report.total
         try:
             budget = session.budget()
-            size, room = session.size(), budget.capacity if budget.window is not None else None
+            size, room = session.count_tokens(), budget.capacity if budget.window is not None else None
         except TidegateError:  # the fixed part leaves no room: the turn will say so, with the numbers
             size, room = None, None
-        summarise = self._agent.agent.summarise
-        priced = total.tokens > total.unpriced or not total.tokens
+        summarise = self._agent.agent.summarizer
+        priced = total.tokens > total.unpriced_tokens or not total.tokens
         return StatusFigures(
             session.model,
             size,
@@ -87,6 +93,6 @@ class StatusWatcher:
             total.cached_share,
             total.tokens,
             total.compactions,
-            summarising=self._writing or (isinstance(summarise, BackgroundSummarizer) and summarise.busy),
-            counted=counted,
+            is_summarizing=self._is_summarizing or (isinstance(summarise, BackgroundSummarizer) and summarise.is_busy),
+            cost_is_complete=counted,
         )

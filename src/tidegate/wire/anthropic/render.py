@@ -45,14 +45,20 @@ _NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 # Of the 32 MB of a request, what is left for words is far more than any window holds.
 _IMAGE_LIMITS = ImageLimits(
-    _IMAGE_TYPES, most=100, few=20, edge=8000, wide=2000, heaviest=5_242_880, heaviest_all=25_000_000
+    _IMAGE_TYPES,
+    max_images=100,
+    max_images_if_any_large=20,
+    max_edge=8000,
+    large_edge=2000,
+    max_image_chars=5_242_880,
+    max_total_chars=25_000_000,
 )
 CAPABILITIES = DialectCapabilities(
     FAMILY,
     IdentifierRules(_NAME_PATTERN, _NAME_PATTERN),
     result_images=True,
-    bounds=_IMAGE_LIMITS,
-    output=_DEFAULT_MAX_TOKENS,
+    image_limits=_IMAGE_LIMITS,
+    default_max_tokens=_DEFAULT_MAX_TOKENS,
 )
 
 
@@ -66,19 +72,19 @@ def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, cal
     """
     body: JsonObject = {"model": options.model} if options.model else {}
     body["max_tokens"] = options.max_tokens or _DEFAULT_MAX_TOKENS
-    if not options.thinking:  # which allows neither; and of the two only one may be given
+    if not options.thinking_budget:  # which allows neither; and of the two only one may be given
         body |= dict(list(options.sampling().items())[:1])
     if not is_blank(system):
         body["system"] = system
-    defined = define_tools(tools, CAPABILITIES.shape)
+    defined = define_tools(tools, CAPABILITIES.identifiers)
     if defined:
         body["tools"] = [_render_tool(each.name, each.description, each.schema) for each in defined]
     elif calls:
         body["tools"] = [_render_tool(_STUB_TOOL_NAME, "", {"type": "object"})]
         body["tool_choice"] = {"type": "none"}
-    if options.thinking:
-        body["thinking"] = {"type": "enabled", "budget_tokens": options.thinking}
-    return _add_head_marker(body) if options.cache else body
+    if options.thinking_budget:
+        body["thinking"] = {"type": "enabled", "budget_tokens": options.thinking_budget}
+    return _add_head_marker(body) if options.cache_markers else body
 
 
 def _add_head_marker(body: JsonObject) -> JsonObject:

@@ -156,10 +156,10 @@ class AnthropicValidator:
             self._tell("blank", f"messages.{at}", at=at)
         if role == "user":
             self._others = True
-            self._loop.user()
+            self._loop.start_turn()
             self._only_results(f"messages.{at}")
         else:
-            self._loop.assistant("text", at, calls=False)
+            self._loop.add_assistant_message("text", at, calls=False)
 
     def _empty(self, role: str, at: int) -> None:
         if role == "user":
@@ -185,9 +185,9 @@ class AnthropicValidator:
             else:
                 self._model_block(block, kind, at, n)
         if role == "assistant":
-            self._loop.assistant(kinds[0] if kinds else "", at, calls="tool_use" in kinds)
+            self._loop.add_assistant_message(kinds[0] if kinds else "", at, calls="tool_use" in kinds)
         elif "tool_result" not in kinds:
-            self._loop.user()
+            self._loop.start_turn()
 
     def _user_block(self, block: dict[str, object], kind: str, at: int, n: int) -> None:
         where = f"messages.{at}.content.{n}"
@@ -284,14 +284,14 @@ class AnthropicValidator:
         yield from self._unanswered()
         if self._tool_blocks and not self._tools:
             yield self._fault("no_tools", "tools")
-        if self._role == "assistant" and not self._profile.prefill:
+        if self._role == "assistant" and not self._profile.allows_prefill:
             yield RequestFault("AN8", known.NO_PREFILL_TEXT, last)
         elif self._role == "assistant" and self._ragged:
             yield RequestFault("AN8", "messages: final assistant content cannot end with trailing whitespace", last)
         if self._thinks:
-            yield from self._loop.end()
+            yield from self._loop.end_faults()
         if self._marks > known.MAX_CACHE_MARKERS:
             yield RequestFault("AN11", known.TOO_MANY_MARKERS_TEXT.format(known.MAX_CACHE_MARKERS, self._marks), "body")
-        yield from self._media.end()
+        yield from self._media.end_faults()
         if self._size > _MAX_BODY_BYTES:
             yield RequestFault("AN15", "Request exceeds the maximum size", "body")

@@ -71,15 +71,15 @@ class MediaTally:
     becomes illegal when the twenty-first joins it: that is judged at the end.
     """
 
-    __slots__ = ("images", "pages", "wide")
+    __slots__ = ("images", "pages", "first_large_image")
 
     def __init__(self, images: int = 0, pages: int = 0, wide: str = "") -> None:
         self.images = images
         self.pages = pages
-        self.wide = wide  # the first image over 2000 pixels
+        self.first_large_image = wide  # the first image over 2000 pixels
 
     def fork(self) -> "MediaTally":
-        return MediaTally(self.images, self.pages, self.wide)
+        return MediaTally(self.images, self.pages, self.first_large_image)
 
     def add(self, block: dict[str, object], where: str) -> Iterator[RequestFault]:
         source = block.get("source")
@@ -109,13 +109,13 @@ class MediaTally:
         if widest > 8000:
             text = "At least one of the image dimensions exceed max allowed size: 8000 pixels"
             yield RequestFault("AN15", f"{where}.data: {text}", where)
-        elif widest > 2000 and not self.wide:
-            self.wide = where
+        elif widest > 2000 and not self.first_large_image:
+            self.first_large_image = where
 
-    def end(self) -> Iterator[RequestFault]:
-        if self.wide and self.images > 20:
+    def end_faults(self) -> Iterator[RequestFault]:
+        if self.first_large_image and self.images > 20:
             text = "At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels"
-            yield RequestFault("AN15", f"{self.wide}.data: {text}", self.wide)
+            yield RequestFault("AN15", f"{self.first_large_image}.data: {text}", self.first_large_image)
         if self.images + self.pages > _MAX_MEDIA:
             text = f"Too much media: {self.pages} document pages + {self.images} images > {_MAX_MEDIA}"
             yield RequestFault("AN15", f"messages: {text}", "messages")

@@ -47,16 +47,16 @@ class ToolLoop:
     def fork(self) -> "ToolLoop":
         return ToolLoop(self._first, self._at, self._calls)
 
-    def user(self) -> None:
+    def start_turn(self) -> None:
         self._first = ""
         self._calls = False
 
-    def assistant(self, first: str, at: int, calls: bool) -> None:
+    def add_assistant_message(self, first: str, at: int, calls: bool) -> None:
         if not self._first:
             self._first, self._at = first, at
         self._calls = self._calls or calls
 
-    def end(self) -> Iterator[RequestFault]:
+    def end_faults(self) -> Iterator[RequestFault]:
         if self._calls and self._first not in THINKING_TYPES:
             where = f"messages.{self._at}.content.0"
             text = (
@@ -78,7 +78,7 @@ def check_thinking_bindings(
     """
     try:
         after = later if isinstance(later, FlatRequest) else FlatRequest(later)
-        if after.drops:
+        if after.drops_unbound_blocks:
             return []
         return _find_unbound(earlier if isinstance(earlier, FlatRequest) else FlatRequest(earlier), after)
     except RecursionError:
@@ -86,13 +86,13 @@ def check_thinking_bindings(
 
 
 def _find_unbound(before: "FlatRequest", after: "FlatRequest") -> list[RequestFault]:
-    for key, mine in after.signed.items():
-        theirs = before.signed.get(key)
+    for key, mine in after.block_by_signature.items():
+        theirs = before.block_by_signature.get(key)
         if theirs is not None:
             if after.blocks[mine] != before.blocks[theirs]:
                 return [RequestFault("AN12", f"{after.places[mine]}: {_MODIFIED_TEXT}", after.places[mine])]
             same = _has_same_prefix(before, theirs, after, mine)
-        elif after.owners[mine] < before.messages:
+        elif after.message_indexes[mine] < before.messages:
             continue  # older than both requests can tell
         else:
             same = _has_same_prefix(before, len(before.blocks), after, mine)
@@ -107,12 +107,14 @@ class FlatRequest:
     def __init__(self, body: Mapping[str, object]) -> None:
         thinking = body.get("thinking")
         binding = thinking.get("block_binding") if isinstance(thinking, dict) else None
-        self.drops = isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block"
+        self.drops_unbound_blocks = (
+            isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block"
+        )
         self.head = [_strip_cache_markers(body.get("system")), _strip_cache_markers(body.get("tools"))]
         self.blocks: list[object] = []
         self.places: list[str] = []
-        self.owners: list[int] = []
-        self.signed: dict[str, int] = {}  # signature -> index in blocks
+        self.message_indexes: list[int] = []
+        self.block_by_signature: dict[str, int] = {}  # signature -> index in blocks
         messages = body.get("messages")
         messages = messages if isinstance(messages, list) else []
         self.messages = len(messages)
@@ -123,10 +125,10 @@ class FlatRequest:
             for n, block in enumerate(parts):
                 key = _signature(block)
                 if key:
-                    self.signed.setdefault(key, len(self.blocks))
+                    self.block_by_signature.setdefault(key, len(self.blocks))
                 self.blocks.append([role, _strip_cache_markers(block)])
                 self.places.append(f"messages.{at}.content.{n}")
-                self.owners.append(at)
+                self.message_indexes.append(at)
 
 
 def _signature(block: object) -> str:
@@ -141,7 +143,7 @@ def _has_same_prefix(before: FlatRequest, theirs: int, after: FlatRequest, mine:
     new = theirs == len(before.blocks)
     old, own = before.blocks[:theirs], after.blocks[:mine]
     if new:
-        own = [block for block, owner in zip(own, after.owners, strict=False) if owner < before.messages]
+        own = [block for block, owner in zip(own, after.message_indexes, strict=False) if owner < before.messages]
     old_signed = [one for one in old if _is_thinking(one)]
     own_signed = [one for one in own if _is_thinking(one)]
     kept = old_signed[len(old_signed) - len(own_signed) :] if len(own_signed) <= len(old_signed) else old_signed

@@ -56,13 +56,13 @@ def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, cal
     body: JsonObject = {}
     if not is_blank(system):
         body["systemInstruction"] = {"parts": [{"text": system}]}
-    defined = define_tools(tools, CAPABILITIES.shape)
+    defined = define_tools(tools, CAPABILITIES.identifiers)
     if defined:
         body["tools"] = [{"functionDeclarations": [_render_declaration(each) for each in defined]}]
     config: JsonObject = {"maxOutputTokens": options.max_tokens} if options.max_tokens else {}
     config |= {{"top_p": "topP"}.get(name, name): value for name, value in options.sampling().items()}
-    if options.thinking:
-        config["thinkingConfig"] = {"thinkingBudget": options.thinking}
+    if options.thinking_budget:
+        config["thinkingConfig"] = {"thinkingBudget": options.thinking_budget}
     if config:
         body["generationConfig"] = config
     return body

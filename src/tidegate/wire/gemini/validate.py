@@ -158,7 +158,7 @@ class GeminiValidator:
             return
         if self._role != "user":
             self._say("GE3", _CALL, where)
-        if self._profile.gemini3 and not _is_signed(parts):
+        if self._profile.requires_signatures and not _is_signed(parts):
             text = (
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
                 f"work correctly. Additional data, function call `default_api:{calls[0][:80]}`, position {at}."

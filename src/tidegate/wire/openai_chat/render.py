@@ -35,12 +35,12 @@ _BRIDGE_TEXT = "OK."
 NO_REASONING_TEXT = "(none)"
 
 _NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-CAPABILITIES = DialectCapabilities(FAMILY, IdentifierRules(re.compile(r"[!-~]{1,40}"), _NAME_PATTERN), joins=True)
+CAPABILITIES = DialectCapabilities(FAMILY, IdentifierRules(re.compile(r"[!-~]{1,40}"), _NAME_PATTERN), joins_texts=True)
 MISTRAL_CAPABILITIES = DialectCapabilities(
-    FAMILY, IdentifierRules(re.compile(r"[a-zA-Z0-9]{9}"), _NAME_PATTERN, 9), joins=True
+    FAMILY, IdentifierRules(re.compile(r"[a-zA-Z0-9]{9}"), _NAME_PATTERN, 9), joins_texts=True
 )
 DEEPSEEK_CAPABILITIES = DialectCapabilities(
-    FAMILY, CAPABILITIES.shape, joins=True, plain_thinking=True, user_images=False
+    FAMILY, CAPABILITIES.identifiers, joins_texts=True, plain_thinking=True, user_images=False
 )
 
 
@@ -55,7 +55,7 @@ def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, cal
     if options.max_tokens:
         body["max_completion_tokens"] = options.max_tokens
     body |= options.sampling()
-    defined = define_tools(tools, CAPABILITIES.shape)
+    defined = define_tools(tools, CAPABILITIES.identifiers)
     if defined:
         body["tools"] = [
             {

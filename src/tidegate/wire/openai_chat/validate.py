@@ -92,7 +92,11 @@ class ChatValidator:
             self._say("MI1", "Assistant message with prefix True must be last message", f"messages[{at - 1}]")
         self._prefix = False
         role = message.get("role")
-        if not isinstance(role, str) or role not in _ROLES or (role == "developer" and not self._profile.developer):
+        if (
+            not isinstance(role, str)
+            or role not in _ROLES
+            or (role == "developer" and not self._profile.allows_developer_role)
+        ):
             self._say("OC9", f'Unexpected role "{describe_value(role)[1:-1]}"', f"messages[{at}].role")
         if role != "tool":
             self._close()
@@ -211,7 +215,7 @@ class ChatValidator:
             self._open(calls, at)
         if self._profile.mistral and not calls and not message.get("content"):
             self._say("MI4", _MISTRAL_EMPTY, f"messages[{at}]")
-        if not self._profile.reasoning:
+        if not self._profile.requires_reasoning:
             return
         reasoning = message.get("reasoning_content")
         if isinstance(reasoning, str) and reasoning:

@@ -149,7 +149,7 @@ def check_chat_content(
         yield RequestFault("OC8", wrong_type_text(where, "one of a string or array of objects", content), where)
     elif not content:
         yield RequestFault("OC8", empty_array_text(where), where)
-    elif role == "tool" and (profile.tool_text or profile.text_only):
+    elif role == "tool" and (profile.tool_results_plain_text or profile.text_only):
         yield RequestFault("OC15", "tool message content must be a string: expected string, got list", where)
     else:
         for n, part in enumerate(content):

@@ -38,7 +38,7 @@ FAMILY = "openai_responses"
 
 _NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CAPABILITIES = DialectCapabilities(
-    FAMILY, IdentifierRules(_NAME_PATTERN, _NAME_PATTERN), early_thinking=True, result_images=True
+    FAMILY, IdentifierRules(_NAME_PATTERN, _NAME_PATTERN), standalone_thinking=True, result_images=True
 )
 
 
@@ -54,7 +54,7 @@ def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, cal
     body |= options.sampling()
     if not is_blank(system):
         body["instructions"] = system
-    defined = define_tools(tools, CAPABILITIES.shape)
+    defined = define_tools(tools, CAPABILITIES.identifiers)
     if defined:
         # Not strict: a strict schema must list every property as required, which people's own schemas do not.
         body["tools"] = [

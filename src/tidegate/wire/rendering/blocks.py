@@ -44,15 +44,15 @@ class DialectCapabilities(msgspec.Struct, frozen=True):
     """
 
     family: str
-    shape: IdentifierRules
-    joins: bool = False
+    identifiers: IdentifierRules
+    joins_texts: bool = False
     plain_thinking: bool = False
-    early_thinking: bool = False
+    standalone_thinking: bool = False
     user_images: bool = True
     result_images: bool = False
     assistant_images: bool = False
-    bounds: ImageLimits | None = None
-    output: int = 0
+    image_limits: ImageLimits | None = None
+    default_max_tokens: int = 0
 
 
 class RequestOptions(msgspec.Struct, frozen=True):
@@ -63,8 +63,8 @@ class RequestOptions(msgspec.Struct, frozen=True):
 
     model: str = ""
     max_tokens: int = 0
-    thinking: int = 0
-    cache: bool = False
+    thinking_budget: int = 0
+    cache_markers: bool = False
     temperature: float | None = None
     top_p: float | None = None
 
@@ -100,5 +100,5 @@ class LayoutBlock(msgspec.Struct, eq=False):
     sources: tuple[Message, ...]
     parts: list[Part]
     answers: list[CallAnswer]
-    wire: list[JsonObject] | None = None
-    chunks: list[bytes] = []
+    rendered: list[JsonObject] | None = None
+    encoded: list[bytes] = []

@@ -22,9 +22,9 @@ _NAME_TAIL = 8
 class IdentifierRules(msgspec.Struct, frozen=True):
     """What ids and tool names must look like. `length` is that of an id of our own; 62 ** 9 of them are enough."""
 
-    ids: re.Pattern[str]
-    names: re.Pattern[str]
-    length: int = 24
+    id_pattern: re.Pattern[str]
+    name_pattern: re.Pattern[str]
+    id_length: int = 24
 
 
 def _short_digest(text: str, length: int) -> str:
@@ -41,19 +41,19 @@ def _short_digest(text: str, length: int) -> str:
 def assign_call_id(call_id: str, message_id: str, index: int, shape: IdentifierRules, used: set[str]) -> str:
     """The id of a call in this request; it is taken in `used`, for no two calls of a request may share one."""
     found = call_id
-    if found in used or not shape.ids.fullmatch(found):
+    if found in used or not shape.id_pattern.fullmatch(found):
         source = f"{message_id}\0{index}\0{call_id}"
-        found = _short_digest(source, shape.length)
+        found = _short_digest(source, shape.id_length)
         while found in used:
             source += "\0"
-            found = _short_digest(source, shape.length)
+            found = _short_digest(source, shape.id_length)
     used.add(found)
     return found
 
 
 def encode_tool_name(name: str, shape: IdentifierRules) -> str:
     """The name of a tool. It depends on nothing but the name: definitions and calls must agree."""
-    if shape.names.fullmatch(name):
+    if shape.name_pattern.fullmatch(name):
         return name
     readable = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)[: 63 - _NAME_TAIL].strip("_") or "tool"
     if not readable[0].isalpha():

@@ -21,13 +21,13 @@ _OMIT_STEP: Final = 5
 class ImageLimits(msgspec.Struct, frozen=True):
     """`few` is how many may stand together while any of them is wider or higher than `wide` pixels."""
 
-    kinds: tuple[str, ...]
-    most: int
-    few: int
-    edge: int
-    wide: int
-    heaviest: int  # of one, and of all together: characters of base64
-    heaviest_all: int
+    media_types: tuple[str, ...]
+    max_images: int
+    max_images_if_any_large: int
+    max_edge: int
+    large_edge: int
+    max_image_chars: int  # of one, and of all together: characters of base64
+    max_total_chars: int
 
 
 class _CountedImage(NamedTuple):
@@ -47,7 +47,7 @@ class ImageSelection:
         self._bounds = bounds
         self._seen: list[_CountedImage] = []
         self._judged = 0
-        self.left_out: Mapping[int, frozenset[int]] = {}
+        self.omitted: Mapping[int, frozenset[int]] = {}
 
     def add(self, message: Message) -> None:
         if self._bounds is None:
@@ -56,11 +56,13 @@ class ImageSelection:
             edge = max(read_image_size(image.data)) if not image.url else 0
             weight = len(image.data) if not image.url else 0
             fit = bool(image.url) or (
-                image.media in self._bounds.kinds and edge <= self._bounds.edge and weight <= self._bounds.heaviest
+                image.media in self._bounds.media_types
+                and edge <= self._bounds.max_edge
+                and weight <= self._bounds.max_image_chars
             )
             self._seen.append(_CountedImage(id(message), place, edge, weight, fit))
 
-    def judge(self) -> bool:
+    def update_omitted(self) -> bool:
         """Look again if there are new ones. True if others than before are left out."""
         if self._bounds is None or self._judged == len(self._seen):
             return False
@@ -68,12 +70,12 @@ class ImageSelection:
         places: dict[int, set[int]] = {}
         for seen in _find_excess_images(self._seen, self._bounds):
             places.setdefault(seen.message, set()).add(seen.place)
-        before, self.left_out = self.left_out, {message: frozenset(each) for message, each in places.items()}
-        return before != self.left_out
+        before, self.omitted = self.omitted, {message: frozenset(each) for message, each in places.items()}
+        return before != self.omitted
 
-    def worded(self, message: Message) -> Message:
+    def replace_omitted(self, message: Message) -> Message:
         """The message as it is sent: with a word for each of its pictures that is left out."""
-        places = self.left_out.get(id(message))
+        places = self.omitted.get(id(message))
         if not places:
             return message
         count = iter(range(len(self._seen)))
@@ -100,15 +102,15 @@ def _images(parts: Sequence[Part]) -> Iterator[Image]:
 def _find_excess_images(pictures: Sequence[_CountedImage], bounds: ImageLimits) -> list[_CountedImage]:
     out = [seen for seen in pictures if not seen.fit]
     kept = [seen for seen in pictures if seen.fit]
-    first = _round_excess(len(kept), bounds.most)
+    first = _round_excess(len(kept), bounds.max_images)
     weight = sum(seen.weight for seen in kept[first:])
-    while weight > bounds.heaviest_all:
+    while weight > bounds.max_total_chars:
         weight -= kept[first].weight
         first += 1
     out += kept[:first]
     kept = kept[first:]
-    wide = [seen for seen in kept if seen.edge > bounds.wide]
-    return out + wide[: _round_excess(len(kept), bounds.few)]
+    wide = [seen for seen in kept if seen.edge > bounds.large_edge]
+    return out + wide[: _round_excess(len(kept), bounds.max_images_if_any_large)]
 
 
 def _round_excess(count: int, most: int) -> int:

@@ -85,13 +85,13 @@ class Layout:
         self._spans: list[_Span] = []
         self._used: set[str] = set()
         self._early: list[_Entry] = []
-        self._album = ImageSelection(self._rules.bounds)
+        self._album = ImageSelection(self._rules.image_limits)
         self._count = 0
         self._epoch: int | None = None
-        self.calls = False
+        self.has_calls = False
 
     @property
-    def firm(self) -> int:
+    def stable_blocks(self) -> int:
         """How many leading blocks no words can change any more: only the last span still grows."""
         return max(0, len(self._spans) - 1)
 
@@ -101,11 +101,11 @@ class Layout:
         if view.epoch != self._epoch or len(items) < self._count:
             self._clear()
             self._epoch = view.epoch
-        firm = self.firm
+        firm = self.stable_blocks
         for item in items[self._count :] if self._count else items:
             self._take(item.message, item.signed)
         self._count = len(items)
-        if self._album.judge():
+        if self._album.update_omitted():
             firm = 0  # pictures that were laid out before are words now
         old = self.blocks[firm:]
         known = {block.key: block for block in old}
@@ -134,7 +134,7 @@ class Layout:
                 self._put("user", _Entry(message, opaque))
             return
         if not _has_sendable_part(message, Call):
-            if self._rules.early_thinking and opaque and message.parts:
+            if self._rules.standalone_thinking and opaque and message.parts:
                 self._early.append(_Entry(message, opaque))
             return
         if not self._spans:
@@ -146,8 +146,8 @@ class Layout:
 
     def _slots(self, message: Message) -> tuple[CallSlot, ...]:
         calls = [part for part in message.parts if isinstance(part, Call)]
-        self.calls = self.calls or bool(calls)
-        shape = self._rules.shape
+        self.has_calls = self.has_calls or bool(calls)
+        shape = self._rules.identifiers
         return tuple(
             CallSlot(
                 call.id,
@@ -167,7 +167,7 @@ class Layout:
     def _sealed(
         self, span: _Span, before: tuple[CallSlot, ...], known: dict[tuple[object, ...], LayoutBlock]
     ) -> LayoutBlock:
-        out = self._album.left_out
+        out = self._album.omitted
         own = tuple((id(each.message), each.opaque, each.slots, out.get(id(each.message))) for each in span.entries)
         key = (span.filler, before if span.side == "user" else None, own)
         if key in known:
@@ -203,14 +203,14 @@ class Layout:
                     parts.append(Thinking(part.text))
             elif isinstance(part, Image):
                 parts.append(part if rules.assistant_images and _has_pixels(part) else Text(IMAGE_PLACEHOLDER))
-        return _join_text_parts(parts) if rules.joins else parts
+        return _join_text_parts(parts) if rules.joins_texts else parts
 
     def _lay_user(self, block: LayoutBlock, before: tuple[CallSlot, ...]) -> None:
         """Answers stand in the order of the calls, whatever the order they came in. Ids may repeat in a group: the
         first answer to an id belongs to the first call with it."""
         answers: list[CallAnswer | None] = [None] * len(before)
         moved: list[list[Part]] = [[] for _ in before]
-        for message in map(self._album.worded, block.sources):
+        for message in map(self._album.replace_omitted, block.sources):
             said: list[Part] = []
             for part in message.parts:
                 if isinstance(part, Result):
@@ -224,7 +224,7 @@ class Layout:
                 said = _add_label(_SYSTEM_LABEL, said)
             elif not said and message.role == "user":
                 said = [Text(EMPTY_MESSAGE_TEXT)]
-            if self._rules.joins:
+            if self._rules.joins_texts:
                 said = _join_text_parts(said, _SEPARATOR_CHARS if message.role == "user" else _LABELED_SEPARATOR_CHARS)
             block.parts += said
         block.parts[:0] = [part for parts in moved for part in parts]
@@ -256,7 +256,7 @@ class Layout:
             moved.insert(0, Text(f"img {place + 1}"))
         if not kept:
             kept.append(Text("(img)" if moved else NO_OUTPUT_TEXT))
-        if self._rules.joins:
+        if self._rules.joins_texts:
             kept = [
                 Text(join_within_spare([part.text for part in kept if isinstance(part, Text)], RESULT_SEPARATOR_CHARS))
             ]

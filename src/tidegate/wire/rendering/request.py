@@ -42,7 +42,7 @@ class RequestRenderer:
         self.dialect = get_dialect(dialect) if isinstance(dialect, str) else dialect
         self.options = RequestOptions(model, max_tokens, thinking, cache, temperature, top_p)
         self.shared = 0
-        self._layout = Layout(self.dialect.rules)
+        self._layout = Layout(self.dialect.capabilities)
         self._system = ""
         self._tools: tuple[Tool, ...] = ()
         self._messages: list[JsonObject] = []
@@ -66,7 +66,7 @@ class RequestRenderer:
         before = self._chunks[start:]
         del self._messages[start:], self._chunks[start:], self._starts[kept:]
         if not kept:
-            for message in self.dialect.lead(self._system):
+            for message in self.dialect.render_leading_messages(self._system):
                 self._put(message)
         for block in blocks[kept:]:
             self._starts.append(len(self._messages))
@@ -77,14 +77,14 @@ class RequestRenderer:
         self._renew_head()
 
     def _add(self, block: LayoutBlock) -> None:
-        if block.wire is None:
-            block.wire, block.chunks = [], []
-            for message in self.dialect.block(block, self.options):
+        if block.rendered is None:
+            block.rendered, block.encoded = [], []
+            for message in self.dialect.render_block(block, self.options):
                 sound, encoded = _encode_repaired(message)
-                block.wire.append(sound)
-                block.chunks.append(b"," + encoded)
-        self._messages += block.wire
-        self._chunks += block.chunks
+                block.rendered.append(sound)
+                block.encoded.append(b"," + encoded)
+        self._messages += block.rendered
+        self._chunks += block.encoded
 
     def _put(self, message: JsonObject) -> None:
         sound, encoded = _encode_repaired(message)
@@ -93,13 +93,13 @@ class RequestRenderer:
 
     def _renew_head(self) -> None:
         """Make the head again if what it depends on has changed."""
-        thinks = bool(self.options.thinking) and self.dialect.may_think(self._messages)
-        calls = self._layout.calls
+        thinks = bool(self.options.thinking_budget) and self.dialect.allows_thinking(self._messages)
+        calls = self._layout.has_calls
         made_of = (calls, thinks, self.options.max_tokens)
         if self._head_of == made_of:
             return
-        options = self.options if thinks else msgspec.structs.replace(self.options, thinking=0)
-        head, encoded = _encode_repaired(self.dialect.head(self._system, self._tools, options, calls))
+        options = self.options if thinks else msgspec.structs.replace(self.options, thinking_budget=0)
+        head, encoded = _encode_repaired(self.dialect.render_head(self._system, self._tools, options, calls))
         self._head_of = made_of
         if encoded != self._head_bytes:
             self._head, self._head_bytes = head, encoded
@@ -108,7 +108,7 @@ class RequestRenderer:
 
     def lower_output(self, most: int) -> bool:
         """Ask for at most so many tokens from the next update on. False if no more was asked for."""
-        asked = self.dialect.output(self.options)
+        asked = self.dialect.output_tokens(self.options)
         if most <= 0 or 0 < asked <= most:
             return False
         self.options = msgspec.structs.replace(self.options, max_tokens=most)
@@ -129,35 +129,35 @@ class RequestRenderer:
         that began like this one: a provider looks for what it kept only so many blocks before a mark, and much may have
         come since, or an edit may have changed the rest.
         """
-        if not self.options.cache or not self._starts:
+        if not self.options.cache_markers or not self._starts:
             return {}
         filler = not self._layout.blocks[-1].sources  # said by nobody, and not there next time
         last = (self._starts[-1] if filler else len(self._messages)) - 1
         known = min(self.shared - 1, last)
         while known >= 0 and self._messages[known].get("role") == "assistant":
             known -= 1
-        marked = {place: self.dialect.mark(self._messages[place]) for place in {known, last} - {-1}}
+        marked = {place: self.dialect.add_cache_marker(self._messages[place]) for place in {known, last} - {-1}}
         return {place: message for place, message in marked.items() if message is not None}
 
-    def rendered(self) -> "RenderedRequest":
+    def freeze(self) -> "RenderedRequest":
         """The request as it is now; later updates leave it as it is."""
         messages, chunks = self.messages, list(self._chunks)
         for place, message in self._marked().items():
             messages[place], chunks[place] = message, b"," + _encode(message)
-        return RenderedRequest(self.dialect.key, self._head, self._head_bytes, messages, chunks)
+        return RenderedRequest(self.dialect.messages_key, self._head, self._head_bytes, messages, chunks)
 
     def body(self) -> JsonObject:
-        return self.rendered().body()
+        return self.freeze().body()
 
     def to_bytes(self) -> bytes:
-        return self.rendered().to_bytes()
+        return self.freeze().to_bytes()
 
     def faults(self) -> list[RequestFault]:
         """What the provider would refuse. Messages that can no longer change are read once, the others on a fork."""
         if self._check is None:
-            self._check = self.dialect.check(self._head, self.dialect.profile(self.options.model))
+            self._check = self.dialect.create_validator(self._head, self.dialect.profile_for_model(self.options.model))
             self._read = 0
-        done = self._layout.firm
+        done = self._layout.stable_blocks
         stable = max(self._read, self._starts[done] if done < len(self._starts) else len(self._messages))
         for message in self._messages[self._read : stable]:
             self._check.feed(message)

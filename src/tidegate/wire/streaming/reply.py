@@ -28,7 +28,7 @@ class Delta(NamedTuple):
 
     kind: Literal["text", "thinking", "call"]
     text: str
-    place: int = 0
+    index: int = 0
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -42,14 +42,14 @@ class Reply(msgspec.Struct, frozen=True):
     usage: JsonObject
     stop: StopReason
     model: str = ""
-    reason: str = ""
-    broken: tuple[str, ...] = ()
+    provider_stop: str = ""
+    broken_call_ids: tuple[str, ...] = ()
 
     @property
     def message(self) -> JsonObject:
         return self.messages[0] if self.messages else {}
 
-    def said(self, wire: str) -> list[Message]:
+    def to_messages(self, wire: str) -> list[Message]:
         """The same as the session keeps it: one message, also where the dialect writes down each part by itself."""
         read = get_dialect(wire).parse_message
         return merge_adjacent_messages([message for each in self.messages for message in read(each)], "assistant")
@@ -76,7 +76,7 @@ def incomplete_reply_error() -> IncompleteReply:
 def ensure_parseable(family: str, reply: Reply) -> Reply:
     """A reply the session can keep. To leave out what cannot be read would make half an answer of it."""
     try:
-        reply.said(family)
+        reply.to_messages(family)
     except BadInput as bad:
         raise IncompleteReply(
             f"The answer cannot be read: {bad.args[0]}", "Ask again; nothing of it was kept."

@@ -32,7 +32,7 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
 
     @property
-    def ended(self) -> StopReason:
+    def effective_stop(self) -> StopReason:
         return self.stop or ("calls" if self.calls else "end")
 
 
@@ -97,7 +97,7 @@ def _chat_frames(spoken: ScriptedAnswer) -> Iterator[JsonObject]:
         yield chunk({"tool_calls": [{"index": index, "id": call.id, "type": "function", "function": function}]})
         for piece in _pieces(call.arguments):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield chunk({}, _CHAT_STOPS.get(spoken.ended, "stop"))
+    yield chunk({}, _CHAT_STOPS.get(spoken.effective_stop, "stop"))
     if spoken.usage:
         yield {**top, "choices": [], "usage": _chat_usage(spoken.usage)}
 
@@ -111,7 +111,7 @@ def _chat_body(spoken: ScriptedAnswer) -> JsonObject:
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in spoken.calls
         ]
-    choice = {"index": 0, "message": message, "finish_reason": _CHAT_STOPS.get(spoken.ended, "stop")}
+    choice = {"index": 0, "message": message, "finish_reason": _CHAT_STOPS.get(spoken.effective_stop, "stop")}
     found: JsonObject = {"id": "chatcmpl-0", "object": "chat.completion", "created": 0, "model": spoken.model}
     return {**found, "choices": [choice], **({"usage": _chat_usage(spoken.usage)} if spoken.usage else {})}
 
@@ -144,7 +144,7 @@ def _anthropic_body(spoken: ScriptedAnswer) -> JsonObject:
         "role": "assistant",
         "model": spoken.model,
         "content": _anthropic_blocks(spoken),
-        "stop_reason": _ANTHROPIC_STOPS.get(spoken.ended, "end_turn"),
+        "stop_reason": _ANTHROPIC_STOPS.get(spoken.effective_stop, "end_turn"),
         "stop_sequence": None,
         "usage": {
             "input_tokens": usage.input_tokens - usage.cache_read - usage.cache_write,
@@ -198,7 +198,7 @@ def _response_items(spoken: ScriptedAnswer) -> list[JsonObject]:
 
 
 def _response_body(spoken: ScriptedAnswer) -> JsonObject:
-    reason = {"length": "max_output_tokens", "filtered": "content_filter"}.get(spoken.ended)
+    reason = {"length": "max_output_tokens", "filtered": "content_filter"}.get(spoken.effective_stop)
     found: JsonObject = {"id": "resp_0", "object": "response", "created_at": 0, "model": spoken.model}
     found |= {"status": "incomplete" if reason else "completed", "output": _response_items(spoken), "error": None}
     found |= {"incomplete_details": {"reason": reason} if reason else None, "parallel_tool_calls": True}
@@ -257,7 +257,7 @@ def _gemini_candidate(spoken: ScriptedAnswer, parts: list[JsonObject], last: boo
     body: JsonObject = {"candidates": [found], "modelVersion": spoken.model}
     if not last:
         return body
-    found["finishReason"] = _GEMINI_STOPS.get(spoken.ended, "STOP")
+    found["finishReason"] = _GEMINI_STOPS.get(spoken.effective_stop, "STOP")
     if spoken.usage:
         body["usageMetadata"] = {
             "promptTokenCount": spoken.usage.input_tokens,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tidegate.wire.limits import LimitExceeded, ProviderLimits
 
-_MAX_LINE_BYTES = ProviderLimits().line
+_MAX_LINE_BYTES = ProviderLimits().max_line_bytes
 _BOM = b"\xef\xbb\xbf"
 
 

@@ -27,16 +27,16 @@ class ValidationProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     alternate: bool = True  # OC11, AN2, GE2: user and model take turns
     json_arguments: bool = True  # OC7: call arguments hold a JSON object
-    tool_text: bool = True  # OC15 for tool messages only: a plain string, no parts, no images
-    prefill: bool = False  # AN8: older models let the request end with the start of the answer
-    developer: bool = False  # OC9: the server knows the developer role
-    reasoning: bool = False  # OC12: DeepSeek and Kimi want their reasoning back
+    tool_results_plain_text: bool = True  # OC15 for tool messages only: a plain string, no parts, no images
+    allows_prefill: bool = False  # AN8: older models let the request end with the start of the answer
+    allows_developer_role: bool = False  # OC9: the server knows the developer role
+    requires_reasoning: bool = False  # OC12: DeepSeek and Kimi want their reasoning back
     text_only: bool = False  # OC15 for every role
     moonshot: bool = False  # OC13
     minimax: bool = False  # OC14
     mistral: bool = False  # MI1 to MI5, on the chat form
     bedrock: bool = False  # BR1 to BR5, on the Anthropic form
-    gemini3: bool = False  # GE6
+    requires_signatures: bool = False  # GE6
     xai: bool = False  # XA1
 
 

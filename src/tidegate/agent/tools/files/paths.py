@@ -29,7 +29,7 @@ class ConfinedPath(NamedTuple):
 
     root: str
     parts: tuple[str, ...]
-    shown: str
+    display_name: str
 
     @property
     def path(self) -> str:
@@ -41,7 +41,7 @@ class FileStamp(NamedTuple):
 
     inode: int
     size: int
-    changed: int
+    modified_ns: int
 
 
 def resolve_read_path(context: ToolContext, name: str) -> ConfinedPath:
@@ -71,7 +71,7 @@ def resolve_write_path(context: ToolContext, name: str) -> ConfinedPath:
         raise ToolFailed(f"{name[:200]!r} is outside the workspace; nothing was written. Give a path inside it.")
     if not place.parts:
         raise ToolFailed("The workspace itself is no file; nothing was written. Give the path of a file.")
-    for folder in map(os.path.realpath, context.closed_to_writing):
+    for folder in map(os.path.realpath, context.protected_folders):
         if _relative_path(folder, place.root) is not None and _relative_path(place.path, folder) is not None:
             raise ToolFailed(
                 f"{name[:200]!r} is where the session is kept: it can be read, not written. Write elsewhere."
@@ -147,9 +147,9 @@ def open_confined_file(place: ConfinedPath) -> Iterator[int]:
     try:
         mode = os.fstat(file).st_mode
         if stat.S_ISDIR(mode):
-            raise ToolFailed(f"{place.shown} is a folder. Use list.")
+            raise ToolFailed(f"{place.display_name} is a folder. Use list.")
         if not stat.S_ISREG(mode):
-            raise ToolFailed(f"{place.shown} is no plain file (a pipe, socket or device). It was not read.")
+            raise ToolFailed(f"{place.display_name} is no plain file (a pipe, socket or device). It was not read.")
         yield file
     finally:
         os.close(file)
@@ -158,13 +158,15 @@ def open_confined_file(place: ConfinedPath) -> Iterator[int]:
 def _open_error(place: ConfinedPath, bad: Exception) -> ToolFailed:
     code = bad.errno if isinstance(bad, OSError) else 0
     if code in (errno.ENOENT, errno.ENOTDIR):
-        return ToolFailed(f"There is no file {place.shown}.{_suggest_names(place)}")
+        return ToolFailed(f"There is no file {place.display_name}.{_suggest_names(place)}")
     if code == errno.EISDIR:
-        return ToolFailed(f"{place.shown} is a folder. Use list.")
+        return ToolFailed(f"{place.display_name} is a folder. Use list.")
     if code == errno.ELOOP:
-        return ToolFailed(f"{place.shown} is a link that leads nowhere or changed just now. Use the path it leads to.")
+        return ToolFailed(
+            f"{place.display_name} is a link that leads nowhere or changed just now. Use the path it leads to."
+        )
     reason = bad.strerror if isinstance(bad, OSError) else "its name is not valid"
-    return ToolFailed(f"{place.shown} cannot be opened: {reason}.")
+    return ToolFailed(f"{place.display_name} cannot be opened: {reason}.")
 
 
 def _suggest_names(place: ConfinedPath) -> str:
@@ -183,26 +185,28 @@ def read_file_stamp(file: int) -> FileStamp:
     return FileStamp(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def write_confined_file(place: ConfinedPath, data: bytes, *, seen: FileStamp | None = None) -> bool:
+def write_confined_file(place: ConfinedPath, data: bytes, *, expected_stamp: FileStamp | None = None) -> bool:
     """Put the file in place in one step, with the rights it had. True if it is new.
 
     `seen` is how it was when it was read: if someone changed it since, nothing is written.
     """
     try:
         with open_confined_folder(place, up=1, make=True) as folder:
-            return _replace_file(place, folder, data, seen)
+            return _replace_file(place, folder, data, expected_stamp)
     except _PATH_ERRORS as bad:
         reason = bad.strerror if isinstance(bad, OSError) else "its name is not valid"
-        raise ToolFailed(f"{place.shown} was not written: {reason}. What was there stands.") from bad
+        raise ToolFailed(f"{place.display_name} was not written: {reason}. What was there stands.") from bad
 
 
 def _replace_file(place: ConfinedPath, folder: int, data: bytes, seen: FileStamp | None) -> bool:
     name = place.parts[-1]
     old = _stat_entry(name, folder)
     if old is not None and not stat.S_ISREG(old.st_mode):
-        raise ToolFailed(f"{place.shown} is no plain file; nothing was written. Choose another name.")
+        raise ToolFailed(f"{place.display_name} is no plain file; nothing was written. Choose another name.")
     if seen is not None and (old is None or FileStamp(old.st_ino, old.st_size, old.st_mtime_ns) != seen):
-        raise ToolFailed(f"{place.shown} was changed by someone else just now; nothing was written. Read it again.")
+        raise ToolFailed(
+            f"{place.display_name} was changed by someone else just now; nothing was written. Read it again."
+        )
     temporary = f".{secrets.token_hex(8)}.writing"
     try:
         with os.fdopen(os.open(temporary, _CREATE_FLAGS, 0o666, dir_fd=folder), "wb") as file:

@@ -53,14 +53,18 @@ def _read_text(asked: ReadArguments, place: ConfinedPath, twice: bool) -> ToolRe
 
 def refuse_binary_file(place: ConfinedPath, head: bytes, size: int) -> None:
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ToolFailed(f"{place.shown} is text in UTF-16, {size:,} bytes. Convert it to UTF-8 first, as with iconv.")
+        raise ToolFailed(
+            f"{place.display_name} is text in UTF-16, {size:,} bytes. Convert it to UTF-8 first, as with iconv."
+        )
     picture = next((kind for magic, kind in _IMAGE_SIGNATURES.items() if head.startswith(magic)), "")
     found = read_image_size(base64.b64encode(head).decode()) if picture else UNKNOWN_SIZE
     if picture and (b"\0" in head or found != UNKNOWN_SIZE):  # a text may begin with such letters, too
         pixels = "" if found == UNKNOWN_SIZE else f", {found.width} x {found.height} pixels"
-        raise ToolFailed(f"{place.shown} is a picture: {picture}{pixels}, {size:,} bytes. Its content is not text.")
+        raise ToolFailed(
+            f"{place.display_name} is a picture: {picture}{pixels}, {size:,} bytes. Its content is not text."
+        )
     if b"\0" in head:
-        raise ToolFailed(f"{place.shown} is binary, {size:,} bytes. Look at it with a program made for it.")
+        raise ToolFailed(f"{place.display_name} is binary, {size:,} bytes. Look at it with a program made for it.")
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -99,7 +103,7 @@ def _format_lines(asked: ReadArguments, opened: BinaryIO, place: ConfinedPath, s
         shown.append(text)
     if not shown:
         lines = f"{number:,} lines, none at {asked.offset:,}" if number else "empty"
-        return f"[{place.shown}: {lines}]"
+        return f"[{place.display_name}: {lines}]"
     return "\n".join(shown) + ("\n[bytes that are no UTF-8 are shown as \ufffd]" if odd else "")
 
 
@@ -123,7 +127,7 @@ def _format_line_part(asked: ReadArguments, opened: BinaryIO, place: ConfinedPat
     lines = _iterate_lines(opened)
     for _ in range(asked.offset - 1):
         if opened.tell() > _MAX_SCANNED_BYTES or next(lines, None) is None:
-            return f"[{place.shown} has no line {asked.offset:,} in its first {_MAX_SCANNED_BYTES >> 20} MB]"
+            return f"[{place.display_name} has no line {asked.offset:,} in its first {_MAX_SCANNED_BYTES >> 20} MB]"
     text = opened.readline(_MAX_SCANNED_BYTES).decode("utf-8", "replace").rstrip("\r\n")
     room = _MAX_TEXT_BYTES // 4  # a character has up to four bytes
     part, end = text[asked.char : asked.char + room], min(len(text), asked.char + room)

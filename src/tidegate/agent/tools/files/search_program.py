@@ -30,9 +30,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 class IgnoreRule(NamedTuple):
     """A line of a .gitignore."""
 
-    matches: re.Pattern[str]
-    keeps: bool
-    folders: bool
+    pattern: re.Pattern[str]
+    is_negated: bool
+    folders_only: bool
 
 
 class FolderEntry(NamedTuple):
@@ -78,8 +78,8 @@ def _translate_glob(glob: str) -> str:
 def is_ignored(path: str, folder: bool, rules: list[IgnoreRule]) -> bool:
     """The last rule that speaks of it decides."""
     for rule in reversed(rules):
-        if (folder or not rule.folders) and rule.matches.fullmatch(path):
-            return not rule.keeps
+        if (folder or not rule.folders_only) and rule.pattern.fullmatch(path):
+            return not rule.is_negated
     return False
 
 

@@ -58,14 +58,16 @@ async def _run_program(place: ConfinedPath, what: dict[str, Any], seconds: float
         cwd=place.root,
         environment={"PYTHONUTF8": "1"},
         seconds=seconds,
-        most=2 * MAX_RESULT_BYTES,
-        take=pieces.append,
+        max_bytes=2 * MAX_RESULT_BYTES,
+        on_output=pieces.append,
     )
     text = b"".join(pieces).decode("utf-8", "replace").rstrip()
-    if ran.stopped == "time":
-        return ToolResult(f"{text}\n[stopped after {seconds:g} s; look in a smaller place or for less]", error=True)
-    if ran.code:
-        raise ToolFailed(f"{place.shown} cannot be looked through: {_extract_reason(text)}. List shows what there is.")
+    if ran.exceeded_limit == "time":
+        return ToolResult(f"{text}\n[stopped after {seconds:g} s; look in a smaller place or for less]", is_error=True)
+    if ran.exit_code:
+        raise ToolFailed(
+            f"{place.display_name} cannot be looked through: {_extract_reason(text)}. List shows what there is."
+        )
     return ToolResult(text)
 
 

@@ -43,7 +43,7 @@ async def _run_write(asked: WriteArguments, context: ToolContext) -> ToolResult:
         )
     new = await asyncio.to_thread(write_confined_file, place, data)
     lines = asked.text.count("\n") + (not asked.text.endswith("\n") and bool(asked.text))
-    return ToolResult(f"{'Made' if new else 'Replaced'} {place.shown}: {lines:,} lines, {len(data):,} bytes.")
+    return ToolResult(f"{'Made' if new else 'Replaced'} {place.display_name}: {lines:,} lines, {len(data):,} bytes.")
 
 
 async def _run_edit(asked: EditArguments, context: ToolContext) -> ToolResult:
@@ -59,22 +59,26 @@ def _replace_text(asked: EditArguments, place: ConfinedPath) -> ToolResult:
         seen = read_file_stamp(file)
         refuse_binary_file(place, opened.read(8192), seen.size)
         if seen.size > MAX_WRITE_BYTES:
-            raise ToolFailed(f"{place.shown} has {seen.size:,} bytes, more than edit takes. Use a program for it.")
+            raise ToolFailed(
+                f"{place.display_name} has {seen.size:,} bytes, more than edit takes. Use a program for it."
+            )
         opened.seek(0)
         # Bytes that are no UTF-8 go through unharmed.
         text = opened.read().decode("utf-8", "surrogateescape")
     old, new = _match_line_endings(text, asked.old, asked.new)
     count = text.count(old)
     if not count:
-        raise ToolFailed(f"`old` is not in {place.shown}; nothing was changed. {_find_similar_lines(text, asked.old)}")
+        raise ToolFailed(
+            f"`old` is not in {place.display_name}; nothing was changed. {_find_similar_lines(text, asked.old)}"
+        )
     if count > 1 and not asked.all:
         raise ToolFailed(
-            f"`old` is {count} times in {place.shown}, at lines {_list_line_numbers(text, old)}; nothing was changed."
+            f"`old` is {count} times in {place.display_name}, at lines {_list_line_numbers(text, old)}; nothing was changed."
             " Give more of the lines around it, or all=true."
         )
     at = text.count("\n", 0, text.find(old)) + 1
-    write_confined_file(place, text.replace(old, new).encode("utf-8", "surrogateescape"), seen=seen)
-    return ToolResult(f"Changed {place.shown}: {count} place{'s' if count > 1 else ''}, the first at line {at}.")
+    write_confined_file(place, text.replace(old, new).encode("utf-8", "surrogateescape"), expected_stamp=seen)
+    return ToolResult(f"Changed {place.display_name}: {count} place{'s' if count > 1 else ''}, the first at line {at}.")
 
 
 def _match_line_endings(text: str, old: str, new: str) -> tuple[str, str]:

@@ -34,9 +34,9 @@ class McpConnection:
     ) -> None:
         self.server = server
         self.client: Client | None = None
-        self.listed: list[types.Tool] = []
-        self.fault = ""
-        self.gone = False
+        self.tools: list[types.Tool] = []
+        self.problem = ""
+        self.is_lost = False
         self._intake = McpTrafficLimiter(limits or ServerLimits(), clock)
         self._stdio = McpProcess(server, self._intake) if server.command and not server.url else None
         self._scope = anyio.CancelScope()
@@ -44,24 +44,24 @@ class McpConnection:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def exceeded(self) -> str:
-        return self._intake.exceeded
+    def exceeded_limit(self) -> str:
+        return self._intake.exceeded_limit
 
     @property
-    def left_out(self) -> int:
+    def omitted_tools(self) -> int:
         """How many tools the server listed beyond the limit."""
-        return self._intake.left_out
+        return self._intake.omitted_tools
 
     async def start(self) -> None:
         """Connect, within the server's time. It never fails: `fault` says what happened."""
         ready = asyncio.Event()
-        self._task = asyncio.create_task(self._serve(ready))
+        self._task = asyncio.create_task(self._run(ready))
         try:
-            async with asyncio.timeout(self.server.seconds):
+            async with asyncio.timeout(self.server.timeout):
                 await ready.wait()
         except TimeoutError:
             await self.close()
-            self.fault = self.sentence(f"did not answer within {self.server.seconds:g} s")
+            self.problem = self.describe(f"did not answer within {self.server.timeout:g} s")
         except asyncio.CancelledError:
             self._scope.cancel()
             raise
@@ -78,27 +78,29 @@ class McpConnection:
             await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether there is anybody to send a call to, as far as can be seen from here."""
-        ended = self._stdio is not None and self._stdio.ended
-        return self.client is not None and not (self.gone or self.exceeded or ended)
+        ended = self._stdio is not None and self._stdio.has_ended
+        return self.client is not None and not (self.is_lost or self.exceeded_limit or ended)
 
-    def sentence(self, what: str) -> str:
-        return describe_server(self.server, what, self._stdio.said if self._stdio is not None else b"")
+    def describe(self, what: str) -> str:
+        return describe_server(self.server, what, self._stdio.error_output if self._stdio is not None else b"")
 
-    async def _serve(self, ready: asyncio.Event) -> None:
+    async def _run(self, ready: asyncio.Event) -> None:
         try:
             with self._scope:
                 async with AsyncExitStack() as stack:
                     client = await stack.enter_async_context(Client(self._transport()))
-                    self.listed = await self._listing(client)
+                    self.tools = await self._listing(client)
                     self.client = client
                     ready.set()
                     await self._stop.wait()
                     self.client = None
         except Exception as error:  # noqa: BLE001 - it is told by `fault`, and in every result
             if not self._stop.is_set():
-                self.fault = self.sentence(f"could not be used: {self.exceeded or describe_innermost_error(error)}")
+                self.problem = self.describe(
+                    f"could not be used: {self.exceeded_limit or describe_innermost_error(error)}"
+                )
         finally:
             self.client = None
             ready.set()
@@ -121,7 +123,7 @@ class McpConnection:
             cursor = page.next_cursor
             if cursor is None or len(found) >= most:
                 break
-        self._intake.left_out += max(0, len(found) - most)
+        self._intake.omitted_tools += max(0, len(found) - most)
         return list(found.values())[:most]
 
 

@@ -64,67 +64,69 @@ class McpSource:
         self.server = server
         self.limits = limits or ServerLimits()
         self.tools: list[AgentTool] = []
-        self.fault = ""
+        self.problem = ""
         self._clock = clock
-        self._link: McpConnection | None = None
-        self._turn = asyncio.Lock()
-        self._again = again
-        self._times = 0
+        self._connection: McpConnection | None = None
+        self._lock = asyncio.Lock()
+        self._max_restarts = again
+        self._restarts = 0
         self._not_before = 0.0
 
     async def start(self) -> list[AgentTool]:
         """Connect, and give the tools there are. If there is no connection: none, and `fault` says why."""
         link = await self._connect()
-        self.tools = [McpTool(self, each.name, _make_definition(self.server.name, each)) for each in link.listed]
-        if link.left_out:
+        self.tools = [McpTool(self, each.name, _make_definition(self.server.name, each)) for each in link.tools]
+        if link.omitted_tools:
             why = f"beyond {self.limits.tools:,}, or with a name of more than {self.limits.name} characters"
-            self.fault = describe_server(self.server, f"lists {link.left_out:,} tools that are left out: {why}")
+            self.problem = describe_server(self.server, f"lists {link.omitted_tools:,} tools that are left out: {why}")
         return list(self.tools)
 
     async def close(self) -> None:
-        link, self._link = self._link, None
+        link, self._connection = self._connection, None
         if link is not None:
             await link.close()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """The answer of the server. Whatever it does, this is a result."""
-        link = await self._living()
+        link = await self._get_connection()
         if link is None or link.client is None:
-            why = self.fault or describe_server(self.server, "is not connected")
-            return bound_result(ToolResult(f"{why} Its tools cannot be used now; go on without them.", error=True))
+            why = self.problem or describe_server(self.server, "is not connected")
+            return bound_result(ToolResult(f"{why} Its tools cannot be used now; go on without them.", is_error=True))
         try:
-            async with asyncio.timeout(self.server.seconds):
+            async with asyncio.timeout(self.server.timeout):
                 answer = await link.client.call_tool(name, arguments)
         except TimeoutError:
-            text = link.sentence(f"did not answer {name} within {self.server.seconds:g} s")
+            text = link.describe(f"did not answer {name} within {self.server.timeout:g} s")
             return bound_result(
-                ToolResult(f"{text} It may still be at work; whether it was done is not known.", error=True)
+                ToolResult(f"{text} It may still be at work; whether it was done is not known.", is_error=True)
             )
         except Exception as error:  # noqa: BLE001 - a stranger's failure is a result
-            link.gone = is_connection_lost(error)
-            text = link.sentence(f"failed at {name}: {link.exceeded or describe_innermost_error(error)}")
-            if link.exceeded:
-                return bound_result(ToolResult(f"{text} Ask it for less at once. {_REPEATED_FAILURE_HINT}", error=True))
-            return bound_result(ToolResult(f"{text} {_REPEATED_FAILURE_HINT}", error=True))
-        return bound_result(ToolResult(_render_answer(answer), error=bool(answer.is_error)))
+            link.is_lost = is_connection_lost(error)
+            text = link.describe(f"failed at {name}: {link.exceeded_limit or describe_innermost_error(error)}")
+            if link.exceeded_limit:
+                return bound_result(
+                    ToolResult(f"{text} Ask it for less at once. {_REPEATED_FAILURE_HINT}", is_error=True)
+                )
+            return bound_result(ToolResult(f"{text} {_REPEATED_FAILURE_HINT}", is_error=True))
+        return bound_result(ToolResult(_render_answer(answer), is_error=bool(answer.is_error)))
 
-    async def _living(self) -> McpConnection | None:
+    async def _get_connection(self) -> McpConnection | None:
         """The connection, made anew if the last one is gone. A call that was under way then is not repeated."""
-        async with self._turn:
-            link = self._link
-            if link is None or not self.tools or link.lives:
+        async with self._lock:
+            link = self._connection
+            if link is None or not self.tools or link.is_alive:
                 return link
-            if self._times >= self._again or self._clock() < self._not_before:
+            if self._restarts >= self._max_restarts or self._clock() < self._not_before:
                 return None
-            self._times += 1
-            self._not_before = self._clock() + FIRST_RESTART_SECONDS * 2**self._times
+            self._restarts += 1
+            self._not_before = self._clock() + FIRST_RESTART_SECONDS * 2**self._restarts
             await link.close()
             return await self._connect()
 
     async def _connect(self) -> McpConnection:
-        self._link = link = McpConnection(self.server, self.limits, self._clock)
+        self._connection = link = McpConnection(self.server, self.limits, self._clock)
         await link.start()
-        self.fault = link.fault
+        self.problem = link.problem
         return link
 
 

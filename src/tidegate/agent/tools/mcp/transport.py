@@ -60,7 +60,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     url: str = ""
     headers: dict[str, str] = {}
-    seconds: float = 60.0
+    timeout: float = 60.0
 
 
 class McpTrafficLimiter:
@@ -71,17 +71,17 @@ class McpTrafficLimiter:
 
     def __init__(self, limits: ServerLimits, clock: Callable[[], float]) -> None:
         self.limits = limits
-        self.exceeded = ""
-        self.left_out = 0
+        self.exceeded_limit = ""
+        self.omitted_tools = 0
         self._clock = clock
         self._period_ends = 0.0
         self._messages = self._sent = 0
 
-    def refuse(self, what: str) -> LimitExceeded:
-        self.exceeded = self.exceeded or what
+    def exceed(self, what: str) -> LimitExceeded:
+        self.exceeded_limit = self.exceeded_limit or what
         return LimitExceeded(what)
 
-    def count(self, sent: int, messages: int = 0) -> None:
+    def count_traffic(self, sent: int, messages: int = 0) -> None:
         """Count bytes and messages. Raise LimitExceeded if there are too many in this period."""
         limits, now = self.limits, self._clock()
         if now >= self._period_ends:
@@ -89,21 +89,21 @@ class McpTrafficLimiter:
         self._messages += messages
         self._sent += sent
         if self._sent > limits.sent:
-            raise self.refuse(f"it sent more than {limits.sent:,} bytes in {limits.period:g} s")
+            raise self.exceed(f"it sent more than {limits.sent:,} bytes in {limits.period:g} s")
         if self._messages > limits.messages:
-            raise self.refuse(f"it sent more than {limits.messages:,} messages in {limits.period:g} s")
+            raise self.exceed(f"it sent more than {limits.messages:,} messages in {limits.period:g} s")
 
     def check_length(self, length: int) -> None:
         if length > self.limits.message:
-            raise self.refuse(f"it sent a message of more than {self.limits.message:,} bytes")
+            raise self.exceed(f"it sent a message of more than {self.limits.message:,} bytes")
 
     def check_values(self, message: str | bytes) -> None:
         if has_too_many_values(message):
-            raise self.refuse(f"it sent a message with more than {MAX_JSON_VALUES:,} values")
+            raise self.exceed(f"it sent a message with more than {MAX_JSON_VALUES:,} values")
 
     async def parse(self, line: bytes) -> SessionMessage | None:
         """Return the message in a line of output, or None if the line is not a message."""
-        self.count(0, messages=1)
+        self.count_traffic(0, messages=1)
         if not line.strip():
             return None
         await asyncio.to_thread(self.check_values, line) if len(line) > _CHUNK_BYTES else self.check_values(line)
@@ -111,9 +111,9 @@ class McpTrafficLimiter:
             message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:  # some servers print a greeting
             return None
-        return self.pruned(SessionMessage(message))
+        return self.prune_tools(SessionMessage(message))
 
-    def pruned(self, message: SessionMessage) -> SessionMessage:
+    def prune_tools(self, message: SessionMessage) -> SessionMessage:
         """Return the message; a list of tools is reduced to what is used of it, within the limits.
 
         The SDK refuses the whole list for one invalid schema, and validates results against `outputSchema` on the
@@ -124,7 +124,7 @@ class McpTrafficLimiter:
         if isinstance(tools, list):
             named = [tool for tool in tools if isinstance(tool, dict) and self._has_name(tool)]
             result["tools"] = [self._bounded_tool(tool) for tool in named[: self.limits.tools]]
-            self.left_out += len(tools) - len(result["tools"])
+            self.omitted_tools += len(tools) - len(result["tools"])
         return message
 
     def _has_name(self, tool: dict[str, Any]) -> bool:
@@ -155,15 +155,15 @@ class McpProcess:
         self._server = server
         self._intake = intake
         self._process: subprocess.Popen[bytes] | None = None
-        self._heard: deque[bytes] = deque(maxlen=4)
-        self._silent = asyncio.Event()
+        self._error_chunks: deque[bytes] = deque(maxlen=4)
+        self._errors_closed = asyncio.Event()
 
     @property
-    def said(self) -> bytes:
-        return b"".join(self._heard)[-_MAX_ERROR_BYTES:]
+    def error_output(self) -> bytes:
+        return b"".join(self._error_chunks)[-_MAX_ERROR_BYTES:]
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
 
     @asynccontextmanager
@@ -185,7 +185,7 @@ class McpProcess:
                 writer = await _connect_writer(pipes, process.stdin)
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._read, output, to_session)
-                    tasks.start_soon(self._listen, errors)
+                    tasks.start_soon(self._read_errors, errors)
                     tasks.start_soon(self._write, from_session, writer, to_session)
                     try:
                         yield incoming, outgoing
@@ -213,13 +213,13 @@ class McpProcess:
             except _CLOSED_STREAM_ERRORS:
                 while await output.read(_CHUNK_BYTES):
                     pass
-        while not self.ended:  # polling reaps the process
+        while not self.has_ended:  # polling reaps the process
             await anyio.sleep(0.05)
 
     async def _lines(self, output: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
         line = bytearray()
         while piece := await output.read(_CHUNK_BYTES):
-            self._intake.count(len(piece))
+            self._intake.count_traffic(len(piece))
             *whole, rest = piece.split(b"\n")
             for part in whole:
                 line += part
@@ -229,16 +229,16 @@ class McpProcess:
             line += rest
             self._intake.check_length(len(line))
 
-    async def _listen(self, errors: asyncio.StreamReader) -> None:
+    async def _read_errors(self, errors: asyncio.StreamReader) -> None:
         """Keep the error output off the screen and remember its end."""
         try:
             while piece := await errors.read(_CHUNK_BYTES):
-                self._heard.append(piece[-_MAX_ERROR_BYTES:])
-                self._intake.count(len(piece))
+                self._error_chunks.append(piece[-_MAX_ERROR_BYTES:])
+                self._intake.count_traffic(len(piece))
         except LimitExceeded:
             self._kill()
         finally:
-            self._silent.set()
+            self._errors_closed.set()
 
     async def _write(
         self,
@@ -254,7 +254,7 @@ class McpProcess:
                     with anyio.fail_after(self._intake.limits.unread):
                         await writer.drain()
         except TimeoutError:
-            self._intake.refuse(f"it did not read its input for {self._intake.limits.unread:g} s")
+            self._intake.exceed(f"it did not read its input for {self._intake.limits.unread:g} s")
             self._kill()
         except OSError:  # the server closed its input: tell the session that the connection is closed
             await to_session.aclose()
@@ -270,7 +270,7 @@ class McpProcess:
                 await anyio.sleep(0.01)
         await end_process_group(process)
         with anyio.move_on_after(GROUP_GRACE_SECONDS):
-            await self._silent.wait()
+            await self._errors_closed.wait()
 
 
 async def _connect_reader(pipes: AsyncExitStack, pipe: IO[bytes] | None) -> asyncio.StreamReader:
@@ -295,9 +295,9 @@ async def open_http_transport(server: McpServer, intake: McpTrafficLimiter) -> A
     """The SDK's HTTP transport with checked responses."""
 
     async def bound(response: httpx2.Response) -> None:
-        intake.count(0, messages=1)
+        intake.count_traffic(0, messages=1)
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise intake.refuse("it compressed its response, which was not requested")
+            raise intake.exceed("it compressed its response, which was not requested")
         streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _BoundedBody(response.stream, intake, streamed=streamed)
@@ -326,7 +326,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         intake, whole, reader = self._intake, bytearray(), SseReader(self._intake.limits.message)
         async for piece in self._body:
-            intake.count(len(piece))
+            intake.count_traffic(len(piece))
             if not self._streamed:
                 whole += piece
                 intake.check_length(len(whole))
@@ -336,9 +336,9 @@ class _BoundedBody(httpx2.AsyncByteStream):
                 try:
                     frames = reader.feed(part)
                 except LimitExceeded:
-                    raise intake.refuse(f"it sent an event of more than {intake.limits.message:,} bytes") from None
+                    raise intake.exceed(f"it sent an event of more than {intake.limits.message:,} bytes") from None
                 for frame in frames:
-                    intake.count(0, messages=1)
+                    intake.count_traffic(0, messages=1)
                     intake.check_values(frame.data)
                 yield part
                 await asyncio.sleep(0)
@@ -359,14 +359,14 @@ class _PrunedStream:
 
     async def receive(self) -> _IncomingMessage:
         found: _IncomingMessage = await self._incoming.receive()
-        return found if isinstance(found, Exception) else self._intake.pruned(found)
+        return found if isinstance(found, Exception) else self._intake.prune_tools(found)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> _IncomingMessage:
         found: _IncomingMessage = await anext(self._incoming)
-        return found if isinstance(found, Exception) else self._intake.pruned(found)
+        return found if isinstance(found, Exception) else self._intake.prune_tools(found)
 
     async def aclose(self) -> None:
         await self._incoming.aclose()

@@ -33,22 +33,24 @@ async def _run_shell(asked: ShellArguments, context: ToolContext) -> ToolResult:
         cwd=str(context.workspace),
         environment={**QUIET_ENVIRONMENT, **context.environment},
         seconds=asked.timeout,
-        most=_MAX_OUTPUT_BYTES,
-        take=terminal.feed,
+        max_bytes=_MAX_OUTPUT_BYTES,
+        on_output=terminal.feed,
     )
-    text = await asyncio.to_thread(terminal.text)
+    text = await asyncio.to_thread(terminal.render)
     note = _describe_end(ran, asked.timeout)
-    return ToolResult(f"{text}\n[{note}]" if text else f"[no output; {note}]", error=ran.code != 0, streamed=True)
+    return ToolResult(
+        f"{text}\n[{note}]" if text else f"[no output; {note}]", is_error=ran.exit_code != 0, is_process_output=True
+    )
 
 
 def _describe_end(ran: ProcessResult, seconds: int) -> str:
-    if ran.stopped == "time":
+    if ran.exceeded_limit == "time":
         return f"stopped after {seconds} s with all it had started; give a longer timeout, or do less at once"
-    if ran.stopped == "output":
+    if ran.exceeded_limit == "output":
         return f"stopped: it wrote more than {_MAX_OUTPUT_BYTES >> 20} MB; send its output to a file and read that"
-    code = ran.code or 0
+    code = ran.exit_code or 0
     how = f"exit code {code}" if code >= 0 else f"ended by {_signal_name(-code)}"
-    return how + ("; what it left running was ended" if ran.left else "")
+    return how + ("; what it left running was ended" if ran.left_processes else "")
 
 
 def _signal_name(number: int) -> str:

@@ -26,51 +26,51 @@ class TerminalOutput:
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._pieces: deque[str] = deque()
-        self._held = 0
-        self._rest = ""
-        self._continued = False
-        self.dropped = 0
+        self._held_chars = 0
+        self._open_line = ""
+        self._line_is_continued = False
+        self.dropped_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        lines = (self._rest + self._decode(data)).split("\n")
-        self._rest = lines.pop()
+        lines = (self._open_line + self._decode(data)).split("\n")
+        self._open_line = lines.pop()
         for line in lines:
-            self._hold(self._done(line) + "\n")
-            self._continued = False
-        if len(self._rest) > _MAX_OPEN_LINE_CHARS:
-            self._shorten()
+            self._hold_text(self._finish_line(line) + "\n")
+            self._line_is_continued = False
+        if len(self._open_line) > _MAX_OPEN_LINE_CHARS:
+            self._shorten_open_line()
 
-    def _done(self, line: str) -> str:
+    def _finish_line(self, line: str) -> str:
         """The end of a line whose beginning is held already may write over that: the emulator's to say."""
-        return line.rstrip("\r") if self._continued else _collapse_line(line)
+        return line.rstrip("\r") if self._line_is_continued else _collapse_line(line)
 
-    def _shorten(self) -> None:
+    def _shorten_open_line(self) -> None:
         """A line that does not end: if it is a progress bar it becomes short, else it is held in pieces."""
-        *before, last = self._rest.split("\r")
+        *before, last = self._open_line.split("\r")
         done = _collapse_line("\r".join(before))
-        if before and not self._continued and not _CONTROL.search(done):
-            self._rest = f"{done}\r{last}"
-        if len(self._rest) > _MAX_OPEN_LINE_CHARS:
-            self._hold(self._rest)
-            self._rest, self._continued = "", True
+        if before and not self._line_is_continued and not _CONTROL.search(done):
+            self._open_line = f"{done}\r{last}"
+        if len(self._open_line) > _MAX_OPEN_LINE_CHARS:
+            self._hold_text(self._open_line)
+            self._open_line, self._line_is_continued = "", True
 
-    def _hold(self, piece: str) -> None:
+    def _hold_text(self, piece: str) -> None:
         self._pieces.append(piece)
-        self._held += len(piece)
-        while self._held > MAX_TERMINAL_CHARS and len(self._pieces) > 1:
+        self._held_chars += len(piece)
+        while self._held_chars > MAX_TERMINAL_CHARS and len(self._pieces) > 1:
             gone = self._pieces.popleft()
-            self._held -= len(gone)
-            self.dropped += len(gone.encode("utf-8", "replace"))
+            self._held_chars -= len(gone)
+            self.dropped_bytes += len(gone.encode("utf-8", "replace"))
 
-    def text(self) -> str:
-        whole = "".join(self._pieces) + self._done(self._rest + self._decode(b"", True))
+    def render(self) -> str:
+        whole = "".join(self._pieces) + self._finish_line(self._open_line + self._decode(b"", True))
         first = _CONTROL.search(whole)
         if first is not None:
             start = first.start()
             for _ in range(_SCREEN_ROWS):  # a cursor goes up no further than the screen
                 start = whole.rfind("\n", 0, max(start, 0))
             whole = whole[: start + 1] + emulate_terminal(whole[start + 1 :])
-        return keep_last_bytes(whole.rstrip(), MAX_STREAM_BYTES, before=self.dropped)
+        return keep_last_bytes(whole.rstrip(), MAX_STREAM_BYTES, before=self.dropped_bytes)
 
 
 def _collapse_line(line: str) -> str:

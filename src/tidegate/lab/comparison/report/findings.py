@@ -19,7 +19,7 @@ class ReportContext(NamedTuple):
     """What is said around the figures: sentences, and the setup as it was asked for."""
 
     title: str
-    made: str
+    created_at: str
     notes: tuple[str, ...]
     setup: FindingsJson
     baseline: str
@@ -27,14 +27,14 @@ class ReportContext(NamedTuple):
     curve: SettingCurve | None = None
 
 
-def build_findings(results: ComparisonResults, told: ReportContext, *, detail: bool = True) -> FindingsJson:
+def build_findings(results: ComparisonResults, told: ReportContext, *, with_details: bool = True) -> FindingsJson:
     """`detail` adds the requests over time and what was lost: most of the bytes."""
     plan, curve = results.plan, told.curve
-    points = {each.key for each in curve.contenders} if curve else set()
-    long = {source.key for window in plan.windows for source in plan.long_enough(window)}
+    points = {each.key for each in curve.extra_contenders} if curve else set()
+    long = {source.content_hash for window in plan.windows for source in plan.sources_for(window)}
     return {
         "form": FINDINGS_FORM,
-        "made": told.made,
+        "made": told.created_at,
         "tidegate": __version__,
         "title": told.title,
         "notes": list(told.notes),
@@ -54,41 +54,42 @@ def build_findings(results: ComparisonResults, told: ReportContext, *, detail: b
         "frontier": {"x": "cost", "y": "far"},
         "judged": list(JUDGED_KEYS),
         "policies": [
-            {"key": each.key, "name": each.key, "kind": each.kind, "about": each.about, "stamp": each.stamp}
+            {"key": each.key, "name": each.key, "kind": each.kind, "about": each.description, "stamp": each.fingerprint}
             for each in plan.contenders
             if each.key not in points
         ],
         "curve": curve and _encode_curve(curve),
-        "sessions": [_encode_session(source) for source in plan.sources if source.key in long],
+        "sessions": [_encode_session(source) for source in plan.sources if source.content_hash in long],
         "windows": [
-            WindowFindingsBuilder(results, each, told.baseline, curve).findings(detail=detail) for each in plan.windows
+            WindowFindingsBuilder(results, each, told.baseline, curve).build(detail=with_details)
+            for each in plan.windows
         ],
-        "skipped": [{"name": each.name, "why": each.why, "remedy": each.remedy} for each in told.skipped],
+        "skipped": [{"name": each.name, "why": each.reason, "remedy": each.remedy} for each in told.skipped],
         "failures": [
             {
-                "session": each.cell.source.key,
+                "session": each.cell.source.content_hash,
                 "policy": each.cell.contender.key,
                 "window": each.cell.window,
                 "why": each.error,
             }
-            for each in results.failed()
+            for each in results.list_failed_cells()
         ],
-        "unfinished": results.waiting,
+        "unfinished": results.unmeasured_cells,
     }
 
 
 def _encode_curve(curve: SettingCurve) -> FindingsJson:
-    points = [{"value": point.value, "key": point.key} for point in curve.points]
+    points = [{"value": point.value, "key": point.contender_key} for point in curve.points]
     return {"policy": curve.policy, "setting": curve.setting, "points": points}
 
 
 def _encode_session(source: SessionSource) -> FindingsJson:
     return {
-        "key": source.key,
+        "key": source.content_hash,
         "name": source.name,
         "project": source.project,
         "agent": source.agent,
-        "calls": source.calls,
+        "calls": source.request_count,
         "tokens": round(source.tokens),
-        "mended": list(source.mended),
+        "mended": list(source.repairs),
     }

@@ -32,24 +32,24 @@ _Json = dict[str, Any]
 
 
 def _encode_estimate(each: MeanEstimate) -> _Json:
-    return {"mean": each.mean, "low": each.low, "high": each.high, "n": each.n}
+    return {"mean": each.mean, "low": each.low, "high": each.high, "n": each.session_count}
 
 
 def _encode_equal_cost(equal: EqualCostComparison, value: str) -> _Json:
     return {
-        "against": equal.against,
-        "point": equal.point,
+        "against": equal.contender_key,
+        "point": equal.point_key,
         "value": value,
-        "cost": equal.cost,
-        "their_cost": equal.their_cost,
-        "dearer": equal.dearer,
+        "cost": equal.point_cost,
+        "their_cost": equal.contender_cost,
+        "dearer": equal.is_dearer,
         "differences": [
             {"measure": each.measure, **_encode_estimate(each.estimate), "verdict": each.verdict}
             for each in equal.differences
         ],
         "verdict": equal.verdict,
-        "better": equal.judged("better"),
-        "worse": equal.judged("worse"),
+        "better": equal.measures_judged("better"),
+        "worse": equal.measures_judged("worse"),
     }
 
 
@@ -69,82 +69,84 @@ class WindowFindingsBuilder:
         self._baseline = baseline
         self._curve = curve
         keys = [each.key for each in results.plan.contenders]
-        apart = {each.key for each in curve.contenders} if curve else set()
+        apart = {each.key for each in curve.extra_contenders} if curve else set()
         self._policies = [key for key in keys if key not in apart]
-        self._sources = results.plan.long_enough(window)
+        self._sources = results.plan.sources_for(window)
         self._groups: SessionGroups = group_sessions(self._sources)
-        self._cells = {key: results.of(window, key) for key in keys}
+        self._figures = {key: results.figures_of(window, key) for key in keys}
         self._values: dict[str, dict[str, dict[str, float | None]]] = {}
-        for policy, cells in self._cells.items():
-            by_session = {session: figures.values() for session, figures in cells.items()}
+        for policy, cells in self._figures.items():
+            by_session = {session: figures.compute_measures() for session, figures in cells.items()}
             self._values[policy] = {
                 measure.key: {session: values[measure.key] for session, values in by_session.items()}
                 for measure in MEASURES
             }
 
-    def findings(self, *, detail: bool) -> _Json:
+    def build(self, *, detail: bool) -> _Json:
         found: _Json = {
             "window": self._window,
-            "counts": self._counts(),
+            "counts": self._build_counts(),
             "resampled": self._groups.kind,
-            "left_out": [{"session": each.name, "why": each.why} for each in self._results.plan.left_out(self._window)],
-            "means": [self._means(policy) for policy in self._policies],
-            "paired": self._paired(),
-            "verdicts": self._verdicts(),
-            "points": self._points(),
-            "equal_cost": self._equal_cost(),
-            "rows": self._rows(),
-            "worse": self._dearer(),
+            "left_out": [
+                {"session": each.name, "why": each.reason} for each in self._results.plan.skipped_for(self._window)
+            ],
+            "means": [self._build_means(policy) for policy in self._policies],
+            "paired": self._build_differences(),
+            "verdicts": self._build_verdicts(),
+            "points": self._build_curve_points(),
+            "equal_cost": self._build_equal_cost(),
+            "rows": self._build_session_rows(),
+            "worse": self._build_negative_cases(),
         }
         if detail:
-            found["curves"] = [self._over_time(*each) for each in self._each(self._policies)]
-            found["lost"] = [self._lost(*each) for each in self._each(self._policies)]
+            found["curves"] = [self._build_request_series(*each) for each in self._list_figures(self._policies)]
+            found["lost"] = [self._build_losses(*each) for each in self._list_figures(self._policies)]
         return found
 
-    def _each(self, keys: Iterable[str]) -> list[tuple[str, str, SessionFigures]]:
-        return [(session, key, figures) for key in keys for session, figures in self._cells[key].items()]
+    def _list_figures(self, keys: Iterable[str]) -> list[tuple[str, str, SessionFigures]]:
+        return [(session, key, figures) for key in keys for session, figures in self._figures[key].items()]
 
-    def _counts(self) -> _Json:
-        some = next((cells for cells in self._cells.values() if len(cells) == len(self._sources)), {})
+    def _build_counts(self) -> _Json:
+        some = next((cells for cells in self._figures.values() if len(cells) == len(self._sources)), {})
         return {
             "sessions": len(self._sources),
             "projects": len({source.project for source in self._sources}),
-            "requests": sum(source.calls for source in self._sources),
-            "beyond": sum(figures.beyond for figures in some.values()),
-            "far": sum(figures.far.of for figures in some.values()),
-            "anchors": sum(figures.anchors.of for figures in some.values()),
+            "requests": sum(source.request_count for source in self._sources),
+            "beyond": sum(figures.requests_beyond_window for figures in some.values()),
+            "far": sum(figures.far_references.total for figures in some.values()),
+            "anchors": sum(figures.far_anchors.total for figures in some.values()),
         }
 
-    def _least(self) -> int:
+    def _min_groups(self) -> int:
         """Where not even sessions are enough, no interval is drawn at all."""
         return MIN_GROUPS if self._groups.kind else 10**9
 
-    def _means(self, policy: str) -> _Json:
-        groups, least = self._groups.by_session, self._least()
+    def _build_means(self, policy: str) -> _Json:
+        groups, least = self._groups.by_session, self._min_groups()
         values = {}
         for measure in MEASURES:
             samples = [
                 SessionSample(groups[session], value) for session, value in self._values[policy][measure.key].items()
             ]
-            values[measure.key] = _encode_estimate(estimate_mean(samples, least=least))
+            values[measure.key] = _encode_estimate(estimate_mean(samples, min_groups=least))
         totals = {
             key: fsum(value or 0 for value in self._values[policy][key].values())
             for key in ("over", "failed", "mended", "invalid", "broken", "summaries", "billed")
         }
         return {"policy": policy, "values": values, "totals": totals}
 
-    def _difference(self, policy: str, other: str, measure: str) -> MeanEstimate:
+    def _estimate_difference(self, policy: str, other: str, measure: str) -> MeanEstimate:
         mine, theirs = self._values[policy][measure], self._values[other][measure]
-        return estimate_difference(mine, theirs, self._groups.by_session, least=self._least())
+        return estimate_difference(mine, theirs, self._groups.by_session, min_groups=self._min_groups())
 
-    def _paired(self) -> list[_Json]:
+    def _build_differences(self) -> list[_Json]:
         found = []
         for policy in self._policies:
             if policy == self._baseline:
                 continue
             for measure in MEASURES:
                 if measure.paired:
-                    difference = self._difference(policy, self._baseline, measure.key)
+                    difference = self._estimate_difference(policy, self._baseline, measure.key)
                     found.append(
                         {
                             "policy": policy,
@@ -156,12 +158,14 @@ class WindowFindingsBuilder:
                     )
         return found
 
-    def _verdicts(self) -> list[_Json]:
+    def _build_verdicts(self) -> list[_Json]:
         """For each pair: better if nothing that is judged is worse and something better; a trade if both."""
         found: dict[tuple[str, str], _Json] = {}
         for policy, other in combinations(self._policies, 2):
             judged = {
-                measure: judge_difference(self._difference(policy, other, measure), MEASURES_BY_KEY[measure].better)
+                measure: judge_difference(
+                    self._estimate_difference(policy, other, measure), MEASURES_BY_KEY[measure].better
+                )
                 for measure in JUDGED_KEYS
             }
             better = [measure for measure, word in judged.items() if word == "better"]
@@ -170,46 +174,52 @@ class WindowFindingsBuilder:
             found[other, policy] = _encode_verdict(other, policy, worse, better)
         return [found[pair] for pair in permutations(self._policies, 2)]
 
-    def _points(self) -> list[_Json]:
+    def _build_curve_points(self) -> list[_Json]:
         """The curve's means, in its order; `dearer` counts the sessions that cost more than unmanaged."""
         found = []
-        passed_over = self._beaten()
+        passed_over = self._dominated_points()
         for point in self._curve.points if self._curve else ():
-            dearer = sum(value is not None and value > 1 for value in self._values[point.key][COST_KEY].values())
-            about = {"value": point.value, "beaten": point.key in passed_over, "dearer": dearer}
-            found.append({**about, **self._means(point.key)})
+            dearer = sum(
+                value is not None and value > 1 for value in self._values[point.contender_key][COST_KEY].values()
+            )
+            about = {"value": point.value, "beaten": point.contender_key in passed_over, "dearer": dearer}
+            found.append({**about, **self._build_means(point.contender_key)})
         return found
 
-    def _beaten(self) -> set[str]:
+    def _dominated_points(self) -> set[str]:
         return (
-            find_dominated_points(self._values, [point.key for point in self._curve.points]) if self._curve else set()
+            find_dominated_points(self._values, [point.contender_key for point in self._curve.points])
+            if self._curve
+            else set()
         )
 
-    def _equal_cost(self) -> list[_Json]:
+    def _build_equal_cost(self) -> list[_Json]:
         """The curve against every policy that is not on it."""
         if not self._curve:
             return []
-        points = {point.key: point.value for point in self._curve.points}
-        best = [key for key in points if key not in self._beaten()]
+        points = {point.contender_key: point.value for point in self._curve.points}
+        best = [key for key in points if key not in self._dominated_points()]
         found = []
         for policy in self._policies:
             if policy == self._curve.policy or policy in points:
                 continue
-            equal = compare_at_equal_cost(self._values, best, policy, self._groups.by_session, least=self._least())
+            equal = compare_at_equal_cost(
+                self._values, best, policy, self._groups.by_session, min_groups=self._min_groups()
+            )
             if equal:
-                found.append(_encode_equal_cost(equal, points[equal.point]))
+                found.append(_encode_equal_cost(equal, points[equal.point_key]))
         return found
 
-    def _rows(self) -> list[_Json]:
+    def _build_session_rows(self) -> list[_Json]:
         rows: list[_Json] = [
-            {"session": session, "policy": policy, "values": figures.values(), "error": ""}
-            for session, policy, figures in self._each(self._cells)
+            {"session": session, "policy": policy, "values": figures.compute_measures(), "error": ""}
+            for session, policy, figures in self._list_figures(self._figures)
         ]
-        for each in self._results.failed():
+        for each in self._results.list_failed_cells():
             if each.cell.window == self._window:
                 rows.append(
                     {
-                        "session": each.cell.source.key,
+                        "session": each.cell.source.content_hash,
                         "policy": each.cell.contender.key,
                         "values": {},
                         "error": each.error,
@@ -217,7 +227,7 @@ class WindowFindingsBuilder:
                 )
         return rows
 
-    def _dearer(self) -> list[_Json]:
+    def _build_negative_cases(self) -> list[_Json]:
         """The negative cases: sessions in which managing costs more than sending the whole history."""
         return [
             {"session": session, "policy": policy, "measure": measure, "value": value, "baseline": 1.0}
@@ -227,28 +237,28 @@ class WindowFindingsBuilder:
             if value is not None and value > 1
         ]
 
-    def _over_time(self, session: str, policy: str, figures: SessionFigures) -> _Json:
+    def _build_request_series(self, session: str, policy: str, figures: SessionFigures) -> _Json:
         """At most so many points: every n-th request, and those that were edited."""
-        every = max(1, -(-len(figures.at) // _MAX_SERIES_POINTS))
-        some = range(0, len(figures.at), every)
+        every = max(1, -(-len(figures.message_indices) // _MAX_SERIES_POINTS))
+        some = range(0, len(figures.message_indices), every)
         return {
             "session": session,
             "policy": policy,
-            "at": [figures.at[place] for place in some],
-            "tokens": [figures.sizes[place] for place in some],
-            "read": [figures.read[place] for place in some],
-            "edits": figures.edited_at,
+            "at": [figures.message_indices[place] for place in some],
+            "tokens": [figures.request_sizes[place] for place in some],
+            "read": [figures.cached_sizes[place] for place in some],
+            "edits": figures.edited_indices,
         }
 
-    def _lost(self, session: str, policy: str, figures: SessionFigures) -> _Json:
+    def _build_losses(self, session: str, policy: str, figures: SessionFigures) -> _Json:
         items = [
             {
-                "at": each.at,
+                "at": each.message_index,
                 "measure": each.measure,
                 "what": each.what,
-                "seen": each.seen,
+                "seen": each.last_seen_index,
                 "recoverable": each.recoverable,
             }
-            for each in figures.lost
+            for each in figures.lost_items
         ]
-        return {"session": session, "policy": policy, "more": figures.lost_more, "items": items}
+        return {"session": session, "policy": policy, "more": figures.unlisted_losses, "items": items}

@@ -34,7 +34,7 @@ _METADATA_TYPES = tuple(
 
 
 def recognizes(head: SourceFile) -> bool:
-    for value in head.dicts():
+    for value in head.head_objects():
         kind = value.get("type")
         if (
             kind in _MESSAGE_TYPES
@@ -50,84 +50,86 @@ def recognizes(head: SourceFile) -> bool:
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    lines = [value for _, value in source.values() if isinstance(value, dict)]
+    lines = [value for _, value in source.read_values() if isinstance(value, dict)]
     spoken = [line for line in lines if line.get("type") in _MESSAGE_TYPES]
     subagent = bool(spoken) and all(line.get("isSidechain") is True for line in spoken)
     session = _SessionReader(subagent, _find_abandoned_lines(lines))
     for line in lines:
-        session.line(line)
+        session.read_line(line)
     first = next((line for line in lines if "sessionId" in line), {})
     name = source.stem if subagent else string_or_empty(first.get("sessionId")) or source.stem
     meta = RecordingOrigin(FORMAT, "Claude Code", session.model, name, session.folder, str(source.path))
-    found = session.talk.recording(source, name, meta)
+    found = session.conversation.build_recording(source, name, meta)
     if found:
         yield found
 
 
 class _SessionReader:
     def __init__(self, subagent: bool, abandoned: set[str]) -> None:
-        self.talk = ConversationBuilder()
+        self.conversation = ConversationBuilder()
         self.model = self.folder = ""
         self._subagent = subagent
         self._abandoned = abandoned
         self._answers: dict[str, JsonRecord] = {}
 
-    def line(self, line: JsonRecord) -> None:
+    def read_line(self, line: JsonRecord) -> None:
         kind = line.get("type")
         if kind == "system" and line.get("subtype") == "compact_boundary":
-            self.talk.compacted()
+            self.conversation.add_compaction()
         elif kind == "attachment":
-            self.talk.leave("attachment lines")
+            self.conversation.count_omitted("attachment lines")
         if kind not in _MESSAGE_TYPES:
             return
         message = object_or_empty(line.get("message"))
         self.folder = self.folder or string_or_empty(line.get("cwd"))
         if line.get("isSidechain") is True and not self._subagent:
-            self.talk.leave("lines of subagents")
+            self.conversation.count_omitted("lines of subagents")
         elif string_or_empty(line.get("uuid")) in self._abandoned:
-            self.talk.leave("lines of an abandoned branch")
+            self.conversation.count_omitted("lines of an abandoned branch")
         elif line.get("isCompactSummary") is True:
-            self._summary(message)
+            self._read_summary(message)
         elif kind == "user":
-            self._user(message, parse_recorded_time(line.get("timestamp")), typed=_is_typed(line))
+            self._read_user(message, parse_recorded_time(line.get("timestamp")), typed=_is_typed(line))
         elif message.get("model") == "<synthetic>" or line.get("isApiErrorMessage") is True:
-            self.talk.leave("messages of the program itself")
+            self.conversation.count_omitted("messages of the program itself")
         else:
-            self._assistant(message, parse_recorded_time(line.get("timestamp")))
+            self._read_assistant(message, parse_recorded_time(line.get("timestamp")))
 
-    def _summary(self, message: JsonRecord) -> None:
-        self.talk.compacted("\n".join(_read_texts(message.get("content"))))
+    def _read_summary(self, message: JsonRecord) -> None:
+        self.conversation.add_compaction("\n".join(_read_texts(message.get("content"))))
 
-    def _user(self, message: JsonRecord, time: float, *, typed: bool) -> None:
+    def _read_user(self, message: JsonRecord, time: float, *, typed: bool) -> None:
         content = message.get("content")
         for block in list_objects(content):
             if block.get("type") == "tool_result":
-                self.talk.result(string_or_empty(block.get("tool_use_id")), _read_content(block.get("content")), time)
-        self.talk.say("user", _read_content(content), time, typed=typed)
+                self.conversation.add_result(
+                    string_or_empty(block.get("tool_use_id")), _read_content(block.get("content")), time
+                )
+        self.conversation.add_message("user", _read_content(content), time, typed=typed)
 
-    def _assistant(self, message: JsonRecord, time: float) -> None:
+    def _read_assistant(self, message: JsonRecord, time: float) -> None:
         self.model = self.model or string_or_empty(message.get("model"))
         key = first_text(message, "id")
         answer = self._answers.get(key) if key else None
         if answer is None:
-            answer = self.talk.answer(time=time)
+            answer = self.conversation.add_answer(time=time)
             self._answers[key] = answer
         content = message.get("content")
         if isinstance(content, str):
-            self.talk.more(answer, content)
+            self.conversation.extend_answer(answer, content)
         for block in list_objects(content):
             kind = block.get("type")
             if kind == "text":
-                self.talk.more(answer, string_or_empty(block.get("text")))
+                self.conversation.extend_answer(answer, string_or_empty(block.get("text")))
             elif kind == "thinking":
-                self.talk.more(answer, thinking=string_or_empty(block.get("thinking")))
+                self.conversation.extend_answer(answer, thinking=string_or_empty(block.get("thinking")))
             elif kind == "tool_use":
                 call = RecordedCall(
                     string_or_empty(block.get("id")), string_or_empty(block.get("name")), block.get("input")
                 )
-                self.talk.more(answer, calls=[call])
+                self.conversation.extend_answer(answer, calls=[call])
             elif kind != "redacted_thinking":
-                self.talk.leave("calls the provider served itself")
+                self.conversation.count_omitted("calls the provider served itself")
 
 
 def _read_texts(content: object) -> list[str]:

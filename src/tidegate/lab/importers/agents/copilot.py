@@ -24,60 +24,64 @@ _EVENT_TYPES = ("session.start", "session.resume", "user.message", "assistant.me
 
 
 def recognizes(head: SourceFile) -> bool:
-    return any(value.get("type") in _EVENT_TYPES and isinstance(value.get("data"), dict) for value in head.dicts())
+    return any(
+        value.get("type") in _EVENT_TYPES and isinstance(value.get("data"), dict) for value in head.head_objects()
+    )
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
     log = _EventReader()
-    for _, value in source.values():
+    for _, value in source.read_values():
         if isinstance(value, dict):
-            log.event(
+            log.read_event(
                 string_or_empty(value.get("type")),
                 object_or_empty(value.get("data")),
                 parse_recorded_time(value.get("timestamp")),
             )
     name = log.session or source.stem
     meta = RecordingOrigin(FORMAT, "Copilot CLI", log.model, name, log.folder, str(source.path))
-    found = log.talk.recording(source, name, meta)
+    found = log.conversation.build_recording(source, name, meta)
     if found:
         yield found
 
 
 class _EventReader:
     def __init__(self) -> None:
-        self.talk = ConversationBuilder()
+        self.conversation = ConversationBuilder()
         self.session = self.model = self.folder = self._system = ""
 
-    def event(self, kind: str, data: JsonRecord, time: float) -> None:
+    def read_event(self, kind: str, data: JsonRecord, time: float) -> None:
         if data.get("parentToolCallId") or data.get("agentId"):
-            self.talk.leave("events of subagents")
+            self.conversation.count_omitted("events of subagents")
         elif kind in ("session.start", "session.resume"):
             self.session = self.session or string_or_empty(data.get("sessionId"))
             self.folder = self.folder or string_or_empty(object_or_empty(data.get("context")).get("cwd"))
         elif kind == "system.message":
             if string_or_empty(data.get("content")) != self._system:
                 self._system = string_or_empty(data.get("content"))
-                self.talk.say("system", self._system, time)
+                self.conversation.add_message("system", self._system, time)
         elif kind == "user.message":
-            self._user(data, time)
+            self._read_user(data, time)
         elif kind == "assistant.message":
-            self._assistant(data, time)
+            self._read_assistant(data, time)
         elif kind == "tool.execution_complete":
-            self.talk.result(string_or_empty(data.get("toolCallId")), _read_result(data), time)
+            self.conversation.add_result(string_or_empty(data.get("toolCallId")), _read_result(data), time)
         elif kind == "session.compaction_complete":
-            self.talk.compacted(first_text(data, "summaryContent", "summary"))
+            self.conversation.add_compaction(first_text(data, "summaryContent", "summary"))
         elif kind == "system.notification":
-            self.talk.leave("notifications")
+            self.conversation.count_omitted("notifications")
 
-    def _user(self, data: JsonRecord, time: float) -> None:
+    def _read_user(self, data: JsonRecord, time: float) -> None:
         images = [
             make_data_url(first_text(each, "mimeType", "mime"), string_or_empty(each.get("data")))
             for each in list_objects(data.get("attachments"))
             if first_text(each, "mimeType", "mime").startswith("image/") and each.get("data")
         ]
-        self.talk.say("user", make_content([string_or_empty(data.get("content"))], images), time, typed=True)
+        self.conversation.add_message(
+            "user", make_content([string_or_empty(data.get("content"))], images), time, typed=True
+        )
 
-    def _assistant(self, data: JsonRecord, time: float) -> None:
+    def _read_assistant(self, data: JsonRecord, time: float) -> None:
         self.model = self.model or string_or_empty(data.get("model"))
         calls = [
             RecordedCall(
@@ -85,7 +89,9 @@ class _EventReader:
             )
             for each in list_objects(data.get("toolRequests"))
         ]
-        self.talk.answer(string_or_empty(data.get("content")), calls, string_or_empty(data.get("reasoningText")), time)
+        self.conversation.add_answer(
+            string_or_empty(data.get("content")), calls, string_or_empty(data.get("reasoningText")), time
+        )
 
 
 def _read_result(data: JsonRecord) -> str:

@@ -30,7 +30,7 @@ _MESSAGE_TYPES = ("user", "gemini", "info", "error", "warning")
 
 
 def recognizes(head: SourceFile) -> bool:
-    values = head.dicts()
+    values = head.head_objects()
     return bool(values) and "sessionId" in values[0] and {"projectHash", "startTime"} & values[0].keys() != set()
 
 
@@ -38,7 +38,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
     info: JsonRecord = {}
     messages: dict[str, JsonRecord] = {}
     taken_back = 0
-    for number, value in source.values():
+    for number, value in source.read_values():
         if not isinstance(value, dict):
             continue
         if "$rewindTo" in value:
@@ -71,20 +71,20 @@ def _build_recording(
     talk = ConversationBuilder()
     model = ""
     if taken_back:
-        talk.leave("messages that were taken back", taken_back)
+        talk.count_omitted("messages that were taken back", taken_back)
     for message in messages:
         time = parse_recorded_time(message.get("timestamp"))
         kind = message.get("type")
         if kind == "user":
-            talk.say("user", _read_content(message.get("content")), time)
+            talk.add_message("user", _read_content(message.get("content")), time)
         elif kind == "gemini":
             model = model or string_or_empty(message.get("model"))
             _add_answer(talk, message, time)
         else:
-            talk.leave("messages of the program itself")
+            talk.count_omitted("messages of the program itself")
     name = first_text(info, "sessionId") or source.stem
     meta = RecordingOrigin(FORMAT, "Gemini CLI", model, name, first_text(info, "projectHash"), str(source.path))
-    return talk.recording(source, name, meta)
+    return talk.build_recording(source, name, meta)
 
 
 def _add_answer(talk: ConversationBuilder, message: JsonRecord, time: float) -> None:
@@ -97,11 +97,11 @@ def _add_answer(talk: ConversationBuilder, message: JsonRecord, time: float) -> 
         RecordedCall(string_or_empty(each.get("id")), string_or_empty(each.get("name")), each.get("args") or {})
         for each in made
     ]
-    talk.answer(_read_content(message.get("content")), calls, "\n".join(thoughts), time)
+    talk.add_answer(_read_content(message.get("content")), calls, "\n".join(thoughts), time)
     for call in made:
         result = call.get("result")
         if result:
-            talk.result(
+            talk.add_result(
                 string_or_empty(call.get("id")), _read_result(result), parse_recorded_time(call.get("timestamp"))
             )
 

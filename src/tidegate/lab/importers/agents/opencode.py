@@ -20,7 +20,7 @@ FORMAT = "opencode"
 
 
 def recognizes(head: SourceFile) -> bool:
-    return any(_is_session(value) for value in head.dicts())
+    return any(_is_session(value) for value in head.head_objects())
 
 
 def _is_session(value: JsonRecord) -> bool:
@@ -32,7 +32,7 @@ def _is_session(value: JsonRecord) -> bool:
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    for _, value in source.values():
+    for _, value in source.read_values():
         if isinstance(value, dict) and _is_session(value):
             info = object_or_empty(value["info"])
             messages = [
@@ -57,13 +57,15 @@ def build_opencode_recording(
         elif about.get("role") == "assistant":
             model = model or first_text(about, "modelID")
             if about.get("summary") is True:
-                talk.compacted("\n".join(_read_texts(parts)))
+                talk.add_compaction("\n".join(_read_texts(parts)))
             else:
                 _add_answers(talk, parts, time)
     name = first_text(info, "id") or source.stem
     folder = first_text(info, "directory")
     model = model or first_text(object_or_empty(info.get("model")), "id", "modelID")
-    return talk.recording(source, name, RecordingOrigin(FORMAT, "OpenCode", model, name, folder, str(source.path)))
+    return talk.build_recording(
+        source, name, RecordingOrigin(FORMAT, "OpenCode", model, name, folder, str(source.path))
+    )
 
 
 def _read_texts(parts: list[JsonRecord]) -> list[str]:
@@ -79,10 +81,10 @@ def _add_user_message(talk: ConversationBuilder, parts: list[JsonRecord], time: 
             if string_or_empty(part.get("mime")).startswith("image/"):
                 images.append(string_or_empty(part.get("url")))
             else:
-                talk.leave("attached files")
+                talk.count_omitted("attached files")
     texts = [part for part in parts if part.get("type") == "text" and not part.get("ignored")]
     typed = not any(part.get("synthetic") for part in texts)  # the program adds what a mentioned file holds
-    talk.say("user", make_content(_read_texts(parts), images), time, typed=typed)
+    talk.add_message("user", make_content(_read_texts(parts), images), time, typed=typed)
 
 
 def _add_answers(talk: ConversationBuilder, parts: list[JsonRecord], time: float) -> None:
@@ -97,7 +99,9 @@ def _add_answers(talk: ConversationBuilder, parts: list[JsonRecord], time: float
             _flush_results(talk, results)
         elif kind in ("text", "reasoning", "tool"):
             if answer is None:
-                answer = talk.answer(time=parse_recorded_time(object_or_empty(part.get("time")).get("start")) or time)
+                answer = talk.add_answer(
+                    time=parse_recorded_time(object_or_empty(part.get("time")).get("start")) or time
+                )
             _add_part(talk, answer, part, results)
     _flush_results(talk, results)
 
@@ -106,13 +110,15 @@ def _add_part(
     talk: ConversationBuilder, answer: JsonRecord, part: JsonRecord, results: list[tuple[str, ChatContent, float]]
 ) -> None:
     if part.get("type") == "text":
-        talk.more(answer, string_or_empty(part.get("text")))
+        talk.extend_answer(answer, string_or_empty(part.get("text")))
     elif part.get("type") == "reasoning":
-        talk.more(answer, thinking=string_or_empty(part.get("text")))
+        talk.extend_answer(answer, thinking=string_or_empty(part.get("text")))
     else:
         state = object_or_empty(part.get("state"))
         ident = first_text(part, "callID", "id")
-        talk.more(answer, calls=[RecordedCall(ident, string_or_empty(part.get("tool")), state.get("input") or {})])
+        talk.extend_answer(
+            answer, calls=[RecordedCall(ident, string_or_empty(part.get("tool")), state.get("input") or {})]
+        )
         if state.get("status") in ("completed", "error"):
             content = state.get("output") if state.get("status") == "completed" else state.get("error")
             results.append(
@@ -122,5 +128,5 @@ def _add_part(
 
 def _flush_results(talk: ConversationBuilder, results: list[tuple[str, ChatContent, float]]) -> None:
     for ident, content, time in results:
-        talk.result(ident, content, time)
+        talk.add_result(ident, content, time)
     results.clear()

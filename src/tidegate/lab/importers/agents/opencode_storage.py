@@ -33,18 +33,18 @@ _REQUIRED_TABLES = {"session", "message", "part"}
 
 def recognizes(head: SourceFile) -> bool:
     """The file of a session; its messages lie beside it."""
-    info = object_or_empty(head.only())
+    info = object_or_empty(head.single_value())
     return string_or_empty(info.get("id")).startswith("ses_") and "messages" not in info and "role" not in info
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    info = object_or_empty(source.only())
+    info = object_or_empty(source.single_value())
     root = source.path.parent.parent.parent
     messages = []
     for path in _list_json_files(root / "message" / _folder_name(info)):
-        about = object_or_empty(SourceFile(path, source.limits).only())
+        about = object_or_empty(SourceFile(path, source.limits).single_value())
         parts = [
-            object_or_empty(SourceFile(part, source.limits).only())
+            object_or_empty(SourceFile(part, source.limits).single_value())
             for part in _list_json_files(root / "part" / _folder_name(about))
         ]
         messages.append((about, parts))
@@ -52,7 +52,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
     if found:
         yield found
     else:
-        raise source.bad(0, "its messages are not there", "Give the file inside OpenCode's storage folder.")
+        raise source.make_error(0, "its messages are not there", "Give the file inside OpenCode's storage folder.")
 
 
 def _folder_name(value: JsonRecord) -> str:
@@ -98,7 +98,7 @@ def _copy_database(path: Path, copy: Path) -> None:
 
 
 def _read_sessions(place: RecordingLocation, database: sqlite3.Connection, limits: ImportLimits) -> Iterator[Recording]:
-    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value_bytes)
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables >= _REQUIRED_TABLES:
         raise BadInput(f"{place.path}: a database, but not OpenCode's.", "Give OpenCode's opencode.db.")

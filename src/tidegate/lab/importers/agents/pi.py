@@ -24,7 +24,7 @@ _ENTRY_TYPES = ("message", "model_change", "thinking_level_change", "compaction"
 
 
 def recognizes(head: SourceFile) -> bool:
-    values = head.dicts()
+    values = head.head_objects()
     if not values:
         return False
     first = values[0]
@@ -33,18 +33,18 @@ def recognizes(head: SourceFile) -> bool:
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    lines = [value for _, value in source.values() if isinstance(value, dict)]
+    lines = [value for _, value in source.read_values() if isinstance(value, dict)]
     header = next((line for line in lines if line.get("type") == "session"), {})
     path = _current_branch(lines)
     session = _SessionReader()
     dropped = sum("parentId" in line for line in lines) - sum("parentId" in line for line in path)
     if dropped > 0:
-        session.talk.leave("lines of other branches", dropped)
+        session.conversation.count_omitted("lines of other branches", dropped)
     for line in path:
-        session.line(line)
+        session.read_line(line)
     name = first_text(header, "id") or source.stem
     meta = RecordingOrigin(FORMAT, "Pi", session.model, name, first_text(header, "cwd"), str(source.path))
-    found = session.talk.recording(source, name, meta)
+    found = session.conversation.build_recording(source, name, meta)
     if found:
         yield found
 
@@ -68,28 +68,28 @@ def _current_branch(lines: list[JsonRecord]) -> list[JsonRecord]:
 
 class _SessionReader:
     def __init__(self) -> None:
-        self.talk = ConversationBuilder()
+        self.conversation = ConversationBuilder()
         self.model = ""
 
-    def line(self, line: JsonRecord) -> None:
+    def read_line(self, line: JsonRecord) -> None:
         kind, time = line.get("type"), parse_recorded_time(line.get("timestamp"))
         if kind == "message":
-            self._message(object_or_empty(line.get("message")), time)
+            self._read_message(object_or_empty(line.get("message")), time)
         elif kind == "custom_message":
-            self.talk.say("user", _read_content(line.get("content")), time, typed=False)
+            self.conversation.add_message("user", _read_content(line.get("content")), time, typed=False)
         elif kind == "compaction":
-            self.talk.compacted(first_text(line, "summary"))
+            self.conversation.add_compaction(first_text(line, "summary"))
         elif kind == "branch_summary":
-            self.talk.leave("summaries of other branches")
+            self.conversation.count_omitted("summaries of other branches")
 
-    def _message(self, message: JsonRecord, time: float) -> None:
+    def _read_message(self, message: JsonRecord, time: float) -> None:
         role, content = message.get("role"), message.get("content")
         if role in ("user", "custom", "hookMessage"):
-            self.talk.say("user", _read_content(content), time, typed=role == "user")
+            self.conversation.add_message("user", _read_content(content), time, typed=role == "user")
         elif role == "toolResult":
-            self.talk.result(string_or_empty(message.get("toolCallId")), _read_content(content), time)
+            self.conversation.add_result(string_or_empty(message.get("toolCallId")), _read_content(content), time)
         elif role == "bashExecution":
-            self._shell(message, time)
+            self._read_shell_command(message, time)
         elif role == "assistant":
             self.model = self.model or string_or_empty(message.get("model"))
             blocks = list_objects(content)
@@ -99,15 +99,15 @@ class _SessionReader:
                 if each.get("type") == "toolCall"
             ]
             thoughts = [first_text(each, "thinking") for each in blocks if each.get("type") == "thinking"]
-            self.talk.answer(_read_content(content), calls, "\n".join(filter(None, thoughts)), time)
+            self.conversation.add_answer(_read_content(content), calls, "\n".join(filter(None, thoughts)), time)
 
-    def _shell(self, message: JsonRecord, time: float) -> None:
+    def _read_shell_command(self, message: JsonRecord, time: float) -> None:
         """A command the user ran; the model is told of it unless the user said not to."""
         if message.get("excludeFromContext") is True:
-            self.talk.leave("commands kept from the model")
+            self.conversation.count_omitted("commands kept from the model")
         else:
             command, output = string_or_empty(message.get("command")), string_or_empty(message.get("output"))
-            self.talk.say("user", f"Ran `{command}`\n```\n{output}\n```", time, typed=False)
+            self.conversation.add_message("user", f"Ran `{command}`\n```\n{output}\n```", time, typed=False)
 
 
 def _read_content(value: object) -> ChatContent:

@@ -26,14 +26,14 @@ def _is_task(value: JsonRecord) -> bool:
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    for number, top in source.values():
+    for number, top in source.read_values():
         for value in _list_tasks(top):
             if _is_task(value):
                 name = first_text(value, "task_id") or f"{source.stem}-{number}"
                 meta = RecordingOrigin(
                     FORMAT, "LiveMCPBench", "", name, first_text(value, "category"), str(source.path)
                 )
-                found = build_chat_conversation(source, number, list_objects(value["messages"])).recording(
+                found = build_chat_conversation(source, number, list_objects(value["messages"])).build_recording(
                     source, name, meta
                 )
                 if found:

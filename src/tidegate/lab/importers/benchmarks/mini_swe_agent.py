@@ -23,7 +23,7 @@ _COMMAND_BLOCK = re.compile(r"```(?:bash|mswea_bash_command)[ \t]*\n(.*?)\n?```"
 
 
 def recognizes(head: SourceFile) -> bool:
-    return any(_is_trajectory(value) for value in head.dicts())
+    return any(_is_trajectory(value) for value in head.head_objects())
 
 
 def _is_trajectory(value: JsonRecord) -> bool:
@@ -34,14 +34,14 @@ def _is_trajectory(value: JsonRecord) -> bool:
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    for _, value in source.values():
+    for _, value in source.read_values():
         if isinstance(value, dict) and _is_trajectory(value):
             talk = _build_conversation(list_objects(value["messages"]))
             config = object_or_empty(object_or_empty(value.get("info")).get("config"))
             model = first_text(object_or_empty(config.get("model")), "model_name")
             name = first_text(value, "instance_id") or source.stem.removesuffix(".traj")
             meta = RecordingOrigin(FORMAT, "mini-swe-agent", model, name, "", str(source.path))
-            found = talk.recording(source, name, meta)
+            found = talk.build_recording(source, name, meta)
             if found:
                 yield found
 
@@ -58,16 +58,16 @@ def _build_conversation(messages: list[JsonRecord]) -> ConversationBuilder:
             waiting = sum(not call.id for call in calls) if after == "user" else 0
             if not waiting:
                 calls = [call for call in calls if call.id]
-            talk.answer(content, calls, first_text(message, "reasoning_content"), time)
+            talk.add_answer(content, calls, first_text(message, "reasoning_content"), time)
         elif role == "tool":
-            talk.result(first_text(message, "tool_call_id"), content, time)
+            talk.add_result(first_text(message, "tool_call_id"), content, time)
         elif role == "user" and waiting:
-            talk.result("", content, time)
+            talk.add_result("", content, time)
             waiting -= 1
         elif role == "exit":
-            talk.leave("messages of the program itself")
+            talk.count_omitted("messages of the program itself")
         else:
-            talk.say("user" if role == "user" else "system", content, time)
+            talk.add_message("user" if role == "user" else "system", content, time)
     return talk
 
 

@@ -23,22 +23,22 @@ FORMAT = "openhands"
 
 
 def recognizes(head: SourceFile) -> bool:
-    return any(_find_events(value) for value in [*head.dicts(), head.only()])
+    return any(_find_events(value) for value in [*head.head_objects(), head.single_value()])
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    for _, value in source.values():
+    for _, value in source.read_values():
         events = _find_events(value)
         if not events:
             continue
         about = value if isinstance(value, dict) else {}
         history = _HistoryReader()
         for event in events:
-            history.event(event)
+            history.read_event(event)
         name = first_text(about, "instance_id") or source.stem
         folder = first_text(object_or_empty(about.get("instance")), "repo")
         meta = RecordingOrigin(FORMAT, "OpenHands", history.model, name, folder, str(source.path))
-        found = history.talk.recording(source, name, meta)
+        found = history.conversation.build_recording(source, name, meta)
         if found:
             yield found
 
@@ -55,53 +55,53 @@ def _find_events(value: object) -> list[JsonRecord]:
 
 class _HistoryReader:
     def __init__(self) -> None:
-        self.talk = ConversationBuilder()
+        self.conversation = ConversationBuilder()
         self.model = ""
-        self._answers: set[str] = set()
-        self._left: set[str] = set()
+        self._answer_ids: set[str] = set()
+        self._omitted_call_ids: set[str] = set()
 
-    def event(self, event: JsonRecord) -> None:
+    def read_event(self, event: JsonRecord) -> None:
         time = parse_recorded_time(event.get("timestamp"))
         action, arguments = event.get("action"), object_or_empty(event.get("args"))
         told = object_or_empty(event.get("tool_call_metadata"))
         if action == "system":
-            self.talk.say("system", string_or_empty(arguments.get("content")), time)
-            self.talk.tools = list_objects(arguments.get("tools"))
+            self.conversation.add_message("system", string_or_empty(arguments.get("content")), time)
+            self.conversation.tools = list_objects(arguments.get("tools"))
         elif "observation" in event:
-            self._observation(event, told, time)
+            self._read_observation(event, told, time)
         elif told:
-            self._answer(told, time)
+            self._read_answer(told, time)
         elif action == "message":
-            self._message(event, arguments, time)
+            self._read_message(event, arguments, time)
         elif action == "finish":
-            self.talk.answer(
+            self.conversation.add_answer(
                 first_text(arguments, "final_thought", "thought") or string_or_empty(event.get("message")), time=time
             )
         elif action in ("recall", "condensation", "change_agent_state"):
-            self.talk.leave("events of the program itself")
+            self.conversation.count_omitted("events of the program itself")
 
-    def _message(self, event: JsonRecord, arguments: JsonRecord, time: float) -> None:
+    def _read_message(self, event: JsonRecord, arguments: JsonRecord, time: float) -> None:
         images = [url for url in list_or_empty(arguments.get("image_urls")) if isinstance(url, str)]
         content = make_content([string_or_empty(arguments.get("content"))], images)
         if event.get("source") == "user":
-            self.talk.say("user", content, time)
+            self.conversation.add_message("user", content, time)
         else:
-            self.talk.answer(content, time=time)
+            self.conversation.add_answer(content, time=time)
 
-    def _answer(self, told: JsonRecord, time: float) -> None:
+    def _read_answer(self, told: JsonRecord, time: float) -> None:
         response = object_or_empty(told.get("model_response"))
         message = object_or_empty(next(iter(list_objects(response.get("choices"))), {}).get("message"))
         self.model = self.model or string_or_empty(response.get("model"))
         key = first_text(response, "id") or first_text(told, "tool_call_id")
-        if key in self._answers:
+        if key in self._answer_ids:
             return
-        self._answers.add(key)
+        self._answer_ids.add(key)
         calls = []
         for made in list_objects(message.get("tool_calls")):
             function = object_or_empty(made.get("function"))
             if function.get("name") == "finish":
-                self.talk.leave("calls that end the task")
-                self._left.add(string_or_empty(made.get("id")))
+                self.conversation.count_omitted("calls that end the task")
+                self._omitted_call_ids.add(string_or_empty(made.get("id")))
             else:
                 calls.append(
                     RecordedCall(
@@ -110,16 +110,18 @@ class _HistoryReader:
                         function.get("arguments"),
                     )
                 )
-        self.talk.answer(_read_text(message.get("content")), calls, first_text(message, "reasoning_content"), time)
+        self.conversation.add_answer(
+            _read_text(message.get("content")), calls, first_text(message, "reasoning_content"), time
+        )
 
-    def _observation(self, event: JsonRecord, told: JsonRecord, time: float) -> None:
+    def _read_observation(self, event: JsonRecord, told: JsonRecord, time: float) -> None:
         ident = first_text(told, "tool_call_id")
-        if ident and ident not in self._left:
-            self.talk.result(ident, string_or_empty(event.get("content")), time)
+        if ident and ident not in self._omitted_call_ids:
+            self.conversation.add_result(ident, string_or_empty(event.get("content")), time)
         elif event.get("observation") == "error":
-            self.talk.leave("errors that answer no call")
+            self.conversation.count_omitted("errors that answer no call")
         else:
-            self.talk.leave("events of the program itself")
+            self.conversation.count_omitted("events of the program itself")
 
 
 def _read_text(value: object) -> ChatContent:

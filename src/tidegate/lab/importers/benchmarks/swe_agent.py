@@ -21,7 +21,7 @@ FORMAT = "swe-agent"
 
 
 def recognizes(head: SourceFile) -> bool:
-    return any(_is_trajectory(value) for value in head.dicts())
+    return any(_is_trajectory(value) for value in head.head_objects())
 
 
 def _is_trajectory(value: JsonRecord) -> bool:
@@ -34,13 +34,13 @@ def _is_trajectory(value: JsonRecord) -> bool:
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    for _, value in source.values():
+    for _, value in source.read_values():
         if isinstance(value, dict) and _is_trajectory(value):
             talk = _build_conversation(list_objects(value["history"]))
             model = first_text(object_or_empty(object_or_empty(value.get("replay_config")).get("agent")), "model")
             name = first_text(value, "instance_id") or source.stem
             meta = RecordingOrigin(FORMAT, "SWE-agent", model, name, first_text(value, "environment"), str(source.path))
-            found = talk.recording(source, name, meta)
+            found = talk.build_recording(source, name, meta)
             if found:
                 yield found
 
@@ -50,7 +50,7 @@ def _build_conversation(history: list[JsonRecord]) -> ConversationBuilder:
     said = []
     for message in history:
         if message.get("is_demo") is True:
-            talk.leave("messages of a demonstration")
+            talk.count_omitted("messages of a demonstration")
         else:
             said.append(message)
     waiting = False
@@ -60,12 +60,12 @@ def _build_conversation(history: list[JsonRecord]) -> ConversationBuilder:
         if role == "assistant":
             waiting = _add_answer(talk, message, content, after)
         elif role == "tool":
-            talk.result(string_or_empty(next(iter(list_or_empty(message.get("tool_call_ids"))), "")), content)
+            talk.add_result(string_or_empty(next(iter(list_or_empty(message.get("tool_call_ids"))), "")), content)
         elif role == "user" and waiting:
-            talk.result("", content)
+            talk.add_result("", content)
             waiting = False
         else:
-            talk.say("user" if role == "user" else "system", content)
+            talk.add_message("user" if role == "user" else "system", content)
     return talk
 
 
@@ -80,16 +80,16 @@ def _add_answer(talk: ConversationBuilder, message: JsonRecord, content: ChatCon
         for each in list_objects(message.get("tool_calls"))
     ]
     if made:
-        talk.answer(content, made)
+        talk.add_answer(content, made)
         return False
     action = string_or_empty(message.get("action"))
     words = string_or_empty(message.get("thought")) or content
     if action and after.get("role") == "user":
-        talk.answer(words, [RecordedCall("", "shell", {"command": action})])
+        talk.add_answer(words, [RecordedCall("", "shell", {"command": action})])
         return True
     if action:
-        talk.leave("actions that end the run")
-    talk.answer(words)
+        talk.count_omitted("actions that end the run")
+    talk.add_answer(words)
     return False
 
 

@@ -38,14 +38,14 @@ def _is_tau2(value: JsonRecord) -> bool:
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    for _, top in source.values():
+    for _, top in source.read_values():
         for value in _list_runs(top):
             if _is_tau2(value):
                 yield from _read_simulations(source, value)
             elif _is_run(value):
                 name = f"{source.stem}-task{value['task_id']}-trial{value.get('trial', 0)}"
                 meta = RecordingOrigin(FORMAT, "tau-bench", "", name, source.stem, str(source.path))
-                found = _build_conversation(list_objects(value["traj"]), "").recording(source, name, meta)
+                found = _build_conversation(list_objects(value["traj"]), "").build_recording(source, name, meta)
                 if found:
                     yield found
 
@@ -58,7 +58,9 @@ def _read_simulations(source: SourceFile, value: JsonRecord) -> Iterator[Recordi
     for simulation in list_objects(value["simulations"]):
         name = first_text(simulation, "id") or f"{source.stem}-task{simulation.get('task_id')}"
         meta = RecordingOrigin(_TAU2_FORMAT, "tau2-bench", model, name, domain or source.stem, str(source.path))
-        found = _build_conversation(list_objects(simulation.get("messages")), policy).recording(source, name, meta)
+        found = _build_conversation(list_objects(simulation.get("messages")), policy).build_recording(
+            source, name, meta
+        )
         if found:
             yield found
 
@@ -66,7 +68,7 @@ def _read_simulations(source: SourceFile, value: JsonRecord) -> Iterator[Recordi
 def _build_conversation(messages: list[JsonRecord], policy: str) -> ConversationBuilder:
     talk = ConversationBuilder()
     if policy:
-        talk.say("system", f"<policy>\n{policy}\n</policy>")
+        talk.add_message("system", f"<policy>\n{policy}\n</policy>")
     for message in messages:
         role, content = message.get("role"), string_or_empty(message.get("content"))
         time = parse_recorded_time(message.get("timestamp"))
@@ -74,11 +76,11 @@ def _build_conversation(messages: list[JsonRecord], policy: str) -> Conversation
             for each in list_objects(message.get("tool_messages")) or [message]:
                 _add_result(talk, each, time)
         elif role == "assistant":
-            talk.answer(content, [_read_call(each) for each in list_objects(message.get("tool_calls"))], "", time)
+            talk.add_answer(content, [_read_call(each) for each in list_objects(message.get("tool_calls"))], "", time)
         else:
             if role == "user" and list_or_empty(message.get("tool_calls")):
-                talk.leave("calls of the simulated user")
-            talk.say("user" if role == "user" else "system", content, time)
+                talk.count_omitted("calls of the simulated user")
+            talk.add_message("user" if role == "user" else "system", content, time)
     return talk
 
 
@@ -89,6 +91,6 @@ def _read_call(call: JsonRecord) -> RecordedCall:
 
 def _add_result(talk: ConversationBuilder, message: JsonRecord, time: float) -> None:
     if message.get("requestor") == "user":
-        talk.leave("results for the simulated user")
+        talk.count_omitted("results for the simulated user")
     else:
-        talk.result(first_text(message, "tool_call_id", "id"), string_or_empty(message.get("content")), time)
+        talk.add_result(first_text(message, "tool_call_id", "id"), string_or_empty(message.get("content")), time)

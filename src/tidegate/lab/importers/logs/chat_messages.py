@@ -52,15 +52,15 @@ def _is_chat_message(value: object) -> bool:
 def read(source: SourceFile) -> Iterator[Recording]:
     """A meta line begins a session; most files hold one."""
     sessions = [_ChatSession({}, ConversationBuilder())]
-    for number, value in source.values():
+    for number, value in source.read_values():
         if _is_meta(value):
             sessions.append(_ChatSession(object_or_empty(object_or_empty(value)["meta"]), ConversationBuilder()))
             continue
         for each in value if isinstance(value, list) else [value]:
             if not _is_chat_message(each):
-                raise source.bad(number, "not a message", 'A message has a "role" and a "content".')
-            _add_chat_message(source, number, object_or_empty(each), sessions[-1].talk)
-    told = [session for session in sessions if session.talk.messages]
+                raise source.make_error(number, "not a message", 'A message has a "role" and a "content".')
+            _add_chat_message(source, number, object_or_empty(each), sessions[-1].conversation)
+    told = [session for session in sessions if session.conversation.messages]
     for session in told:
         ident = first_text(session.meta, "id")
         recording = _build_recording(source, ident if len(told) > 1 and ident else source.stem, session)
@@ -70,7 +70,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
 
 class _ChatSession(NamedTuple):
     meta: JsonRecord
-    talk: ConversationBuilder
+    conversation: ConversationBuilder
 
 
 def _build_recording(source: SourceFile, name: str, session: _ChatSession) -> Recording | None:
@@ -83,7 +83,7 @@ def _build_recording(source: SourceFile, name: str, session: _ChatSession) -> Re
         first_text(meta, "repo", "source"),
         str(source.path),
     )
-    return session.talk.recording(source, name, about)
+    return session.conversation.build_recording(source, name, about)
 
 
 def build_chat_conversation(source: SourceFile, number: int, messages: Iterable[JsonRecord]) -> ConversationBuilder:
@@ -101,13 +101,13 @@ def _add_chat_message(source: SourceFile, number: int, message: JsonRecord, talk
     if not kinds <= set(_CHAT_PART_TYPES):
         _add_foreign_message(source, number, message, talk, time)
     elif role == "assistant":
-        talk.answer(
+        talk.add_answer(
             _read_content(content), _read_calls(message), first_text(message, "reasoning_content", "reasoning"), time
         )
     elif role in ("tool", "function"):
-        talk.result(first_text(message, "tool_call_id"), _read_content(content), time)
+        talk.add_result(first_text(message, "tool_call_id"), _read_content(content), time)
     else:
-        talk.say("user" if role == "user" else "system", _read_content(content), time)
+        talk.add_message("user" if role == "user" else "system", _read_content(content), time)
 
 
 def _read_calls(message: JsonRecord) -> list[RecordedCall]:
@@ -147,7 +147,7 @@ def _add_foreign_message(
     try:
         parsed = parse_any_message(message)
     except BadInput as fault:
-        raise source.bad(number, str(fault.args[0]).rstrip("."), fault.remedy) from None
+        raise source.make_error(number, str(fault.args[0]).rstrip("."), fault.remedy) from None
     for each in parsed:
         add_core_message(talk, each, time)
 
@@ -157,14 +157,14 @@ def add_core_message(talk: ConversationBuilder, message: Message, time: float = 
     if message.role == "assistant":
         thoughts = [part.text for part in message.parts if isinstance(part, Thinking) and part.text]
         calls = [RecordedCall(call.id, call.name, call.arguments) for call in calls_of(message)]
-        talk.answer(_render_parts(message.parts), calls, "\n".join(thoughts), time)
+        talk.add_answer(_render_parts(message.parts), calls, "\n".join(thoughts), time)
         return
     for part in message.parts:
         if isinstance(part, Result):
-            talk.result(part.call_id, _render_parts(part.parts), time)
+            talk.add_result(part.call_id, _render_parts(part.parts), time)
     if message.role != "tool":
         role, typed = ("user", common_mark(message.parts)) if message.role == "user" else ("system", None)
-        talk.say(role, _render_parts(message.parts), time, typed=typed)
+        talk.add_message(role, _render_parts(message.parts), time, typed=typed)
 
 
 def _render_parts(parts: Iterable[object]) -> ChatContent:

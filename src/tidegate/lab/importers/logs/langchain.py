@@ -86,7 +86,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
     """One message a line is one session; else each line is the state of a session, the longest counts."""
     longest: list[JsonRecord] = []
     said: list[JsonRecord] = []
-    for _, value in source.values():
+    for _, value in source.read_values():
         found = _find_messages(value)
         if isinstance(value, dict) and found == [value]:
             said.append(value)
@@ -97,7 +97,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
     for message in map(_UnwrappedMessage, said if len(said) > len(longest) else longest):
         model = model or first_text(object_or_empty(message.fields.get("response_metadata")), "model_name", "model")
         _add_message(talk, message)
-    found_one = talk.recording(
+    found_one = talk.build_recording(
         source, source.stem, RecordingOrigin(FORMAT, "LangChain", model, source.stem, "", str(source.path))
     )
     if found_one:
@@ -108,13 +108,13 @@ def _add_message(talk: ConversationBuilder, message: _UnwrappedMessage) -> None:
     fields = message.fields
     content = _read_content(fields.get("content"))
     if message.role == "tool":
-        talk.result(first_text(fields, "tool_call_id"), content)
+        talk.add_result(first_text(fields, "tool_call_id"), content)
     elif message.role == "assistant":
         thoughts = [first_text(part, "thinking", "reasoning") for part in list_objects(fields.get("content"))]
         thoughts.append(first_text(object_or_empty(fields.get("additional_kwargs")), "reasoning_content"))
-        talk.answer(content, _read_calls(fields), "\n".join(filter(None, thoughts)))
+        talk.add_answer(content, _read_calls(fields), "\n".join(filter(None, thoughts)))
     else:
-        talk.say(message.role, content)
+        talk.add_message(message.role, content)
 
 
 def _read_calls(fields: JsonRecord) -> list[RecordedCall]:

@@ -58,7 +58,7 @@ def _is_span(value: JsonRecord) -> bool:
 
 def read(source: SourceFile) -> Iterator[Recording]:
     spans: dict[str, _TraceSpan] = {}
-    for top in _list_documents(value for _, value in source.values()):
+    for top in _list_documents(value for _, value in source.read_values()):
         for span in _read_spans(top):
             spans[f"{span.trace}/{span.id}"] = span
     groups: dict[str, list[_TraceSpan]] = {}
@@ -83,7 +83,7 @@ def _build_recording(source: SourceFile, name: str, span: _TraceSpan, spans: dic
     meta = RecordingOrigin(
         FORMAT, (agent.name if agent else "").removesuffix(".run"), model, name, project, str(source.path)
     )
-    return build_span_conversation(about).recording(source, name, meta)
+    return build_span_conversation(about).build_recording(source, name, meta)
 
 
 def _find_owner(span: _TraceSpan, spans: dict[str, _TraceSpan]) -> str:

@@ -47,7 +47,7 @@ def build_span_conversation(attributes: JsonRecord) -> ConversationBuilder:
         attributes, _OUTPUT_PREFIXES
     )
     if answer and roles & {"tool-call", "tool-response"}:
-        talk.leave("answers to the last prompt")
+        talk.count_omitted("answers to the last prompt")
     else:
         for message in answer[:1]:
             _add_message(talk, {"role": "assistant", **message})
@@ -108,13 +108,13 @@ def _add_message(talk: ConversationBuilder, message: JsonRecord) -> None:
         _add_smolagents_calls(talk, content)
     elif role == "tool-response":
         found = _RESULT_PATTERN.match(content)
-        talk.result((found[1] or "") if found else "", found[2] if found else content)
+        talk.add_result((found[1] or "") if found else "", found[2] if found else content)
     elif role in ("assistant", "ai", "model"):
-        talk.answer(content, [_read_call(each) for each in list_objects(message.get("tool_calls"))])
+        talk.add_answer(content, [_read_call(each) for each in list_objects(message.get("tool_calls"))])
     elif role in ("tool", "function"):
-        talk.result(first_text(message, "tool_call_id"), content)
+        talk.add_result(first_text(message, "tool_call_id"), content)
     else:
-        talk.say("user" if role in ("user", "human") else "system", content)
+        talk.add_message("user" if role in ("user", "human") else "system", content)
 
 
 def _add_genai_message(talk: ConversationBuilder, message: JsonRecord) -> None:
@@ -125,15 +125,15 @@ def _add_genai_message(talk: ConversationBuilder, message: JsonRecord) -> None:
     for part in parts:
         if part.get("type") == "tool_call_response":
             answered = part.get("response", part.get("result"))
-            talk.result(
+            talk.add_result(
                 first_text(part, "id"), answered if isinstance(answered, str) else encode_recorded_json(answered)
             )
     if role == "assistant":
         calls = [_read_call(part) for part in parts if part.get("type") == "tool_call"]
         thoughts = [string_or_empty(part.get("content")) for part in parts if part.get("type") == "reasoning"]
-        talk.answer("\n".join(texts), calls, "\n".join(thoughts))
+        talk.add_answer("\n".join(texts), calls, "\n".join(thoughts))
     else:
-        talk.say("user" if role == "user" else "system", "\n".join(texts))
+        talk.add_message("user" if role == "user" else "system", "\n".join(texts))
 
 
 def _read_call(call: JsonRecord) -> RecordedCall:
@@ -152,11 +152,11 @@ def _add_smolagents_calls(talk: ConversationBuilder, content: str) -> None:
         calls.append(RecordedCall(call.id, call.name, arguments))
     last = talk.messages[-1] if talk.messages else {}
     if not calls:
-        talk.leave("calls that could not be read")
+        talk.count_omitted("calls that could not be read")
     elif last.get("role") == "assistant" and not last.get("tool_calls"):
-        talk.more(last, calls=calls)
+        talk.extend_answer(last, calls=calls)
     else:
-        talk.answer(calls=calls)
+        talk.add_answer(calls=calls)
 
 
 def _parse_literal(text: str) -> list[object]:

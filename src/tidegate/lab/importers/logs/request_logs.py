@@ -41,15 +41,15 @@ class _LoggedRequest(NamedTuple):
 class _RequestTime(NamedTuple):
     """When an answer was asked for, by how many answers the request held already."""
 
-    answers: int
+    answer_count: int
     time: float
 
 
 class _RequestChain(NamedTuple):
     """A session so far: its last request, and of those before only when they were made."""
 
-    last: _LoggedRequest
-    asked: tuple[_RequestTime, ...]
+    last_request: _LoggedRequest
+    request_times: tuple[_RequestTime, ...]
 
 
 def recognizes(head: SourceFile) -> bool:
@@ -86,7 +86,7 @@ def _are_items(value: object) -> bool:
 def read(source: SourceFile) -> Iterator[Recording]:
     chains: list[_RequestChain] = []
     ends: dict[str, int] = {}
-    for number, value in source.values():
+    for number, value in source.read_values():
         for each in _list_entries(value):
             body = _find_body(each)
             if body:
@@ -99,10 +99,10 @@ def read(source: SourceFile) -> Iterator[Recording]:
                 _extend_chain(chains, ends, logged)
     for count, chain in enumerate(chains):
         name = source.stem if len(chains) == 1 else f"{source.stem}-{count + 1}"
-        model = first_text(chain.last.body, "model")
-        talk = _build_conversation(source, chain.last)
-        _set_times(talk, chain.asked)
-        found = talk.recording(source, name, RecordingOrigin(FORMAT, "", model, name, "", str(source.path)))
+        model = first_text(chain.last_request.body, "model")
+        talk = _build_conversation(source, chain.last_request)
+        _set_times(talk, chain.request_times)
+        found = talk.build_recording(source, name, RecordingOrigin(FORMAT, "", model, name, "", str(source.path)))
         if found:
             yield found
 
@@ -115,7 +115,7 @@ def _find_response(value: JsonRecord) -> JsonRecord:
 
 def _extend_chain(chains: list[_RequestChain], ends: dict[str, int], logged: _LoggedRequest) -> None:
     """To the session whose last request this one goes on from, by a sum over its messages; else it begins one."""
-    key = DIALECTS[_guess_dialect(logged.body)].key
+    key = DIALECTS[_guess_dialect(logged.body)].messages_key
     told = logged.body.get(key)
     messages: Sequence[object] = told if isinstance(told, list) else [told]
     total = sha256(encode_recorded_json(logged.body.get("system")).encode())
@@ -129,7 +129,7 @@ def _extend_chain(chains: list[_RequestChain], ends: dict[str, int], logged: _Lo
         at = len(chains)
         chains.append(_RequestChain(logged, ()))
     answers = sum(object_or_empty(message).get("role") in ("assistant", "model") for message in messages)
-    chains[at] = _RequestChain(logged, (*chains[at].asked, _RequestTime(answers, logged.time)))
+    chains[at] = _RequestChain(logged, (*chains[at].request_times, _RequestTime(answers, logged.time)))
     if sums:
         ends[sums[-1]] = at
 
@@ -149,7 +149,7 @@ def _normalize_message(message: object) -> object:
 
 
 def _set_times(talk: ConversationBuilder, asked: tuple[_RequestTime, ...]) -> None:
-    times = {each.answers: each.time for each in asked}
+    times = {each.answer_count: each.time for each in asked}
     answers = [at for at, message in enumerate(talk.messages) if message["role"] == "assistant"]
     for count, at in enumerate(answers):
         talk.times[at] = times.get(count, 0.0)
@@ -162,8 +162,8 @@ def _build_conversation(source: SourceFile, logged: _LoggedRequest) -> Conversat
         parsed = dialect.parse_body(logged.body)
         answer = [message for value in _find_answers(logged.response) for message in parse_any_message(value)]
     except BadInput as fault:
-        raise source.bad(logged.line, str(fault.args[0]).rstrip("."), fault.remedy) from None
-    talk.say("system", parsed.system)
+        raise source.make_error(logged.line, str(fault.args[0]).rstrip("."), fault.remedy) from None
+    talk.add_message("system", parsed.system)
     for message in [*parsed.messages, *answer]:
         add_core_message(talk, message)
     talk.tools = render_chat_tools(parsed.tools)

@@ -36,7 +36,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
     """Proved to the last line before anything of it is believed."""
     name = source.stem
     events: list[Event] = []
-    limits = ArchiveLimits(source.limits.value, source.limits.total)
+    limits = ArchiveLimits(source.limits.value_bytes, source.limits.total_bytes)
     try:
         with source.path.open("rb") as file:
             for item in read_archive(file, limits):
@@ -45,7 +45,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
                 elif isinstance(item, Event):
                     events.append(item)
     except BadInput as fault:
-        raise source.bad(0, str(fault.args[0]).rstrip("."), fault.remedy) from None
+        raise source.make_error(0, str(fault.args[0]).rstrip("."), fault.remedy) from None
     found = _build_recording(source, name, events)
     if found:
         yield found
@@ -57,7 +57,7 @@ def read_data_folder(folder: Path) -> Iterator[Recording | BadInput]:
     try:
         for info in data.store.sessions():
             try:
-                found = _build_recording(RecordingLocation(folder), info.name, data.log(info.name).read())
+                found = _build_recording(RecordingLocation(folder), info.name, data.open_log(info.name).read())
             except TidegateError as fault:
                 yield BadInput(f"{folder}, session {info.name!r}: {fault.args[0]}", fault.remedy)
             else:
@@ -73,20 +73,20 @@ def _build_recording(source: SourceFile | RecordingLocation, name: str, events: 
     talk = ConversationBuilder()
     model = system = ""
     for event in events:
-        what, time = event.what, event.time if is_possible_time(event.time) else 0.0
+        what, time = event.payload, event.time if is_possible_time(event.time) else 0.0
         if isinstance(what, MessageAdded):
             if what.message.agent_visible and what.message.kind in _CONVERSATION_KINDS:
                 add_core_message(talk, what.message, time)
             else:
-                talk.leave("notes of the engine")
+                talk.count_omitted("notes of the engine")
         elif isinstance(what, NoteAdded) and what.topic == "system" and what.text != system:
             system = what.text
-            talk.say("system", system, time)
+            talk.add_message("system", system, time)
         elif isinstance(what, NoteAdded) and what.topic == "tools":
             talk.tools = render_chat_tools(_parse_tools(event.seq, what.text))
         elif isinstance(what, NoteAdded) and what.topic == "model":
             model = parse_model_note(what.text).model or model
-    return talk.recording(source, name, RecordingOrigin(FORMAT, "tidegate", model, name, "", str(source.path)))
+    return talk.build_recording(source, name, RecordingOrigin(FORMAT, "tidegate", model, name, "", str(source.path)))
 
 
 def _parse_tools(seq: int, text: str) -> tuple[Tool, ...]:
