@@ -43,7 +43,7 @@ def test_a_long_index_says_how_many_more_there_are(tmp_path: Path) -> None:
         (tmp_path / f"s{number:02}").mkdir()
         (tmp_path / f"s{number:02}" / "SKILL.md").write_text(f"---\ndescription: The skill {number}\n---\n")
     index = Skills([tmp_path]).render_index(100)
-    assert TokenEstimator().text(index) <= 110
+    assert TokenEstimator().count_text(index) <= 110
     named = index.count("\n- ") + 1
     assert index.endswith(f"[{40 - named} more: list them with the tool skills]")
 
@@ -63,7 +63,7 @@ def test_the_prompt_is_made_of_parts_stable_first(tmp_path: Path, skills: Skills
     assert later.text[:same] == prompt.text[:same]
     counted = prompt.measure_parts(TokenEstimator())
     assert [each.name for each in counted] == [part.name for part in prompt.parts]
-    assert sum(each.tokens for each in counted) >= TokenEstimator().text(prompt.text)
+    assert sum(each.tokens for each in counted) >= TokenEstimator().count_text(prompt.text)
 
 
 @pytest.mark.seed("JUT-02", fixed="skills are the prompt's, whatever the preset")
@@ -89,7 +89,7 @@ def test_bodies_are_not_in_the_prompt_until_read(tmp_path: Path, skills: Skills)
 def test_a_small_room_gets_a_small_prompt(tmp_path: Path, skills: Skills) -> None:
     (tmp_path / "AGENTS.md").write_text("x " * 20_000)
     small = assemble_prompt(PromptSources(project_folder=tmp_path, skills=skills), max_tokens=500)
-    assert TokenEstimator().text(small.text) < 700
+    assert TokenEstimator().count_text(small.text) < 700
     assert len(assemble_prompt(PromptSources(project_folder=tmp_path), max_tokens=20_000).text) > 20_000
 
 

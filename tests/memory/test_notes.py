@@ -260,7 +260,7 @@ def test_the_index_keeps_its_bounds(
     notes.write(INDEX_NOTE, "\n".join(lines))
     whole = notes.render_index(10**9)
     text = notes.render_index(tokens, max_chars=chars)
-    assert TokenEstimator().text(text) <= tokens
+    assert TokenEstimator().count_text(text) <= tokens
     assert chars == 0 or len(text) <= chars
     if text != whole and text:
         *kept, last = text.split("\n")

@@ -59,7 +59,7 @@ def texts_in(value: object, key: str = "") -> Iterator[str]:
 
 def tokens_of(body: dict[str, Any]) -> int:
     """A request counted from its JSON, apart from all sums of the engine."""
-    return sum(map(TokenEstimator().text, texts_in(body))) + 4 * len(body["messages"])
+    return sum(map(TokenEstimator().count_text, texts_in(body))) + 4 * len(body["messages"])
 
 
 def prepared(data: DataFolder, name: str, **options: Any) -> int:

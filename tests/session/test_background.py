@@ -79,7 +79,7 @@ def test_what_was_said_since_is_told_by_the_digest() -> None:
         assert asks
         assert all(ask.split(":")[0] in text.split("prepared: ")[1] for ask in asks)
         assert len(slow.asked) == 1
-        assert COUNTER.text(text) <= 620
+        assert COUNTER.count_text(text) <= 620
         await ahead.close()
 
     running(test)

@@ -52,7 +52,10 @@ def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:
     assert coming.market.pace == SessionPace.of(session.view.total_tokens_said, session.view.reply_count)
     away = coming.threshold_tokens - coming.current_tokens
     assert coming.calls_away == math.ceil(away / coming.market.pace.growth)
-    told = f"a sweep comes at {coming.threshold_tokens:,} tokens, {coming.current_tokens:,} are there: {away:,} to go, about {coming.calls_away}"
+    told = (
+        f"a sweep comes at {coming.threshold_tokens:,} tokens, {coming.current_tokens:,} are there: {away:,} to go,"
+        f" about {coming.calls_away}"
+    )
     for text in (explained(session), str(session.explain())):
         assert told in text
         assert "prices read 0.1, write 1.25 assumed, for they are not known; fidelity 1.5" in text

@@ -78,7 +78,7 @@ def test_a_model_that_thought_too_long_gets_more_room_the_second_time() -> None:
     assert first == 2 * 300 + 512
     assert isinstance(second, int)
     assert second > 8_000
-    assert second + COUNTER.text(provider.requests[1].decode()) <= 16_000
+    assert second + COUNTER.count_text(provider.requests[1].decode()) <= 16_000
 
 
 def test_a_model_that_gives_less_output_is_asked_for_less() -> None:
@@ -317,7 +317,7 @@ def test_what_is_carried_is_bounded_and_comes_last_to_be_cut() -> None:
         request = request_of(previous=previous, max_tokens=300, max_chars=chars)
         found = wrote(Reasons().by(scribe([GOOD])), request)
         assert found is not None
-        assert COUNTER.text(found) <= 300
+        assert COUNTER.count_text(found) <= 300
         assert len(found) <= (chars or len(found))
         assert "/srv/data/part0.bin" in found
         assert "ticket TCK-4411" in found
@@ -331,7 +331,7 @@ def test_twenty_summaries_do_not_grow_and_keep_the_rule() -> None:
         found = wrote(Reasons().by(scribe([text])), request_of(previous=previous, max_tokens=400))
         assert found is not None
         previous = found
-        sizes.append(COUNTER.text(found))
+        sizes.append(COUNTER.count_text(found))
     assert max(sizes) <= 400
     assert "never push to the branch release-9" in previous
     assert "/etc/keys/deploy.pem" in previous

@@ -254,7 +254,7 @@ def test_an_answer_a_little_too_long_is_clipped_at_a_line() -> None:
     request = request_of(30, max_tokens=300)
     found = wrote(Reasons().by(scribe(["\n".join(lines)])), request)
     assert found is not None
-    assert COUNTER.text(found) <= 300
+    assert COUNTER.count_text(found) <= 300
     assert found.split("\n") == lines[: len(found.split("\n"))]
 
 

@@ -31,7 +31,7 @@ def test_the_input_fits_the_window_of_the_model_that_reads_it(window: int) -> No
     for body, sent in zip(provider.bodies, provider.requests, strict=True):
         answer = body["max_completion_tokens"]
         assert isinstance(answer, int)
-        assert COUNTER.text(sent.decode()) + answer <= window
+        assert COUNTER.count_text(sent.decode()) + answer <= window
     everything = "".join(map(flat, provider.bodies))
     assert all(
         f"=== {mark} m{number} user" in everything for number in range(24, 31) for mark in marks(everything, number)
@@ -48,7 +48,7 @@ def test_many_small_messages_and_a_long_summary_before_them_fit_too() -> None:
     for body, sent in zip(provider.bodies, provider.requests, strict=True):
         answer = body["max_completion_tokens"]
         assert isinstance(answer, int)
-        assert COUNTER.text(sent.decode()) + answer <= 4_096 * 0.95
+        assert COUNTER.count_text(sent.decode()) + answer <= 4_096 * 0.95
 
 
 def marks(text: str, number: int) -> list[str]:
@@ -96,12 +96,12 @@ def test_a_window_that_is_learned_is_kept_to() -> None:
     provider, why = scribe([overflow(), *[GOOD] * 20]), Reasons()
     summarise = why.by(provider, window=64_000)
     assert wrote(summarise, request_of(12)) is not None
-    later = [COUNTER.text(request.decode()) for request in provider.requests]
+    later = [COUNTER.count_text(request.decode()) for request in provider.requests]
     assert later[0] > 2_048
     assert max(later[1:]) < 2_048
     before = len(later)
     assert wrote(summarise, request_of(12)) is not None
-    assert all(COUNTER.text(request.decode()) < 2_048 for request in provider.requests[before:])
+    assert all(COUNTER.count_text(request.decode()) < 2_048 for request in provider.requests[before:])
 
 
 def test_a_provider_that_always_overflows_is_asked_a_few_times_only() -> None:
@@ -121,4 +121,4 @@ def test_a_window_too_small_to_ask_asks_nobody() -> None:
 def test_of_an_unknown_window_little_is_taken() -> None:
     provider = scribe(repeat(GOOD))
     assert wrote(Reasons().by(provider, window=None), request_of(60)) is not None
-    assert max(COUNTER.text(request.decode()) for request in provider.requests) < DEFAULT_SUMMARY_WINDOW
+    assert max(COUNTER.count_text(request.decode()) for request in provider.requests) < DEFAULT_SUMMARY_WINDOW

@@ -45,7 +45,7 @@ class FakeView:
     """A view as the renderer sees one."""
 
     items: list[Seen] = field(default_factory=list)
-    epoch: int = 0
+    prefix_seq: int = 0
     system: str = "You are a careful engineer."
     tools: tuple[Tool, ...] = ()
 

@@ -154,7 +154,7 @@ def test_an_edit_keeps_the_blocks_made_of_the_same_messages() -> None:
     layout.update(view)
     before = list(layout.blocks)
     view.items[2] = Seen(said("C"))
-    view.epoch += 1
+    view.prefix_seq += 1
     assert layout.update(view) == 2
     assert [was is now for was, now in zip(before, layout.blocks, strict=True)] == [True, True, False, True, True]
 
@@ -164,7 +164,7 @@ def test_losing_the_signature_lays_a_block_out_again() -> None:
     layout = Layout(RULES)
     layout.update(view)
     view.items[1].signed = False
-    view.epoch += 1
+    view.prefix_seq += 1
     assert layout.update(view) == 1
     assert not any(isinstance(part, Thinking) for part in layout.blocks[1].parts)
 

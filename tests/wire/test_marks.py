@@ -82,7 +82,7 @@ def test_marks_change_nothing_else_whatever_is_edited(seed: int) -> None:
             view.items += pool[: chance.randrange(1, 4)]
             del pool[:3]
         else:
-            view.epoch += 1
+            view.prefix_seq += 1
             view.items[chance.randrange(len(view.items))] = Seen(said(f"edited {chance.random()}"))
         cached.update(view)
         bare.update(view)
@@ -162,7 +162,7 @@ def test_provider_finds_all_of_the_request_before() -> None:
     for turn in range(30):
         edited = turn % 7 == 6
         if edited:
-            view.epoch += 1
+            view.prefix_seq += 1
             place = len(view.items) - 12
             while view.items[place].message.role != "tool":
                 place += 1

@@ -56,7 +56,7 @@ def test_any_edits_are_the_same_as_at_once(seed: int, dialect: str) -> None:
             view.items += pool[: chance.randrange(1, 4)]
             del pool[:3]
         else:
-            view.epoch += 1
+            view.prefix_seq += 1
             place = chance.randrange(len(view.items))
             if move == 3:
                 del view.items[place : place + chance.randrange(1, 4)]
@@ -120,7 +120,7 @@ def test_shared_counts_what_a_cache_can_keep() -> None:
     kept.update(view)
     assert kept.shared == 6
     view.items[2] = Seen(said("C"))
-    view.epoch += 1
+    view.prefix_seq += 1
     kept.update(view)
     assert kept.shared == 3
     view.system = "Another."
@@ -139,7 +139,7 @@ def test_an_edit_renders_only_what_it_touched() -> None:
     kept.update(view)
     before = kept.messages
     view.items[2] = Seen(said("C"))
-    view.epoch += 1
+    view.prefix_seq += 1
     kept.update(view)
     assert [was is now for was, now in zip(before, kept.messages, strict=True)] == [True, True, False, True, True]
 

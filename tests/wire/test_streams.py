@@ -78,7 +78,7 @@ def test_deltas_spell_the_texts(name: str) -> None:
     spelled: dict[int, list[str]] = {}
     for delta in deltas:
         if delta.kind == "call":
-            spelled.setdefault(delta.index, []).append(delta.text)
+            spelled.setdefault(delta.call_index, []).append(delta.text)
     shown = [(texts[0], msgspec.json.decode("".join(texts[1:]) or "{}")) for texts in spelled.values()]
     assert shown == [(call.name, msgspec.json.decode(call.arguments)) for call in calls_of(message)]
 

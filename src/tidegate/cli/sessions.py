@@ -63,9 +63,8 @@ def _print_outline(log: KeptLog) -> int:
     """What happened to the view, and where requests were sent."""
     view = fold_log(log.read)
     noted = parse_model_note(view.model_note)
-    print(
-        f"{log.head:,} records; the view now: {view.message_count} messages, {view.tokens:,} tokens, {view.visible_turns} turns"
-    )
+    size = f"{view.message_count} messages, {view.tokens:,} tokens, {view.visible_turns} turns"
+    print(f"{log.head:,} records; the view now: {size}")
     if noted.model:
         print(f"model {clean_line(noted.model)}, wire {clean_line(noted.wire)}")
     for event in log.read():

@@ -73,7 +73,8 @@ def _format_size(found: WindowUsage) -> list[str]:
         return [first, "no report tells of it as it is now: counted by us, at the rate of the last reports"]
     return [
         first,
-        f"last call: {found.reported_tokens:,} tokens reported; since then {found.tokens - found.reported_tokens:,} by our count",
+        f"last call: {found.reported_tokens:,} tokens reported; since then"
+        f" {found.tokens - found.reported_tokens:,} by our count",
     ]
 
 

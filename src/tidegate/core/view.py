@@ -13,7 +13,7 @@ Three laws are kept here and nowhere else:
   result waits in `unanswered` until a repair answers it; if the true result comes later, it takes the repair's place.
 - *Signed data is bound to what stood before it.* When an edit changes the view at some place, every message behind
   that place loses `signed`: its opaque blocks are no longer sent (the message itself stays).
-- *`epoch` tells the renderer what it may keep*: it is the seq of the event that last changed anything but the end.
+- *`prefix_seq` tells the renderer what it may keep*: it is the seq of the event that last changed anything but the end.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

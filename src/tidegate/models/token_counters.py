@@ -54,7 +54,7 @@ class ExactCounter:
         self._count = _tokenizer(vocabulary)
         self._cached = lru_cache(_CACHED)(self._count)
 
-    def text(self, text: str) -> int:
+    def count_text(self, text: str) -> int:
         size = len(text)
         if size <= _CACHED_LENGTH:
             return self._cached(text)
@@ -80,7 +80,7 @@ class ScaledCounter:
         self._counter = counter
         self._factor = factor
 
-    def text(self, text: str) -> int:
+    def count_text(self, text: str) -> int:
         return math.ceil(self._counter.count_text(text) * self._factor)
 
 

@@ -94,14 +94,16 @@ def prove_chat(seen: ChatObserver, folder: Path) -> ProofReport:
 def _describe_compactions(kept: LiveConversation) -> list[str]:
     edits = [event.payload for event in kept.log.read() if isinstance(event.payload, ViewEdited)]
     found = [
-        f"  {each.rule or each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens; {shorten(each.why, _MAX_REASON_CHARS)}"
+        f"  {each.rule or each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens;"
+        f" {shorten(each.why, _MAX_REASON_CHARS)}"
         for each in edits
     ]
     return [f"\nwhat was done to the window: {len(edits)} {'compaction' if len(edits) == 1 else 'compactions'}", *found]
 
 
 def _prove_fit(seen: ChatObserver) -> Proof:
-    claim = f"{len(seen.request_hashes)} requests, the largest {seen.largest_request:,} tokens in a window of {seen.window:,}"
+    count, largest = len(seen.request_hashes), seen.largest_request
+    claim = f"{count} requests, the largest {largest:,} tokens in a window of {seen.window:,}"
     return Proof(seen.largest_request <= seen.window, claim)
 
 

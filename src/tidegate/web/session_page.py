@@ -102,7 +102,8 @@ def _list_omissions(story: SessionStory, texts: BoundedTexts, points: int) -> li
         )
     elif story.pool.cut_texts:
         lines.append(
-            f"Texts of more than {MAX_POOL_TEXT_CHARS:,} characters are cut in the middle: {story.pool.cut_texts:,} of them."
+            f"Texts of more than {MAX_POOL_TEXT_CHARS:,} characters are cut in the middle:"
+            f" {story.pool.cut_texts:,} of them."
         )
     if story.pool.omitted_blobs:
         lines.append(f"{story.pool.omitted_blobs:,} pictures and signed blocks are shown by their length only.")

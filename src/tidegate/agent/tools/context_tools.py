@@ -83,7 +83,7 @@ def _format_hit(hit: SearchHit) -> str:
 async def _run_recall(asked: RecallArguments, context: ToolContext) -> ToolResult:
     log = context.session.log
     found = await asyncio.to_thread(
-        recall_text, log, asked.what, max_chars=asked.max_chars, offset=asked.offset, find=_make_log_search(log)
+        recall_text, log, asked.what, max_chars=asked.max_chars, offset=asked.offset, search=_make_log_search(log)
     )
     return ToolResult(found.text)
 

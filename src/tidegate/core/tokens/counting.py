@@ -68,7 +68,7 @@ class CharsPerToken:
         self.n = n
         self.name = f"chars/{n:g}"
 
-    def text(self, text: str) -> int:
+    def count_text(self, text: str) -> int:
         return math.ceil(len(text) / self.n)
 
 

@@ -95,7 +95,7 @@ class TokenEstimator:
 
     name = "estimate"
 
-    def text(self, text: str) -> int:
+    def count_text(self, text: str) -> int:
         if len(text) <= _PIECE:
             hundredths = _hundredths(text)
         else:

@@ -78,8 +78,8 @@ class ForgetReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         lines = [
-            f"{clean_line(self.session)}: {self.changed_records} records, {len(self.changed_files)} files, {len(self.changed_notes)} notes,"
-            f" {self.removed_blobs} large records"
+            f"{clean_line(self.session)}: {self.changed_records} records, {len(self.changed_files)} files,"
+            f" {len(self.changed_notes)} notes, {self.removed_blobs} large records"
         ]
         for what, found in (
             ("forgotten", self.message_ids),

@@ -36,7 +36,7 @@ class _ByteCounter:
 
     name = "bytes"
 
-    def text(self, text: str) -> int:
+    def count_text(self, text: str) -> int:
         return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -287,7 +287,10 @@ def _bound_message_tokens(message: Message, old: int) -> int:
 
 def _bound_text_tokens(text: str, old: int) -> int:
     grown = old + _EXTRA_TOKENS * text.count(TOMBSTONE)
-    return min(max(grown, MESSAGE_OVERHEAD + TokenEstimator().text(text)), MESSAGE_OVERHEAD + _ByteCounter().text(text))
+    return min(
+        max(grown, MESSAGE_OVERHEAD + TokenEstimator().count_text(text)),
+        MESSAGE_OVERHEAD + _ByteCounter().count_text(text),
+    )
 
 
 def _strings(parts: tuple[Part, ...]) -> Iterator[str]:

@@ -63,7 +63,8 @@ class ComparisonCell(msgspec.Struct, frozen=True):
             else hash_module_code(SCORING_MODULE)
         )
         return hash_values(
-            "cell", self.source.content_hash, self.contender.fingerprint, self.window, terms.count, terms.common_names_key, terms.rates, code,
+            "cell", self.source.content_hash, self.contender.fingerprint, self.window,
+            terms.count, terms.common_names_key, terms.rates, code,
         )  # fmt: skip
 
 

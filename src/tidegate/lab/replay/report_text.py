@@ -58,7 +58,8 @@ def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport]) -> 
     lines = [_align_cells(row, widths) for row in rows]
     lines.insert(1, "-" * min(160, len(lines[0])))
     lines.insert(-1, lines[1])
-    about = f"policy {order.policy}, window {order.window:,}, tokens by {order.count}, valid for {', '.join(order.dialects)}"
+    dialects = ", ".join(order.dialects)
+    about = f"policy {order.policy}, window {order.window:,}, tokens by {order.count}, valid for {dialects}"
     lines = [about, "", *lines, ""]
     lines += [f"{whole.sessions} sessions, {whole.calls} calls, {whole.requests} requests"]
     lines += [f"fetched again what had left and could be recalled: {whole.rereads:,} of {whole.tool_calls:,} calls"]

@@ -49,7 +49,7 @@ class UnitCounter:
             + sum(count_image(image_from_url(url)) for url in _iterate_image_urls(message))
         )
 
-    def text(self, text: str) -> float:
+    def count_text(self, text: str) -> float:
         """Tokens of a text."""
         return len(text) / self.units_per_token if self.by_characters else self._counter.count_text(text)
 

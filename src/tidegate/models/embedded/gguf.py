@@ -157,11 +157,11 @@ class GgufCounter:
         self.name = name
         self._encode = splintr.from_json_bytes(msgspec.json.encode(form)).encode
 
-    def text(self, text: str) -> int:
+    def count_text(self, text: str) -> int:
         try:
             return sum(len(self._encode(text[at : at + _PIECE_CHARS])) for at in range(0, len(text), _PIECE_CHARS))
         except UnicodeEncodeError:
-            return self.text(repair_surrogates(text))
+            return self.count_text(repair_surrogates(text))
 
 
 def read_special_tokens(path: Path) -> list[str]:

@@ -118,11 +118,13 @@ class SweepOutlook(msgspec.Struct, frozen=True):
                 else "it is due, for the cache is cold and it costs nothing"
             )
         else:
-            away = f"{self.threshold_tokens - self.current_tokens:,} to go, about {self.calls_away:,} call{'s' * (self.calls_away > 1)}"
+            calls = f"{self.calls_away:,} call{'s' * (self.calls_away > 1)}"
+            away = f"{self.threshold_tokens - self.current_tokens:,} to go, about {calls}"
         cache = ""
         if self.seconds_since_reply is not None and not prices.cold:
             cache = f"; the cache is warm, {self.seconds_since_reply:,.0f} of its {prices.lifetime:,.0f} seconds"
-        return f"a sweep comes at {self.threshold_tokens:,} tokens, {self.current_tokens:,} are there: {away}; {self.market}{cache}"
+        reached = f"a sweep comes at {self.threshold_tokens:,} tokens, {self.current_tokens:,} are there"
+        return f"{reached}: {away}; {self.market}{cache}"
 
 
 def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None = None) -> SweepOutlook | None:

@@ -82,7 +82,7 @@ class SummaryRequestView(NamedTuple):
     items: list[Item]
     system: str
     tools: tuple[Tool, ...] = ()
-    epoch: int = 0
+    prefix_seq: int = 0
 
 
 def make_record_entries(messages: Sequence[Message], mask: Callable[[str], str] = str) -> list[RecordEntry]:

@@ -48,7 +48,8 @@ def _list_sessions(data: DataFolder, shown: TextSanitizer, current: str) -> list
         if ".task-" in info.name:
             continue
         here = " (here)" if info.name == current else ""
-        about = f"{format_age(now - info.used)} ago{here}  {shown.sanitize_line(_read_first_request(data, info.name))[:120]}"
+        request = shown.sanitize_line(_read_first_request(data, info.name))[:120]
+        about = f"{format_age(now - info.used)} ago{here}  {request}"
         found.append(PickerChoice(info.name, shown.sanitize_line(info.name), about))
     return found
 

@@ -71,7 +71,7 @@ class MediaTally:
     becomes illegal when the twenty-first joins it: that is judged at the end.
     """
 
-    __slots__ = ("images", "pages", "first_large_image")
+    __slots__ = ("first_large_image", "images", "pages")
 
     def __init__(self, images: int = 0, pages: int = 0, wide: str = "") -> None:
         self.images = images

@@ -23,12 +23,12 @@ class RenderableItem(Protocol):
 
 
 class RenderableView(Protocol):
-    """A view. As long as `epoch` is the same, items were only appended."""
+    """A view. As long as `prefix_seq` is the same, items were only appended."""
 
     @property
     def items(self) -> Sequence[RenderableItem]: ...
     @property
-    def epoch(self) -> int: ...
+    def prefix_seq(self) -> int: ...
     @property
     def system(self) -> str: ...
     @property

@@ -98,9 +98,9 @@ class Layout:
     def update(self, view: RenderableView) -> int:
         """Bring the blocks up to date; the answer is the number of leading blocks that are as they were."""
         items = view.items
-        if view.epoch != self._epoch or len(items) < self._count:
+        if view.prefix_seq != self._epoch or len(items) < self._count:
             self._clear()
-            self._epoch = view.epoch
+            self._epoch = view.prefix_seq
         firm = self.stable_blocks
         for item in items[self._count :] if self._count else items:
             self._take(item.message, item.signed)

@@ -28,7 +28,7 @@ class Delta(NamedTuple):
 
     kind: Literal["text", "thinking", "call"]
     text: str
-    index: int = 0
+    call_index: int = 0
 
 
 class Reply(msgspec.Struct, frozen=True):

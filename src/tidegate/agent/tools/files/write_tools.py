@@ -73,8 +73,8 @@ def _replace_text(asked: EditArguments, place: ConfinedPath) -> ToolResult:
         )
     if count > 1 and not asked.all:
         raise ToolFailed(
-            f"`old` is {count} times in {place.display_name}, at lines {_list_line_numbers(text, old)}; nothing was changed."
-            " Give more of the lines around it, or all=true."
+            f"`old` is {count} times in {place.display_name}, at lines {_list_line_numbers(text, old)}; nothing was"
+            " changed. Give more of the lines around it, or all=true."
         )
     at = text.count("\n", 0, text.find(old)) + 1
     write_confined_file(place, text.replace(old, new).encode("utf-8", "surrogateescape"), expected_stamp=seen)
