@@ -179,7 +179,7 @@ class Run:
         assert len(refused) == int(forced is not None and forced.ends in ("shrunk", "lowered")), forced
         for place in refused:
             assert forced is not None
-            assert happened[place].fault.kind == forced.kind
+            assert happened[place].error.kind == forced.kind
             before = [each for each in happened[:place] if isinstance(each, RequestSent)][-1].request.to_bytes()
             after = next(each for each in happened[place:] if isinstance(each, RequestSent)).request.to_bytes()
             if forced.ends == "lowered":

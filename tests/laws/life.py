@@ -134,7 +134,7 @@ class Life(RuleBasedStateMachine):
             assert tries < 2
             self.judge(request, start)
 
-    @rule(moment=st.sampled_from(("end_turn", "compact", "restore")))
+    @rule(moment=st.sampled_from(("end_turn", "compact", "run_restore_rules")))
     def run(self, moment: str) -> None:
         start = self.session.log.head
         try:

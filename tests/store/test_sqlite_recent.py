@@ -171,7 +171,7 @@ def test_another_process_sees_them_and_goes_on_after_them(store: SqliteStore, tm
         assert child.stdout is not None
         assert child.stdout.readline() == "3\n"
         together(store, {"a": 3, "b": 0, "c": 0, "d": 0})
-        assert child.communicate("\n")[0].split("\n") == ["Stale", "4 5 6", ""]
+        assert child.communicate("\n")[0].split("\n") == ["StaleHead", "4 5 6", ""]
     assert list(store.read("a")) == wanted("a", 6)
     with pytest.raises(StaleHead):
         store.append("a", 4, [b"late"])

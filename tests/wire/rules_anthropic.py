@@ -110,7 +110,7 @@ ANTHROPIC = [
         "messages.1: all messages must have non-empty content except for the optional final assistant message",
         ask(U, model(), U),
         ask(U, model()),
-        prefill=True,
+        allows_prefill=True,
     ),
     row("AN7", "messages.0: user messages must have non-empty content", ask({"role": "user", "content": ""}), ask(U)),
     row(
@@ -130,7 +130,7 @@ ANTHROPIC = [
         "final assistant content cannot end with trailing whitespace",
         ask(U, model(text("So "))),
         ask(U, model(text("So"))),
-        prefill=True,
+        allows_prefill=True,
     ),
     row(
         "AN9",

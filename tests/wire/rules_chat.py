@@ -131,7 +131,7 @@ CHAT = [
         'Unexpected role "robot"',
         chat(SYSTEM, USER, {"role": "robot", "content": "x"}),
         chat(SYSTEM | {"role": "developer"}, USER),
-        developer=True,
+        allows_developer_role=True,
     ),
     row(
         "OC10", "no low surrogate in string", chat(USER | {"content": "\ud83d"}), chat(USER | {"content": "\U0001f600"})
@@ -147,14 +147,14 @@ CHAT = [
         "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
         DONE,
         chat(USER, calls(call(), reasoning_content="hm"), answer()),
-        reasoning=True,
+        requires_reasoning=True,
     ),
     row(
         "OC12",
         "Missing `reasoning_content` field in the assistant message at message index 3",
         chat(USER, calls(call(), reasoning_content="hm"), answer(), SAID, USER),
         chat(USER, SAID, USER),
-        reasoning=True,
+        requires_reasoning=True,
     ),
     row("OC13", "Invalid request: tool_call_id  is not found", chat(USER, answer()), DONE, moonshot=True),
     row(

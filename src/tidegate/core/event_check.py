@@ -66,7 +66,7 @@ def _messages_of(what: EventPayload) -> list[Message]:
 def _check_report(seq: int, used: UsageReported) -> str:
     if not 0 <= used.log_head < seq:
         return f"it reports on a request made at record {used.log_head}"
-    names = ("counted", "input_tokens", "output_tokens", "cache_read", "cache_write", "shared")
+    names = ("counted_tokens", "input_tokens", "output_tokens", "cache_read", "cache_write", "shared_messages")
     return _check_counts({name: getattr(used, name) for name in names})
 
 

@@ -122,7 +122,7 @@ def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> 
         and isinstance(project.value, dict)
         and "allow_env" in project.value
     ):
-        raise project.value["allow_env"].key.fault(
+        raise project.value["allow_env"].key.make_error(
             "a project's file cannot allow itself to read the environment.", "Set allow_env in your own file."
         )
     if project is None or user is None:
@@ -249,7 +249,7 @@ def _check_context(config: ResolvedConfig, node: YamlNode | None) -> None:
         return
     for key, each in node.value.items():
         if key not in COMMON_CONTEXT_KEYS:
-            raise each.key.fault(
+            raise each.key.make_error(
                 f"{quote_value(key)} means nothing to the policy {quote_value(config.policy_name)}.",
                 "Leave it out, set `policy: digitorn`, or give the policy's own settings under policy.settings.",
             )

@@ -126,7 +126,7 @@ class SettingsReader:
         for number, each in enumerate(node.value, 1):
             name = node_id(each)
             if name and name in seen:
-                raise each.place.fault(
+                raise each.place.make_error(
                     f"id {quote_value(name)} in {_quote_path(path)} is taken by line {seen[name]}.", "Rename."
                 )
             seen[name] = each.place.line
