@@ -1,4 +1,4 @@
-"""The fake server, proved by the providers' own SDKs as its clients. They are imported late: they take seconds to load."""
+"""The fake server, proved by the SDKs of the providers as its clients. They are imported late, for they load slowly."""
 
 from __future__ import annotations
 
