@@ -4,24 +4,13 @@ Whatever goes wrong ends as one line that says what, one that says what to do, a
 not be read or proved, 2 for a wrong call, 130 after Ctrl-C. A traceback is shown to nobody who did not ask for one.
 """
 
-import argparse
 import os
 import sys
-import traceback
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 
-from tidegate.agent.environment import hide_environment
 from tidegate.cli.parser import make_parser
 from tidegate.core.errors import BadInput, BadPolicy, TidegateError
-from tidegate.terminal.exit_codes import (
-    AGENT_COMMANDS,
-    COMMAND_FUNCTIONS,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_USAGE,
-)
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from tidegate.terminal.output import guard_streams, print_error
 
 _DEBUG_VARIABLE = "TIDEGATE_DEBUG"
@@ -36,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     try:
         options = make_parser().parse_args(argv)
-        status = _run_command(options)
+        status: int = options.run_command(options)
         sys.stdout.flush()
     except SystemExit as leave:  # argparse has said what it had to say
         return leave.code if isinstance(leave.code, int) else EXIT_FAILED
@@ -54,6 +43,8 @@ def _main(argv: Sequence[str] | None) -> int:
         return _report_error(what, "Check the path, its permissions and the space left.", EXIT_FAILED)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a sentence instead of a traceback
         if os.environ.get(_DEBUG_VARIABLE):
+            import traceback
+
             traceback.print_exc()
             return EXIT_FAILED
         remedy = f"This is a defect; {_DEBUG_VARIABLE}=1 shows where it happened. Please report it."
@@ -64,14 +55,6 @@ def _main(argv: Sequence[str] | None) -> int:
 def _report_error(what: str, remedy: str = "", status: int = EXIT_FAILED) -> int:
     print_error(what, remedy)
     return status
-
-
-def _run_command(options: argparse.Namespace) -> int:
-    if options.command in AGENT_COMMANDS:
-        hide_environment()
-    module, function = COMMAND_FUNCTIONS[options.command]
-    command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tidegate.{module}"), function)
-    return command(options)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`tidegate seeds`: every promise the presets make, with the tests that prove it.
+"""Every promise of the presets, with the tests that prove it: the work of `tidegate seeds`.
 
 The tie is the marker `@pytest.mark.seed("COW-05")` on a test, read from the source of tests/ without importing it.
 `--run` runs exactly the marked tests and reads the results back: a row is `proved` if it has a test and all of its
@@ -6,7 +6,6 @@ tests passed now, `failing` if one did not, `open` if it has none. A row that `w
 is not there yet stays open although what is there has its tests.
 """
 
-import argparse
 import ast
 import json
 import subprocess
@@ -19,10 +18,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-
-from tidegate.core.errors import BadInput
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
-from tidegate.terminal.output import print_json
 
 SeedState = Literal["proved", "failing", "open"]
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -148,24 +143,3 @@ def format_seeds(found: Sequence[Seed], *, as_json: bool) -> str:
     states = [row.state for row in found]
     tail = "".join(f", {states.count(name)} {name}" for name in ("proved", "failing", "open") if any(states))
     return "\n".join([*lines, "", f"{len(found)} rows, {tied} with tests{tail}"])
-
-
-def seeds_command(options: argparse.Namespace) -> int:
-    found = load_seeds()
-    root = find_checkout()
-    if root is None:
-        if options.run:
-            raise BadInput("There are no tests beside this installation.", "Run it in a checkout of tidegate.")
-        print("tidegate: not in a checkout, so no tests are listed", file=sys.stderr)
-    else:
-        for unknown in link_tests(found, root):
-            print(f"tidegate: a test is marked with a row that does not exist: {unknown}", file=sys.stderr)
-        if options.run:
-            words = run_seed_tests(found, root)
-            if any(row.state == "failing" for row in found):
-                print(words, file=sys.stderr)
-    if options.json:
-        print_json(format_seeds(found, as_json=True).encode())
-    else:
-        print(format_seeds(found, as_json=False))
-    return EXIT_FAILED if any(row.state == "failing" for row in found) else EXIT_OK
