@@ -83,15 +83,15 @@ os.execv(sys.argv[1], sys.argv[1:])
 PROGRAM = """
 import asyncio, os, sys
 from pathlib import Path
-from tidegate.agent.config.files import files_of, read_config
+from tidegate.agent.config.files import locate_config_files, read_config
 from tidegate.agent.environment import hide_environment
 from tidegate.agent.runtime import open_agent
 from tidegate.models.provider import Delta
 
 async def main():
-    config = read_config(files_of(Path.cwd(), os.environ), os.environ)
+    config = read_config(locate_config_files(Path.cwd(), os.environ), os.environ)
     async with open_agent(config, data=None, name="own", workspace=Path.cwd()) as agent:
-        async for each in agent.turn(sys.argv[2]):
+        async for each in agent.run_turn(sys.argv[2]):
             if isinstance(each, Delta) and each.kind == "text":
                 print(each.text, end="")
     print()

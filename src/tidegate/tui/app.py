@@ -61,7 +61,7 @@ class ChatApp(App[int]):
     CSS_PATH = str(Path(__file__).with_name("chat.tcss"))
     BINDINGS: ClassVar[list[BindingType]] = [*CHAT_BINDINGS]
 
-    class Arrived(Message):
+    class EventsArrived(Message):
         """There is news from backstage."""
 
     def __init__(
@@ -152,9 +152,9 @@ class ChatApp(App[int]):
         """Called in the agent's thread. One message carries all that came until it is read."""
         self._pending_events.append(news)
         if len(self._pending_events) == 1:
-            self.post_message(self.Arrived())
+            self.post_message(self.EventsArrived())
 
-    def on_chat_app_arrived(self) -> None:
+    def on_chat_app_events_arrived(self) -> None:
         if not self._pending_events:
             return
         while self._pending_events:
@@ -234,7 +234,7 @@ class ChatApp(App[int]):
         self._show_live_blocks()
         (self.agent_thread.steer if steer else self.agent_thread.send)(message)
 
-    def on_composer_recalled(self) -> None:
+    def on_composer_queue_recalled(self) -> None:
         """The newest that waits is taken back into the input."""
         if self.turn_state.queue:
             self.composer.replace_text(self.turn_state.queue.pop())
@@ -255,13 +255,13 @@ class ChatApp(App[int]):
     async def _suggest(self) -> None:
         await self.completion.suggest()
 
-    def on_composer_menu(self, event: Composer.Menu) -> None:
+    def on_composer_menu_key_pressed(self, event: Composer.MenuKeyPressed) -> None:
         self.completion.handle_key(event.key)
 
-    def on_prompt_answered(self, event: ApprovalPrompt.Answered) -> None:
+    def on_approval_prompt_answered(self, event: ApprovalPrompt.Answered) -> None:
         self.approvals.answer_first(event.verdict)
 
-    def on_prompt_typed(self, event: ApprovalPrompt.Typed) -> None:
+    def on_approval_prompt_other_key_typed(self, event: ApprovalPrompt.OtherKeyTyped) -> None:
         self.composer.focus()
         self.composer.insert(event.text)
 

@@ -58,9 +58,9 @@ class ApprovalPrompt(Widget, can_focus=True):
     """1, 2, 3 or the arrows and enter; any other letter goes on in the input, so that none agrees by accident."""
 
     DEFAULT_CSS = """
-    Prompt { height: auto; max-height: 16; display: none; padding: 0 1; }
-    Prompt { background: $surface; border-left: thick $warning; }
-    Prompt.open { display: block; }
+    ApprovalPrompt { height: auto; max-height: 16; display: none; padding: 0 1; }
+    ApprovalPrompt { background: $surface; border-left: thick $warning; }
+    ApprovalPrompt.open { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "answer('once')", show=False),
@@ -77,7 +77,7 @@ class ApprovalPrompt(Widget, can_focus=True):
             super().__init__()
             self.verdict = verdict
 
-    class Typed(Message):
+    class OtherKeyTyped(Message):
         """A letter that was not meant for this."""
 
         def __init__(self, text: str) -> None:
@@ -109,7 +109,7 @@ class ApprovalPrompt(Widget, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in "123":
             event.stop()
-            self.post_message(self.Typed(event.character))
+            self.post_message(self.OtherKeyTyped(event.character))
 
     def render(self) -> Text:
         question = self.question

@@ -40,14 +40,14 @@ class Composer(TextArea):
             super().__init__()
             self.draft = draft
 
-    class Menu(Message):
+    class MenuKeyPressed(Message):
         """A key for the menu: up, down, take or close."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
             self.key = key
 
-    class Recalled(Message):
+    class QueueRecalled(Message):
         """Up was pressed where nothing is typed: what waits may be taken back."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
@@ -75,7 +75,7 @@ class Composer(TextArea):
         key = event.key
         if self.menu_is_open and key in ("up", "down", "tab", "escape", "enter"):
             self._consume_key(event)
-            self.post_message(self.Menu({"tab": "take", "enter": "enter", "escape": "close"}.get(key, key)))
+            self.post_message(self.MenuKeyPressed({"tab": "take", "enter": "enter", "escape": "close"}.get(key, key)))
         elif key == "enter":
             self._consume_key(event)
             self.send()
@@ -136,7 +136,7 @@ class Composer(TextArea):
 
     def _show_older(self) -> None:
         if self.has_queued_messages and not self.text:
-            self.post_message(self.Recalled())
+            self.post_message(self.QueueRecalled())
             return
         text = self.input_history.older(self.text) if self.input_history is not None else None
         if text is not None:
