@@ -185,7 +185,7 @@ def test_no_child_of_the_agent_shows_a_key(desk: Desk) -> None:
     assert report["secrets"] == []
 
 
-def test_memory_and_open_files_of_the_agent_are_closed_to_commands(desk: Desk) -> None:
+def test_memory_and_open_locate_config_files_the_agent_are_closed_to_commands(desk: Desk) -> None:
     unprivileged = [sys.executable, "-c", WITHOUT_CAPABILITIES, *CONSOLE_SCRIPT]
     _, report = probe(desk, "probe_memory.py", lambda: run(desk, unprivileged))
     assert report == {"mem": "denied", "environ": "denied", "fd/0": "denied"}
