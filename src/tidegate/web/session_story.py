@@ -32,10 +32,11 @@ MAX_CHART_POINTS: Final = 1_500
 _LISTED_TOPICS: Final = ("undo", "redo", "clear", "forgotten", "overflow")
 
 
-class RequestState(msgspec.Struct, frozen=True):
-    """A request by its parts in the pool: what goes before the messages, and these, told from the state before it.
+class RequestState(msgspec.Struct, frozen=True, array_like=True):
+    """A request by its parts in the pool: `key` is what precedes the messages, the rest a change of the state before.
 
-    The first `kept` messages of the state before stay, then come the `added`, then its last `tail`.
+    The first `kept` messages of the state before stay, then come the `added`, then its last `tail`. In the page it is
+    an array.
     """
 
     head: int
