@@ -90,7 +90,7 @@ def test_what_was_lost_would_be_seen(place: Place, capsys: pytest.CaptureFixture
     """The proof is none that cannot fail: another log, another answer, another request."""
     play(place)
     seen = place.seen
-    for spoilt in ("said", "answers", "requests"):
+    for spoilt in ("messages", "answers", "request_hashes"):
         whole = getattr(seen, spoilt)
         for other in (whole[:-1], [*whole[:-1], whole[0]]):
             setattr(seen, spoilt, other)

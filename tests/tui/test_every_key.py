@@ -75,7 +75,7 @@ def test_the_conversation(tmp_path: Path) -> None:
     async def stopped(stage: Stage) -> None:
         assert text(stage) == ""
         stage.app.conversation.choose(-1)
-        assert stage.app.conversation.chosen  # for escape, which comes next
+        assert stage.app.conversation.selected_key  # for escape, which comes next
 
     acts: dict[str, Act] = {
         "ctrl+o": turns(lambda stage: stage.app.conversation.all_open),
@@ -84,9 +84,9 @@ def test_the_conversation(tmp_path: Path) -> None:
         "ctrl+end": turns(lambda stage: stage.app.conversation.is_following),
         "pageup": turns(lambda stage: not stage.app.conversation.is_following),
         "ctrl+c": stopped,
-        "escape": turns(lambda stage: not stage.app.conversation.chosen),
-        "ctrl+up": turns(lambda stage: stage.app.conversation.chosen.startswith("m")),
-        "ctrl+down": turns(lambda stage: not stage.app.conversation.chosen),
+        "escape": turns(lambda stage: not stage.app.conversation.selected_key),
+        "ctrl+up": turns(lambda stage: stage.app.conversation.selected_key.startswith("m")),
+        "ctrl+down": turns(lambda stage: not stage.app.conversation.selected_key),
         "f1": turns(lambda stage: "open or close all cards" in stage.text()),
         "f2": top(ContextPane),
         "f3": top(Picker),

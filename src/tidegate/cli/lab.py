@@ -125,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _ContenderSet(NamedTuple):
-    """Who is compared. Points of the curve are measured like the others, and shown apart from them."""
+    """The contenders. The points of the curve are measured like the others, and shown apart from them."""
 
     contenders: "list[Contender]"
     curve: "SettingCurve | None"

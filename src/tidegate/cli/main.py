@@ -1,7 +1,7 @@
-"""The command `tidegate`. Each command loads what it needs when it is called, so that `--version` is instant.
+"""The command `tidegate`. Each command loads what it needs when it runs, so that `--version` is instant.
 
-Whatever goes wrong ends as one line that says what, one that says what to do, and a status: 1 when something could
-not be read or proved, 2 for a wrong call, 130 after Ctrl-C. A traceback is shown to nobody who did not ask for one.
+An error is printed as one line that says what happened and one that says what to do. The status is 1 when something
+could not be read or proved, 2 for wrong usage, 130 after Ctrl-C. A traceback is printed only if TIDEGATE_DEBUG is set.
 """
 
 import os
@@ -17,7 +17,7 @@ _DEBUG_VARIABLE = "TIDEGATE_DEBUG"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The status to exit with; nothing is raised, whatever happens inside."""
+    """Run a command and return its exit status. Nothing is raised."""
     with guard_streams():
         return _main(argv)
 

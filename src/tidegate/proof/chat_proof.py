@@ -1,4 +1,4 @@
-"""What was kept of a chat: what its face saw while it went on, against what the folder holds when it is opened anew."""
+"""The proof that a chat was kept: what was observed while it ran, compared with the data folder opened again."""
 
 import hashlib
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.agent.loop import RequestSent
+from tidegate.agent.loop import AgentEvent, RequestSent
+from tidegate.agent.runtime import UserNotice
 from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.messages import Message, text_of
 from tidegate.datafolder.data_folder import DataFolder
@@ -26,7 +27,7 @@ class ProofReport(NamedTuple):
 
 
 class ChatObserver:
-    """What was seen of the session `name`: its messages as they were said, its answers as they came, its requests."""
+    """Observes the session `name`: its messages, its answers as they were streamed, and hashes of its requests."""
 
     def __init__(self, name: str, window: int) -> None:
         self.name = name
@@ -46,11 +47,11 @@ class ChatObserver:
             case EventLogged(event) if self._is_current and isinstance(event.payload, MessageAdded):
                 self.messages.append(event.payload.message)
             case AgentActivity(what) if self._is_current:
-                self._happened(what)
+                self._observe_activity(what)
             case TurnFinished():
-                self._answered()
+                self._store_answer()
 
-    def _happened(self, what: object) -> None:
+    def _observe_activity(self, what: AgentEvent | UserNotice) -> None:
         match what:
             case RequestSent(request=request):
                 self._last_request_hash = hashlib.sha256(request.to_bytes()).hexdigest()
@@ -60,10 +61,10 @@ class ChatObserver:
                 self._text += text
             case Reply():
                 self.request_hashes.append(self._last_request_hash)
-                self._answered()
+                self._store_answer()
 
-    def _answered(self) -> None:
-        """Also what was only begun, when it was stopped."""
+    def _store_answer(self) -> None:
+        """Store the streamed answer, also one that was interrupted."""
         if self._text.strip():
             self.answers.append(self._text)
         self._text = ""
@@ -119,7 +120,7 @@ def _prove_kept(seen: ChatObserver, kept: LiveConversation) -> Proof:
 
 
 def _prove_answers(seen: ChatObserver, kept: LiveConversation) -> Proof:
-    """One that was stopped is kept with a mark behind it."""
+    """Compare the answers. An interrupted one is kept with a mark at its end."""
     found = [text_of(each) for each in _read_messages(kept) if each.role == "assistant" and text_of(each).strip()]
     same = sum(text.startswith(shown) for text, shown in zip(found, seen.answers, strict=False))
     claim = f"{len(seen.answers)} answers came, {same} in the log as they came"

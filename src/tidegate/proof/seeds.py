@@ -1,9 +1,9 @@
 """Every promise of the presets, with the tests that prove it: the work of `tidegate seeds`.
 
-The tie is the marker `@pytest.mark.seed("COW-05")` on a test, read from the source of tests/ without importing it.
-`--run` runs exactly the marked tests and reads the results back: a row is `proved` if it has a test and all of its
-tests passed now, `failing` if one did not, `open` if it has none. A row that `waits` for a part of the product that
-is not there yet stays open although what is there has its tests.
+The marker `@pytest.mark.seed("COW-05")` ties a test to a row; it is read from the source of tests/ without importing
+it. `--run` runs exactly the marked tests: a row is `proved` if it has a test and all of its tests passed, `failing` if
+one did not, `open` if it has none. A row that `waits` for a missing part of the product stays open although it has
+tests.
 """
 
 import ast
@@ -37,13 +37,13 @@ def load_seeds() -> list[Seed]:
 
 
 def find_checkout() -> Path | None:
-    """The root of the checkout this package runs from, if it does."""
+    """Return the root of the checkout that this package runs from, or None."""
     root = Path(__file__).resolve().parents[3]
     return root if (root / "pyproject.toml").is_file() and (root / "tests").is_dir() else None
 
 
 def link_tests(found: Sequence[Seed], root: Path) -> list[str]:
-    """Give each row its tests; the result is the ids that tests name but no row has."""
+    """Give each row its tests. Return the ids that tests name but no row has."""
     by_id = {row.id: row for row in found}
     unknown: list[str] = []
     for path in sorted((root / "tests").rglob("test_*.py")):
@@ -57,7 +57,8 @@ def link_tests(found: Sequence[Seed], root: Path) -> list[str]:
 
 
 def find_marked_tests(tree: ast.Module, place: str) -> Iterator[tuple[str, str]]:
-    """(test, row id) of each marked test of a file. A mark on a class or on `pytestmark` holds for all tests inside."""
+    """Yield (test, row id) for each marked test of a file. A mark on a class or on `pytestmark` holds for all its
+    tests."""
 
     def walk(body: Sequence[ast.stmt], prefix: str, above: list[str]) -> Iterator[tuple[str, str]]:
         around = above + [ident for node in body if _is_pytestmark(node) for ident in _find_seed_ids(node)]
@@ -80,7 +81,7 @@ def _is_pytestmark(node: ast.stmt) -> bool:
 
 
 def _find_seed_ids(node: ast.AST) -> list[str]:
-    """The ids in every `...mark.seed("ID", ...)` in this piece of source, marks of single parameters included."""
+    """Return the ids in every `...mark.seed("ID", ...)` of this source, also in marks of single parameters."""
     return [
         argument.value
         for call in ast.walk(node)
@@ -91,7 +92,7 @@ def _find_seed_ids(node: ast.AST) -> list[str]:
 
 
 def run_seed_tests(found: Sequence[Seed], root: Path) -> str:
-    """Run the marked tests now and set each row's state. The result is pytest's own last words, for people."""
+    """Run the marked tests and set the state of each row. Return the output of pytest."""
     files = sorted({test.partition("::")[0] for row in found for test in row.tests})
     passed: dict[str, bool] = {}
     words = "no test is marked"
@@ -114,7 +115,7 @@ def run_seed_tests(found: Sequence[Seed], root: Path) -> str:
 
 
 def _read_results(report: Path) -> dict[str, bool]:
-    """Whether each test passed, with every one of its parameters; a skipped test proves nothing."""
+    """Return whether each test passed, with all of its parameters. A skipped test proves nothing."""
     passed: dict[str, bool] = {}
     for case in ET.parse(report).iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name', '').split('[')[0]}"
@@ -124,7 +125,7 @@ def _read_results(report: Path) -> dict[str, bool]:
 
 
 def _junit_name(test: str) -> str:
-    """A test's name as the JUnit report spells it."""
+    """Return the name of a test as the JUnit report spells it."""
     path, _, inside = test.partition("::")
     return f"{path.removesuffix('.py').replace('/', '.')}.{inside.replace('::', '.')}"
 

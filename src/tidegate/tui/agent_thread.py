@@ -1,7 +1,7 @@
-"""Where the agent lives: a thread with an event loop of its own. Nothing it does can keep a key from being heard.
+"""The thread that runs the agent, with its own event loop, so that the screen always reacts to keys.
 
-Counting tokens, fitting the window, writing to the log, running a model in this process: all of that happens here. The
-screen is told what happened by `tell`, and asks by `do`. Only this thread ever touches the session.
+Counting tokens, fitting the window, writing to the log and running the embedded model all happen here. The thread
+reports through a listener; the screen asks through `submit`. Only this thread touches the session.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class AgentOpened(NamedTuple):
-    """An agent is there and can be spoken to."""
+    """An agent was opened and accepts messages."""
 
     session_name: str
     model: str
@@ -46,9 +46,9 @@ class AgentActivity(NamedTuple):
 
 
 class TurnFinished(NamedTuple):
-    """The turn ended: in its own time, or because it was interrupted or something went wrong (`problem`).
+    """The turn ended: by itself, or because it was interrupted, or because something failed (`problem`).
 
-    `done`: the agent was there for this turn alone.
+    `agent_finished`: the agent existed for this turn only.
     """
 
     was_interrupted: bool = False
@@ -63,7 +63,7 @@ class AgentProblem(NamedTuple):
 
 
 class ApprovalRequested(NamedTuple):
-    """A question to the person; `answer` may be called once, from any thread."""
+    """A question to the user. `answer` may be called once, from any thread."""
 
     question: ApprovalQuestion
     answer: Callable[[bool], None]
@@ -81,7 +81,8 @@ def use_configured_provider(_: LaunchOptions) -> Provider | None:
 
 
 class AgentThread:
-    """`provider_for` stands in for the brains' own providers. Without `asks` nobody is there to answer questions."""
+    """Runs one agent at a time. `provider_for` replaces the configured providers; without `asks` every question is
+    denied."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class AgentThread:
         return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
     def close(self) -> None:
-        """End what is under way and close the session. Waits for it."""
+        """End the turn that is running, close the session, and wait for both."""
         if self._thread.is_alive():
             with suppress(Exception):
                 self.submit(self._close).result()
@@ -138,21 +139,21 @@ class AgentThread:
 
     # --- opening --------------------------------------------------------------------------------------------------
 
-    def open(self, opening: LaunchOptions) -> "Future[None]":
-        return self.submit(lambda: self._switch_agent(opening))
+    def open(self, launch: LaunchOptions) -> "Future[None]":
+        return self.submit(lambda: self._switch_agent(launch))
 
-    async def _switch_agent(self, opening: LaunchOptions) -> None:
-        """What was open is closed first: two may not write for one person in one session. If the new one cannot be
-        opened, the old one is opened again."""
+    async def _switch_agent(self, launch: LaunchOptions) -> None:
+        """Open another agent. The old one is closed first, because two agents may not write to one session. If the new
+        one cannot be opened, the old one is opened again."""
         try:
-            opening.load_config()  # most of what can be wrong is seen here, before anything is closed
+            launch.load_config()  # most of what can be wrong is seen here, before anything is closed
         except TidegateError as bad:
             self._listener(AgentProblem(str(bad)))
             return
         await self._interrupt_turn()
         before = self.launch_options
         await self._close_agent()
-        problem = await self._start_agent(opening)
+        problem = await self._start_agent(launch)
         if problem:
             self._listener(AgentProblem(problem))
             if before is not None:
@@ -166,28 +167,28 @@ class AgentThread:
             await asyncio.wait([self._agent_task])
         self._close_requested = self._agent_task = self._agent = self._status_watcher = None
 
-    async def _start_agent(self, opening: LaunchOptions) -> str:
-        """An agent is opened and closed by one task: what it holds open wants it so."""
+    async def _start_agent(self, launch: LaunchOptions) -> str:
+        """Open and close the agent in one task: the connections it holds require that."""
         leave = self._close_requested = asyncio.Event()
         ready: asyncio.Future[str] = self._loop.create_future()
-        self._agent_task = self._loop.create_task(self._hold_agent(opening, leave, ready))
+        self._agent_task = self._loop.create_task(self._hold_agent(launch, leave, ready))
         return await ready
 
-    async def _hold_agent(self, opening: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[str]") -> None:
+    async def _hold_agent(self, launch: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[str]") -> None:
         try:
-            read = opening.load_config()
+            read = launch.load_config()
             async with open_agent(
                 read.config,
                 data=self._data,
-                name=opening.session_name,
+                name=launch.session_name,
                 workspace=self._workspace,
                 ask=self._ask_user if self._can_ask else None,
-                provider=self._provider_for(opening),
+                provider=self._provider_for(launch),
                 specialists=read.specialists,
-                environment=opening.environment,
+                environment=launch.environment,
             ) as agent:
                 agent.notices += read.problems
-                self._attach_agent(opening, agent)
+                self._attach_agent(launch, agent)
                 ready.set_result("")
                 await leave.wait()
         except Exception as bad:  # noqa: BLE001 - whatever it is, the person is told and the app stays
@@ -197,8 +198,8 @@ class AgentThread:
             else:
                 ready.set_result(told)
 
-    def _attach_agent(self, opening: LaunchOptions, agent: OpenAgent) -> None:
-        self._agent, self.launch_options = agent, opening
+    def _attach_agent(self, launch: LaunchOptions, agent: OpenAgent) -> None:
+        self._agent, self.launch_options = agent, launch
         session = agent.session
         before = session.on_event
 
@@ -247,7 +248,7 @@ class AgentThread:
             self._status_watcher.update()
 
     def steer(self, message: Message) -> None:
-        """Say it in the middle of the turn; where none is under way any more, it begins one."""
+        """Send a message into the running turn, or start one if none is running."""
 
         def say() -> None:
             if self._turn_task is None or self._agent is None:
@@ -308,7 +309,7 @@ class AgentThread:
         return self.submit(completed)
 
     def run_with_context(self, work: Callable[[CommandContext], Awaitable[_T]]) -> "Future[_T]":
-        """Have something read or done where the session is."""
+        """Run a function where the session lives, with the context of commands."""
 
         async def asked() -> _T:
             place = self._make_context()
@@ -328,6 +329,6 @@ class AgentThread:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, settle: Callable[[bool], None], agreed: bool) -> None:
-    """The answer may come when everything is closed already."""
+    """Call in the loop, unless it is closed already."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(settle, agreed)

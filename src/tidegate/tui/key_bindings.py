@@ -1,4 +1,4 @@
-"""The keys of the conversation and what is said of them."""
+"""The key bindings of the conversation, and their help text."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ CHAT_BINDINGS: Final[tuple[BindingType, ...]] = (
     Binding("f5", "theme", "Light or dark", priority=True, show=False),
 )
 CONVERSATION_ACTIONS: Final = frozenset("stop interrupt cards card page start end help context sessions models".split())
-"""Actions of the conversation itself: another screen on top of it has these keys for its own."""
+"""Actions of the conversation itself. While another screen is on top, it has these keys."""
 WELCOME_TEXT: Final = """\
 Everything that is said here is kept, whatever the window holds.
 F1 shows the keys, F2 what fills the window and what was taken out of it."""

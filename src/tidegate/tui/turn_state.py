@@ -1,4 +1,4 @@
-"""What goes on right now: is a turn under way, what is being said, what waits to be sent. No screen, no session."""
+"""The state of the current turn: whether one is running, its streamed text, the queued messages."""
 
 from tidegate.agent.hooks.runner import HookReport
 from tidegate.agent.loop import RequestRefused, TurnEnded
@@ -19,7 +19,7 @@ _END_REASON_TEXTS = {
 
 
 class TurnState:
-    """`saying` is what is shown behind the log, `remarks` what belongs to no log: notices, problems, answers."""
+    """`live_blocks` are shown after the log; remarks belong to no log: notices, problems, answers of commands."""
 
     def __init__(self) -> None:
         self.is_busy = False
@@ -29,7 +29,7 @@ class TurnState:
         self._count = 0
 
     def take_remarks(self) -> list[TranscriptBlock]:
-        """The remarks that were not asked for yet."""
+        """Return the new remarks, each once."""
         remarks, self.pending_remarks = self.pending_remarks, []
         return remarks
 
@@ -41,7 +41,7 @@ class TurnState:
         self.pending_remarks.append(TranscriptBlock(f"r{self._count}", "problem" if problem else "note", text))
 
     def add_command_answer(self, line: str, text: str, *, error: bool = False) -> str:
-        """What a command said: no part of the conversation. The key of its block."""
+        """Add the answer of a command and return the key of its block. It is no part of the conversation."""
         self._count += 1
         self.pending_remarks.append(TranscriptBlock(f"r{self._count}", "problem" if error else "answer", text, line))
         return self.pending_remarks[-1].key

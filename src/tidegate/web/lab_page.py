@@ -1,4 +1,4 @@
-"""The lab's report as a page: what each policy keeps and costs, session by session, each figure with its definition."""
+"""The page of a lab report: what each policy keeps and costs, session by session, each figure with its definition."""
 
 from collections.abc import Callable
 from html import escape
@@ -25,11 +25,11 @@ _SCRIPTS: Final = (
     "lab.js",
 )
 _CHUNK_BYTES: Final = 300_000
-"""Bytes of sessions' details that are unpacked together."""
+"""Bytes of session details in one block, which the page unpacks at once."""
 
 
 def render_lab_page(report: bytes, mask: Callable[[str], str] | None = None) -> str:
-    """One HTML file from the JSON of `tidegate lab`. Names out of recordings are masked as everything that is shown."""
+    """Return one HTML file for the JSON of `tidegate lab`. Names and texts from recordings are masked."""
     found = _decode_report(report)
     _mask_report(found, mask or SecretMask())
     blocks: dict[str, bytes] = {}
@@ -60,7 +60,7 @@ def _decode_report(report: bytes) -> _Json:
 
 
 def _mask_report(found: _Json, mask: Callable[[str], str]) -> None:
-    """What comes out of recordings: their names, and the words that were lost."""
+    """Mask the texts from recordings: their names, and the lost references."""
     found["title"] = mask(str(found.get("title", "")))
     for session in found.get("sessions", ()):
         session.update({key: mask(str(session.get(key, ""))) for key in ("name", "project")})
@@ -71,7 +71,7 @@ def _mask_report(found: _Json, mask: Callable[[str], str]) -> None:
 
 
 def _split_details(window: _Json, place: int, blocks: dict[str, bytes]) -> dict[str, str]:
-    """Put the curves and losses of each session into blocks of their own; which block a session's are in."""
+    """Move the curves and losses of each session into blocks of their own. Return the block of each session."""
     by_session: dict[str, _Json] = {}
     for kind in ("curves", "lost"):
         for each in window.pop(kind, ()):

@@ -1,4 +1,4 @@
-"""Which requests a session made, told from its log: those a provider reported, and those only their answer tells of."""
+"""The requests of a session, read from its log: those with a usage report, and those known by their answer only."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -15,7 +15,7 @@ _NO_USAGE: Final = Usage(0, 0, 0, 0)
 
 
 class RequestBill(msgspec.Struct, frozen=True):
-    """Dollars of one call, by what they were paid for; `known` is False where the model's prices are not."""
+    """Dollars of one call, by kind of token. `is_priced` is False if the model's prices are not known."""
 
     input: float = 0.0
     cached: float = 0.0
@@ -29,9 +29,9 @@ class RequestBill(msgspec.Struct, frozen=True):
 
 
 class RequestRecord(msgspec.Struct):
-    """One request. `head` is the record it was made from; `answer` the record of the answer, 0 if none is known.
+    """One request. `head` is the record it was made from; `answer_seq` the record of its answer, 0 if none is known.
 
-    Without `used` no provider said what it cost: somebody kept a conversation without recording usage.
+    `used` is None if no usage was recorded.
     """
 
     head: int
@@ -42,7 +42,7 @@ class RequestRecord(msgspec.Struct):
 
 
 class SideSpending(msgspec.Struct):
-    """What was paid for beside the conversation: summaries, subagents, answers that were interrupted."""
+    """Costs outside the conversation: summaries, subagents, interrupted answers."""
 
     calls: int = 0
     tokens: int = 0
@@ -61,7 +61,7 @@ class _SideCost(msgspec.Struct, frozen=True):
 
 
 def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None) -> RequestHistory:
-    """The requests in the order they were made, with what they cost by the catalog and the user's own `prices`."""
+    """Return the requests in order, with their costs by the catalog and the user's own `prices`."""
     requests: list[RequestRecord] = []
     beside = SideSpending()
     for event in log.read():
@@ -78,7 +78,7 @@ def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None
 
 
 def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported) -> None:
-    """The report comes before the answer or behind it: behind, the answer has told of the request already."""
+    """Add a usage report. It may come before the answer or after it; then the request is known already."""
     last = requests[-1] if requests else None
     if last is not None and last.used is None and _find_earliest_head(requests) <= used.log_head < last.answer_seq:
         last.head, last.time, last.used = used.log_head, event.time, used
@@ -101,7 +101,7 @@ def _add_answer(requests: list[RequestRecord], event: Event) -> None:
 
 
 def usage_or_estimate(used: UsageReported | None) -> Usage:
-    """A server that reports nothing is not free: what we counted stands for what it read."""
+    """Return the reported usage. If the server reported no input tokens, use our own count: the call was not free."""
     if used is None:
         return _NO_USAGE
     return Usage(used.input_tokens or used.counted_tokens, used.output_tokens, used.cache_read, used.cache_write)

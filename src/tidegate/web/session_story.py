@@ -1,7 +1,7 @@
-"""The story of a session, read from its log in one go: how full the window was, what was asked, what was taken out.
+"""Reads the log of a session for its page: how full the window was, each request, each change of the view.
 
-The log is folded once and rendered as it goes, so each request is what was sent then, at the price of what changed.
-Sizes are the provider's tokens wherever it reported them; the shares of the categories are scaled to that sum.
+The log is folded once and rendered on the way, so each request is exactly what was sent, at the cost of what changed.
+Sizes are the provider's tokens if it reported them; the categories are scaled to that sum.
 """
 
 import math
@@ -47,8 +47,8 @@ class RequestState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RequestRow(msgspec.Struct, frozen=True):
-    """A request with its figures. `total` is what it weighed: as reported, else as measured. `window` 0: not known.
-    `state` -1: its text is left out."""
+    """A request with its figures. `total` is its size as reported, else as measured; `window` 0: not known; `state` -1:
+    its text is left out."""
 
     request: RequestRecord
     model: str
@@ -61,10 +61,10 @@ class RequestRow(msgspec.Struct, frozen=True):
 
 
 class ViewChange(msgspec.Struct, frozen=True):
-    """An edit of the view, or a note that moved it.
+    """An edit of the view, or a note that changed it.
 
-    `before` and `after` are our own count of the history, as the log has it; `full` and `left` what a request would
-    have weighed, in the provider's tokens.
+    `before` and `after` are our own token counts of the history, from the log; `full` and `left` are the size of a
+    request in the provider's tokens. `was` and `now` are indexes of states.
     """
 
     seq: int
@@ -103,14 +103,14 @@ def read_session_story(
     model_overrides: Mapping[str, ModelInfo] | None = None,
     max_requests: int = _MAX_REQUESTS,
 ) -> SessionStory:
-    """`window` stands above what the log and the catalog say; `most` requests, the newest, can be looked at."""
+    """Read the story. `window` overrides the log and the catalog; the newest `max_requests` keep their texts."""
     return _StoryReader(
         log, mask, read_request_history(log, model_overrides), window, model_overrides, max_requests
     ).tell()
 
 
 class _ModelWindow(msgspec.Struct, frozen=True):
-    """Of the note `model`: the window that held, where it was written down."""
+    """The part of the note `model` that holds the window, if it was recorded."""
 
     window: int = 0
 
@@ -233,7 +233,7 @@ class _StoryReader:
         return measure_request(self._view, budget)
 
     def _at_head(self, event: Event) -> None:
-        """The requests that were made when the log ended here."""
+        """Process the requests that were made when the log ended here."""
         for asked in self._by_head.get(event.seq, ()):
             used, counts = asked.used, self._shares.count_view(self._view)
             reported = used.input_tokens if used is not None else 0
@@ -292,7 +292,7 @@ def _encode_state(head: int, key: str, before: list[int], after: list[int]) -> R
 
 
 def thin_rows(rows: list[RequestRow], most: int) -> list[RequestRow]:
-    """At most about so many; of each stretch the fullest and the last, so that peaks and drops stay."""
+    """Return about `most` rows: of each stretch the fullest and the last, so that peaks and drops stay."""
     if len(rows) <= most:
         return rows
     stretch = math.ceil(len(rows) / (most / 2))

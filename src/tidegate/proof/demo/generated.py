@@ -1,4 +1,4 @@
-"""`tidegate demo --generated`: a long session in a small window, before your eyes. No model is needed for it."""
+"""The demonstration without a model: a generated session flows through a small window."""
 
 import signal
 import sys
@@ -59,7 +59,8 @@ def run_generated_demo(*, policy: str, window: int, turns: int, seed: int, fast:
 
 @contextmanager
 def _catch_interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed, asked between messages: what was said so far can then still be proved whole."""
+    """Yield a function that returns whether Ctrl-C was pressed. It is asked between messages, so that the session so
+    far can still be proved complete."""
     pressed: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     try:
@@ -87,7 +88,7 @@ class _DemoDisplay:
         print_(f"policy {escape(clean_line(policy.name))}: {escape(clean_line(policy.about))}\n")
 
     def call(self, session: Session, request: Request) -> None:
-        """A bar every few calls, and around every edit: the fall is what there is to see."""
+        """Print a bar every few calls, and before and after every edit."""
         self._calls += 1
         self._most = max(self._most, request.tokens)
         self._over += request.tokens > self._window
@@ -105,7 +106,7 @@ class _DemoDisplay:
             self._bar(request.tokens, budget.capacity)
 
     def _bar(self, tokens: int, capacity: int) -> None:
-        """What is filled, what is free, and what is kept for the answer."""
+        """Return a bar: the filled part, the free part, and the part reserved for the answer."""
         filled = min(_BAR_WIDTH, round(tokens / self._window * _BAR_WIDTH))
         free = max(0, round(capacity / self._window * _BAR_WIDTH) - filled)
         colour = "red" if tokens > 0.9 * capacity else "yellow" if tokens > 0.7 * capacity else "green"

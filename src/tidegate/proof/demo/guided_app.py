@@ -1,6 +1,6 @@
-"""The demonstration on a terminal: the app itself, with someone at the keys who tells what they do.
+"""The demonstration on a terminal: the chat app, driven by a script that explains its steps.
 
-Whatever key is pressed, the script is over and the chat is the user's.
+Any key ends the script and hands the chat to the user.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from tidegate.tui.app import ChatApp
 from tidegate.tui.composer.draft import MessageDraft
 
 _READING_SECONDS: Final = 2.5
-"""Seconds to read what stands there before the script goes on."""
+"""Seconds to read the narration before the script continues."""
 _POLL_SECONDS: Final = 0.05
 TAKEOVER_HINT: Final = "Any key ends the script, and the chat is yours."
 
 
-def run_guided_demo(data: DataFolder, opening: LaunchOptions, workspace: Path, seen: ChatObserver) -> int:
-    app = GuidedApp(data, opening, workspace, seen)
+def run_guided_demo(data: DataFolder, launch: LaunchOptions, workspace: Path, seen: ChatObserver) -> int:
+    app = GuidedApp(data, launch, workspace, seen)
     app.run()
     if app.failure is not None:
         raise app.failure
@@ -36,7 +36,7 @@ class GuidedApp(ChatApp):
     def __init__(
         self,
         data: DataFolder,
-        opening: LaunchOptions,
+        launch: LaunchOptions,
         workspace: Path,
         seen: ChatObserver,
         *,
@@ -47,7 +47,7 @@ class GuidedApp(ChatApp):
         self._reading = reading
         self._is_playing = False
         self._taken_over = asyncio.Event()
-        super().__init__(data, opening, workspace, provider_for=provider_for)
+        super().__init__(data, launch, workspace, provider_for=provider_for)
 
     def _receive_event(self, news: ThreadEvent) -> None:
         self.observer.observe(news)
@@ -78,7 +78,7 @@ class GuidedApp(ChatApp):
             self._narrate(TAKEOVER_TEXT)
 
     async def _play_step(self, step: DemoStep) -> bool:
-        """False: someone else plays on."""
+        """Play one step. Return False if the user has taken over."""
         await self._pause()
         if self._taken_over.is_set():
             return False

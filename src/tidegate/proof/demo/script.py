@@ -1,4 +1,4 @@
-"""What the demonstration says, and what it tells about it."""
+"""The script of the demonstration: its messages and the narration."""
 
 import asyncio
 import textwrap
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from tidegate.tui.plain.chat_streams import ChatOutput
 
 _MAX_SECONDS: Final = 30.0
-"""Seconds after which an unattended demonstration says nothing more: a slow machine shows less, and the same."""
+"""Seconds after which an unattended demonstration sends no more messages, so that it ends on a slow machine."""
 INTRO_TEXT: Final = (
     "A model that runs on this machine chats in a window of {window} tokens: far too few for what will be said."
     " It is a tiny model, so do not mind its answers; watch the window."
@@ -19,7 +19,7 @@ TAKEOVER_TEXT: Final = (
 
 
 class DemoStep(NamedTuple):
-    """What is said, and before it why."""
+    """A message, and the narration before it."""
 
     message: str
     narration: str = ""
@@ -56,7 +56,7 @@ DEMO_SCRIPT: Final = (
 
 
 class ScriptedInput:
-    """The script as what a person types, for the plain face."""
+    """The script as the input of a plain chat."""
 
     can_ask = False
 

@@ -1,4 +1,4 @@
-"""F2: what fills the window and what was taken out of it; from there it is shown, recalled and taken back."""
+"""The screen behind F2: what fills the window and what was removed; entries can be shown, recalled and undone."""
 
 import asyncio
 from concurrent.futures import Future
@@ -49,7 +49,7 @@ class ContextFigures(NamedTuple):
 
 
 class ContextPane(Screen[str]):
-    """Ends with a line for the conversation (a command to run), or with nothing."""
+    """Returns a command line to run in the conversation, or nothing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f2,q", "leave", "Close"),
@@ -60,10 +60,10 @@ class ContextPane(Screen[str]):
         Binding("a", "again", "Look again"),
     ]
 
-    def __init__(self, backstage: AgentThread, shown: TextSanitizer) -> None:
+    def __init__(self, agent_thread: AgentThread, sanitizer: TextSanitizer) -> None:
         super().__init__()
-        self._agent_thread = backstage
-        self._sanitizer = shown
+        self._agent_thread = agent_thread
+        self._sanitizer = sanitizer
         self.figures: ContextFigures | None = None
         self.listing = "fills"
 
@@ -116,7 +116,7 @@ class ContextPane(Screen[str]):
         self._update_details()
 
     def _update_list(self, width: int) -> None:
-        """What was chosen stays chosen where it is still there, wherever it stands now."""
+        """Fill the list. The selected row stays selected if it still exists."""
         listed = self.query_one(OptionList)
         chosen, place = self._selected_option_id(), listed.highlighted or 0
         options = self._make_options(width)
@@ -173,7 +173,7 @@ class ContextPane(Screen[str]):
         )
 
     def _list_details(self) -> list[str]:
-        """All that is known of the chosen line."""
+        """Return the details of the selected row."""
         entry = self._selected_entry()
         if entry is not None:
             return describe_timeline_entry(entry, self._sanitizer)
@@ -229,7 +229,7 @@ class ContextPane(Screen[str]):
         _ = self.app.push_screen(TextScreen(name, f"{about}\n\n{text}" if about else text, self._sanitizer))
 
     def action_recall(self) -> None:
-        """As the command does it: the words are shown in the conversation."""
+        """Run /recall: the text is shown in the conversation."""
         entry = self._selected_entry()
         ids = [*entry.removed_ids, *entry.shortened_ids] if entry is not None else [self._selected_message_id()]
         said = sorted(int(ident[1:]) for ident in ids if ident[:1] == "m" and ident[1:].isdigit())
@@ -238,7 +238,7 @@ class ContextPane(Screen[str]):
 
     @work(exclusive=True)
     async def action_undo(self) -> None:
-        """The newest is taken back first, so all down to the chosen one."""
+        """Undo compactions, newest first, down to the selected one."""
         entry = self._selected_entry()
 
         async def undone(place: CommandContext) -> int:
@@ -272,7 +272,7 @@ class ContextPane(Screen[str]):
 
 
 def _make_disabled_option(words: str) -> Option:
-    """A line that cannot be chosen."""
+    """Return a line that cannot be selected."""
     return Option(Text(words, style="dim", no_wrap=True, overflow="ellipsis", end=""), disabled=True)
 
 

@@ -1,4 +1,4 @@
-"""The line above the input: is the agent at work, and what waits to be sent."""
+"""The lines above the input: whether the agent is working, and the queued messages."""
 
 from typing import Final
 
@@ -11,14 +11,14 @@ from tidegate.tui.turn_state import TurnState
 _SPINNER: Final = "◐◓◑◒"
 _MAX_QUEUED: Final = 3
 _TICK_SECONDS: Final = 0.25
-"""Seconds between two signs of life. More would only keep a slow line busy."""
+"""Seconds between two updates. More would only load a slow connection."""
 
 
 class ActivityLine(Static):
-    def __init__(self, talk: TurnState, shown: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, turn_state: TurnState, sanitizer: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, markup=False)
-        self._turn_state = talk
-        self._sanitizer = shown
+        self._turn_state = turn_state
+        self._sanitizer = sanitizer
         self._spinner_step = 0
         self.agent_ready = False
 

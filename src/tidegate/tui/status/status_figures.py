@@ -1,4 +1,4 @@
-"""The figures of the status bar: how full the window is, what it cost, what is being summarised."""
+"""The figures of the status bar: how full the window is, the cost, and whether a summary is being written."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from tidegate.session.reports.costs import CostReport
 from tidegate.session.summaries.background import BackgroundSummarizer
 
 _POLL_SECONDS: Final = 0.2
-"""Seconds between two looks while something goes on that nobody tells of."""
+"""Seconds between two checks while a background summary is being written: it sends no event."""
 
 
 class StatusFigures(NamedTuple):
-    """`size` is what the next request weighs, `room` what it may; None: not known. `dollars` None: no price is known.
+    """The figures. `request_tokens` is the size of the next request, `capacity` its limit; None: not known.
 
-    `counted` is False while the log is still being read for what was spent.
+    `dollars` is None if no price is known. `cost_is_complete` is False while the log is still being read for its costs.
     """
 
     model: str = ""
@@ -40,7 +40,7 @@ class StatusFigures(NamedTuple):
 
 
 class StatusWatcher:
-    """Looks at an agent and tells when something is different. What takes long is read a piece at a time."""
+    """Watches an agent and reports when a figure changes. A long log is read piece by piece."""
 
     def __init__(self, agent: OpenAgent, tell: Callable[[StatusFigures], None]) -> None:
         self._agent = agent
@@ -51,7 +51,7 @@ class StatusWatcher:
         self._is_summarizing = False
 
     def handle_event(self, event: Event) -> None:
-        """A compaction that has a summary written says so in the log, before and after."""
+        """Follow the events: a compaction that has a summary written is logged before and after."""
         if isinstance(event.payload, NoteAdded) and event.payload.topic in ("compaction_start", "compaction_end"):
             self._is_summarizing = event.payload.topic == "compaction_start"
             self.update()
