@@ -189,7 +189,7 @@ def test_stopped_in_the_middle_it_keeps_what_is_done_and_goes_on(recordings: Pat
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
-    assert b"stopped; what is done is kept" in error
+    assert b"stopped; finished results are kept" in error
     assert b"Traceback" not in error
     assert b"not measured yet" in out
     partial = json.loads((tmp_path / "out.json").read_text("utf-8"))

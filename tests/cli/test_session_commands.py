@@ -153,7 +153,7 @@ def test_memory_search_finds_notes_and_logs(kept: Kept) -> None:
 def test_undo_redo_clear_and_fork(kept: Kept) -> None:
     data = ("--data", kept.folder)
     assert "is undone" in tidegate("undo", "build-fix", *data).stdout
-    assert "holds again" in called("redo", "build-fix", *data).stdout
+    assert "is redone" in called("redo", "build-fix", *data).stdout
     assert called("redo", "build-fix", *data).returncode == 1
     assert (
         "other begins as build-fix was at record 20" in called("fork", "build-fix", "other", "--at", 20, *data).stdout

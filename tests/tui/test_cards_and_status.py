@@ -111,7 +111,7 @@ def test_the_share_is_in_view_on_every_screen(width: int) -> None:
 def test_the_bar_says_all_of_it() -> None:
     standing = StatusFigures("gpt-x", 7_100, 10_000, 0.0312, 0.62, 9_000, 3, True, True)
     told = [piece.text for piece in list_status_segments(standing)]
-    assert told == ["ctx 71%", "7.1k / 10k", "gpt-x", "summarising…", "$0.0312 62% cached", "3 compacted"]
+    assert told == ["ctx 71%", "7.1k / 10k", "gpt-x", "summarizing…", "$0.0312 62% cached", "3 compacted"]
     unknown = [
         piece.text
         for piece in list_status_segments(

@@ -101,7 +101,7 @@ def test_ctrl_c_interrupts_once_and_ends_twice(desk: Desk) -> None:
         out, err = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 130
         assert LAST.search(out.decode())
-        assert "Interrupted. What was said so far is kept." in err.decode()
+        assert "Interrupted. The answer so far is kept." in err.decode()
         assert "Traceback" not in err.decode()
         assert (await desk.run("doctor")).status == 0
 

@@ -113,13 +113,13 @@ def test_typing_goes_on_while_a_summary_is_written(tmp_path: Path) -> None:
                 await stage.idle()
             await stage.say("/compact")
             await stage.until(lambda: "summary asked" in order)
-            await stage.sees("summarising…")
+            await stage.sees("summarizing…")
             await stage.type("next")
             await stage.sees("› next")
             order.append("typed")
             typed.set()
             await stage.until(lambda: "/undo takes it back" in stage.text())
-            assert "summarising…" not in stage.text()
+            assert "summarizing…" not in stage.text()
 
     played(play)
     assert order == ["summary asked", "typed", "summary written"]

@@ -14,13 +14,13 @@ Talk with an agent in the terminal. The session is kept; F2 shows what fills the
 why, and takes it back. Without a key or a configuration a small model answers that runs on this machine.
 
 --plain is for pipes, scripts and screen readers: each line is a message, or with a / in front a command; a line that
-ends with a backslash goes on in the next. What would be asked is asked on a terminal and denied elsewhere.
+ends with a backslash goes on in the next. Whether a tool may run is asked on a terminal and denied elsewhere.
 """
 _EPILOG = """\
-keys: enter sends, ctrl+j begins a line, esc interrupts, ctrl+o opens the cards, F1 help, F2 context, F3 sessions,
+keys: enter sends, ctrl+j starts a new line, esc interrupts, ctrl+o opens the cards, F1 help, F2 context, F3 sessions,
 F4 models, F5 light or dark, ctrl+q leaves; plain: ctrl+c interrupts, twice it leaves, ctrl+d ends
 
-status: 0 done, 1 no agent, or (where no person sees it) something failed, 2 wrong call, 130 stopped by Ctrl-C
+status: 0 done, 1 no agent, or (where no person sees it) something failed, 2 wrong usage, 130 stopped by Ctrl-C
 
 examples:
   tidegate chat
@@ -40,9 +40,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--plain",
         action="store_true",
-        help="lines in, lines out, without a screen; so it is where there is no terminal",
+        help="lines in, lines out, without a screen (always so if there is no terminal)",
     )
-    parser.add_argument("--theme", choices=("dark", "light"), default="dark", help="the colours (default: dark)")
+    parser.add_argument("--theme", choices=("dark", "light"), default="dark", help="the color theme (default: dark)")
     add_data_options(parser)
     add_agent_options(parser)
 

@@ -5,7 +5,9 @@ import argparse
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.terminal.exit_codes import EXIT_OK
 
-_ABOUT = "Empty the context of a session. The log keeps everything; the next request begins anew."
+_ABOUT = (
+    "Empty the context of a session. The log keeps everything; the next request starts without the earlier messages."
+)
 
 
 def add_parser(subparsers: Subparsers) -> None:

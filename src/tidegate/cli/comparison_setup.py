@@ -98,7 +98,7 @@ def make_comparison_plan(
     terms = ComparisonTerms(
         lab_options.count, store_common_names(common, cache), _find_rates(lab_options.price_model), str(cache)
     )
-    # The names have done their work, and every cell would carry them to its process.
+    # The names are no longer needed, and every cell would send them to its process.
     sources = (msgspec.structs.replace(source, argument_names=()) for source in found.sources)
     return ComparisonPlan(tuple(sources), tuple(contenders), lab_options.windows, terms, lab_options.min_windows)
 
@@ -140,7 +140,7 @@ def list_data_notes(lab_options: LabOptions, found: SourceScan, plan: Comparison
     elif timed < len(plan.sources):
         without = len(plan.sources) - timed
         notes.append(f"{without} of {len(plan.sources)} recordings have no times: for them no cache entry expires.")
-    notes.append("Summaries are written by the deterministic summariser; what a model would cost for them is billed.")
+    notes.append("Summaries are written by the deterministic summarizer; what a model would cost for them is billed.")
     if not lab_options.common_names_file and len({source.project for source in plan.sources}) < COMMON_NAME_PROJECTS:
         notes.append(f"Fewer than {COMMON_NAME_PROJECTS} projects: no name could be found to be common, so all count.")
     elif not lab_options.common_names_file:

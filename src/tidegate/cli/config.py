@@ -13,7 +13,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "config", run, summary="the settings in effect", description=_ABOUT, epilog=examples
     )
-    parser.add_argument("--trust", action="store_true", help="what this folder's tidegate.yaml says may hold")
+    parser.add_argument("--trust", action="store_true", help="trust this folder's tidegate.yaml as it is now")
     parser.add_argument("--json", action="store_true", help='a list of {"name", "value", "source", "note"}')
     add_agent_options(parser)
 

@@ -11,16 +11,16 @@ from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.doctor.finding import Finding
 
-_ABOUT = "Check everything in the data folder: every hash, pair and number. --repair mends what can be mended."
+_ABOUT = "Check everything in the data folder: every hash, pair and number. --repair repairs what can be repaired."
 
 
 def add_parser(subparsers: Subparsers) -> None:
     examples = format_examples("doctor", "", "--repair")
     parser = add_command(
-        subparsers, "doctor", run, summary="check and mend the data folder", description=_ABOUT, epilog=examples
+        subparsers, "doctor", run, summary="check and repair the data folder", description=_ABOUT, epilog=examples
     )
     add_data_options(parser)
-    parser.add_argument("--repair", action="store_true", help="mend what can be mended")
+    parser.add_argument("--repair", action="store_true", help="repair what can be repaired")
     parser.add_argument("--json", action="store_true", help="a list of findings instead of lines")
 
 

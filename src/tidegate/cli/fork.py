@@ -5,7 +5,7 @@ import argparse
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.terminal.exit_codes import EXIT_OK
 
-_ABOUT = "Make a new session that begins as another was at some record."
+_ABOUT = "Make a new session with the records of another, all or up to a given one."
 
 
 def add_parser(subparsers: Subparsers) -> None:

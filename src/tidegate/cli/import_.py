@@ -20,10 +20,10 @@ _ABOUT = """\
 Take sessions in: files that `tidegate export` wrote, and the session files of Claude Code, Codex, OpenCode, Copilot
 CLI, Gemini CLI, Pi, OpenHands, SWE-agent, mini-swe-agent, tau-bench, LiveMCPBench, LangChain and LangGraph,
 OpenTelemetry spans, logs of requests, and chat messages one a line; plain or .gz. What a file holds decides, not its
-name. A folder means the files in it. It says what had to be mended; the files are only read.
+name. A folder means the files in it. It reports what it repaired; the files are only read.
 
-A file may come from somebody else, so nothing that its user said or pinned is a rule here. With --mine or --trust what
-was typed is taken as your own.
+A file may come from somebody else, so nothing that its user said or pinned is a rule here. With --mine or --trust typed
+text counts as yours.
 """
 _EPILOG = """\
 examples:

@@ -59,7 +59,9 @@ def add_parser(subparsers: Subparsers) -> None:
         help="one policy (default: default) at these values of a setting, in a table of its own, and compared with each"
         " other policy at equal cost",
     )
-    add("--baseline", default="", metavar="NAME", help="whom all others are compared with (default: default)")
+    add(
+        "--baseline", default="", metavar="NAME", help="the policy that all others are compared with (default: default)"
+    )
     add("--json", default="", metavar="FILE", help="everything, for programs (- for the standard output)")
     add(
         "--csv",
@@ -117,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
         cell = failed.cell
         print_error(f"failed: {cell.contender.key} on {cell.source.name}: {failed.error}")
     if interrupted:
-        print("tidegate: stopped; what is done is kept, the same command goes on", file=sys.stderr)
+        print("tidegate: stopped; finished results are kept, run the same command to continue", file=sys.stderr)
         return EXIT_INTERRUPTED
     if stored is not None and _report_gate(check_regressions(stored, report)):
         return EXIT_FAILED

@@ -27,11 +27,11 @@ def _main(argv: Sequence[str] | None) -> int:
         options = make_parser().parse_args(argv)
         status: int = options.run_command(options)
         sys.stdout.flush()
-    except SystemExit as leave:  # argparse has said what it had to say
+    except SystemExit as leave:  # argparse has printed its message
         return leave.code if isinstance(leave.code, int) else EXIT_FAILED
     except KeyboardInterrupt:
         return _report_error("stopped", status=EXIT_INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
+    except BrokenPipeError:  # the reader of our output has closed it, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except (BadInput, BadPolicy) as error:

@@ -23,7 +23,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_data_options(parser)
     parser.add_argument("act", choices=("search", "list", "show"))
     parser.add_argument("words", nargs="*", metavar="WORDS", help="what to look for, or the note to show")
-    parser.add_argument("--limit", type=int, default=10, metavar="N", help="at most so many hits (default: 10)")
+    parser.add_argument("--limit", type=int, default=10, metavar="N", help="maximum number of hits (default: 10)")
     parser.add_argument("--notes", action="store_true", help="only in the notes")
     parser.add_argument("--session", default="", metavar="NAME", help="only in the log of this session")
     parser.add_argument("--json", action="store_true", help="a list of objects instead of lines")
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
                 print(format_visible_name(name))
             return EXIT_OK
         if not options.words:
-            raise BadInput(f"`memory {options.act}` needs to know what.", "Give it words, or the name of a note.")
+            raise BadInput(f"`memory {options.act}` needs words or a name.", "Give it words, or the name of a note.")
         if options.act == "show":
             print(clean_text(data.notes.read(" ".join(options.words))), end="")
             return EXIT_OK

@@ -81,7 +81,7 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
     add("--count", choices=("chars/4", "exact"), default=None, help="how tokens are counted (default: chars/4)")
     add("--common", default="", metavar="FILE", help="JSON list of names to leave out (default: those of 4 projects)")
     add("--longer", type=float, default=None, metavar="N", help="measure sessions longer than N windows (default: 1.5)")
-    add("--model", default="", metavar="NAME", help="whose prices (default: claude-sonnet-5)")
+    add("--model", default="", metavar="NAME", help="use the prices of this model (default: claude-sonnet-5)")
     add("--cache", default="", metavar="DIR", help="where results are kept (default: the user's cache folder)")
     add("--jobs", type=parse_positive_int, default=0, metavar="N", help="processes (default: one a core)")
 

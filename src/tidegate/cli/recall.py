@@ -19,8 +19,10 @@ def add_parser(subparsers: Subparsers) -> None:
     add_data_options(parser)
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("what", nargs="+", metavar="WHAT", help="an id, a range of ids, or words")
-    parser.add_argument("--chars", type=int, default=8000, metavar="N", help="at most so many characters")
-    parser.add_argument("--offset", type=int, default=0, metavar="N", help="go on from here")
+    parser.add_argument(
+        "--chars", type=int, default=8000, metavar="N", help="maximum number of characters (default: 8000)"
+    )
+    parser.add_argument("--offset", type=int, default=0, metavar="N", help="start at this character")
 
 
 def run(options: argparse.Namespace) -> int:

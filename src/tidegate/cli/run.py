@@ -18,7 +18,7 @@ Do one task with an agent and print its answer as it comes, for scripts: no ques
 need one is denied (see capabilities in tidegate.yaml). The session is kept; name it to go on with it.
 """
 _EPILOG = """\
-status: 0 answered, 1 failed or not finished, 2 wrong call, 130 stopped by Ctrl-C (the session is whole)
+status: 0 answered, 1 failed or not finished, 2 wrong usage, 130 stopped by Ctrl-C (the session is whole)
 
 examples:
   tidegate run "Why is the build slow?"

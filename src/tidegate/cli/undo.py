@@ -1,18 +1,18 @@
-"""`tidegate undo` and `tidegate redo`: take back the newest compaction of a session, or make it again."""
+"""`tidegate undo` and `tidegate redo`: undo the newest compaction of a session, or make it again."""
 
 import argparse
 
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
-_UNDO = "Take back the newest compaction of a session. What was said since stays."
-_REDO = "Make the compaction again that was undone last."
+_UNDO = "Undo the newest compaction of a session. Messages added since then stay."
+_REDO = "Redo the compaction that was undone last."
 
 
 def add_parser(subparsers: Subparsers) -> None:
     for name, summary, description in (
-        ("undo", "take back the newest compaction", _UNDO),
-        ("redo", "make an undone compaction again", _REDO),
+        ("undo", "undo the newest compaction", _UNDO),
+        ("redo", "redo an undone compaction", _REDO),
     ):
         examples = format_examples(name, "build-fix")
         parser = add_command(subparsers, name, run, summary=summary, description=description, epilog=examples)
@@ -31,6 +31,6 @@ def run(options: argparse.Namespace) -> int:
         if seq is None:
             print("There is no compaction to undo." if undo else "Nothing was undone.")
             return EXIT_FAILED
-        done = "is undone" if undo else "holds again"
+        done = "is undone" if undo else "is redone"
         print(f"The edit at record {seq} {done}: {before:,} -> {live.view.tokens:,} tokens.")
     return EXIT_OK

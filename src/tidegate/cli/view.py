@@ -83,5 +83,5 @@ def _read_view_config() -> _ViewConfig:
         config = LaunchOptions(locate_config_files(Path.cwd(), os.environ), os.environ).load_config().config
         return _ViewConfig(build_model_overrides(config), collect_secrets(config))
     except TidegateError as bad:
-        print_error(f"the configuration is left aside: {bad.args[0]}")
+        print_error(f"the configuration is ignored: {bad.args[0]}")
         return _ViewConfig(None, keys_of(os.environ))

@@ -88,14 +88,14 @@ class AgentThread:
         self,
         data: DataFolder,
         workspace: Path,
-        tell: ThreadListener,
+        listener: ThreadListener,
         *,
         provider_for: ProviderFactory = use_configured_provider,
         asks: bool = True,
     ) -> None:
         self._data = data
         self._workspace = workspace
-        self._listener = tell
+        self._listener = listener
         self._provider_for = provider_for
         self._can_ask = asks
         self._loop = asyncio.new_event_loop()
@@ -146,7 +146,7 @@ class AgentThread:
         """Open another agent. The old one is closed first, because two agents may not write to one session. If the new
         one cannot be opened, the old one is opened again."""
         try:
-            launch.load_config()  # most of what can be wrong is seen here, before anything is closed
+            launch.load_config()  # most faults show here, before anything is closed
         except TidegateError as bad:
             self._listener(AgentProblem(str(bad)))
             return
@@ -176,27 +176,27 @@ class AgentThread:
 
     async def _hold_agent(self, launch: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[str]") -> None:
         try:
-            read = launch.load_config()
+            loaded = launch.load_config()
             async with open_agent(
-                read.config,
+                loaded.config,
                 data=self._data,
                 name=launch.session_name,
                 workspace=self._workspace,
                 ask=self._ask_user if self._can_ask else None,
                 provider=self._provider_for(launch),
-                specialists=read.specialists,
+                specialists=loaded.specialists,
                 environment=launch.environment,
             ) as agent:
-                agent.notices += read.problems
+                agent.notices += loaded.problems
                 self._attach_agent(launch, agent)
                 ready.set_result("")
                 await leave.wait()
-        except Exception as bad:  # noqa: BLE001 - whatever it is, the person is told and the app stays
-            told = str(bad) if isinstance(bad, TidegateError) else f"{type(bad).__name__}: {bad}"
+        except Exception as bad:  # noqa: BLE001 - any error is shown to the user, and the app stays open
+            problem = str(bad) if isinstance(bad, TidegateError) else f"{type(bad).__name__}: {bad}"
             if ready.done():
-                self._listener(TurnFinished(problem=told))
+                self._listener(TurnFinished(problem=problem))
             else:
-                ready.set_result(told)
+                ready.set_result(problem)
 
     def _attach_agent(self, launch: LaunchOptions, agent: OpenAgent) -> None:
         self._agent, self.launch_options = agent, launch
@@ -206,9 +206,9 @@ class AgentThread:
         def watch(event: Event) -> None:
             before(event)
             self._listener(EventLogged(event))
-            watching.handle_event(event)
+            watcher.handle_event(event)
 
-        watching = self._status_watcher = StatusWatcher(agent, self._listener)
+        watcher = self._status_watcher = StatusWatcher(agent, self._listener)
         session.on_event = watch
         self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, not session.view.total_turns))
         self._status_watcher.update()
@@ -222,26 +222,26 @@ class AgentThread:
         self._turn_task = self._loop.create_task(self._run_turn(message))
 
     async def _run_turn(self, message: Message) -> None:
-        over = TurnFinished()
+        finished = TurnFinished()
         try:
             if self._agent is None:
-                over = TurnFinished(problem="No agent is open.")
+                finished = TurnFinished(problem="No agent is open.")
                 return
             async with aclosing(self._agent.run_turn(message)) as turn:
                 async for each in turn:
                     self._listener(AgentActivity(each))
                     self._update_status()
-            over = TurnFinished(agent_finished=self._agent.is_finished)
+            finished = TurnFinished(agent_finished=self._agent.is_finished)
         except asyncio.CancelledError:
-            over = TurnFinished(was_interrupted=True)
+            finished = TurnFinished(was_interrupted=True)
         except TidegateError as bad:
-            over = TurnFinished(problem=str(bad))
+            finished = TurnFinished(problem=str(bad))
         except Exception as bad:  # noqa: BLE001 - a turn that fails must not end the app
-            over = TurnFinished(problem=f"{type(bad).__name__}: {bad}")
+            finished = TurnFinished(problem=f"{type(bad).__name__}: {bad}")
         finally:
             self._turn_task = None
             self._update_status()
-            self._listener(over)
+            self._listener(finished)
 
     def _update_status(self) -> None:
         if self._status_watcher is not None:

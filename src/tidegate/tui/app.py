@@ -320,7 +320,7 @@ class ChatApp(App[int]):
             self.exit(0)
         else:
             self._leaving = True
-            self.notify("Once more to leave.", timeout=3, markup=False)
+            self.notify("Press ctrl+c again to leave.", timeout=3, markup=False)
             self.set_timer(3, self._cancel_leaving)
 
     def _cancel_leaving(self) -> None:

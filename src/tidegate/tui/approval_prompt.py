@@ -33,7 +33,7 @@ def _describe_always_choice(question: ApprovalQuestion) -> str:
 
 
 class QuestionLine(NamedTuple):
-    """A line of a question. `is_ours`: written by tidegate, not part of the command."""
+    """A line of a question. `is_remark`: written by tidegate, not part of the command."""
 
     text: str
     is_remark: bool = False
@@ -47,8 +47,8 @@ def format_question(question: ApprovalQuestion, sanitizer: TextSanitizer, width:
     lines = [QuestionLine(row) for row in rows]
     if len(rows) > MAX_QUESTION_LINES:
         left = sum(map(len, rows[_HEAD_LINES : _HEAD_LINES - MAX_QUESTION_LINES + 1]))
-        told = QuestionLine(f"… {left:,} characters more: ctrl+o shows them in the card", is_remark=True)
-        lines = [*lines[:_HEAD_LINES], told, *lines[_HEAD_LINES - MAX_QUESTION_LINES + 1 :]]
+        gap = QuestionLine(f"… {left:,} characters more: ctrl+o shows them in the card", is_remark=True)
+        lines = [*lines[:_HEAD_LINES], gap, *lines[_HEAD_LINES - MAX_QUESTION_LINES + 1 :]]
     if hidden := len(CONTROL_CHARACTERS.findall(text)):
         lines.append(QuestionLine(f"with {hidden:,} control characters that are not shown", is_remark=True))
     return lines
@@ -147,21 +147,21 @@ class ApprovalQueue:
         self.deny_all()
         self._grants = SessionGrants()
 
-    def add_request(self, asking: ApprovalRequested) -> None:
-        if self._grants.allows(asking.question):
-            asking.answer(True)
+    def add_request(self, request: ApprovalRequested) -> None:
+        if self._grants.allows(request.question):
+            request.answer(True)
             return
-        self._requests.append(asking)
+        self._requests.append(request)
         if len(self._requests) == 1:
             self._show()
 
     def answer_first(self, verdict: str) -> None:
         if not self._requests:
             return
-        asking = self._requests.popleft()
+        request = self._requests.popleft()
         if verdict == "always":
-            self._grants.grant(asking.question)
-        asking.answer(verdict != "deny")
+            self._grants.grant(request.question)
+        request.answer(verdict != "deny")
         while self._requests and self._grants.allows(self._requests[0].question):
             self._requests.popleft().answer(True)
         self._show()

@@ -10,10 +10,10 @@ from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
 
 _END_REASON_TEXTS = {
-    "steps": "The turn ended after its last allowed step; say something to go on.",
+    "steps": "The turn reached its step limit; send a message to continue.",
     "refused": "The model refused to answer.",
     "filtered": "The provider filtered the answer.",
-    "length": "The answer was cut at its longest.",
+    "length": "The answer reached its maximum length and was cut.",
     "empty": "The model answered with nothing.",
 }
 
@@ -57,7 +57,7 @@ class TurnState:
             if news.problem:
                 self.add_remark(news.problem, problem=True)
             elif news.was_interrupted:
-                self.add_remark("Interrupted. What was said so far is kept.")
+                self.add_remark("Interrupted. The answer so far is kept.")
 
     def _handle_activity(self, news: AgentActivity) -> None:
         match news.event:
@@ -69,7 +69,7 @@ class TurnState:
                 self.live_blocks = []
             case RequestRefused(fault):
                 self.live_blocks = []
-                self.add_remark(f"The provider refused the request ({fault.kind}); it is sent again, changed.")
+                self.add_remark(f"The provider refused the request ({fault.kind}); it is changed and sent again.")
             case TurnEnded(why) if why in _END_REASON_TEXTS:
                 self.add_remark(_END_REASON_TEXTS[why])
             case UserNotice(text):

@@ -109,11 +109,11 @@ class _DemoDisplay:
         """Return a bar: the filled part, the free part, and the part reserved for the answer."""
         filled = min(_BAR_WIDTH, round(tokens / self._window * _BAR_WIDTH))
         free = max(0, round(capacity / self._window * _BAR_WIDTH) - filled)
-        colour = "red" if tokens > 0.9 * capacity else "yellow" if tokens > 0.7 * capacity else "green"
+        color = "red" if tokens > 0.9 * capacity else "yellow" if tokens > 0.7 * capacity else "green"
         marks = [
             mark * count for mark, count in zip(self._marks, (filled, free, _BAR_WIDTH - filled - free), strict=True)
         ]
-        bar = f"[{colour}]{marks[0]}[/][dim]{marks[1]}{marks[2]}[/]"
+        bar = f"[{color}]{marks[0]}[/][dim]{marks[1]}{marks[2]}[/]"
         share = tokens / self._window
         self._console.print(f"turn {self.turn:3}  call {self._calls:4}  {bar} {tokens:7,} {share:4.0%}")
         time.sleep(self._pause)

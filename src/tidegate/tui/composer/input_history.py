@@ -64,7 +64,7 @@ def _read_inputs(data: DataFolder, session: str) -> Iterator[str]:
     for name in (session, *others[:_MAX_SESSIONS]):
         try:
             yield from _read_newest_first(data.open_log(name))
-        except TidegateError:  # one that is damaged hides no other
+        except TidegateError:  # a damaged log does not hide the others
             continue
 
 

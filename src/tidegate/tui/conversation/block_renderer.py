@@ -104,10 +104,10 @@ class BlockRenderer:
         return [Strip.blank(self.width)] if strips else []
 
     def _render_note(self, block: TranscriptBlock) -> list[Strip]:
-        colour = self.palette.error if block.kind == "problem" else self.palette.muted
+        color = self.palette.error if block.kind == "problem" else self.palette.muted
         sign = "! " if block.kind == "problem" else "· "
-        lines = self._render_segments(Text(self.sanitizer(block.text), style=colour), self.width - 2 * _MARGIN - 2)
-        head = Segment(sign, Style.parse(colour))
+        lines = self._render_segments(Text(self.sanitizer(block.text), style=color), self.width - 2 * _MARGIN - 2)
+        head = Segment(sign, Style.parse(color))
         return [
             Strip([Segment(" " * _MARGIN), head if not place else Segment("  "), *line])
             for place, line in enumerate(_trim_blank_lines(lines))
@@ -136,12 +136,12 @@ class BlockRenderer:
 
     def _render_card_head(self, block: TranscriptBlock, opened: bool, chosen: bool) -> Strip:
         p = self.palette
-        colour = p.primary if chosen else p.faint
+        color = p.primary if chosen else p.faint
         name, about, tail = self._describe_card(block)
         about = "" if opened and block.kind in ("thinking", "result") else about
         pieces = [
             ("  ", ""),
-            (f"{_OPEN_MARK if opened else _CLOSED_MARK} ", colour),
+            (f"{_OPEN_MARK if opened else _CLOSED_MARK} ", color),
             (name, p.error if block.is_error else p.muted),
         ]
         room = self.width - 4 - cell_len(name) - cell_len(tail) - 4
@@ -178,10 +178,10 @@ class BlockRenderer:
             texts = [(format_call_arguments(block.text), p.muted)]
         if block.result is not None:
             texts.append((block.result, p.error if block.is_error else p.text))
-        for text, colour in texts:
+        for text, color in texts:
             if text.strip():
                 yield from self._render_clipped(
-                    Text(self._clip_text(self.sanitizer(text.strip("\n"))), style=colour), inner
+                    Text(self._clip_text(self.sanitizer(text.strip("\n"))), style=color), inner
                 )
 
     def _render_clipped(self, text: Text, width: int) -> Iterator[list[Segment]]:

@@ -19,7 +19,7 @@ _CARD_KINDS = frozenset({"thinking", "call", "result", "attached", "edit"})
 _NOTE_TEXTS = {
     "clear": "the context was cleared; the log keeps everything",
     "undo": "a compaction was undone",
-    "redo": "a compaction was made again",
+    "redo": "a compaction was redone",
     "overflow": "the provider refused the request for its size; it is sent again, smaller",
     "forgotten": "something was forgotten for good",
     "unsigned": "earlier reasoning is no longer sent",

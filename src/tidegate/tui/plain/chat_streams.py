@@ -84,5 +84,5 @@ def has_interactive_terminal() -> bool:
 def format_resume_hint(session: str) -> str:
     """Return the last line of a chat: how to continue it."""
     name = clean_line(session)
-    which = f"--session {shlex.quote(name)}" if name == session else "--last"  # what cannot be seen cannot be typed
+    which = f"--session {shlex.quote(name)}" if name == session else "--last"  # invisible characters cannot be typed
     return f"session {name}: go on with `tidegate chat {which}`"

@@ -38,8 +38,8 @@ from tidegate.tui.agent_thread import (
     ThreadEvent,
     ThreadListener,
     TurnFinished,
+    use_configured_provider,
 )
-from tidegate.tui.agent_thread import use_configured_provider as own
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.composer.file_mentions import compose_message
 from tidegate.tui.conversation.transcript_blocks import build_blocks, find_call_subject, format_call_arguments
@@ -85,7 +85,7 @@ class PlainChat:
         lines: ChatInput,
         *,
         hold_answers: bool = False,
-        provider_for: ProviderFactory = own,
+        provider_for: ProviderFactory = use_configured_provider,
         listen: ThreadListener = _ignore_event,
     ) -> None:
         self.session_name = opening.session_name
@@ -310,4 +310,4 @@ class PlainChat:
             self.agent_thread.interrupt()
         elif self._command_answer is not None:
             self._command_answer.cancel()
-        self._output.write_notice("Ctrl-C once more leaves.")
+        self._output.write_notice("Press Ctrl-C again to leave.")

@@ -37,14 +37,14 @@ class ActivityLine(Static):
         self.display = bool(lines)
 
     def _format_lines(self) -> list[str]:
-        talk = self._turn_state
+        turn = self._turn_state
         lines: list[str] = []
-        if talk.is_busy:
-            hint = "esc interrupts · ⏎ says it now · ↑ takes it back" if talk.queue else "esc interrupts"
+        if turn.is_busy:
+            hint = "esc interrupts · ⏎ sends it now · ↑ edits it" if turn.queue else "esc interrupts"
             lines.append(f"{_SPINNER[self._spinner_step % len(_SPINNER)]} working · {hint}")
         elif not self.agent_ready:
             lines.append("opening…")
-        elif talk.queue:
-            lines.append("⏎ sends what waits · ↑ takes it back")
-        lines += [f"  queued: {self._sanitizer.sanitize_line(draft.text)[:200]}" for draft in talk.queue[:_MAX_QUEUED]]
-        return [*lines, f"  and {len(talk.queue) - _MAX_QUEUED} more"] if len(talk.queue) > _MAX_QUEUED else lines
+        elif turn.queue:
+            lines.append("⏎ sends the queued message · ↑ edits it")
+        lines += [f"  queued: {self._sanitizer.sanitize_line(draft.text)[:200]}" for draft in turn.queue[:_MAX_QUEUED]]
+        return [*lines, f"  and {len(turn.queue) - _MAX_QUEUED} more"] if len(turn.queue) > _MAX_QUEUED else lines

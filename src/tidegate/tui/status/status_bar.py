@@ -54,7 +54,7 @@ def list_status_segments(figures: StatusFigures, longest: int = 40) -> list[Stat
     name = clean_line(figures.model) or "no model yet"
     known.append(StatusSegment(name if len(name) <= longest else f"{name[: longest - 1]}…", "model"))
     if figures.is_summarizing:
-        known.append(StatusSegment("summarising…", "busy"))
+        known.append(StatusSegment("summarizing…", "busy"))
     known.append(StatusSegment(_format_cost(figures), "quiet"))
     known.append(StatusSegment(f"{figures.compaction_count} compacted", "quiet"))
     return known
@@ -78,10 +78,10 @@ def fit_status_segments(figures: StatusFigures, width: int) -> list[StatusSegmen
     shown: list[StatusSegment] = []
     used = 0
     for piece in list_status_segments(figures, max(12, width // 4)):
-        wide = cell_len(piece.text) + (3 if shown else 0)
-        if used + wide <= width or not shown:
+        width_needed = cell_len(piece.text) + (3 if shown else 0)
+        if used + width_needed <= width or not shown:
             shown.append(piece)
-            used += wide
+            used += width_needed
     return shown
 
 

@@ -42,9 +42,9 @@ class StatusFigures(NamedTuple):
 class StatusWatcher:
     """Watches an agent and reports when a figure changes. A long log is read piece by piece."""
 
-    def __init__(self, agent: OpenAgent, tell: Callable[[StatusFigures], None]) -> None:
+    def __init__(self, agent: OpenAgent, listener: Callable[[StatusFigures], None]) -> None:
         self._agent = agent
-        self._listener = tell
+        self._listener = listener
         self._cost_report = CostReport(agent.session.log, agent.connection.model_overrides)
         self._last_figures: StatusFigures | None = None
         self._task: asyncio.Task[None] | None = None
@@ -62,11 +62,11 @@ class StatusWatcher:
 
     def update(self) -> None:
         more = self._cost_report.read_more()
-        standing = self._read_figures(counted=not more)
-        if standing != self._last_figures:
-            self._last_figures = standing
-            self._listener(standing)
-        if (more or standing.is_summarizing) and (self._task is None or self._task.done()):
+        figures = self._read_figures(counted=not more)
+        if figures != self._last_figures:
+            self._last_figures = figures
+            self._listener(figures)
+        if (more or figures.is_summarizing) and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._poll())
 
     async def _poll(self) -> None:
@@ -80,19 +80,20 @@ class StatusWatcher:
         session, total = self._agent.session, self._cost_report.total
         try:
             budget = session.budget()
-            size, room = session.count_tokens(), budget.capacity if budget.window is not None else None
+            size, capacity = session.count_tokens(), budget.capacity if budget.window is not None else None
         except TidegateError:  # the fixed part leaves no room: the turn will say so, with the numbers
-            size, room = None, None
-        summarise = self._agent.agent.summarizer
+            size, capacity = None, None
+        summarizer = self._agent.agent.summarizer
         priced = total.tokens > total.unpriced_tokens or not total.tokens
         return StatusFigures(
             session.model,
             size,
-            room,
+            capacity,
             total.dollars if priced else None,
             total.cached_share,
             total.tokens,
             total.compactions,
-            is_summarizing=self._is_summarizing or (isinstance(summarise, BackgroundSummarizer) and summarise.is_busy),
+            is_summarizing=self._is_summarizing
+            or (isinstance(summarizer, BackgroundSummarizer) and summarizer.is_busy),
             cost_is_complete=counted,
         )
