@@ -12,6 +12,8 @@ from tidegate.store.log import Log
 from tidegate.wire.usage import Usage
 
 _NO_USAGE: Final = Usage(0, 0, 0, 0)
+_LOOKBACK: Final = 8
+"""Requests before the last one whose answers bound where a late usage report may belong."""
 
 
 class RequestBill(msgspec.Struct, frozen=True):
@@ -63,18 +65,18 @@ class _SideCost(msgspec.Struct, frozen=True):
 def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None) -> RequestHistory:
     """Return the requests in order, with their costs by the catalog and the user's own `prices`."""
     requests: list[RequestRecord] = []
-    beside = SideSpending()
+    side_spending = SideSpending()
     for event in log.read():
-        what = event.payload
-        if isinstance(what, UsageReported):
-            _add_report(requests, event, what)
-        elif isinstance(what, MessageAdded) and what.message.role == "assistant" and not what.message.kind:
+        payload = event.payload
+        if isinstance(payload, UsageReported):
+            _add_report(requests, event, payload)
+        elif isinstance(payload, MessageAdded) and payload.message.role == "assistant" and not payload.message.kind:
             _add_answer(requests, event)
-        elif isinstance(what, NoteAdded) and what.topic == SIDE_COST_TOPIC:
-            _add_side_cost(beside, what.text, prices)
+        elif isinstance(payload, NoteAdded) and payload.topic == SIDE_COST_TOPIC:
+            _add_side_cost(side_spending, payload.text, prices)
     for each in requests:
         each.cost = _price_request(each.used, prices)
-    return RequestHistory(sorted(requests, key=lambda each: each.head), beside)
+    return RequestHistory(sorted(requests, key=lambda each: each.head), side_spending)
 
 
 def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported) -> None:
@@ -89,7 +91,7 @@ def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported
 
 
 def _find_earliest_head(requests: list[RequestRecord]) -> int:
-    return max((each.answer_seq for each in requests[-9:-1]), default=0)
+    return max((each.answer_seq for each in requests[-1 - _LOOKBACK : -1]), default=0)
 
 
 def _add_answer(requests: list[RequestRecord], event: Event) -> None:
@@ -112,14 +114,14 @@ def _price_request(used: UsageReported | None, prices: Mapping[str, ModelInfo] |
     return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
 
 
-def _add_side_cost(beside: SideSpending, text: str, prices: Mapping[str, ModelInfo] | None) -> None:
-    for paid in _parse_side_cost(text):
-        tokens = paid.usage.input_tokens + paid.usage.output_tokens
-        cost = compute_model_cost(paid.usage, paid.model, prices)
-        beside.calls += 1
-        beside.tokens += tokens
-        beside.dollars += cost.total if cost else 0.0
-        beside.unpriced += 0 if cost else tokens
+def _add_side_cost(spending: SideSpending, text: str, prices: Mapping[str, ModelInfo] | None) -> None:
+    for side_cost in _parse_side_cost(text):
+        tokens = side_cost.usage.input_tokens + side_cost.usage.output_tokens
+        cost = compute_model_cost(side_cost.usage, side_cost.model, prices)
+        spending.calls += 1
+        spending.tokens += tokens
+        spending.dollars += cost.total if cost else 0.0
+        spending.unpriced += 0 if cost else tokens
 
 
 def _parse_side_cost(text: str) -> Iterator[_SideCost]:
