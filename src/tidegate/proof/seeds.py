@@ -42,9 +42,9 @@ def find_checkout() -> Path | None:
     return root if (root / "pyproject.toml").is_file() and (root / "tests").is_dir() else None
 
 
-def link_tests(found: Sequence[Seed], root: Path) -> list[str]:
+def link_tests(rows: Sequence[Seed], root: Path) -> list[str]:
     """Give each row its tests. Return the ids that tests name but no row has."""
-    by_id = {row.id: row for row in found}
+    by_id = {row.id: row for row in rows}
     unknown: list[str] = []
     for path in sorted((root / "tests").rglob("test_*.py")):
         place = path.relative_to(root).as_posix()
@@ -56,7 +56,7 @@ def link_tests(found: Sequence[Seed], root: Path) -> list[str]:
     return unknown
 
 
-def find_marked_tests(tree: ast.Module, place: str) -> Iterator[tuple[str, str]]:
+def find_marked_tests(tree: ast.Module, path: str) -> Iterator[tuple[str, str]]:
     """Yield (test, row id) for each marked test of a file. A mark on a class or on `pytestmark` holds for all its
     tests."""
 
@@ -72,7 +72,7 @@ def find_marked_tests(tree: ast.Module, place: str) -> Iterator[tuple[str, str]]
             elif node.name.startswith("test"):
                 yield from ((name, ident) for ident in dict.fromkeys(idents))
 
-    return walk(tree.body, place, [])
+    return walk(tree.body, path, [])
 
 
 def _is_pytestmark(node: ast.stmt) -> bool:
@@ -91,11 +91,11 @@ def _find_seed_ids(node: ast.AST) -> list[str]:
     ]
 
 
-def run_seed_tests(found: Sequence[Seed], root: Path) -> str:
+def run_seed_tests(rows: Sequence[Seed], root: Path) -> str:
     """Run the marked tests and set the state of each row. Return the output of pytest."""
-    files = sorted({test.partition("::")[0] for row in found for test in row.tests})
+    files = sorted({test.partition("::")[0] for row in rows for test in row.tests})
     passed: dict[str, bool] = {}
-    words = "no test is marked"
+    output = "no test is marked"
     if files:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.xml"
@@ -103,15 +103,15 @@ def run_seed_tests(found: Sequence[Seed], root: Path) -> str:
             quiet = ("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors")
             command = [sys.executable, "-m", "pytest", *quiet, "-m", "seed", f"--junitxml={report}", *files]
             done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-            words = (done.stdout + done.stderr).strip()
+            output = (done.stdout + done.stderr).strip()
             passed = _read_results(report) if report.is_file() else {}
-    for row in found:
+    for row in rows:
         if not row.tests:
             row.state = "open"
         else:
             sound = all(passed.get(_junit_name(test), False) for test in row.tests)
             row.state = "failing" if not sound else "open" if row.waits else "proved"
-    return words
+    return output
 
 
 def _read_results(report: Path) -> dict[str, bool]:
@@ -130,17 +130,17 @@ def _junit_name(test: str) -> str:
     return f"{path.removesuffix('.py').replace('/', '.')}.{inside.replace('::', '.')}"
 
 
-def format_seeds(found: Sequence[Seed], *, as_json: bool) -> str:
+def format_seeds(rows: Sequence[Seed], *, as_json: bool) -> str:
     if as_json:
         keys = ("id", "text", "tests", "state")
-        return json.dumps([{key: getattr(row, key) for key in keys} for row in found], indent=2, ensure_ascii=False)
+        return json.dumps([{key: getattr(row, key) for key in keys} for row in rows], indent=2, ensure_ascii=False)
     lines = []
-    for row in found:
+    for row in rows:
         state = f"{row.state:8}" if row.state else ""
         lines.append(f"{row.id}  {state}{row.text}")
         lines += [f"        {test}" for test in row.tests]
         lines += [f"        waits for {row.waits}"] if row.waits else []
-    tied = sum(bool(row.tests) for row in found)
-    states = [row.state for row in found]
+    tied = sum(bool(row.tests) for row in rows)
+    states = [row.state for row in rows]
     tail = "".join(f", {states.count(name)} {name}" for name in ("proved", "failing", "open") if any(states))
-    return "\n".join([*lines, "", f"{len(found)} rows, {tied} with tests{tail}"])
+    return "\n".join([*lines, "", f"{len(rows)} rows, {tied} with tests{tail}"])

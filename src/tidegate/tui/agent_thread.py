@@ -294,11 +294,11 @@ class AgentThread:
         return self.submit(lambda: self._answer_command(line))
 
     async def _answer_command(self, line: str) -> CommandAnswer:
-        place = self._make_context()
-        if place is None:
+        context = self._make_context()
+        if context is None:
             return CommandAnswer("No agent is open yet.", error=True)
         try:
-            return await self.commands.answer(line, place)
+            return await self.commands.answer(line, context)
         finally:
             self._update_status()
 
@@ -312,11 +312,11 @@ class AgentThread:
         """Run a function where the session lives, with the context of commands."""
 
         async def asked() -> _T:
-            place = self._make_context()
-            if place is None:
+            context = self._make_context()
+            if context is None:
                 raise TidegateError("No agent is open yet.", "Wait a moment.")
             try:
-                return await work(place)
+                return await work(context)
             finally:
                 self._update_status()
 

@@ -46,21 +46,21 @@ class TurnState:
         self.pending_remarks.append(TranscriptBlock(f"r{self._count}", "problem" if error else "answer", text, line))
         return self.pending_remarks[-1].key
 
-    def handle_event(self, news: ThreadEvent) -> None:
-        if isinstance(news, EventLogged):
-            if isinstance(news.event.payload, MessageAdded) and news.event.payload.message.role == "assistant":
+    def handle_event(self, event: ThreadEvent) -> None:
+        if isinstance(event, EventLogged):
+            if isinstance(event.event.payload, MessageAdded) and event.event.payload.message.role == "assistant":
                 self.live_blocks = []
-        elif isinstance(news, AgentActivity):
-            self._handle_activity(news)
-        elif isinstance(news, TurnFinished):
+        elif isinstance(event, AgentActivity):
+            self._handle_activity(event)
+        elif isinstance(event, TurnFinished):
             self.is_busy, self.live_blocks = False, []
-            if news.problem:
-                self.add_remark(news.problem, problem=True)
-            elif news.was_interrupted:
+            if event.problem:
+                self.add_remark(event.problem, problem=True)
+            elif event.was_interrupted:
                 self.add_remark("Interrupted. The answer so far is kept.")
 
-    def _handle_activity(self, news: AgentActivity) -> None:
-        match news.event:
+    def _handle_activity(self, event: AgentActivity) -> None:
+        match event.event:
             case Delta(kind="text", text=text):
                 self._append_live_text("said", text)
             case Delta(kind="thinking", text=text):

@@ -35,11 +35,11 @@ class TextPool:
         self._values: list[bytes] = []
 
     def add(self, encoded: bytes) -> int:
-        place = self._index_by_value.get(encoded)
-        if place is None:
-            place = self._index_by_value[encoded] = len(self._values)
+        index = self._index_by_value.get(encoded)
+        if index is None:
+            index = self._index_by_value[encoded] = len(self._values)
             self._values.append(self._encode_value(encoded))
-        return place
+        return index
 
     def add_all(self, encoded: Iterable[bytes]) -> list[int]:
         return [self.add(each) for each in encoded]
@@ -102,8 +102,8 @@ class BoundedTexts(msgspec.Struct, frozen=True):
 def _find_cut_length(sizes: list[int], limit: int) -> int:
     """Return the largest length at which values of these sizes, sorted, stay within the limit."""
     left = limit
-    for place, size in enumerate(sizes):
-        share = left // (len(sizes) - place)
+    for index, size in enumerate(sizes):
+        share = left // (len(sizes) - index)
         if size > share:
             return max(_MIN_CUT_CHARS, share)
         left -= size

@@ -108,7 +108,7 @@ class Conversation(ScrollView, can_focus=False):
 
     def show_head(self, key: str) -> None:
         """Scroll to the beginning of a block that is longer than the screen; otherwise the end stays in view."""
-        places = [place for place, each in enumerate(self.row_cache.visible_rows) if each.block.key == key]
+        places = [index for index, each in enumerate(self.row_cache.visible_rows) if each.block.key == key]
         top = self.row_cache.line_number(LinePosition(places[0], 0)) if places else self.max_scroll_y
         if top < self.max_scroll_y:
             self.scroll_to(y=top, animate=False, immediate=True)
@@ -167,8 +167,8 @@ class Conversation(ScrollView, can_focus=False):
         following = self.is_following
         spot = self.row_cache.locate_line(self.scroll_offset.y) or LinePosition(0, 0)
         self._block_renderer = None
-        place = min(spot.row_index, max(0, len(self.row_cache.rows) - 1))
-        dropped = self.row_cache.drop_far_rows(place, 2 * self._page_rows)
+        index = min(spot.row_index, max(0, len(self.row_cache.rows) - 1))
+        dropped = self.row_cache.drop_far_rows(index, 2 * self._page_rows)
         self.row_cache.redraw(self._make_painter())
         self._update_size()
         self._scroll(
@@ -185,17 +185,17 @@ class Conversation(ScrollView, can_focus=False):
         if self._background_style is None:
             self._background_style = self.rich_style
         width, style = self.scrollable_content_region.width, self._background_style
-        number = self.scroll_offset.y + y
-        strip = self.row_cache.get_line(number)
+        line = self.scroll_offset.y + y
+        strip = self.row_cache.get_line(line)
         if strip is None:
             return Strip.blank(width, style)
         selection = self.text_selection
         if selection is not None:
-            strip = self._highlight_selection(strip, selection, number)
-        return strip.apply_style(style).crop_extend(0, width, style).apply_offsets(0, number)
+            strip = self._highlight_selection(strip, selection, line)
+        return strip.apply_style(style).crop_extend(0, width, style).apply_offsets(0, line)
 
-    def _highlight_selection(self, strip: Strip, selection: Selection, number: int) -> Strip:
-        span = selection.get_span(number)
+    def _highlight_selection(self, strip: Strip, selection: Selection, line: int) -> Strip:
+        span = selection.get_span(line)
         if span is None:
             return strip
         length = strip.cell_length
@@ -238,24 +238,24 @@ class Conversation(ScrollView, can_focus=False):
 
     def choose(self, direction: int) -> None:
         """Select the next card up or down from the selected one, or from the end of the screen."""
-        cards = [place for place, each in enumerate(self.row_cache.visible_rows) if each.block.is_card]
+        cards = [index for index, each in enumerate(self.row_cache.visible_rows) if each.block.is_card]
         if not cards:
             return
-        places = {self.row_cache.visible_rows[place].block.key: place for place in cards}
-        here = places.get(self.selected_key)
-        if here is None:
+        places = {self.row_cache.visible_rows[index].block.key: index for index in cards}
+        current = places.get(self.selected_key)
+        if current is None:
             bottom = self.row_cache.locate_line(self.scroll_offset.y + self.size.height - 1)
-            here = len(self.row_cache.visible_rows) if bottom is None else bottom.row_index + 1
-        candidates = [place for place in cards if (place < here if direction < 0 else place > here)]
+            current = len(self.row_cache.visible_rows) if bottom is None else bottom.row_index + 1
+        candidates = [index for index in cards if (index < current if direction < 0 else index > current)]
         if candidates:
-            place = candidates[-1] if direction < 0 else candidates[0]
-            self.selected_key = self.row_cache.visible_rows[place].block.key
-            self._scroll_into_view(place)
+            index = candidates[-1] if direction < 0 else candidates[0]
+            self.selected_key = self.row_cache.visible_rows[index].block.key
+            self._scroll_into_view(index)
         elif direction > 0:
             self.selected_key = ""
 
-    def _scroll_into_view(self, place: int) -> None:
-        line, top = self.row_cache.line_number(LinePosition(place, 0)), self.scroll_offset.y
+    def _scroll_into_view(self, index: int) -> None:
+        line, top = self.row_cache.line_number(LinePosition(index, 0)), self.scroll_offset.y
         if not top <= line < top + self.size.height - 1:
             self.scroll_to(y=max(0, line - self.size.height // 2), animate=False, immediate=True)
 

@@ -49,20 +49,20 @@ class LogPager:
     def head(self) -> int:
         return self._log().head
 
-    def read_before(self, seq: int, least: int = 1) -> LogPage:
+    def read_before(self, seq: int, min_rows: int = 1) -> LogPage:
         """Return the rows before an event, at least `least` if there are so many. A result comes with its call."""
         log = self._log()
         first = last = min(seq, log.head + 1)
         rows: list[TranscriptRow] = []
-        while first > 1 and (len(rows) < least or (_begins_with_result(rows) and last - first < _MAX_PAGE_EVENTS)):
+        while first > 1 and (len(rows) < min_rows or (_begins_with_result(rows) and last - first < _MAX_PAGE_EVENTS)):
             first = max(1, first - _BATCH_EVENTS)
             rows = build_rows(_read_range(log, first, last - 1))
         return LogPage(first, last - 1, rows)
 
-    def read_after(self, seq: int, least: int = 1) -> LogPage:
+    def read_after(self, seq: int, min_rows: int = 1) -> LogPage:
         log = self._log()
         last, rows = seq, list[TranscriptRow]()
-        while last < log.head and len(rows) < least:
+        while last < log.head and len(rows) < min_rows:
             last = min(log.head, last + _BATCH_EVENTS)
             rows = build_rows(_read_range(log, seq + 1, last))
         return LogPage(seq + 1, last, rows)

@@ -64,27 +64,27 @@ class RowCache:
 
     # --- pages ----------------------------------------------------------------------------------------------------
 
-    def show_end(self, least: int) -> None:
+    def show_end(self, min_rows: int) -> None:
         """Load the end of the log. If it is loaded already, nothing is read: remarks, which are in no log, stay."""
         if self.rows and self.at_tail:
             return
         self.log_head = self.pager.head
-        self._replace_rows(self.pager.read_before(self.log_head + 1, least))
+        self._replace_rows(self.pager.read_before(self.log_head + 1, min_rows))
 
-    def show_start(self, least: int) -> None:
+    def show_start(self, min_rows: int) -> None:
         self.log_head = self.pager.head
-        self._replace_rows(self.pager.read_after(0, least))
+        self._replace_rows(self.pager.read_after(0, min_rows))
 
     def _replace_rows(self, page: LogPage) -> None:
         self.rows = [DrawnRow(row, self.painter.draw(row.block)) for row in page.rows]
         self.first_seq, self.last_seq = page.first_seq, page.last_seq
         self.measure_rows()
 
-    def load_before(self, least: int) -> int:
+    def load_before(self, min_rows: int) -> int:
         """Load the page before and return how many lines it has. Rows at the end are dropped if there are too many."""
         if self.first_seq <= 1:
             return 0
-        page, height = self.pager.read_before(self.first_seq, least), self.height
+        page, height = self.pager.read_before(self.first_seq, min_rows), self.height
         self.rows = [*(DrawnRow(row, self.painter.draw(row.block)) for row in page.rows), *self.rows]
         self.first_seq = page.first_seq
         self.measure_rows()
@@ -94,9 +94,9 @@ class RowCache:
         self.measure_rows()
         return grown
 
-    def load_after(self, least: int) -> int:
+    def load_after(self, min_rows: int) -> int:
         """Load the page after and return how many lines were dropped at the top."""
-        page = self.pager.read_after(self.last_seq, least)
+        page = self.pager.read_after(self.last_seq, min_rows)
         for row in page.rows:
             self._add_row(row)
         self.last_seq = page.last_seq
@@ -167,40 +167,40 @@ class RowCache:
 
     def measure_rows(self) -> None:
         shown = self.visible_rows
-        heights = (len(each.lines) + self._gap(place) for place, each in enumerate(shown))
+        heights = (len(each.lines) + self._gap(index) for index, each in enumerate(shown))
         self.row_tops = list(accumulate(heights, initial=0))
 
-    def _gap(self, place: int) -> int:
+    def _gap(self, index: int) -> int:
         """Return 1 for a blank line before a block; 0 at the top and between cards."""
-        if not place:
+        if not index:
             return 0
-        before, here = (self._get_row(each).block for each in (place - 1, place))
-        return 0 if before.is_card and here.is_card else 1
+        previous, block = (self._get_row(each).block for each in (index - 1, index))
+        return 0 if previous.is_card and block.is_card else 1
 
-    def _get_row(self, place: int) -> DrawnRow:
+    def _get_row(self, index: int) -> DrawnRow:
         count = len(self.rows)
-        return self.rows[place] if place < count else self.live_rows[place - count]
+        return self.rows[index] if index < count else self.live_rows[index - count]
 
     def get_line(self, number: int) -> Strip | None:
-        spot = self.locate_line(number)
-        if spot is None:
+        position = self.locate_line(number)
+        if position is None:
             return None
-        lines = self._get_row(spot.row_index).lines
-        return lines[spot.line_index] if 0 <= spot.line_index < len(lines) else None
+        lines = self._get_row(position.row_index).lines
+        return lines[position.line_index] if 0 <= position.line_index < len(lines) else None
 
     def locate_line(self, number: int) -> LinePosition | None:
-        place = bisect_right(self.row_tops, number) - 1
-        if not 0 <= place < len(self.row_tops) - 1:
+        index = bisect_right(self.row_tops, number) - 1
+        if not 0 <= index < len(self.row_tops) - 1:
             return None
-        return LinePosition(place, number - self.row_tops[place] - self._gap(place))
+        return LinePosition(index, number - self.row_tops[index] - self._gap(index))
 
-    def line_number(self, spot: LinePosition) -> int:
-        if spot.row_index >= len(self.row_tops) - 1:
+    def line_number(self, position: LinePosition) -> int:
+        if position.row_index >= len(self.row_tops) - 1:
             return self.height
-        return self.row_tops[spot.row_index] + self._gap(spot.row_index) + spot.line_index
+        return self.row_tops[position.row_index] + self._gap(position.row_index) + position.line_index
 
-    def block_at(self, spot: LinePosition) -> TranscriptBlock:
-        return self._get_row(spot.row_index).block
+    def block_at(self, position: LinePosition) -> TranscriptBlock:
+        return self._get_row(position.row_index).block
 
     # --- drawing again --------------------------------------------------------------------------------------------
 
@@ -214,9 +214,9 @@ class RowCache:
             each.lines = draw.draw_live(each.block)
         self.measure_rows()
 
-    def drop_far_rows(self, place: int, distance: int) -> int:
+    def drop_far_rows(self, index: int, distance: int) -> int:
         """Drop all rows further away than `distance` and return how many were dropped at the top."""
-        low, high = max(0, place - distance), min(len(self.rows), place + distance + 1)
+        low, high = max(0, index - distance), min(len(self.rows), index + distance + 1)
         while low and self.rows[low - 1].seq == self.rows[low].seq:
             low -= 1
         while high < len(self.rows) and self.rows[high].seq == self.rows[high - 1].seq:

@@ -43,13 +43,13 @@ class TranscriptBlock(msgspec.Struct):
 
 
 def build_blocks(event: Event) -> list[TranscriptBlock]:
-    what = event.payload
-    if isinstance(what, MessageAdded):
-        return _message_blocks(what.message, event.seq)
-    if isinstance(what, ViewEdited):
-        return [_edit_block(what, event.seq)]
-    if isinstance(what, NoteAdded):
-        return _note_blocks(what, event.seq)
+    payload = event.payload
+    if isinstance(payload, MessageAdded):
+        return _message_blocks(payload.message, event.seq)
+    if isinstance(payload, ViewEdited):
+        return [_edit_block(payload, event.seq)]
+    if isinstance(payload, NoteAdded):
+        return _note_blocks(payload, event.seq)
     return []
 
 
@@ -57,8 +57,8 @@ def _message_blocks(message: Message, seq: int) -> list[TranscriptBlock]:
     if not message.user_visible and message.role != "tool":
         return []
     found: list[TranscriptBlock] = []
-    for place, part in enumerate(message.parts):
-        block = _part_block(part, message, f"m{seq}.{place}")
+    for index, part in enumerate(message.parts):
+        block = _part_block(part, message, f"m{seq}.{index}")
         if block is not None:
             found.append(block)
     return found

@@ -64,16 +64,16 @@ class TypedInput:
     async def read_message(self, out: ChatOutput) -> str | None:
         if self.can_ask:
             out.write("> ")
-        said = await self._reader.read_message()
+        line = await self._reader.read_message()
         if self.can_ask:
-            out.mark_line_ended() if said is not None else out.end_line()
-        return said
+            out.mark_line_ended() if line is not None else out.end_line()
+        return line
 
     async def read_answer(self, out: ChatOutput, prompt: str) -> str | None:
         out.write(prompt)
-        said = await self._reader.read_new_line()
-        out.mark_line_ended() if said is not None else out.end_line()
-        return said
+        line = await self._reader.read_new_line()
+        out.mark_line_ended() if line is not None else out.end_line()
+        return line
 
 
 def has_interactive_terminal() -> bool:

@@ -44,40 +44,40 @@ class FillStyles(NamedTuple):
     faint: str
 
 
-def render_fill_title(found: WindowUsage, styles: FillStyles) -> Text:
+def render_fill_title(usage: WindowUsage, styles: FillStyles) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
-    used = None if found.capacity is None else round(100 * found.tokens / found.capacity)
+    used = None if usage.capacity is None else round(100 * usage.tokens / usage.capacity)
     text.append("ctx ?" if used is None else f"ctx {used}%", style=f"bold {getattr(styles, classify_fill(used))}")
-    if found.capacity is None:
-        return text.append(f"  {found.tokens:,} tokens, the window is not known")
-    text.append(f"  {found.tokens:,} of {found.capacity:,} tokens")
-    if found.window:
-        text.append(f"  window {found.window:,}, reserve {found.window - found.capacity:,}", style=styles.faint)
+    if usage.capacity is None:
+        return text.append(f"  {usage.tokens:,} tokens, the window is not known")
+    text.append(f"  {usage.tokens:,} of {usage.capacity:,} tokens")
+    if usage.window:
+        text.append(f"  window {usage.window:,}, reserve {usage.window - usage.capacity:,}", style=styles.faint)
     return text
 
 
-def render_fill_bar(found: WindowUsage, width: int, styles: FillStyles) -> Text:
+def render_fill_bar(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
     """Return the window as a bar: its categories in their colors, the rest empty. A category has at least one cell."""
-    whole = max(found.capacity or found.tokens, found.tokens, 1)
+    whole = max(usage.capacity or usage.tokens, usage.tokens, 1)
     text, used = Text(no_wrap=True, end=""), 0
-    for category, tokens in _sum_by_category(found.categories):
+    for category, tokens in _sum_by_category(usage.categories):
         cells = min(max(1, round(width * tokens / whole)), width - used)
         text.append("█" * cells, style=CATEGORY_COLORS.get(category, styles.faint))
         used += cells
     return text.append("·" * (width - used), style=styles.faint)
 
 
-def render_legend(found: WindowUsage, width: int, styles: FillStyles) -> Text:
+def render_legend(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
     text, used = Text(), 0
-    for category, tokens in _sum_by_category(found.categories):
+    for category, tokens in _sum_by_category(usage.categories):
         words = f"{category} {format_token_count(tokens)}"
-        wide = len(words) + 4
-        if used and used + wide > width:
+        width_needed = len(words) + 4
+        if used and used + width_needed > width:
             text.append("\n")
             used = 0
         text.append("█ ", style=CATEGORY_COLORS.get(category, styles.faint))
         text.append(f"{words}  ")
-        used += wide
+        used += width_needed
     return text
 
 
@@ -88,25 +88,25 @@ def _sum_by_category(shares: Sequence[CategoryUsage]) -> list[tuple[str, int]]:
     return [(category, tokens) for category, tokens in sums.items() if tokens]
 
 
-def format_next_trigger(found: WindowUsage) -> str:
-    if found.next_threshold is None:
+def format_next_trigger(usage: WindowUsage) -> str:
+    if usage.next_threshold is None:
         return "next: no rule waits for anything that can be measured"
-    told = ["now"] if found.next_threshold.is_due else []
-    if not found.next_threshold.is_due and found.next_threshold.tokens_away is not None:
-        told.append(f"{found.next_threshold.tokens_away:,} tokens away")
-    if not found.next_threshold.is_due and found.next_threshold.turns_away is not None:
-        turns = math.ceil(found.next_threshold.turns_away)
-        told.append(f"about {turns:,} turn{'' if turns == 1 else 's'}")
-    rule = found.next_threshold.rule or f"{found.next_threshold.moment}/{found.next_threshold.stage}"
-    return f"next: {rule} · {' · '.join(told) or 'not yet'}"
+    details = ["now"] if usage.next_threshold.is_due else []
+    if not usage.next_threshold.is_due and usage.next_threshold.tokens_away is not None:
+        details.append(f"{usage.next_threshold.tokens_away:,} tokens away")
+    if not usage.next_threshold.is_due and usage.next_threshold.turns_away is not None:
+        turns = math.ceil(usage.next_threshold.turns_away)
+        details.append(f"about {turns:,} turn{'' if turns == 1 else 's'}")
+    rule = usage.next_threshold.rule or f"{usage.next_threshold.moment}/{usage.next_threshold.stage}"
+    return f"next: {rule} · {' · '.join(details) or 'not yet'}"
 
 
-def render_category_row(share: CategoryUsage, found: WindowUsage, width: int, sanitizer: TextSanitizer) -> Text:
+def render_category_row(share: CategoryUsage, usage: WindowUsage, width: int, sanitizer: TextSanitizer) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", end="")
     text.append("█ ", style=CATEGORY_COLORS.get(share.category, ""))
     text.append(_pad_or_clip(sanitizer.sanitize_line(share.name), _name_width(width)))
     count = f"{share.message_count:,}" if share.message_count else ""
-    percent = f"{share.tokens / found.tokens:.1%}" if found.tokens else ""
+    percent = f"{share.tokens / usage.tokens:.1%}" if usage.tokens else ""
     return text.append(f"{count:>9}{share.tokens:>10,}{percent:>8}{_format_call_price(share.dollars):>12}")
 
 
@@ -121,15 +121,15 @@ def _name_width(width: int) -> int:
 MESSAGE_HEADER: Final = f"    {'message':20}{'tokens':>8}{'turns, age':>14}{'a call':>11}  why it is there"
 
 
-def render_message_row(piece: MessageUsage, width: int, sanitizer: TextSanitizer) -> Text:
+def render_message_row(message: MessageUsage, width: int, sanitizer: TextSanitizer) -> Text:
     """Return the row of a message: what it is, its size, age, cost with each call, and why it is kept."""
     text = Text(no_wrap=True, overflow="ellipsis", end="")
-    text.append("  ▪ ", style=CATEGORY_COLORS.get(piece.category, ""))
-    name = f"{piece.id} {piece.tool or piece.category}"
+    text.append("  ▪ ", style=CATEGORY_COLORS.get(message.category, ""))
+    name = f"{message.id} {message.tool or message.category}"
     text.append(_pad_or_clip(sanitizer.sanitize_line(name), 20))
-    age, price = _format_turns_and_age(piece.turns_ago, piece.age_seconds), _format_call_price(piece.dollars)
-    text.append(f"{piece.tokens:>8,}{age:>14}{price:>11}  ")
-    return text.append(sanitizer.sanitize_line(piece.reason), style="dim")
+    age, price = _format_turns_and_age(message.turns_ago, message.age_seconds), _format_call_price(message.dollars)
+    text.append(f"{message.tokens:>8,}{age:>14}{price:>11}  ")
+    return text.append(sanitizer.sanitize_line(message.reason), style="dim")
 
 
 def measure_name_column(entries: Sequence[TimelineEntry], width: int, sanitizer: TextSanitizer) -> int:
@@ -160,19 +160,19 @@ def _entry_name(entry: TimelineEntry, sanitizer: TextSanitizer) -> str:
 
 def describe_timeline_entry(entry: TimelineEntry, sanitizer: TextSanitizer) -> list[str]:
     """Return the details of a timeline entry. The reason comes last: it can be long."""
-    told = list[str]()
+    details = list[str]()
     if entry.summary_tokens or entry.lost_cache_tokens:
         cost = f" (${entry.summary_dollars:.4f})" if entry.summary_dollars is not None else ""
-        told.append(f"cost: {entry.summary_tokens:,} tokens to write{cost}, {entry.lost_cache_tokens:,} read again")
+        details.append(f"cost: {entry.summary_tokens:,} tokens to write{cost}, {entry.lost_cache_tokens:,} read again")
     if entry.calls_affected:
         saved = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
-        told.append(f"saved: {entry.saved_tokens:,} tokens in {entry.calls_affected:,} calls{saved}")
-    return [*told, *([f"why: {sanitizer.sanitize_line(entry.reason)}"] if entry.reason else [])]
+        details.append(f"saved: {entry.saved_tokens:,} tokens in {entry.calls_affected:,} calls{saved}")
+    return [*details, *([f"why: {sanitizer.sanitize_line(entry.reason)}"] if entry.reason else [])]
 
 
-def clip_details(told: Sequence[str], width: int, lines: int) -> str:
+def clip_details(details: Sequence[str], width: int, lines: int) -> str:
     """Cut the details to so many lines, with a mark if something is missing."""
-    wrapped = wrap(" · ".join(told), width)
+    wrapped = wrap(" · ".join(details), width)
     if len(wrapped) <= lines:
         return "\n".join(wrapped)
     kept = wrapped[:lines]

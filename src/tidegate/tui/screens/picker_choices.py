@@ -29,8 +29,10 @@ def create_session_source(data: DataFolder, sanitizer: TextSanitizer, current: s
     async def found(words: str) -> list[PickerChoice]:
         if not known:
             known.extend(await asyncio.to_thread(_list_sessions, data, sanitizer, current))
-        asked = words.casefold().split()
-        fit = [each for each in known if all(word in f"{each.name} {each.description}".casefold() for word in asked)]
+        query_words = words.casefold().split()
+        fit = [
+            each for each in known if all(word in f"{each.name} {each.description}".casefold() for word in query_words)
+        ]
         if not words:
             return [PickerChoice(NEW_SESSION, "+ a new session"), *fit]
         if len(words) >= _MIN_SEARCH_CHARS:
@@ -87,11 +89,11 @@ def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> 
         if not known:
             lines = await asyncio.wrap_future(agent_thread.complete_command("/model "))
             known.extend(line.removeprefix("/model ") for line in lines)
-        asked = words.casefold().split()
+        query_words = words.casefold().split()
         return [
             PickerChoice(each, sanitizer.sanitize_line(each))
             for each in known
-            if all(word in each.casefold() for word in asked)
+            if all(word in each.casefold() for word in query_words)
         ]
 
     return found
