@@ -227,9 +227,9 @@ def cycle_faults(sources: list[Source]) -> list[str]:
 
 SHARED_NAMES = frozenset(
     "CAPABILITIES FAMILY frames_from_body parse_body parse_message render_block render_head render_leading_messages"
-    " validate FORMAT read recognizes".split()
+    " validate FORMAT read recognizes add_parser run".split()
 )
-"""Functions and constants of a protocol that each dialect or importer implements in its own module."""
+"""Functions and constants of a protocol that each dialect, importer or command implements in its own module."""
 
 
 def repeated_names(sources: list[Source]) -> dict[str, list[str]]:

@@ -9,12 +9,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
+from tests.cli.calling import list_command_names
 from tidegate import load
 from tidegate.agent.config.files import locate_config_files, read_config
 from tidegate.core.policy.parser import POLICY_KEYS, RULE_KEYS
 from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS
 from tidegate.core.stages import STAGES
-from tidegate.terminal.exit_codes import COMMAND_FUNCTIONS
 from tidegate.wire import limits as limits_module
 from tidegate.wire.limits import ProviderLimits, ServerLimits
 
@@ -134,7 +134,7 @@ def test_every_command_that_is_shown_exists(page: str) -> None:
     plain = "\n".join(text for language, text in fenced if not language)
     shown = set(re.findall(r"^tidegate ([a-z]+)", plain, re.MULTILINE))
     assert shown
-    assert shown <= set(COMMAND_FUNCTIONS)
+    assert shown <= list_command_names()
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_the_keys_are_keys_of_the_app() -> None:
         "down",
         "tab",
         NEW_LINE_KEYS[0],
-    }  # the composer takes these: tests/apps/chat/test_every_key.py
+    }  # the composer takes these: tests/tui/test_every_key.py
     assert told - bound == typed
     assert bound <= told
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.test_run_command import CONFIG, Desk, asked
+from tests.cli.test_run import CONFIG, Desk, asked
 from tests.fake.server import Fake, Hang
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer

@@ -1,13 +1,11 @@
 """Tuning: what is searched, on what, judged on what, and what is written."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 
+from tests.cli.calling import run_command
 from tests.lab.recorded import record
-from tidegate.cli.parsers.lab import add_lab_parsers
-from tidegate.cli.tune import tune_command
 from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
 from tidegate.lab.comparison.session_sources import SessionSource
@@ -108,10 +106,7 @@ def test_a_policy_is_written_with_other_values_and_nothing_else_changed(preset: 
 
 
 def tune(folder: Path, *words: str) -> int:
-    parser = argparse.ArgumentParser()
-    add_lab_parsers(parser.add_subparsers(dest="command"))
-    given = ["tune", *words, "--cache", str(folder / "cache"), "--jobs", "1"]
-    return tune_command(parser.parse_args(given))
+    return run_command("tune", *words, "--cache", folder / "cache", "--jobs", "1")
 
 
 def test_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

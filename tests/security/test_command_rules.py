@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.apps.chat.stage import on_stage, played
 from tests.security.project import AGENT, Project, calls
+from tests.tui.stage import on_stage, played
 from tidegate.agent.tools.approval import ApprovalRules, decide_approval
 from tidegate.agent.tools.command_rules import intersect_command_rules, parse_command_rule, split_command
 from tidegate.models.scripted_provider import ScriptedProvider

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.apps.calling import called
-from tests.apps.chat.stage import on_stage, played
+from tests.cli.calling import called
 from tests.security.archives import Line, read_lines, write_lines
+from tests.tui.stage import on_stage, played
 from tidegate import Session
 from tidegate.cli.chat import find_last_session
 from tidegate.core.edits import Replace

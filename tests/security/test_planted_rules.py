@@ -14,9 +14,9 @@ import msgspec
 import pytest
 from textual import events
 
-from tests.apps.calling import called
-from tests.apps.chat.stage import Stage, on_stage, played
+from tests.cli.calling import called
 from tests.session.settling import GOOD, Reasons, request_of, scribe, wrote
+from tests.tui.stage import Stage, on_stage, played
 from tidegate import DataFolder, MarkedText, Message, Session, Text
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.hooks.runner import HookRunner

@@ -15,12 +15,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.apps.calling import called
-from tests.apps.chat.stage import on_stage, played
-from tests.apps.test_run_command import CONFIG, Desk
+from tests.cli.calling import called
+from tests.cli.test_run import CONFIG, Desk
 from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import refusal
 from tests.security.planted import CONFIGURED, PLAIN_CONFIGURED, PLANTED, in_log, leaks, seen_in
+from tests.tui.stage import on_stage, played
 from tidegate import BadInput, DataFolder, Session
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.runtime import open_agent

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.test_run_command import CONFIG, Desk
+from tests.cli.test_run import CONFIG, Desk
 from tests.fake.server import Fake
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer

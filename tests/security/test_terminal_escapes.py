@@ -19,16 +19,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.apps.calling import called
-from tests.apps.chat.stage import on_stage, played
+from tests.cli.calling import called, list_command_names
 from tests.security.archives import recorded, write_archive
+from tests.tui.stage import on_stage, played
 from tidegate.core.edits import Replace
 from tidegate.core.events import Event, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Text, user_message
 from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.proof.session_generator import generate_session
-from tidegate.terminal.exit_codes import COMMAND_FUNCTIONS
 from tidegate.terminal.output import guard_streams, make_console
 
 FORGED = "FORGED-LINE"
@@ -155,7 +154,7 @@ UNTESTED = {"fetch"}
 
 
 def test_every_command_is_here() -> None:
-    assert CALLS.keys() | UNTESTED == COMMAND_FUNCTIONS.keys()
+    assert CALLS.keys() | UNTESTED == list_command_names()
 
 
 def in_process(place: Path, *words: object) -> subprocess.CompletedProcess[str]:

@@ -1,59 +1,91 @@
 """`tidegate chat`: from the command line to the app, or where there is no terminal for one, to plain lines."""
 
 import argparse
-import os
-import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tidegate.agent.config.files import locate_config_files
-from tidegate.agent.config.resolved_config import collect_secret_values, load_configured_policy
-from tidegate.cli.data_location import locate_data_folder
-from tidegate.cli.options import STORE_VARIABLE
-from tidegate.commands.agent_launch import LaunchOptions
-from tidegate.core.text.secrets import keys_of
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.cli.options import Subparsers, add_agent_options, add_command, add_data_options
 from tidegate.terminal.exit_codes import EXIT_OK
-from tidegate.tui.plain.chat_streams import format_resume_hint, has_interactive_terminal
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.datafolder.data_folder import DataFolder
+
+_ABOUT = """\
+Talk with an agent in the terminal. The session is kept; F2 shows what fills the window, what was taken out of it and
+why, and takes it back. Without a key or a configuration a small model answers that runs on this machine.
+
+--plain is for pipes, scripts and screen readers: each line is a message, or with a / in front a command; a line that
+ends with a backslash goes on in the next. Whether a tool may run is asked on a terminal and denied elsewhere.
+"""
+_EPILOG = """\
+keys: enter sends, ctrl+j starts a new line, esc interrupts, ctrl+o opens the cards, F1 help, F2 context, F3 sessions,
+F4 models, F5 light or dark, ctrl+q leaves; plain: ctrl+c interrupts, twice it leaves, ctrl+d ends
+
+status: 0 done, 1 no agent, or (where no person sees it) something failed, 2 wrong usage, 130 stopped by Ctrl-C
+
+examples:
+  tidegate chat
+  tidegate chat --session build-fix
+  tidegate chat --last
+  tidegate chat --model ollama/qwen3:8b --policy default
+  tidegate chat --plain < questions.txt > answers.txt
+"""
 
 
-def chat_command(options: argparse.Namespace) -> int:
-    files = locate_config_files(Path.cwd(), os.environ, explicit_file=options.config)
-    opening = LaunchOptions(files, os.environ, agent=options.agent, model=options.model, policy=options.policy)
-    read = opening.load_config()
-    load_configured_policy(read.config)  # a wrong one is a wrong call: said before anything is opened
-    secrets = [*keys_of(os.environ), *collect_secret_values(read.config, os.environ)]
-    data = DataFolder(
-        locate_data_folder(options), store=options.store or os.environ.get(STORE_VARIABLE, ""), secrets=secrets
+def add_parser(subparsers: Subparsers) -> None:
+    parser = add_command(
+        subparsers, "chat", run, summary="talk with an agent in the terminal", description=_ABOUT, epilog=_EPILOG
     )
-    try:
-        name = (
-            options.session
-            or (find_last_session(data) if options.last else "")
-            or _make_session_name(read.config.settings.app.app_id)
-        )
-        opening = opening._replace(session_name=name)
+    parser.add_argument("--session", default="", metavar="NAME", help="go on with this session (default: a new one)")
+    parser.add_argument("--last", action="store_true", help="go on with the session that was used last")
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="lines in, lines out, without a screen (always so if there is no terminal)",
+    )
+    parser.add_argument("--theme", choices=("dark", "light"), default="dark", help="the color theme (default: dark)")
+    add_data_options(parser)
+    add_agent_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from tidegate.agent.environment import hide_environment
+
+    hide_environment()
+
+    from pathlib import Path
+
+    from tidegate.agent.config.resolved_config import load_configured_policy
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.cli.launch import collect_secrets, make_launch_options, make_session_name
+    from tidegate.tui.plain.chat_streams import format_resume_hint, has_interactive_terminal
+
+    launch = make_launch_options(options)
+    config = launch.load_config().config
+    load_configured_policy(config)  # a faulty policy is wrong usage: report it before anything is opened
+    secrets = collect_secrets(config)
+    with open_data_folder(options, create=True, secrets=secrets) as data:
+        name = options.session or (find_last_session(data) if options.last else "") or make_session_name(config)
+        launch = launch._replace(session_name=name)
         if options.plain or not has_interactive_terminal():
             from tidegate.tui.plain.plain_chat import run_plain_chat
 
-            return run_plain_chat(data, opening, Path.cwd(), secrets=secrets)
+            return run_plain_chat(data, launch, Path.cwd(), secrets=secrets)
         from tidegate.tui.app import ChatApp
 
-        app = ChatApp(data, opening, Path.cwd(), dark=options.theme != "light")
+        app = ChatApp(data, launch, Path.cwd(), dark=options.theme != "light")
         app.run()
         if app.failure is not None:
             raise app.failure
         print(format_resume_hint(app.session_name))
         return app.return_code or EXIT_OK
-    finally:
-        data.close()
 
 
-def _make_session_name(app_id: str) -> str:
-    return f"{app_id}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+def find_last_session(data: "DataFolder") -> str:
+    """Return the session that was used last, or "".
 
-
-def find_last_session(data: DataFolder) -> str:
-    """Those of subagents do not count: nobody talks with them. One used in the future was used under a wrong clock."""
+    Sessions of subagents do not count: nobody talks with them. A time in the future comes from a wrong clock, so such
+    a session is returned only if there is no other.
+    """
     found = [info for info in data.store.sessions() if ".task-" not in info.name]
     now = data.clock()
     return next((info.name for info in found if info.used <= now), found[0].name if found else "")

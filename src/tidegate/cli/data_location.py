@@ -1,4 +1,4 @@
-"""Where the kept sessions are, for the commands."""
+"""The data folder that a command works on, and the logs in it."""
 
 import argparse
 import os
@@ -9,25 +9,37 @@ from pathlib import Path
 from tidegate.cli.options import DATA_VARIABLE, STORE_VARIABLE
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.store.memory import session_not_found
+from tidegate.store.session_log import KeptLog
 
 
 def locate_data_folder(options: argparse.Namespace) -> Path:
-    """What was asked for, else the environment's, else where programs of this user keep their data."""
+    """Return `--data`, else the environment's folder, else the one where programs of this user keep their data."""
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(options.data or os.environ.get(DATA_VARIABLE) or Path(home) / "tidegate")
 
 
 @contextmanager
-def open_data_folder(options: argparse.Namespace, *, create: bool = False) -> Iterator[DataFolder]:
-    """Looking at a folder that is not there must not make one: it is more likely mistyped."""
+def open_data_folder(
+    options: argparse.Namespace, *, create: bool = False, secrets: list[str] | None = None
+) -> Iterator[DataFolder]:
+    """Open the data folder. Unless `create` is given it must exist: a missing one is more likely a mistyped name."""
     folder = locate_data_folder(options)
     if not create and not folder.is_dir():
         raise BadInput(
             f"There is no data folder {folder}.",
             f"Name the one that holds your sessions with --data or ${DATA_VARIABLE}.",
         )
-    data = DataFolder(folder, store=options.store or os.environ.get(STORE_VARIABLE, ""))
+    data = DataFolder(folder, store=options.store or os.environ.get(STORE_VARIABLE, ""), secrets=secrets)
     try:
         yield data
     finally:
         data.close()
+
+
+def open_existing_log(data: DataFolder, name: str) -> KeptLog:
+    """Open the log of a session, which must have a record."""
+    log = data.open_log(name)
+    if not log.head:
+        raise session_not_found(name)
+    return log

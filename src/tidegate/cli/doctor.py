@@ -1,36 +1,34 @@
-"""`tidegate export` and `doctor`."""
+"""`tidegate doctor`: check everything in the data folder, and repair it if asked."""
 
 import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from tidegate.cli.data_location import locate_data_folder, open_data_folder
-from tidegate.cli.sessions import format_byte_size, open_existing_log
-from tidegate.core.text.terminal_text import clean_line
-from tidegate.datafolder.archive.transfer import export_session
-from tidegate.datafolder.doctor.database_rescue import needs_rescue, rescue_database
-from tidegate.datafolder.doctor.examination import examine_folder
-from tidegate.datafolder.doctor.finding import Finding
-from tidegate.disk.folder import session_file_key
+from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
-from tidegate.terminal.output import print_json
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.datafolder.doctor.finding import Finding
+
+_ABOUT = "Check everything in the data folder: every hash, pair and number. --repair repairs what can be repaired."
 
 
-def export_command(options: argparse.Namespace) -> int:
-    with open_data_folder(options) as data:
-        open_existing_log(data, options.session)
-        path = Path(options.file or f"{session_file_key(options.session)}.tidegate")
-        done = export_session(data, options.session, path)
-    masked = f"; {done.masked_count} secrets masked" if done.masked_count else ""
-    size = format_byte_size(path.stat().st_size)
-    print(f"{clean_line(str(path))}: {done.event_count:,} records, {done.file_count} files, {size}{masked}")
-    return EXIT_OK
+def add_parser(subparsers: Subparsers) -> None:
+    examples = format_examples("doctor", "", "--repair")
+    parser = add_command(
+        subparsers, "doctor", run, summary="check and repair the data folder", description=_ABOUT, epilog=examples
+    )
+    add_data_options(parser)
+    parser.add_argument("--repair", action="store_true", help="repair what can be repaired")
+    parser.add_argument("--json", action="store_true", help="a list of findings instead of lines")
 
 
-def doctor_command(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    import msgspec
+
+    from tidegate.terminal.output import print_json
+
     findings: list[Finding] = []
     for finding in _examine(options):
         if not options.json:
@@ -42,8 +40,12 @@ def doctor_command(options: argparse.Namespace) -> int:
     return EXIT_FAILED if any(finding.severity in ("broken", "lost") for finding in findings) else EXIT_OK
 
 
-def _examine(options: argparse.Namespace) -> Iterator[Finding]:
-    """A file that SQLite can no longer find its way in must be made anew before anything can be opened."""
+def _examine(options: argparse.Namespace) -> "Iterator[Finding]":
+    """Yield the findings. A database that SQLite can no longer read is rescued before the folder is opened."""
+    from tidegate.cli.data_location import locate_data_folder, open_data_folder
+    from tidegate.datafolder.doctor.database_rescue import needs_rescue, rescue_database
+    from tidegate.datafolder.doctor.examination import examine_folder
+
     folder = locate_data_folder(options)
     if options.repair and needs_rescue(folder):
         yield from rescue_database(folder)

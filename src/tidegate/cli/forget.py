@@ -1,90 +1,63 @@
-"""`tidegate undo`, `redo`, `clear`, `fork` and `forget`: changing what is kept, each as one act that is logged."""
+"""`tidegate forget`: remove a session, messages of it, or a text from everything that is kept."""
 
 import argparse
-import getpass
 import sys
-from collections.abc import Callable
 
-from tidegate.cli.data_location import open_data_folder
-from tidegate.cli.sessions import open_existing_log
+from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
 from tidegate.core.errors import BadInput
-from tidegate.core.text.terminal_text import clean_line
-from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.forget.forget import forget_message, forget_session, forget_words
-from tidegate.session.conversation import LiveConversation
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
-from tidegate.terminal.output import ask_line
+
+_ABOUT = """\
+The only way content leaves a log. A whole session, messages of it by id, or words: a secret that was pasted. They are
+asked for, or read from standard input, so that they do not end up in the history of your shell. A tombstone stays.
+"""
 
 
-def undo_command(options: argparse.Namespace) -> int:
-    return _toggle_edit(options, LiveConversation.undo, "There is no compaction to undo.", "is undone")
+def add_parser(subparsers: Subparsers) -> None:
+    examples = format_examples("forget", "old", "old m12 m13", "old --words < key")
+    parser = add_command(
+        subparsers, "forget", run, summary="remove a session, a message, a secret", description=_ABOUT, epilog=examples
+    )
+    add_data_options(parser)
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="messages of it (default: the whole session)")
+    parser.add_argument("--words", action="store_true", help="a text, asked for or read from standard input")
+    parser.add_argument("--yes", action="store_true", help="do not ask whether to go ahead")
 
 
-def redo_command(options: argparse.Namespace) -> int:
-    return _toggle_edit(options, LiveConversation.redo, "Nothing was undone.", "holds again")
+def run(options: argparse.Namespace) -> int:
+    from tidegate.cli.data_location import open_data_folder, open_existing_log
+    from tidegate.datafolder.forget.forget import forget_message, forget_session, forget_words
 
-
-def _toggle_edit(
-    options: argparse.Namespace, act: Callable[[LiveConversation], int | None], none: str, done: str
-) -> int:
-    with open_data_folder(options) as data:
-        live = data.open_conversation(options.session)
-        before = live.view.tokens
-        seq = act(live)
-        if seq is None:
-            print(none)
-            return EXIT_FAILED
-        print(f"The edit at record {seq} {done}: {before:,} -> {live.view.tokens:,} tokens.")
-    return EXIT_OK
-
-
-def clear_command(options: argparse.Namespace) -> int:
-    with open_data_folder(options) as data:
-        live = data.open_conversation(options.session)
-        messages, tokens = live.view.message_count, live.view.tokens
-        live.clear()
-    print(f"{messages} messages, {tokens:,} tokens left the context. The log keeps them.")
-    return EXIT_OK
-
-
-def fork_command(options: argparse.Namespace) -> int:
-    with open_data_folder(options) as data:
-        at = options.at or open_existing_log(data, options.session).head
-        data.fork(options.session, at, options.new)
-    print(f"{clean_line(options.new)} begins as {clean_line(options.session)} was at record {at}.")
-    return EXIT_OK
-
-
-def forget_command(options: argparse.Namespace) -> int:
     if options.words and options.ids:
         raise BadInput("Give ids or --words, not both.", "Forget them one after the other.")
     with open_data_folder(options) as data:
         open_existing_log(data, options.session)
         if options.words:
-            print(forget_words(data, options.session, _read_phrase()))
+            print(forget_words(data, options.session, _read_words()))
             return EXIT_OK
         if not _confirm(options):
             print("Nothing was done.")
             return EXIT_FAILED
-        return _forget_ids_or_session(data, options)
-
-
-def _forget_ids_or_session(data: DataFolder, options: argparse.Namespace) -> int:
-    if options.ids:
-        print(forget_message(data, options.session, *options.ids))
-    else:
-        print(forget_session(data, options.session))
+        if options.ids:
+            print(forget_message(data, options.session, *options.ids))
+        else:
+            print(forget_session(data, options.session))
     return EXIT_OK
 
 
-def _read_phrase() -> str:
-    """Not from the command line: it stays in the shell's history and shows in the list of processes."""
+def _read_words() -> str:
+    """Ask for the words. On the command line they would be in the shell's history and in the list of processes."""
     if sys.stdin.isatty():
+        import getpass
+
         return getpass.getpass("Words to forget (not shown): ")
     return sys.stdin.read().rstrip("\r\n")
 
 
 def _confirm(options: argparse.Namespace) -> bool:
+    from tidegate.terminal.output import ask_line
+
     if options.yes:
         return True
     what = " ".join(options.ids) or f"the whole session {options.session!r}"

@@ -3,26 +3,61 @@
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tidegate.cli.data_location import open_data_folder
+from tidegate.cli.options import Subparsers, add_command, add_data_options
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.text.terminal_text import clean_line
-from tidegate.datafolder.archive.transfer import import_session
-from tidegate.datafolder.data_folder import DataFolder
-from tidegate.lab.importers import find_local_sessions, read_recordings_by_file
-from tidegate.lab.importers.logs.tidegate_sessions import recognizes
-from tidegate.lab.importers.registry import find_recording_files
-from tidegate.lab.importers.session_import import import_recording
-from tidegate.lab.importers.source_file import SourceFile
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
-from tidegate.terminal.output import print_error
 
+if TYPE_CHECKING:  # loaded when the command runs
+    from pathlib import Path
+
+    from tidegate.datafolder.data_folder import DataFolder
+
+LOCAL_AGENT_CHOICES = ("claude-code", "codex", "opencode", "copilot", "gemini", "pi")
 _UNTRUSTED_NOTE = "no rule in it holds (--trust, if it is yours)"
+_ABOUT = """\
+Take sessions in: files that `tidegate export` wrote, and the session files of Claude Code, Codex, OpenCode, Copilot
+CLI, Gemini CLI, Pi, OpenHands, SWE-agent, mini-swe-agent, tau-bench, LiveMCPBench, LangChain and LangGraph,
+OpenTelemetry spans, logs of requests, and chat messages one a line; plain or .gz. What a file holds decides, not its
+name. A folder means the files in it. It reports what it repaired; the files are only read.
+
+A file may come from somebody else, so nothing that its user said or pinned is a rule here. With --mine or --trust typed
+text counts as yours.
+"""
+_EPILOG = """\
+examples:
+  tidegate import copy.tidegate --as b
+  tidegate import rollout.jsonl trajectories/
+  tidegate import --mine claude-code
+  tidegate import --trust laptop.tidegate
+"""
 
 
-def import_command(options: argparse.Namespace) -> int:
-    """Status 1 if anything could not be read; the rest is taken in all the same."""
+def add_parser(subparsers: Subparsers) -> None:
+    summary = "take in sessions: exported ones, and those of other agents"
+    parser = add_command(subparsers, "import", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
+    add = parser.add_argument
+    add("path", nargs="*", metavar="PATH", help="files, or folders of files")
+    add("--as", dest="name", default="", metavar="NAME", help="under another name (one session)")
+    add(
+        "--mine",
+        action="append",
+        default=[],
+        choices=LOCAL_AGENT_CHOICES,
+        help="the sessions of this agent in your home",
+    )
+    add("--trust", action="store_true", help="these sessions are yours: rules in what you typed and pinned hold")
+    add_data_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Import every file that can be read. The status is 1 if one could not."""
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.core.text.terminal_text import clean_line
+    from tidegate.lab.importers import find_local_sessions
+    from tidegate.terminal.output import print_error
+
     mine = dict.fromkeys(path for agent in options.mine for path in find_local_sessions(agent))
     files = _find_files(options, mine)
     if options.name and len(files) > 1:
@@ -49,19 +84,27 @@ def import_command(options: argparse.Namespace) -> int:
     return EXIT_FAILED if faults or left_out else EXIT_OK
 
 
-def _find_files(options: argparse.Namespace, mine: Iterable[Path]) -> list[Path]:
+def _find_files(options: argparse.Namespace, mine: "Iterable[Path]") -> "list[Path]":
+    from pathlib import Path
+
+    from tidegate.lab.importers.registry import find_recording_files
+
     files = [*mine, *(find_recording_files([Path(path) for path in options.path]) if options.path else ())]
     if not files:
         raise BadInput("There is nothing to import.", "Name files or folders, or --mine with the name of an agent.")
     return list(dict.fromkeys(files))
 
 
-def _import_file(data: DataFolder, path: Path, name: str, *, trust: bool) -> Iterator[str | BadInput]:
-    """A line for each session of a file, or why it cannot be read. Our own exports keep all their records and files."""
-    told = "" if trust else f"; {_UNTRUSTED_NOTE}"
+def _import_file(data: "DataFolder", path: "Path", name: str, *, trust: bool) -> Iterator[str | BadInput]:
+    """Yield a line for each session of a file, or why it cannot be read. An export keeps all its records and files."""
+    from tidegate.datafolder.archive.transfer import import_session
+    from tidegate.lab.importers import read_recordings_by_file
+    from tidegate.lab.importers.session_import import import_recording
+
+    note = "" if trust else f"; {_UNTRUSTED_NOTE}"
     if path.is_file() and _is_export(path):
         kept = import_session(data, path, name, trust=trust)
-        yield f"{kept}: {data.open_log(kept).head:,} records{told}"
+        yield f"{kept}: {data.open_log(kept).head:,} records{note}"
         return
     found = next(read_recordings_by_file([path]))
     if found.error is not None:
@@ -76,11 +119,14 @@ def _import_file(data: DataFolder, path: Path, name: str, *, trust: bool) -> Ite
         if done.was_known:
             yield f"{done.name}: there already"
         else:
-            yield "; ".join([f"{done.name}: {done.message_count:,} messages of {whose}", *recording.repairs]) + told
+            yield "; ".join([f"{done.name}: {done.message_count:,} messages of {whose}", *recording.repairs]) + note
 
 
-def _is_export(path: Path) -> bool:
-    """Told by how it begins. A damaged export is one too: it is refused with that reason, not taken for another."""
+def _is_export(path: "Path") -> bool:
+    """Return whether the file begins as an export does. A damaged export is one, too: importing it says so."""
+    from tidegate.lab.importers.logs.tidegate_sessions import recognizes
+    from tidegate.lab.importers.source_file import SourceFile
+
     try:
         source = SourceFile(path)
     except BadInput:

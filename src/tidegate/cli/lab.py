@@ -1,108 +1,117 @@
-"""`tidegate lab`: the command around `lab.comparing`."""
+"""`tidegate lab`: compare policies on recorded sessions."""
 
 import argparse
-import json
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import closing
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from tidegate.cli.replay import count_cores
+from tidegate.cli.options import Subparsers, add_command, add_comparison_options, count_cores, parse_positive_int
 from tidegate.core.errors import BadInput
-from tidegate.core.text.terminal_text import clean_line
-from tidegate.disk.atomic_files import write_private
-from tidegate.lab.comparison.cells import ComparisonTerms, store_common_names
-from tidegate.lab.comparison.contenders import Contender, make_policy_contender
-from tidegate.lab.comparison.cost_curve import SettingCurve, parse_curve
-from tidegate.lab.comparison.regression_gate import (
-    GateResult,
-    check_regressions,
-    has_comparable_results,
-    read_stored_findings,
-)
-from tidegate.lab.comparison.report.findings import FindingsJson, ReportContext, build_findings
-from tidegate.lab.comparison.report.text import render_equal_cost_csv, render_findings_csv, render_findings_text
-from tidegate.lab.comparison.runner import (
-    DEFAULT_MIN_WINDOWS,
-    ComparisonPlan,
-    ComparisonResults,
-    load_cached_results,
-    run_comparison,
-)
-from tidegate.lab.comparison.session_sources import (
-    COMMON_NAME_PROJECTS,
-    SourceScan,
-    find_common_names,
-    merge_scans,
-    scan_sources,
-)
-from tidegate.lab.importers import find_local_sessions
-from tidegate.lab.importers.registry import find_recording_files
-from tidegate.lab.peer_process import find_peer_contenders
-from tidegate.models.catalog import find_model
-from tidegate.models.pricing import TokenRates
-from tidegate.presets import preset_names
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from tidegate.terminal.output import print_error, show_progress
 
-_DEFAULT_PRICE_MODEL = "claude-sonnet-5"
-_encode = msgspec.json.Encoder().encode
+if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.cli.comparison_setup import LabOptions
+    from tidegate.lab.comparison.contenders import Contender
+    from tidegate.lab.comparison.cost_curve import SettingCurve
+    from tidegate.lab.comparison.regression_gate import GateResult
+    from tidegate.lab.comparison.report.findings import FindingsJson
+    from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults
+
+_ABOUT = """\
+Replay recorded sessions under several policies, without a model and without a key, and say in numbers what each keeps
+and what it costs: means over sessions with 95% intervals over projects, and paired differences from a baseline.
+
+PATH is a session file of any known agent, or a folder of them; --mine finds your own. Sessions longer than 1.5 windows
+are measured. Results are kept in a cache by content: a run that was stopped goes on, one that is repeated is instant.
+"""
+_EPILOG = """\
+what the columns mean, what they do not show and how to read an interval: docs/lab.md
+
+examples:
+  tidegate lab recordings/ --window 32000
+  tidegate lab recordings/ --policy default --policy my.yaml --window 16000 --window 64000 --html report.html
+  tidegate lab --mine claude-code --window 64000 --peers --json report.json
+  tidegate lab recordings/ --window 32000 --peers --curve fidelity=0.5,1,2,4
+  tidegate lab recordings/ --policy my.yaml --window 32000 --save kept.json     then, after a change:
+  tidegate lab recordings/ --gate kept.json                                     exit status 1 if it got worse
+"""
 
 
-class LabOptions(msgspec.Struct, frozen=True):
-    """What was asked for. What is not said is taken from a stored result, if there is one, else it is the usual."""
-
-    windows: tuple[int, ...]
-    policies: tuple[str, ...]
-    count: str
-    min_windows: float
-    price_model: str
-    common_names_file: str
-    curve_spec: str = ""
-
-
-def resolve_lab_options(
-    options: argparse.Namespace, windows: Sequence[int], policies: Sequence[str], stored: FindingsJson | None = None
-) -> LabOptions:
-    setup: FindingsJson = stored["setup"] if stored else {}
-    windows = windows or setup.get("windows", ())
-    if not windows:
-        raise BadInput("No window is given.", "Add --window N, the tokens a request may have.")
-    return LabOptions(
-        windows=tuple(dict.fromkeys(windows)),
-        policies=tuple(dict.fromkeys(policies or setup.get("policies", preset_names()))),
-        count=options.count or setup.get("count", "chars/4"),
-        min_windows=options.longer or setup.get("longer", DEFAULT_MIN_WINDOWS),
-        price_model=options.model or setup.get("prices", _DEFAULT_PRICE_MODEL),
-        common_names_file=options.common or setup.get("common names", ""),
-        curve_spec=getattr(options, "curve", "") or setup.get("curve", ""),
+def add_parser(subparsers: Subparsers) -> None:
+    summary = "compare policies on recorded sessions"
+    parser = add_command(subparsers, "lab", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
+    add_comparison_options(parser)
+    add = parser.add_argument
+    add(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="NAME_OR_FILE",
+        help="a preset or a YAML file; may be repeated (default: all presets)",
     )
+    add("--window", action="append", type=parse_positive_int, default=[], metavar="N", help="tokens; may be repeated")
+    add("--peers", action="store_true", help="other tools too, as far as `make peers` built them")
+    add("--peer", action="append", default=[], metavar="NAME", help="one other tool; may be repeated")
+    add(
+        "--curve",
+        default="",
+        metavar="[POLICY:]SETTING=V,V,...",
+        help="one policy (default: default) at these values of a setting, in a table of its own, and compared with each"
+        " other policy at equal cost",
+    )
+    add(
+        "--baseline", default="", metavar="NAME", help="the policy that all others are compared with (default: default)"
+    )
+    add("--json", default="", metavar="FILE", help="everything, for programs (- for the standard output)")
+    add(
+        "--csv",
+        default="",
+        metavar="FILE",
+        help="one line for each session under each policy; with --curve NAME.equal-cost.csv beside it",
+    )
+    add("--html", default="", metavar="FILE", help="one page to read and to click through, no network needed")
+    add("--save", default="", metavar="FILE", help="what --gate compares with later")
+    add("--gate", default="", metavar="FILE", help="exit status 1 if a policy is worse than stored, beyond noise")
 
 
-def lab_command(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    from tidegate.cli.comparison_setup import (
+        list_data_notes,
+        make_comparison_plan,
+        read_session_sources,
+        resolve_lab_options,
+    )
+    from tidegate.lab.comparison.regression_gate import (
+        check_regressions,
+        has_comparable_results,
+        read_stored_findings,
+    )
+    from tidegate.lab.comparison.report.findings import ReportContext, build_findings
+    from tidegate.terminal.output import print_error
+
     stored = read_stored_findings(Path(options.gate)) if options.gate else None
-    asked = resolve_lab_options(options, options.window, options.policy, stored)
-    who = _collect_contenders(options, asked)
-    if stored is not None and not has_comparable_results(stored, asked.windows, [each.key for each in who.all]):
+    lab_options = resolve_lab_options(options, options.window, options.policy, stored, options.curve)
+    chosen = _collect_contenders(options, lab_options)
+    if stored is not None and not has_comparable_results(
+        stored, lab_options.windows, [each.key for each in chosen.all]
+    ):
         raise _nothing_to_compare()
-    found = read_session_sources(options, asked.count)
-    plan = make_comparison_plan(options, found, who.all, asked)
+    found = read_session_sources(options, lab_options.count)
+    plan = make_comparison_plan(options, found, chosen.all, lab_options)
     results, interrupted = _run_comparison(plan, options.jobs or count_cores())
-    told = ReportContext(
-        title=f"{len(who.contenders)} policies on recorded sessions",
+    context = ReportContext(
+        title=f"{len(chosen.contenders)} policies on recorded sessions",
         created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        notes=(*list_data_notes(asked, found, plan), *who.missing),
-        setup=_describe_setup(asked, plan),
-        baseline=who.baseline,
+        notes=(*list_data_notes(lab_options, found, plan), *chosen.missing),
+        setup=_describe_setup(lab_options, plan),
+        baseline=chosen.baseline,
         skipped=tuple(found.skipped),
-        curve=who.curve,
+        curve=chosen.curve,
     )
-    report = build_findings(results, told)
+    report = build_findings(results, context)
     _write_reports(options, report)
     for skipped in found.skipped:
         print_error(f"skipped: {skipped.name}: {skipped.reason}", skipped.remedy)
@@ -110,7 +119,7 @@ def lab_command(options: argparse.Namespace) -> int:
         cell = failed.cell
         print_error(f"failed: {cell.contender.key} on {cell.source.name}: {failed.error}")
     if interrupted:
-        print("tidegate: stopped; what is done is kept, the same command goes on", file=sys.stderr)
+        print("tidegate: stopped; finished results are kept, run the same command to continue", file=sys.stderr)
         return EXIT_INTERRUPTED
     if stored is not None and _report_gate(check_regressions(stored, report)):
         return EXIT_FAILED
@@ -118,30 +127,34 @@ def lab_command(options: argparse.Namespace) -> int:
 
 
 class _ContenderSet(NamedTuple):
-    """Who is compared. Points of the curve are measured like the others, and shown apart from them."""
+    """The contenders. The points of the curve are measured like the others, and shown apart from them."""
 
-    contenders: list[Contender]
-    curve: SettingCurve | None
+    contenders: "list[Contender]"
+    curve: "SettingCurve | None"
     baseline: str
     missing: list[str]
 
     @property
-    def all(self) -> list[Contender]:
+    def all(self) -> "list[Contender]":
         return [*self.contenders, *(self.curve.extra_contenders if self.curve else ())]
 
 
-def _collect_contenders(options: argparse.Namespace, asked: LabOptions) -> _ContenderSet:
-    contenders = [make_policy_contender(name) for name in asked.policies]
+def _collect_contenders(options: argparse.Namespace, lab_options: "LabOptions") -> _ContenderSet:
+    from tidegate.lab.comparison.contenders import make_policy_contender
+    from tidegate.lab.comparison.cost_curve import parse_curve
+    from tidegate.lab.peer_process import find_peer_contenders
+
+    contenders = [make_policy_contender(name) for name in lab_options.policies]
     missing: list[str] = []
     if options.peers or options.peer:
         others = find_peer_contenders(options.peer)
         contenders += others.contenders
         missing += others.missing_reasons
-    curve = parse_curve(asked.curve_spec, contenders) if asked.curve_spec else None
+    curve = parse_curve(lab_options.curve_spec, contenders) if lab_options.curve_spec else None
     return _ContenderSet(contenders, curve, _choose_baseline(options.baseline, contenders), missing)
 
 
-def _choose_baseline(wanted: str, contenders: Sequence[Contender]) -> str:
+def _choose_baseline(wanted: str, contenders: "Sequence[Contender]") -> str:
     keys = [each.key for each in contenders]
     if len(set(keys)) < len(keys):
         raise BadInput("Two policies have the same name.", "Rename one of the files.")
@@ -150,71 +163,11 @@ def _choose_baseline(wanted: str, contenders: Sequence[Contender]) -> str:
     return wanted or ("default" if "default" in keys else keys[0])
 
 
-def locate_lab_cache(named: str) -> Path:
-    if named:
-        return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tidegate" / "lab"
+def _run_comparison(plan: "ComparisonPlan", jobs: int) -> "tuple[ComparisonResults, bool]":
+    """Return the results, and whether Ctrl-C stopped the measurement before it was complete."""
+    from tidegate.lab.comparison.runner import load_cached_results, run_comparison
+    from tidegate.terminal.output import show_progress
 
-
-def read_session_sources(options: argparse.Namespace, count: str) -> SourceScan:
-    paths = [Path(path) for path in options.paths]
-    files = find_recording_files(paths) if paths else []
-    for agent in options.mine:
-        files += find_local_sessions(agent)
-    if not files:
-        raise BadInput("No session is given.", "Name files or folders, or --mine AGENT for your own.")
-    jobs, cache = options.jobs or count_cores(), locate_lab_cache(options.cache)
-    seen: list[SourceScan] = []
-    with show_progress("reading", len(files)) as step, closing(scan_sources(files, cache, count, jobs)) as stream:
-        for each in stream:
-            seen.append(each)
-            step(1)
-    found = merge_scans(seen)
-    if not found.sources:
-        first = found.skipped[0]
-        raise BadInput(first.reason, first.remedy or "Give files that hold sessions.")
-    return found
-
-
-def make_comparison_plan(
-    options: argparse.Namespace, found: SourceScan, contenders: Sequence[Contender], asked: LabOptions
-) -> ComparisonPlan:
-    cache = locate_lab_cache(options.cache)
-    common = (
-        _read_common_names(Path(asked.common_names_file))
-        if asked.common_names_file
-        else find_common_names(found.sources)
-    )
-    terms = ComparisonTerms(asked.count, store_common_names(common, cache), _find_rates(asked.price_model), str(cache))
-    # The names have done their work, and every cell would carry them to its process.
-    sources = (msgspec.structs.replace(source, argument_names=()) for source in found.sources)
-    return ComparisonPlan(tuple(sources), tuple(contenders), asked.windows, terms, asked.min_windows)
-
-
-def _read_common_names(path: Path) -> frozenset[str]:
-    remedy = 'Give a JSON list of names, such as ["README.md", "main.go"].'
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}).", remedy) from None
-    except ValueError as error:
-        raise BadInput(f"{path}: broken JSON ({error}).", remedy) from None
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise BadInput(f"{path}: not a list of names.", remedy)
-    return frozenset(value)
-
-
-def _find_rates(model: str) -> tuple[TokenRates, ...]:
-    known_model = find_model(model)
-    if known_model is None or not known_model.prices:
-        raise BadInput(
-            f"The prices of {model!r} are not known.", "Name a model of the catalog, such as claude-sonnet-5."
-        )
-    return known_model.prices
-
-
-def _run_comparison(plan: ComparisonPlan, jobs: int) -> tuple[ComparisonResults, bool]:
     try:
         with show_progress("measuring", len(plan.list_cells())) as step:
             return run_comparison(plan, jobs, step), False
@@ -222,45 +175,32 @@ def _run_comparison(plan: ComparisonPlan, jobs: int) -> tuple[ComparisonResults,
         return load_cached_results(plan), True
 
 
-def _describe_setup(asked: LabOptions, plan: ComparisonPlan) -> FindingsJson:
+def _describe_setup(lab_options: "LabOptions", plan: "ComparisonPlan") -> "FindingsJson":
     rates = plan.terms.rates[0]
     return {
-        "policies": list(asked.policies),
-        "windows": list(asked.windows),
-        "count": asked.count,
-        "longer": asked.min_windows,
-        "prices": asked.price_model,
+        "policies": list(lab_options.policies),
+        "windows": list(lab_options.windows),
+        "count": lab_options.count,
+        "longer": lab_options.min_windows,
+        "prices": lab_options.price_model,
         "dollars for a million tokens": {
             "input": rates.input, "cached": rates.cached, "written": rates.written, "output": rates.output,
         },
-        "common names": asked.common_names_file,
-        "curve": asked.curve_spec,
+        "common names": lab_options.common_names_file,
+        "curve": lab_options.curve_spec,
     }  # fmt: skip
 
 
-def list_data_notes(asked: LabOptions, found: SourceScan, plan: ComparisonPlan) -> list[str]:
-    timed = sum(source.has_times for source in plan.sources)
-    said = []
-    if not timed:
-        said.append("The recordings have no times: nothing expires from the provider's cache.")
-    elif timed < len(plan.sources):
-        without = len(plan.sources) - timed
-        said.append(f"{without} of {len(plan.sources)} recordings have no times: for them no cache entry expires.")
-    said.append("Summaries are written by the deterministic summariser; what a model would cost for them is billed.")
-    if not asked.common_names_file and len({source.project for source in plan.sources}) < COMMON_NAME_PROJECTS:
-        said.append(f"Fewer than {COMMON_NAME_PROJECTS} projects: no name could be found to be common, so all count.")
-    elif not asked.common_names_file:
-        said.append(f"Names that the calls of {COMMON_NAME_PROJECTS} projects or more use do not count as references.")
-    mended = sum(bool(source.repairs) for source in found.sources)
-    if mended:
-        said.append(f"{mended} recordings had to be mended; the JSON says how.")
-    if found.skipped:
-        said.append(f"{len(found.skipped)} files or sessions were skipped.")
-    return said
+def _write_reports(options: argparse.Namespace, report: "FindingsJson") -> None:
+    from pathlib import Path
 
+    import msgspec
 
-def _write_reports(options: argparse.Namespace, report: FindingsJson) -> None:
-    whole = _encode(report)
+    from tidegate.disk.atomic_files import write_private
+    from tidegate.lab.comparison.report.text import render_equal_cost_csv, render_findings_csv, render_findings_text
+
+    encode = msgspec.json.encode
+    whole = encode(report)
     if options.json == "-":
         sys.stdout.buffer.write(whole + b"\n")
     else:
@@ -278,11 +218,13 @@ def _write_reports(options: argparse.Namespace, report: FindingsJson) -> None:
         write_private(Path(options.html), render_lab_page(whole).encode())
     if options.save:
         small = [{key: each[key] for key in each if key not in ("curves", "lost")} for each in report["windows"]]
-        write_private(Path(options.save), _encode({**report, "windows": small}))
+        write_private(Path(options.save), encode({**report, "windows": small}))
 
 
-def _report_gate(gated: GateResult) -> bool:
-    """True if the gate is shut."""
+def _report_gate(gated: "GateResult") -> bool:
+    """Print the result of `--gate`. Return whether a policy is worse than stored."""
+    from tidegate.core.text.terminal_text import clean_line
+
     if not gated.compared_pairs:
         raise _nothing_to_compare()
     if gated.unmatched_sessions:

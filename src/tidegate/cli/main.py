@@ -1,34 +1,23 @@
-"""The command `tidegate`. Each command loads what it needs when it is called, so that `--version` is instant.
+"""The command `tidegate`. Each command loads what it needs when it runs, so that `--version` is instant.
 
-Whatever goes wrong ends as one line that says what, one that says what to do, and a status: 1 when something could
-not be read or proved, 2 for a wrong call, 130 after Ctrl-C. A traceback is shown to nobody who did not ask for one.
+An error is printed as one line that says what happened and one that says what to do. The status is 1 when something
+could not be read or proved, 2 for wrong usage, 130 after Ctrl-C. A traceback is printed only if TIDEGATE_DEBUG is set.
 """
 
-import argparse
 import os
 import sys
-import traceback
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 
-from tidegate.agent.environment import hide_environment
 from tidegate.cli.parser import make_parser
 from tidegate.core.errors import BadInput, BadPolicy, TidegateError
-from tidegate.terminal.exit_codes import (
-    AGENT_COMMANDS,
-    COMMAND_FUNCTIONS,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_USAGE,
-)
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from tidegate.terminal.output import guard_streams, print_error
 
 _DEBUG_VARIABLE = "TIDEGATE_DEBUG"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The status to exit with; nothing is raised, whatever happens inside."""
+    """Run a command and return its exit status. Nothing is raised."""
     with guard_streams():
         return _main(argv)
 
@@ -36,13 +25,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     try:
         options = make_parser().parse_args(argv)
-        status = _run_command(options)
+        status: int = options.run_command(options)
         sys.stdout.flush()
-    except SystemExit as leave:  # argparse has said what it had to say
+    except SystemExit as leave:  # argparse has printed its message
         return leave.code if isinstance(leave.code, int) else EXIT_FAILED
     except KeyboardInterrupt:
         return _report_error("stopped", status=EXIT_INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
+    except BrokenPipeError:  # the reader of our output has closed it, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except (BadInput, BadPolicy) as error:
@@ -54,6 +43,8 @@ def _main(argv: Sequence[str] | None) -> int:
         return _report_error(what, "Check the path, its permissions and the space left.", EXIT_FAILED)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a sentence instead of a traceback
         if os.environ.get(_DEBUG_VARIABLE):
+            import traceback
+
             traceback.print_exc()
             return EXIT_FAILED
         remedy = f"This is a defect; {_DEBUG_VARIABLE}=1 shows where it happened. Please report it."
@@ -64,14 +55,6 @@ def _main(argv: Sequence[str] | None) -> int:
 def _report_error(what: str, remedy: str = "", status: int = EXIT_FAILED) -> int:
     print_error(what, remedy)
     return status
-
-
-def _run_command(options: argparse.Namespace) -> int:
-    if options.command in AGENT_COMMANDS:
-        hide_environment()
-    module, function = COMMAND_FUNCTIONS[options.command]
-    command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tidegate.{module}"), function)
-    return command(options)
 
 
 if __name__ == "__main__":

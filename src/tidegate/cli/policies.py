@@ -1,17 +1,30 @@
 """`tidegate policies`: the presets, as a list or as the files they are."""
 
 import argparse
-import shutil
-import textwrap
-from importlib import resources
 
-from tidegate.core.config.values import quote_value, suggest_name
-from tidegate.core.errors import BadPolicy
-from tidegate.presets import load, preset_names
+from tidegate.cli.options import Subparsers, add_command, format_examples
 from tidegate.terminal.exit_codes import EXIT_OK
 
+_ABOUT = "List the presets, or print one: the place to start a policy file of your own."
 
-def policies_command(options: argparse.Namespace) -> int:
+
+def add_parser(subparsers: Subparsers) -> None:
+    examples = format_examples("policies", "", "default > my.yaml")
+    parser = add_command(
+        subparsers, "policies", run, summary="list or print the presets", description=_ABOUT, epilog=examples
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="print the file of this preset")
+
+
+def run(options: argparse.Namespace) -> int:
+    import shutil
+    import textwrap
+    from importlib import resources
+
+    from tidegate.core.config.values import quote_value, suggest_name
+    from tidegate.core.errors import BadPolicy
+    from tidegate.presets import load, preset_names
+
     if options.name is None:
         width = min(120, shutil.get_terminal_size((100, 24)).columns)
         for name in preset_names():

@@ -1,23 +1,93 @@
-"""`tidegate replay`: the command around `lab.batch`."""
+"""`tidegate replay`: run a policy over recorded sessions."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tidegate.cli.options import Subparsers, add_command, count_cores, parse_positive_int
 from tidegate.core.errors import BadInput
-from tidegate.core.text.terminal_text import clean_line
-from tidegate.lab.replay import recording_file
-from tidegate.lab.replay.batch import ReplayOrder, ReplayOutcome, load_replay_policy, replay_files
-from tidegate.lab.replay.report_text import render_replay_json, render_replay_table
-from tidegate.terminal.exit_codes import DIALECT_CHOICES, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from tidegate.terminal.output import print_error, print_json, show_progress
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from pathlib import Path
+
+    from tidegate.lab.replay.batch import ReplayOrder, ReplayOutcome
+
+COUNTER_CHOICES = ("exact", "chars/4", "estimate")
+DIALECT_CHOICES = ("openai_chat", "openai_responses", "anthropic", "gemini")
+_ABOUT = """\
+Go through recorded sessions again under a policy, as if each assistant message had to be asked for, and say what
+would have been sent: how large, how valid, how much of it the provider's prompt cache already had.
+
+A recording is JSONL in OpenAI chat form, one message a line, plain or .gz; a folder means the recordings directly in
+it. Time is simulated (30 seconds an assistant message) and summaries are deterministic: same input, same figures.
+"""
+_EPILOG = """\
+columns:
+  mean, max  tokens of the requests        over     requests larger than the window
+  invalid    requests a dialect refuses    refused  calls for which the fixed part leaves no room
+  prefix     share of a request that is the unchanged beginning of it, from the request before (mean)
+  newest     requests with the user's newest message whole (clipped: it alone is larger than the room)
+
+examples:
+  tidegate replay session.jsonl --policy default --window 32000
+  tidegate replay recordings/ --policy cowagent --window 16000 --count chars/4 --requests out/
+  tidegate replay recordings/ --policy my.yaml --window 64000 --wire all --json > report.json
+  tidegate replay recordings/ --policy default --window 16000 --set fidelity=1
+  tidegate replay session.jsonl --window 32000 --explain
+"""
 
 
-def replay_command(options: argparse.Namespace) -> int:
-    paths = recording_file.find_chat_recordings([Path(path) for path in options.paths])
+def add_parser(subparsers: Subparsers) -> None:
+    summary = "run a policy over recorded sessions"
+    parser = add_command(subparsers, "replay", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
+    add = parser.add_argument
+    add("paths", nargs="+", metavar="PATH", help="a recording, or a folder of recordings")
+    add("--policy", default="default", metavar="NAME_OR_FILE", help="a preset or a YAML file (default: default)")
+    add("--window", type=parse_positive_int, required=True, metavar="N", help="the context window in tokens")
+    add(
+        "--count",
+        choices=COUNTER_CHOICES,
+        default="exact",
+        help="how tokens are counted (default: exact, with o200k_base)",
+    )
+    add(
+        "--wire",
+        action="append",
+        choices=(*DIALECT_CHOICES, "all"),
+        help="validate each request in this dialect; may be repeated (default: openai_chat)",
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        type=_parse_setting,
+        metavar="NAME=VALUE",
+        help="change a setting of the policy",
+    )
+    add(
+        "--requests",
+        default="",
+        metavar="DIR",
+        help="write DIR/<name>.jsonl: each request as it is, secrets included, in OpenAI chat form",
+    )
+    add("--explain", action="store_true", help="below the table each edit with its arithmetic, and the next sweep")
+    add("--json", action="store_true", help="print JSON instead of a table")
+    add("--jobs", type=parse_positive_int, default=0, metavar="N", help="processes (default: one a core)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from contextlib import closing
+    from pathlib import Path
+
+    from tidegate.core.text.terminal_text import clean_line
+    from tidegate.lab.replay.batch import replay_files
+    from tidegate.lab.replay.recording_file import find_chat_recordings
+    from tidegate.lab.replay.report_text import render_replay_json, render_replay_table
+    from tidegate.terminal.output import print_error, print_json, show_progress
+
+    paths = find_chat_recordings([Path(path) for path in options.paths])
     order = _make_order(options, paths)
     done: dict[str, ReplayOutcome] = {}
     interrupted = False
@@ -49,17 +119,21 @@ def replay_command(options: argparse.Namespace) -> int:
     return EXIT_FAILED if unread else EXIT_OK
 
 
-def _make_order(options: argparse.Namespace, paths: Sequence[Path]) -> ReplayOrder:
-    """The order, with everything checked that would otherwise fail in the middle of the work."""
+def _make_order(options: argparse.Namespace, paths: "Sequence[Path]") -> "ReplayOrder":
+    """Return the order. Everything that would otherwise fail in the middle of the work is checked here."""
+    from pathlib import Path
+
+    from tidegate.lab.replay.batch import ReplayOrder, load_replay_policy
+
     load_replay_policy(options.policy, tuple(options.set))
     if options.explain and options.json:
         raise BadInput("--explain is for people, --json for programs.", "Give one of them.")
-    asked = options.wire or DIALECT_CHOICES[:1]
+    dialects = options.wire or DIALECT_CHOICES[:1]
     order = ReplayOrder(
         policy=options.policy,
         window=options.window,
         count=options.count,
-        dialects=DIALECT_CHOICES if "all" in asked else tuple(dict.fromkeys(asked)),
+        dialects=DIALECT_CHOICES if "all" in dialects else tuple(dict.fromkeys(dialects)),
         settings=tuple(options.set),
         requests_folder=options.requests,
         explain=options.explain,
@@ -75,16 +149,21 @@ def _make_order(options: argparse.Namespace, paths: Sequence[Path]) -> ReplayOrd
     return order
 
 
-def _check_unique_names(paths: Sequence[Path]) -> None:
+def _check_unique_names(paths: "Sequence[Path]") -> None:
     """Requests are filed under the recording's name, so two of one name would overwrite each other."""
+    from tidegate.lab.replay.recording_file import get_recording_name
+
     seen: dict[str, Path] = {}
     for path in paths:
-        other = seen.setdefault(recording_file.get_recording_name(path), path)
+        other = seen.setdefault(get_recording_name(path), path)
         if other != path:
             raise BadInput(
                 f"{other} and {path} would write the same file of requests.", "Replay them one after the other."
             )
 
 
-def count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _parse_setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name.strip(), value.strip()

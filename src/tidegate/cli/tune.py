@@ -1,59 +1,106 @@
-"""`tidegate tune`: the command around `lab.tuning`."""
+"""`tidegate tune`: search the settings of a policy."""
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tidegate.cli.lab import list_data_notes, make_comparison_plan, read_session_sources, resolve_lab_options
-from tidegate.cli.replay import count_cores
+from tidegate.cli.options import Subparsers, add_command, add_comparison_options, count_cores, parse_positive_int
 from tidegate.core.errors import BadInput
-from tidegate.core.text.terminal_text import clean_line
-from tidegate.lab.comparison.confidence_intervals import MeanEstimate
-from tidegate.lab.comparison.runner import ComparisonPlan
-from tidegate.lab.comparison.session_sources import SessionSource
-from tidegate.lab.scoring.measures import MEASURES_BY_KEY
-from tidegate.lab.tuning.search import MeasureChange, SettingsSearch, TuningResult
-from tidegate.lab.tuning.settings import list_tunable_settings, read_policy_text, rewrite_policy_settings
-from tidegate.presets import load
 from tidegate.terminal.exit_codes import EXIT_OK
-from tidegate.terminal.output import show_progress
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from pathlib import Path
+
+    from tidegate.lab.comparison.confidence_intervals import MeanEstimate
+    from tidegate.lab.comparison.session_sources import SessionSource
+    from tidegate.lab.tuning.search import MeasureChange, TuningResult
+
+_ABOUT = """\
+Search the settings of a policy on one part of the sessions and report on the other part, which the search never sees.
+The parts share no project. What is found is written as a policy file with its evidence in comments.
+"""
+_EPILOG = """\
+The search looks for settings that keep the most (mean of far references, edit anchors and user words) at no more cost
+than before; settings that break requests lose. The optimizer is an extra: pip install 'tidegate[tune]'
+
+examples:
+  tidegate tune recordings/ --window 32000 --out tuned.yaml
+  tidegate tune recordings/ --policy picoclaw --window 16000 --trials 100 --vary keep_last=4..40
+"""
 
 
-def tune_command(options: argparse.Namespace) -> int:
+def add_parser(subparsers: Subparsers) -> None:
+    summary = "search a policy's settings"
+    parser = add_command(subparsers, "tune", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
+    add_comparison_options(parser)
+    add = parser.add_argument
+    add("--policy", default="default", metavar="NAME_OR_FILE", help="where to begin (default: default)")
+    add("--window", type=parse_positive_int, required=True, metavar="N", help="tokens")
+    add("--trials", type=parse_positive_int, default=40, metavar="N", help="how many settings are tried (default: 40)")
+    add("--seed", type=int, default=7, metavar="N", help="another search (default: 7)")
+    add(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="NAME=LOW..HIGH",
+        help="a setting to search, with its bounds; may be repeated (default: all numbers, from a quarter to fourfold)",
+    )
+    add("--out", default="tuned.yaml", metavar="FILE", help="the policy file to write (default: tuned.yaml)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from tidegate.cli.comparison_setup import (
+        list_data_notes,
+        make_comparison_plan,
+        read_session_sources,
+        resolve_lab_options,
+    )
+    from tidegate.core.text.terminal_text import clean_line
+    from tidegate.lab.tuning.search import SettingsSearch
+    from tidegate.lab.tuning.settings import list_tunable_settings, read_policy_text, rewrite_policy_settings
+    from tidegate.presets import load
+    from tidegate.terminal.output import show_progress
+
     out = Path(options.out)
     if out.exists():
         raise BadInput(f"{out} is there already.", "Name another file with --out, or move it away.")
     policy = load(options.policy)
-    knobs = list_tunable_settings(policy, options.vary)
-    asked = resolve_lab_options(options, (options.window,), (options.policy,))
-    found = read_session_sources(options, asked.count)
-    plan = make_comparison_plan(options, found, (), asked)
-    search = SettingsSearch(plan, options.policy, knobs, options.seed, options.jobs or count_cores())
-    begin = {knob.name: policy.settings[knob.name] for knob in knobs}
+    tunable = list_tunable_settings(policy, options.vary)
+    lab_options = resolve_lab_options(options, (options.window,), (options.policy,))
+    found = read_session_sources(options, lab_options.count)
+    plan = make_comparison_plan(options, found, (), lab_options)
+    search = SettingsSearch(plan, options.policy, tunable, options.seed, options.jobs or count_cores())
+    start = {each.name: policy.settings[each.name] for each in tunable}
     with show_progress("trying settings", options.trials) as step:
-        tuned = search.run(options.trials, begin, step)
-    told = [*_format_evidence(options, tuned), *(f"note: {note}" for note in list_data_notes(asked, found, plan))]
-    told = list(map(clean_line, told))  # they become comments of the policy file, too
-    print("\n".join(told))
+        tuned = search.run(options.trials, start, step)
+    notes = (f"note: {note}" for note in list_data_notes(lab_options, found, plan))
+    evidence = list(map(clean_line, [*_format_evidence(options, tuned), *notes]))
+    print("\n".join(evidence))
     if not tuned.settings:
         print(f"nothing better than {options.policy} as it is was found: no file is written")
         return EXIT_OK
-    text = rewrite_policy_settings(read_policy_text(options.policy), dict(tuned.settings), told)
+    text = rewrite_policy_settings(
+        read_policy_text(options.policy), dict(tuned.settings), evidence
+    )  # the evidence becomes comments
     out.write_text(text, "utf-8")
-    _check_written_policy(out, tuned, plan)
+    _check_written_policy(out, tuned)
     print(f"written: {out}")
     return EXIT_OK
 
 
-def _check_written_policy(out: Path, tuned: TuningResult, plan: ComparisonPlan) -> None:
-    """What was written must say what was measured."""
+def _check_written_policy(out: "Path", tuned: "TuningResult") -> None:
+    """Check that the written file has the settings that were measured."""
+    from tidegate.presets import load
+
     written = load(out).settings
     for name, value in tuned.settings:
         if float(written[name]) != float(value):
             raise BadInput(f"{out}: {name} could not be set to {value}.", "Set it by hand; its line is written oddly.")
 
 
-def _format_evidence(options: argparse.Namespace, tuned: TuningResult) -> list[str]:
+def _format_evidence(options: argparse.Namespace, tuned: "TuningResult") -> list[str]:
     parts = tuned.split
     lines = [
         f"tidegate tune: {options.policy}, window {options.window:,}, {tuned.trial_count} trials, seed {options.seed}",
@@ -69,12 +116,14 @@ def _format_evidence(options: argparse.Namespace, tuned: TuningResult) -> list[s
     return lines
 
 
-def _format_projects(sources: Sequence[SessionSource]) -> str:
+def _format_projects(sources: "Sequence[SessionSource]") -> str:
     names = sorted({source.project for source in sources})
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _format_report_line(line: MeasureChange) -> str:
+def _format_report_line(line: "MeasureChange") -> str:
+    from tidegate.lab.scoring.measures import MEASURES_BY_KEY
+
     share = MEASURES_BY_KEY[line.measure_key].unit == "share"
     change = f"{_format_estimate(line.before, share)} -> {_format_estimate(line.after, share)}"
     found = f"{MEASURES_BY_KEY[line.measure_key].name}: {change}"
@@ -88,7 +137,7 @@ def _format_report_line(line: MeasureChange) -> str:
     return f"{found} [{scale * difference.low:+.3g} {scale * difference.high:+.3g}] {line.verdict or 'no verdict'}"
 
 
-def _format_estimate(each: MeanEstimate, share: bool) -> str:
+def _format_estimate(each: "MeanEstimate", share: bool) -> str:
     if each.mean is None:
         return "-"
     return f"{100 * each.mean:.1f}%" if share else f"{each.mean:.3f}"

@@ -1,44 +1,58 @@
 """`tidegate view`: a session as one HTML file."""
 
 import argparse
-import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tidegate.agent.config.files import locate_config_files, read_config_sources, resolve_config
-from tidegate.agent.config.resolved_config import collect_secret_values
-from tidegate.agent.config.trust import check_trust
-from tidegate.agent.provider_connection import build_model_overrides
-from tidegate.cli.data_location import open_data_folder
-from tidegate.cli.sessions import format_byte_size, open_existing_log
+from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples, parse_positive_int
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.text.secrets import SecretMask, keys_of
-from tidegate.core.text.terminal_text import clean_line
-from tidegate.disk.atomic_files import write_atomically
-from tidegate.disk.folder import session_file_key
-from tidegate.models.catalog import ModelInfo
 from tidegate.terminal.exit_codes import EXIT_OK
-from tidegate.terminal.output import print_error
-from tidegate.web.session_page import render_session_page
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.models.catalog import ModelInfo
+
+_ABOUT = """\
+Write one HTML file about a session, to be opened in any browser, with no network: how full the window was over time and
+with what, each compaction with before and after, every request as it was sent, what each cost. Secrets are masked.
+"""
 
 
-class _ViewConfig(NamedTuple):
-    """What the user's configuration adds: prices of their own, and values to mask."""
+def add_parser(subparsers: Subparsers) -> None:
+    examples = format_examples("view", "build-fix", "build-fix --out build-fix.html --window 32000")
+    parser = add_command(
+        subparsers, "view", run, summary="a session as a page to look at", description=_ABOUT, epilog=examples
+    )
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--out", default="", metavar="FILE", help="where to write it (default: SESSION.html)")
+    parser.add_argument(
+        "--window",
+        type=parse_positive_int,
+        default=0,
+        metavar="N",
+        help="the window, where log and catalog do not know it",
+    )
+    add_data_options(parser)
 
-    prices: Mapping[str, ModelInfo] | None
-    secrets: list[str]
 
+def run(options: argparse.Namespace) -> int:
+    from pathlib import Path
 
-def view_command(options: argparse.Namespace) -> int:
+    from tidegate.cli.data_location import open_data_folder, open_existing_log
+    from tidegate.core.text.secrets import SecretMask
+    from tidegate.core.text.terminal_text import clean_line
+    from tidegate.disk.atomic_files import write_atomically
+    from tidegate.disk.folder import session_file_key
+    from tidegate.terminal.formats import format_byte_size
+    from tidegate.web.session_page import render_session_page
+
     path = Path(options.out or f"{session_file_key(options.session)}.html")
     if path.is_dir() or not path.parent.is_dir():
         raise BadInput(f"{path} cannot be written.", "Name a file in a folder that is there, with --out.")
-    told = _read_view_config()
-    mask = SecretMask([*keys_of(os.environ), *told.secrets])
+    config = _read_view_config()
+    mask = SecretMask(config.secrets)
     with open_data_folder(options) as data:
         log = open_existing_log(data, options.session)
-        page = render_session_page(options.session, log, mask, window=options.window, model_overrides=told.prices)
+        page = render_session_page(options.session, log, mask, window=options.window, model_overrides=config.prices)
     write_atomically(path, page.html.encode(), durable=False)
     print(f"{clean_line(str(path))}: {format_byte_size(path.stat().st_size)}")
     for line in page.omissions:
@@ -46,14 +60,28 @@ def view_command(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+class _ViewConfig(NamedTuple):
+    """What the page needs of the user's configuration: prices of their own, and values to mask."""
+
+    prices: "Mapping[str, ModelInfo] | None"
+    secrets: list[str]
+
+
 def _read_view_config() -> _ViewConfig:
-    """A configuration that cannot be used is no reason not to show a session: it is said, and the catalog holds."""
+    """Read the configuration. If it is faulty, say so and use the catalog's prices: the session can still be shown."""
+    import os
+    from pathlib import Path
+
+    from tidegate.agent.config.files import locate_config_files
+    from tidegate.agent.provider_connection import build_model_overrides
+    from tidegate.cli.launch import collect_secrets
+    from tidegate.commands.agent_launch import LaunchOptions
+    from tidegate.core.text.secrets import keys_of
+    from tidegate.terminal.output import print_error
+
     try:
-        files = locate_config_files(Path.cwd(), os.environ)
-        sources = read_config_sources(files)
-        check_trust(files, sources)
-        config = resolve_config(sources, os.environ)
-        return _ViewConfig(build_model_overrides(config), list(collect_secret_values(config, os.environ)))
+        config = LaunchOptions(locate_config_files(Path.cwd(), os.environ), os.environ).load_config().config
+        return _ViewConfig(build_model_overrides(config), collect_secrets(config))
     except TidegateError as bad:
-        print_error(f"the configuration is left aside: {bad.args[0]}")
-        return _ViewConfig(None, [])
+        print_error(f"the configuration is ignored: {bad.args[0]}")
+        return _ViewConfig(None, keys_of(os.environ))

@@ -1,4 +1,4 @@
-"""What was kept of a chat: what its face saw while it went on, against what the folder holds when it is opened anew."""
+"""The proof that a chat was kept: what was observed while it ran, compared with the data folder opened again."""
 
 import hashlib
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.agent.loop import RequestSent
+from tidegate.agent.loop import AgentEvent, RequestSent
+from tidegate.agent.runtime import UserNotice
 from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.messages import Message, text_of
 from tidegate.datafolder.data_folder import DataFolder
@@ -26,7 +27,7 @@ class ProofReport(NamedTuple):
 
 
 class ChatObserver:
-    """What was seen of the session `name`: its messages as they were said, its answers as they came, its requests."""
+    """Observes the session `name`: its messages, its answers as they were streamed, and hashes of its requests."""
 
     def __init__(self, name: str, window: int) -> None:
         self.name = name
@@ -46,12 +47,12 @@ class ChatObserver:
             case EventLogged(event) if self._is_current and isinstance(event.payload, MessageAdded):
                 self.messages.append(event.payload.message)
             case AgentActivity(what) if self._is_current:
-                self._happened(what)
+                self._observe_activity(what)
             case TurnFinished():
-                self._answered()
+                self._store_answer()
 
-    def _happened(self, what: object) -> None:
-        match what:
+    def _observe_activity(self, activity: AgentEvent | UserNotice) -> None:
+        match activity:
             case RequestSent(request=request):
                 self._last_request_hash = hashlib.sha256(request.to_bytes()).hexdigest()
                 self.largest_request = max(self.largest_request, request.tokens)
@@ -60,29 +61,29 @@ class ChatObserver:
                 self._text += text
             case Reply():
                 self.request_hashes.append(self._last_request_hash)
-                self._answered()
+                self._store_answer()
 
-    def _answered(self) -> None:
-        """Also what was only begun, when it was stopped."""
+    def _store_answer(self) -> None:
+        """Store the streamed answer, also one that was interrupted."""
         if self._text.strip():
             self.answers.append(self._text)
         self._text = ""
 
 
-def prove_chat(seen: ChatObserver, folder: Path) -> ProofReport:
+def prove_chat(observer: ChatObserver, folder: Path) -> ProofReport:
     data = DataFolder(folder, secrets=[])
     try:
-        if not seen.messages:
+        if not observer.messages:
             return ProofReport(True, "Nothing was said, so nothing is kept.")
-        with data.open_conversation(seen.name) as kept:
+        with data.open_conversation(observer.name) as conversation:
             proofs = [
-                _prove_fit(seen),
-                _prove_kept(seen, kept),
-                _prove_answers(seen, kept),
-                _prove_recall(seen, kept),
-                _prove_rendering(seen, kept),
+                _prove_fit(observer),
+                _prove_kept(observer, conversation),
+                _prove_answers(observer, conversation),
+                _prove_recall(observer, conversation),
+                _prove_rendering(observer, conversation),
             ]
-            compactions = _describe_compactions(kept)
+            compactions = _describe_compactions(conversation)
     finally:
         data.close()
     holds = all(proof.holds for proof in proofs)
@@ -91,8 +92,8 @@ def prove_chat(seen: ChatObserver, folder: Path) -> ProofReport:
     return ProofReport(holds, "\n".join([*compactions, *lines]))
 
 
-def _describe_compactions(kept: LiveConversation) -> list[str]:
-    edits = [event.payload for event in kept.log.read() if isinstance(event.payload, ViewEdited)]
+def _describe_compactions(conversation: LiveConversation) -> list[str]:
+    edits = [event.payload for event in conversation.log.read() if isinstance(event.payload, ViewEdited)]
     found = [
         f"  {each.rule or each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens;"
         f" {shorten(each.why, _MAX_REASON_CHARS)}"
@@ -101,44 +102,48 @@ def _describe_compactions(kept: LiveConversation) -> list[str]:
     return [f"\nwhat was done to the window: {len(edits)} {'compaction' if len(edits) == 1 else 'compactions'}", *found]
 
 
-def _prove_fit(seen: ChatObserver) -> Proof:
-    count, largest = len(seen.request_hashes), seen.largest_request
-    claim = f"{count} requests, the largest {largest:,} tokens in a window of {seen.window:,}"
-    return Proof(seen.largest_request <= seen.window, claim)
+def _prove_fit(observer: ChatObserver) -> Proof:
+    count, largest = len(observer.request_hashes), observer.largest_request
+    claim = f"{count} requests, the largest {largest:,} tokens in a window of {observer.window:,}"
+    return Proof(observer.largest_request <= observer.window, claim)
 
 
-def _read_messages(kept: LiveConversation) -> list[Message]:
-    return [event.payload.message for event in kept.log.read() if isinstance(event.payload, MessageAdded)]
+def _read_messages(conversation: LiveConversation) -> list[Message]:
+    return [event.payload.message for event in conversation.log.read() if isinstance(event.payload, MessageAdded)]
 
 
-def _prove_kept(seen: ChatObserver, kept: LiveConversation) -> Proof:
-    found = _read_messages(kept)
+def _prove_kept(observer: ChatObserver, conversation: LiveConversation) -> Proof:
+    found = _read_messages(conversation)
     whole = hashlib.sha256(msgspec.json.encode(found)).hexdigest()[:12]
-    claim = f"{len(seen.messages)} messages said, {len(found)} in the log on disk, byte for byte (sha256 {whole}...)"
-    return Proof(msgspec.json.encode(found) == msgspec.json.encode(seen.messages), claim)
+    claim = (
+        f"{len(observer.messages)} messages said, {len(found)} in the log on disk, byte for byte (sha256 {whole}...)"
+    )
+    return Proof(msgspec.json.encode(found) == msgspec.json.encode(observer.messages), claim)
 
 
-def _prove_answers(seen: ChatObserver, kept: LiveConversation) -> Proof:
-    """One that was stopped is kept with a mark behind it."""
-    found = [text_of(each) for each in _read_messages(kept) if each.role == "assistant" and text_of(each).strip()]
-    same = sum(text.startswith(shown) for text, shown in zip(found, seen.answers, strict=False))
-    claim = f"{len(seen.answers)} answers came, {same} in the log as they came"
-    return Proof(len(seen.answers) == len(found) == same, claim)
+def _prove_answers(observer: ChatObserver, conversation: LiveConversation) -> Proof:
+    """Compare the answers. An interrupted one is kept with a mark at its end."""
+    found = [
+        text_of(each) for each in _read_messages(conversation) if each.role == "assistant" and text_of(each).strip()
+    ]
+    same = sum(text.startswith(shown) for text, shown in zip(found, observer.answers, strict=False))
+    claim = f"{len(observer.answers)} answers came, {same} in the log as they came"
+    return Proof(len(observer.answers) == len(found) == same, claim)
 
 
-def _prove_recall(seen: ChatObserver, kept: LiveConversation) -> Proof:
-    shown = {item.message.id: item.message for item in kept.view.items}
-    gone = [each for each in seen.messages if shown.get(each.id) != each]
-    back = [each for each in gone if kept.recall(each.id) == each]
+def _prove_recall(observer: ChatObserver, conversation: LiveConversation) -> Proof:
+    shown = {item.message.id: item.message for item in conversation.view.items}
+    gone = [each for each in observer.messages if shown.get(each.id) != each]
+    back = [each for each in gone if conversation.recall(each.id) == each]
     claim = f"{len(gone)} messages left the window or were cut in it; {len(back)} come back by their ids, whole"
     return Proof(len(gone) == len(back), claim)
 
 
-def _prove_rendering(seen: ChatObserver, kept: LiveConversation) -> Proof:
+def _prove_rendering(observer: ChatObserver, conversation: LiveConversation) -> Proof:
     made = [
-        hashlib.sha256(render_past_request(kept.log, sent.log_head).to_bytes()).hexdigest()
-        for sent in list_sent_requests(kept.log)
+        hashlib.sha256(render_past_request(conversation.log, sent.log_head).to_bytes()).hexdigest()
+        for sent in list_sent_requests(conversation.log)
     ]
-    same = sum(one == other for one, other in zip(made, seen.request_hashes, strict=False))
-    claim = f"{same} of {len(seen.request_hashes)} requests made again from the log alone have the same bytes"
-    return Proof(len(made) == len(seen.request_hashes) == same, claim)
+    same = sum(one == other for one, other in zip(made, observer.request_hashes, strict=False))
+    claim = f"{same} of {len(observer.request_hashes)} requests made again from the log alone have the same bytes"
+    return Proof(len(made) == len(observer.request_hashes) == same, claim)

@@ -1,7 +1,7 @@
-"""What a generated session talks about: a made-up project whose files are read, searched, tested and edited.
+"""The made-up project of a generated session: its files are read, searched, tested and edited.
 
-It has a state, so that a file read again shows the edit made before, and names come back long after they were first
-seen: that is what makes forgetting costly in real sessions.
+It has a state, so that a file read again shows an earlier edit, and names return long after they were first seen: that
+makes forgetting costly, as in real sessions.
 """
 
 import base64
@@ -20,7 +20,7 @@ _GLYPHS = "注文配送領収書在庫料金確認失敗成功追加変更削除
 
 
 class FailingTest(NamedTuple):
-    """A test that fails, and where the code it blames stands."""
+    """A failing test, and the place of the code that it blames."""
 
     test_id: str
     path: str
@@ -71,7 +71,7 @@ class SampleProject:
         return self._rng.choice(sorted(self.files))
 
     def read_file(self, path: str) -> str:
-        """As a read tool shows it: numbered lines."""
+        """Return a file with numbered lines, as a read tool does."""
         return "\n".join(f"{number:5}  {line}" for number, line in enumerate(self.files[path], 1))
 
     def search(self, word: str) -> str:
@@ -84,7 +84,7 @@ class SampleProject:
         return "\n".join(hits) or "no match"
 
     def list_files(self) -> str:
-        """A JSON array, as a listing tool returns it."""
+        """Return a JSON array of files, as a listing tool does."""
         rows = [
             {"path": path, "lines": len(lines), "sha": f"{self._rng.getrandbits(64):016x}", "names": self.names[path]}
             for path, lines in self.files.items()
@@ -113,7 +113,7 @@ class SampleProject:
         return "\n".join([*lines, f"===== 1 failed, {rng.randint(180, 240)} passed in {rng.uniform(2, 9):.2f}s ====="])
 
     def edit_file(self, failure: FailingTest) -> dict[str, str]:
-        """The arguments of an edit call; the file changes with it."""
+        """Edit a file and return the arguments of the edit call."""
         place = self._line_of(failure.path, failure.function_name) + 1
         old = self.files[failure.path][place]
         new = f"    if not {self._rng.choice(_NOUNS)}: return None  # was: {old.strip()[:40]}"
@@ -134,11 +134,11 @@ class SampleProject:
         return "\n".join(lines)
 
     def write_foreign_text(self, length: int) -> str:
-        """Text of a script in which a character is about a token: what `characters / 4` gets most wrong."""
+        """Return text in a script in which a character is about a token: the worst case for `characters / 4`."""
         return "".join(self._rng.choice(_GLYPHS) + ("。" if place % 17 == 16 else "") for place in range(length))
 
     def make_screenshot(self) -> str:
-        """A data URL of a real PNG in one colour: its pixels decide what it costs, not its bytes."""
+        """Return a data URL of a real PNG in one color: its cost depends on its pixels, not on its bytes."""
         width, height = self._rng.choice(((640, 480), (800, 600), (1280, 720)))
         row = b"\0" + bytes(self._rng.randrange(256) for _ in range(3)) * width
         chunks = (

@@ -1,12 +1,11 @@
-"""`tidegate seeds`: every promise the presets make, with the tests that prove it.
+"""Every promise of the presets, with the tests that prove it: the work of `tidegate seeds`.
 
-The tie is the marker `@pytest.mark.seed("COW-05")` on a test, read from the source of tests/ without importing it.
-`--run` runs exactly the marked tests and reads the results back: a row is `proved` if it has a test and all of its
-tests passed now, `failing` if one did not, `open` if it has none. A row that `waits` for a part of the product that
-is not there yet stays open although what is there has its tests.
+The marker `@pytest.mark.seed("COW-05")` ties a test to a row; it is read from the source of tests/ without importing
+it. `--run` runs exactly the marked tests: a row is `proved` if it has a test and all of its tests passed, `failing` if
+one did not, `open` if it has none. A row that `waits` for a missing part of the product stays open although it has
+tests.
 """
 
-import argparse
 import ast
 import json
 import subprocess
@@ -19,10 +18,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-
-from tidegate.core.errors import BadInput
-from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
-from tidegate.terminal.output import print_json
 
 SeedState = Literal["proved", "failing", "open"]
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -42,14 +37,14 @@ def load_seeds() -> list[Seed]:
 
 
 def find_checkout() -> Path | None:
-    """The root of the checkout this package runs from, if it does."""
+    """Return the root of the checkout that this package runs from, or None."""
     root = Path(__file__).resolve().parents[3]
     return root if (root / "pyproject.toml").is_file() and (root / "tests").is_dir() else None
 
 
-def link_tests(found: Sequence[Seed], root: Path) -> list[str]:
-    """Give each row its tests; the result is the ids that tests name but no row has."""
-    by_id = {row.id: row for row in found}
+def link_tests(rows: Sequence[Seed], root: Path) -> list[str]:
+    """Give each row its tests. Return the ids that tests name but no row has."""
+    by_id = {row.id: row for row in rows}
     unknown: list[str] = []
     for path in sorted((root / "tests").rglob("test_*.py")):
         place = path.relative_to(root).as_posix()
@@ -61,8 +56,9 @@ def link_tests(found: Sequence[Seed], root: Path) -> list[str]:
     return unknown
 
 
-def find_marked_tests(tree: ast.Module, place: str) -> Iterator[tuple[str, str]]:
-    """(test, row id) of each marked test of a file. A mark on a class or on `pytestmark` holds for all tests inside."""
+def find_marked_tests(tree: ast.Module, path: str) -> Iterator[tuple[str, str]]:
+    """Yield (test, row id) for each marked test of a file. A mark on a class or on `pytestmark` holds for all its
+    tests."""
 
     def walk(body: Sequence[ast.stmt], prefix: str, above: list[str]) -> Iterator[tuple[str, str]]:
         around = above + [ident for node in body if _is_pytestmark(node) for ident in _find_seed_ids(node)]
@@ -76,7 +72,7 @@ def find_marked_tests(tree: ast.Module, place: str) -> Iterator[tuple[str, str]]
             elif node.name.startswith("test"):
                 yield from ((name, ident) for ident in dict.fromkeys(idents))
 
-    return walk(tree.body, place, [])
+    return walk(tree.body, path, [])
 
 
 def _is_pytestmark(node: ast.stmt) -> bool:
@@ -85,7 +81,7 @@ def _is_pytestmark(node: ast.stmt) -> bool:
 
 
 def _find_seed_ids(node: ast.AST) -> list[str]:
-    """The ids in every `...mark.seed("ID", ...)` in this piece of source, marks of single parameters included."""
+    """Return the ids in every `...mark.seed("ID", ...)` of this source, also in marks of single parameters."""
     return [
         argument.value
         for call in ast.walk(node)
@@ -95,11 +91,11 @@ def _find_seed_ids(node: ast.AST) -> list[str]:
     ]
 
 
-def run_seed_tests(found: Sequence[Seed], root: Path) -> str:
-    """Run the marked tests now and set each row's state. The result is pytest's own last words, for people."""
-    files = sorted({test.partition("::")[0] for row in found for test in row.tests})
+def run_seed_tests(rows: Sequence[Seed], root: Path) -> str:
+    """Run the marked tests and set the state of each row. Return the output of pytest."""
+    files = sorted({test.partition("::")[0] for row in rows for test in row.tests})
     passed: dict[str, bool] = {}
-    words = "no test is marked"
+    output = "no test is marked"
     if files:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.xml"
@@ -107,19 +103,19 @@ def run_seed_tests(found: Sequence[Seed], root: Path) -> str:
             quiet = ("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors")
             command = [sys.executable, "-m", "pytest", *quiet, "-m", "seed", f"--junitxml={report}", *files]
             done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-            words = (done.stdout + done.stderr).strip()
+            output = (done.stdout + done.stderr).strip()
             passed = _read_results(report) if report.is_file() else {}
-    for row in found:
+    for row in rows:
         if not row.tests:
             row.state = "open"
         else:
             sound = all(passed.get(_junit_name(test), False) for test in row.tests)
             row.state = "failing" if not sound else "open" if row.waits else "proved"
-    return words
+    return output
 
 
 def _read_results(report: Path) -> dict[str, bool]:
-    """Whether each test passed, with every one of its parameters; a skipped test proves nothing."""
+    """Return whether each test passed, with all of its parameters. A skipped test proves nothing."""
     passed: dict[str, bool] = {}
     for case in ET.parse(report).iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name', '').split('[')[0]}"
@@ -129,43 +125,22 @@ def _read_results(report: Path) -> dict[str, bool]:
 
 
 def _junit_name(test: str) -> str:
-    """A test's name as the JUnit report spells it."""
+    """Return the name of a test as the JUnit report spells it."""
     path, _, inside = test.partition("::")
     return f"{path.removesuffix('.py').replace('/', '.')}.{inside.replace('::', '.')}"
 
 
-def format_seeds(found: Sequence[Seed], *, as_json: bool) -> str:
+def format_seeds(rows: Sequence[Seed], *, as_json: bool) -> str:
     if as_json:
         keys = ("id", "text", "tests", "state")
-        return json.dumps([{key: getattr(row, key) for key in keys} for row in found], indent=2, ensure_ascii=False)
+        return json.dumps([{key: getattr(row, key) for key in keys} for row in rows], indent=2, ensure_ascii=False)
     lines = []
-    for row in found:
+    for row in rows:
         state = f"{row.state:8}" if row.state else ""
         lines.append(f"{row.id}  {state}{row.text}")
         lines += [f"        {test}" for test in row.tests]
         lines += [f"        waits for {row.waits}"] if row.waits else []
-    tied = sum(bool(row.tests) for row in found)
-    states = [row.state for row in found]
+    tied = sum(bool(row.tests) for row in rows)
+    states = [row.state for row in rows]
     tail = "".join(f", {states.count(name)} {name}" for name in ("proved", "failing", "open") if any(states))
-    return "\n".join([*lines, "", f"{len(found)} rows, {tied} with tests{tail}"])
-
-
-def seeds_command(options: argparse.Namespace) -> int:
-    found = load_seeds()
-    root = find_checkout()
-    if root is None:
-        if options.run:
-            raise BadInput("There are no tests beside this installation.", "Run it in a checkout of tidegate.")
-        print("tidegate: not in a checkout, so no tests are listed", file=sys.stderr)
-    else:
-        for unknown in link_tests(found, root):
-            print(f"tidegate: a test is marked with a row that does not exist: {unknown}", file=sys.stderr)
-        if options.run:
-            words = run_seed_tests(found, root)
-            if any(row.state == "failing" for row in found):
-                print(words, file=sys.stderr)
-    if options.json:
-        print_json(format_seeds(found, as_json=True).encode())
-    else:
-        print(format_seeds(found, as_json=False))
-    return EXIT_FAILED if any(row.state == "failing" for row in found) else EXIT_OK
+    return "\n".join([*lines, "", f"{len(rows)} rows, {tied} with tests{tail}"])

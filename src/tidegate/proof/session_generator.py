@@ -1,7 +1,7 @@
-"""A session generator: long agent sessions as a coding agent has them, the same ones for the same seed.
+"""Generates long sessions of a coding agent, the same ones for the same seed.
 
-A user asks and sets rules; the agent reads, searches, runs tests that fail, edits, calls several tools at once; now
-and then an image or a text in another script comes along. The demo and the tests live on it: no recording is shipped.
+A user asks and sets rules; the agent reads, searches, runs tests that fail, edits, and calls several tools at once; now
+and then there is an image or a text in another script. The demo and the tests use it, so no recording is shipped.
 """
 
 import json
@@ -34,7 +34,7 @@ _REQUEST_TEMPLATES = (
 
 
 class _ToolUse(NamedTuple):
-    """A call and what came back."""
+    """A tool call and its result."""
 
     tool: str
     arguments: Mapping[str, str | bool]
@@ -42,7 +42,7 @@ class _ToolUse(NamedTuple):
 
 
 def generate_session(turns: int, seed: int = 0) -> Iterator[_Json]:
-    """Messages in OpenAI chat form: the system prompt, then `turns` requests with all that answers them."""
+    """Yield messages in OpenAI chat form: the system prompt, then `turns` requests with their answers."""
     author = _SessionAuthor(random.Random(seed))
     yield {"role": "system", "content": _SYSTEM_PROMPT}
     for turn in range(turns):
@@ -99,7 +99,7 @@ class _SessionAuthor:
     # --- what the agent does --------------------------------------------------------------------------------------
 
     def _write_group(self, text: str, *uses: _ToolUse) -> Iterator[_Json]:
-        """An assistant message with its calls, and a result for each, in order."""
+        """Yield an assistant message with its calls, and a result for each, in order."""
         wire_calls = []
         results: list[_Json] = []
         for tool, arguments, result in uses:

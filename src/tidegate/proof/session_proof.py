@@ -1,7 +1,7 @@
-"""The proof that nothing was lost: what was put into a session against what its log gives back.
+"""The proof that a session lost nothing: the input is compared with what its log returns.
 
-The two sides are read by different code. What went in is fingerprinted from the JSON of the caller, what came out from
-the messages of the log; only equal content gives equal fingerprints.
+The two sides are read by different code. Input is fingerprinted from the caller's JSON, output from the messages of the
+log; only equal content gives equal fingerprints.
 """
 
 import hashlib
@@ -17,14 +17,14 @@ from tidegate.wire.rendering.request import RequestRenderer
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """One claim, with the figures that bear it."""
+    """One claim, with the figures that support it."""
 
     holds: bool
     claim: str
 
 
 class SessionWitness:
-    """Sees every message before the session does, and every request after."""
+    """Records every message before the session gets it, and every request after."""
 
     def __init__(self) -> None:
         self.input_digests: dict[str, str] = {}
@@ -40,7 +40,7 @@ class SessionWitness:
         return [self._prove_kept(session), self._prove_recall(session), self._prove_rendering(session)]
 
     def _prove_kept(self, session: Session) -> Proof:
-        """Every message is in the log, byte for byte, in the order it came."""
+        """Prove that every message is in the log, byte for byte and in order."""
         found = {}
         for event in session.log.read():
             if isinstance(event.payload, MessageAdded):
@@ -52,7 +52,7 @@ class SessionWitness:
         )
 
     def _prove_recall(self, session: Session) -> Proof:
-        """Whatever the view no longer shows as it was said comes back by its id."""
+        """Prove that recall returns every message that the view no longer shows in full."""
         shown = {item.message.id: item.message for item in session.view.items}
         gone = [
             ident
@@ -65,7 +65,7 @@ class SessionWitness:
         )
 
     def _prove_rendering(self, session: Session) -> Proof:
-        """The log alone gives every request again, from the first to the last."""
+        """Prove that the log alone renders every request again, from the first to the last."""
         view = View()
         waiting = iter(self.requests)
         head, wanted = next(waiting, (0, ""))
@@ -90,7 +90,7 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 def _input_texts(message: Mapping[str, object]) -> Iterator[str]:
-    """What a message in OpenAI chat form says, text by text."""
+    """Return the texts of a message in OpenAI chat form."""
     yield str(message["role"])
     yield str(message.get("tool_call_id", ""))
     yield str(message.get("reasoning_content", ""))
@@ -105,7 +105,7 @@ def _input_texts(message: Mapping[str, object]) -> Iterator[str]:
 
 
 def _logged_texts(message: Message) -> Iterator[str]:
-    """The same of a message of the log."""
+    """Return the texts of a message of the log."""
     results = [part for part in message.parts if isinstance(part, Result)]
     yield message.role
     yield results[0].call_id if results else ""

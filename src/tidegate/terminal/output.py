@@ -1,8 +1,9 @@
-"""The way from a command to the terminal. `main` puts a `TerminalStream` over both streams for as long as it runs.
+"""Output to the terminal that cannot carry control characters of others.
 
-So no command can print a control character that came out of a name or a message: `print` removes them, and
-`sys.stdout.buffer`, which takes JSON, escapes them. Colors of our own go around it, by `make_console`. The full-screen
-app draws by itself and has the same check in `chat/line_filter.py`.
+`main` puts a `TerminalStream` over standard output and standard error while a command runs. So no command can print a
+control character that came out of a name or a message: `print` removes them, and `sys.stdout.buffer`, which takes JSON,
+escapes them. Our own colors bypass it through `make_console`. The full-screen app draws by itself and has the same
+check in `tui/control_filter.py`.
 """
 
 import sys
@@ -21,7 +22,7 @@ _Mask = Callable[[str], str]
 
 
 class TerminalStream:
-    """A text stream that lets no control character through but line feed and tab. All else is the stream's own."""
+    """A text stream that removes every control character except line feed and tab. All else is passed on."""
 
     def __init__(self, stream: TextIO) -> None:
         self.raw_stream = stream
@@ -40,7 +41,7 @@ class TerminalStream:
 
 
 class _JsonBuffer:
-    """Takes JSON as UTF-8, whatever the encoding of the terminal, and escapes what may not reach it."""
+    """The `buffer` of a terminal stream: takes JSON as UTF-8 and escapes control characters, whatever the encoding."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -78,19 +79,19 @@ def print_json(encoded: bytes) -> None:
 
 
 def print_error(what: str, remedy: str = "") -> None:
-    """One line that says what went wrong and one that says what to do, whatever names are in them."""
+    """Print one line that says what went wrong and one that says what to do. Names in them are cleaned."""
     print(f"tidegate: {clean_line(what)}", file=sys.stderr)
     if remedy:
         print(f"remedy: {clean_line(remedy)}", file=sys.stderr)
 
 
 def ask_line(prompt: str) -> str:
-    """What is typed behind this prompt. `input` writes to the terminal by itself, past `sys.stdout`."""
+    """Return the line typed after this prompt. `input` would write to the terminal directly, past `sys.stdout`."""
     return input(strip_controls(prompt))
 
 
 def format_visible_name(name: str) -> str:
-    """A name as one line of visible text, with a mark if that is not all of it."""
+    """Return a name as one line of visible text, with a mark if something was removed from it."""
     shown = clean_line(name)
     if shown == name:
         return name
@@ -98,7 +99,7 @@ def format_visible_name(name: str) -> str:
 
 
 class TextSanitizer:
-    """`shown(text)`: cleaned, then masked. The one way from the log to the screen of a chat."""
+    """Cleans and then masks text: every text of a log passes it on its way to the screen of a chat."""
 
     def __init__(self, mask: _Mask = str) -> None:
         self._mask = mask
@@ -112,7 +113,7 @@ class TextSanitizer:
 
 
 def make_console(*, stderr: bool = False, **options: Any) -> "Console":
-    """A rich console with colors. What it prints is cleaned before the colors are added."""
+    """Return a rich console with colors. Text is cleaned before the colors are added."""
     from rich.console import Console, RenderHook
 
     class CleanRendering(RenderHook):

@@ -1,4 +1,4 @@
-"""Signals that end a process, turned into a clean end."""
+"""Turns the signals that end a process into a clean exit."""
 
 import asyncio
 import signal

@@ -1,7 +1,7 @@
-"""Text that comes a piece at a time and may be printed at once: safe, without secrets, and never taken back.
+"""Masks streamed text so that it can be printed as it arrives.
 
-A piece may end in the middle of a key or of a control sequence. So nothing of a word is shown before its end is known,
-and a word is masked with the whole line before it in sight, and with all of a private key that was begun.
+A piece may end in the middle of a key or of a control sequence. So a word is held back until its end is known, and it
+is masked together with the line before it and with any private key that has begun. Printed text is never taken back.
 """
 
 import re
@@ -10,27 +10,27 @@ from typing import Final
 from tidegate.terminal.output import TextSanitizer
 
 MAX_HELD_CHARS: Final = 4000
-"""Characters that are held together. What has no end before is shown as it then is."""
+"""Characters that are held back at most. A longer word is shown although its end is not known."""
 _CONTEXT_CHARS: Final = 200
-"""Characters before a word that may say what it is."""
+"""Characters before a word that may decide whether it is a secret."""
 _WORD_ENDS: Final = re.compile("[\\s\u2e80-\uffef\U00020000-\U0003ffff]")
-"""Scripts without spaces have a word's end at every sign; no secret is written in them."""
+"""In scripts without spaces every character ends a word; no secret is written in them."""
 _KEY_START: Final = re.compile(r"-----BEGIN(?= [A-Z0-9 ]*(?:\Z|PRIVATE KEY))")
 _KEY_END: Final = re.compile(r"-----END [A-Z0-9 ]*-----\s")
 
 
 class StreamMasker:
-    """`whole`: nothing is shown before the end, for secrets that have spaces in them."""
+    """With `hold_all`, nothing is released before the end: for secrets that contain spaces."""
 
-    def __init__(self, shown: TextSanitizer, *, whole: bool = False) -> None:
-        self._sanitizer = shown
-        self._hold_all = whole
+    def __init__(self, sanitizer: TextSanitizer, *, hold_all: bool = False) -> None:
+        self._sanitizer = sanitizer
+        self._hold_all = hold_all
         self._text = ""
         self._scanned = 0
         self._printed = ""
 
     def feed(self, text: str) -> str:
-        """What may be printed now that this has come."""
+        """Add a piece and return the text that may be printed now."""
         self._text += text
         if self._hold_all:
             return ""
@@ -51,13 +51,14 @@ class StreamMasker:
         return out
 
     def flush(self) -> str:
-        """The rest."""
+        """Return the rest."""
         out = self._release(self._text)
         self._discard(len(self._text))
         return out
 
     def _release(self, text: str) -> str:
-        """Of what is shown now, what was not printed. Where a mask reaches back into what was, the rest is held."""
+        """Return the part of the masked text that was not printed yet. If a mask reaches back into printed text, hold
+        the rest."""
         shown = self._sanitizer(text)
         if not shown.startswith(self._printed):
             return ""
@@ -65,12 +66,12 @@ class StreamMasker:
         return out
 
     def _find_open_key(self) -> int:
-        """Where a private key begins that has no end yet, else -1."""
+        """Return where a private key begins that has no end yet, or -1."""
         begun = [match.start() for match in _KEY_START.finditer(self._text)]
         return begun[-1] if begun and _KEY_END.search(self._text, begun[-1]) is None else -1
 
     def _discard(self, count: int) -> None:
-        """The line is over: what comes begins another."""
+        """Forget the context: a new line begins."""
         self._text = self._text[count:]
         self._scanned = max(0, self._scanned - count)
         self._printed = self._sanitizer(self._text[: self._scanned])

@@ -1,7 +1,7 @@
-"""Where the agent lives: a thread with an event loop of its own. Nothing it does can keep a key from being heard.
+"""The thread that runs the agent, with its own event loop, so that the screen always reacts to keys.
 
-Counting tokens, fitting the window, writing to the log, running a model in this process: all of that happens here. The
-screen is told what happened by `tell`, and asks by `do`. Only this thread ever touches the session.
+Counting tokens, fitting the window, writing to the log and running the embedded model all happen here. The thread
+reports through a listener; the screen asks through `submit`. Only this thread touches the session.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class AgentOpened(NamedTuple):
-    """An agent is there and can be spoken to."""
+    """An agent was opened and accepts messages."""
 
     session_name: str
     model: str
@@ -46,9 +46,9 @@ class AgentActivity(NamedTuple):
 
 
 class TurnFinished(NamedTuple):
-    """The turn ended: in its own time, or because it was interrupted or something went wrong (`problem`).
+    """The turn ended: by itself, or because it was interrupted, or because something failed (`problem`).
 
-    `done`: the agent was there for this turn alone.
+    `agent_finished`: the agent existed for this turn only.
     """
 
     was_interrupted: bool = False
@@ -63,7 +63,7 @@ class AgentProblem(NamedTuple):
 
 
 class ApprovalRequested(NamedTuple):
-    """A question to the person; `answer` may be called once, from any thread."""
+    """A question to the user. `answer` may be called once, from any thread."""
 
     question: ApprovalQuestion
     answer: Callable[[bool], None]
@@ -81,20 +81,21 @@ def use_configured_provider(_: LaunchOptions) -> Provider | None:
 
 
 class AgentThread:
-    """`provider_for` stands in for the brains' own providers. Without `asks` nobody is there to answer questions."""
+    """Runs one agent at a time. `provider_for` replaces the configured providers; without `asks` every question is
+    denied."""
 
     def __init__(
         self,
         data: DataFolder,
         workspace: Path,
-        tell: ThreadListener,
+        listener: ThreadListener,
         *,
         provider_for: ProviderFactory = use_configured_provider,
         asks: bool = True,
     ) -> None:
         self._data = data
         self._workspace = workspace
-        self._listener = tell
+        self._listener = listener
         self._provider_for = provider_for
         self._can_ask = asks
         self._loop = asyncio.new_event_loop()
@@ -125,7 +126,7 @@ class AgentThread:
         return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
     def close(self) -> None:
-        """End what is under way and close the session. Waits for it."""
+        """End the turn that is running, close the session, and wait for both."""
         if self._thread.is_alive():
             with suppress(Exception):
                 self.submit(self._close).result()
@@ -138,21 +139,21 @@ class AgentThread:
 
     # --- opening --------------------------------------------------------------------------------------------------
 
-    def open(self, opening: LaunchOptions) -> "Future[None]":
-        return self.submit(lambda: self._switch_agent(opening))
+    def open(self, launch: LaunchOptions) -> "Future[None]":
+        return self.submit(lambda: self._switch_agent(launch))
 
-    async def _switch_agent(self, opening: LaunchOptions) -> None:
-        """What was open is closed first: two may not write for one person in one session. If the new one cannot be
-        opened, the old one is opened again."""
+    async def _switch_agent(self, launch: LaunchOptions) -> None:
+        """Open another agent. The old one is closed first, because two agents may not write to one session. If the new
+        one cannot be opened, the old one is opened again."""
         try:
-            opening.load_config()  # most of what can be wrong is seen here, before anything is closed
+            launch.load_config()  # most faults show here, before anything is closed
         except TidegateError as bad:
             self._listener(AgentProblem(str(bad)))
             return
         await self._interrupt_turn()
         before = self.launch_options
         await self._close_agent()
-        problem = await self._start_agent(opening)
+        problem = await self._start_agent(launch)
         if problem:
             self._listener(AgentProblem(problem))
             if before is not None:
@@ -166,48 +167,48 @@ class AgentThread:
             await asyncio.wait([self._agent_task])
         self._close_requested = self._agent_task = self._agent = self._status_watcher = None
 
-    async def _start_agent(self, opening: LaunchOptions) -> str:
-        """An agent is opened and closed by one task: what it holds open wants it so."""
+    async def _start_agent(self, launch: LaunchOptions) -> str:
+        """Open and close the agent in one task: the connections it holds require that."""
         leave = self._close_requested = asyncio.Event()
         ready: asyncio.Future[str] = self._loop.create_future()
-        self._agent_task = self._loop.create_task(self._hold_agent(opening, leave, ready))
+        self._agent_task = self._loop.create_task(self._hold_agent(launch, leave, ready))
         return await ready
 
-    async def _hold_agent(self, opening: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[str]") -> None:
+    async def _hold_agent(self, launch: LaunchOptions, leave: asyncio.Event, ready: "asyncio.Future[str]") -> None:
         try:
-            read = opening.load_config()
+            loaded = launch.load_config()
             async with open_agent(
-                read.config,
+                loaded.config,
                 data=self._data,
-                name=opening.session_name,
+                name=launch.session_name,
                 workspace=self._workspace,
                 ask=self._ask_user if self._can_ask else None,
-                provider=self._provider_for(opening),
-                specialists=read.specialists,
-                environment=opening.environment,
+                provider=self._provider_for(launch),
+                specialists=loaded.specialists,
+                environment=launch.environment,
             ) as agent:
-                agent.notices += read.problems
-                self._attach_agent(opening, agent)
+                agent.notices += loaded.problems
+                self._attach_agent(launch, agent)
                 ready.set_result("")
                 await leave.wait()
-        except Exception as bad:  # noqa: BLE001 - whatever it is, the person is told and the app stays
-            told = str(bad) if isinstance(bad, TidegateError) else f"{type(bad).__name__}: {bad}"
+        except Exception as bad:  # noqa: BLE001 - any error is shown to the user, and the app stays open
+            problem = str(bad) if isinstance(bad, TidegateError) else f"{type(bad).__name__}: {bad}"
             if ready.done():
-                self._listener(TurnFinished(problem=told))
+                self._listener(TurnFinished(problem=problem))
             else:
-                ready.set_result(told)
+                ready.set_result(problem)
 
-    def _attach_agent(self, opening: LaunchOptions, agent: OpenAgent) -> None:
-        self._agent, self.launch_options = agent, opening
+    def _attach_agent(self, launch: LaunchOptions, agent: OpenAgent) -> None:
+        self._agent, self.launch_options = agent, launch
         session = agent.session
         before = session.on_event
 
         def watch(event: Event) -> None:
             before(event)
             self._listener(EventLogged(event))
-            watching.handle_event(event)
+            watcher.handle_event(event)
 
-        watching = self._status_watcher = StatusWatcher(agent, self._listener)
+        watcher = self._status_watcher = StatusWatcher(agent, self._listener)
         session.on_event = watch
         self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, not session.view.total_turns))
         self._status_watcher.update()
@@ -221,33 +222,33 @@ class AgentThread:
         self._turn_task = self._loop.create_task(self._run_turn(message))
 
     async def _run_turn(self, message: Message) -> None:
-        over = TurnFinished()
+        finished = TurnFinished()
         try:
             if self._agent is None:
-                over = TurnFinished(problem="No agent is open.")
+                finished = TurnFinished(problem="No agent is open.")
                 return
             async with aclosing(self._agent.run_turn(message)) as turn:
                 async for each in turn:
                     self._listener(AgentActivity(each))
                     self._update_status()
-            over = TurnFinished(agent_finished=self._agent.is_finished)
+            finished = TurnFinished(agent_finished=self._agent.is_finished)
         except asyncio.CancelledError:
-            over = TurnFinished(was_interrupted=True)
+            finished = TurnFinished(was_interrupted=True)
         except TidegateError as bad:
-            over = TurnFinished(problem=str(bad))
+            finished = TurnFinished(problem=str(bad))
         except Exception as bad:  # noqa: BLE001 - a turn that fails must not end the app
-            over = TurnFinished(problem=f"{type(bad).__name__}: {bad}")
+            finished = TurnFinished(problem=f"{type(bad).__name__}: {bad}")
         finally:
             self._turn_task = None
             self._update_status()
-            self._listener(over)
+            self._listener(finished)
 
     def _update_status(self) -> None:
         if self._status_watcher is not None:
             self._status_watcher.update()
 
     def steer(self, message: Message) -> None:
-        """Say it in the middle of the turn; where none is under way any more, it begins one."""
+        """Send a message into the running turn, or start one if none is running."""
 
         def say() -> None:
             if self._turn_task is None or self._agent is None:
@@ -293,11 +294,11 @@ class AgentThread:
         return self.submit(lambda: self._answer_command(line))
 
     async def _answer_command(self, line: str) -> CommandAnswer:
-        place = self._make_context()
-        if place is None:
+        context = self._make_context()
+        if context is None:
             return CommandAnswer("No agent is open yet.", error=True)
         try:
-            return await self.commands.answer(line, place)
+            return await self.commands.answer(line, context)
         finally:
             self._update_status()
 
@@ -308,14 +309,14 @@ class AgentThread:
         return self.submit(completed)
 
     def run_with_context(self, work: Callable[[CommandContext], Awaitable[_T]]) -> "Future[_T]":
-        """Have something read or done where the session is."""
+        """Run a function where the session lives, with the context of commands."""
 
         async def asked() -> _T:
-            place = self._make_context()
-            if place is None:
+            context = self._make_context()
+            if context is None:
                 raise TidegateError("No agent is open yet.", "Wait a moment.")
             try:
-                return await work(place)
+                return await work(context)
             finally:
                 self._update_status()
 
@@ -328,6 +329,6 @@ class AgentThread:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, settle: Callable[[bool], None], agreed: bool) -> None:
-    """The answer may come when everything is closed already."""
+    """Call in the loop, unless it is closed already."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(settle, agreed)

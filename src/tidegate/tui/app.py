@@ -1,4 +1,4 @@
-"""`tidegate chat`: the conversation, the input, the figures. The app only shows and asks; the agent is backstage."""
+"""The app of `tidegate chat`: conversation, input, status bar. The agent runs in its own thread (`agent_thread.py`)."""
 
 import asyncio
 from collections import deque
@@ -61,8 +61,8 @@ class ChatApp(App[int]):
     CSS_PATH = str(Path(__file__).with_name("chat.tcss"))
     BINDINGS: ClassVar[list[BindingType]] = [*CHAT_BINDINGS]
 
-    class Arrived(Message):
-        """There is news from backstage."""
+    class EventsArrived(Message):
+        """The agent's thread has sent events."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ChatApp(App[int]):
         self.theme = DARK_THEME.name if dark else LIGHT_THEME.name
 
     def _fatal_error(self) -> None:
-        """No traceback on the terminal: it would show what is in variables. Whoever ran the app raises it."""
+        """Close without a traceback: it would show the values of variables. The caller raises `failure`."""
         self._close_messages_no_wait()
 
     @property
@@ -113,7 +113,7 @@ class ChatApp(App[int]):
         yield StatusBar(id="status")
 
     def on_mount(self) -> None:
-        """Kept by name: a query would look on whichever screen is on top."""
+        """Keep references to the widgets: a later query would search the screen on top."""
         self.conversation = self.query_one(Conversation)
         self.status = self.query_one(StatusBar)
         self._activity_line = self.query_one(ActivityLine)
@@ -138,7 +138,7 @@ class ChatApp(App[int]):
         return LogPager(lambda: self.data.open_log(name))
 
     def _update_title(self) -> None:
-        """Which session, and where in it the screen is if not at its end."""
+        """Show the session, and the position in it if the screen is not at its end."""
         position = self.conversation.position
         place = f"↑ at {position}% · ctrl+end · " if position is not None else ""
         self._input_frame.border_title = place + self.sanitizer.sanitize_line(self.session_name).replace("[", "(")
@@ -149,12 +149,12 @@ class ChatApp(App[int]):
     # --- news -----------------------------------------------------------------------------------------------------
 
     def _receive_event(self, news: ThreadEvent) -> None:
-        """Called in the agent's thread. One message carries all that came until it is read."""
+        """Queue an event. Called in the agent's thread; one message announces all events until they are read."""
         self._pending_events.append(news)
         if len(self._pending_events) == 1:
-            self.post_message(self.Arrived())
+            self.post_message(self.EventsArrived())
 
-    def on_chat_app_arrived(self) -> None:
+    def on_chat_app_events_arrived(self) -> None:
         if not self._pending_events:
             return
         while self._pending_events:
@@ -163,7 +163,7 @@ class ChatApp(App[int]):
         self._update_waiting()
 
     def _show_live_blocks(self) -> None:
-        """What is to be seen behind the log, seen."""
+        """Show new remarks and the text being streamed."""
         self.conversation.add_remarks(self.turn_state.take_remarks())
         self.conversation.set_live_blocks(self.turn_state.live_blocks)
 
@@ -227,15 +227,15 @@ class ChatApp(App[int]):
 
     @work(group="out")
     async def _send_message(self, draft: MessageDraft, *, steer: bool) -> None:
-        """The files it names are read elsewhere: they may be large, or on a slow disk."""
+        """Send a message. Its files are read in another thread: they may be large, or on a slow disk."""
         message, problems = await asyncio.to_thread(compose_message, draft, self.workspace)
         for problem in problems:
             self.turn_state.add_remark(problem, problem=True)
         self._show_live_blocks()
         (self.agent_thread.steer if steer else self.agent_thread.send)(message)
 
-    def on_composer_recalled(self) -> None:
-        """The newest that waits is taken back into the input."""
+    def on_composer_queue_recalled(self) -> None:
+        """Take the newest queued message back into the input."""
         if self.turn_state.queue:
             self.composer.replace_text(self.turn_state.queue.pop())
             self._update_waiting()
@@ -255,13 +255,13 @@ class ChatApp(App[int]):
     async def _suggest(self) -> None:
         await self.completion.suggest()
 
-    def on_composer_menu(self, event: Composer.Menu) -> None:
+    def on_composer_menu_key_pressed(self, event: Composer.MenuKeyPressed) -> None:
         self.completion.handle_key(event.key)
 
     def on_approval_prompt_answered(self, event: ApprovalPrompt.Answered) -> None:
         self.approvals.answer_first(event.verdict)
 
-    def on_approval_prompt_typed(self, event: ApprovalPrompt.Typed) -> None:
+    def on_approval_prompt_other_key_typed(self, event: ApprovalPrompt.OtherKeyTyped) -> None:
         self.composer.focus()
         self.composer.insert(event.text)
 
@@ -292,7 +292,7 @@ class ChatApp(App[int]):
         self.conversation.show_head(key)
 
     def reopen(self, act: str) -> None:
-        """Another model, policy or session: the same conversation is opened anew, or another one."""
+        """Open the agent again with another model, policy or session."""
         if self.agent_thread.launch_options is not None:
             self.agent_ready = False
             self.agent_thread.open(self.agent_thread.launch_options.apply_action(act))
@@ -304,10 +304,10 @@ class ChatApp(App[int]):
         if self.turn_state.is_busy:
             self.agent_thread.interrupt()
         else:
-            self.conversation.chosen = ""
+            self.conversation.selected_key = ""
 
     def action_stop(self) -> None:
-        """Copy what is selected; else stop what goes on; else empty the input; else leave, if it is said twice."""
+        """Copy the selection; else interrupt the turn; else clear the input; else leave, on the second press."""
         if self.composer.selected_text:
             self.copy_to_clipboard(self.composer.selected_text)
         elif (selected := self.screen.get_selected_text()) is not None and selected:
@@ -320,14 +320,14 @@ class ChatApp(App[int]):
             self.exit(0)
         else:
             self._leaving = True
-            self.notify("Once more to leave.", timeout=3, markup=False)
+            self.notify("Press ctrl+c again to leave.", timeout=3, markup=False)
             self.set_timer(3, self._cancel_leaving)
 
     def _cancel_leaving(self) -> None:
         self._leaving = False
 
     def action_cards(self) -> None:
-        self.conversation.toggle(self.conversation.chosen)
+        self.conversation.toggle(self.conversation.selected_key)
 
     def action_card(self, step: int) -> None:
         self.conversation.choose(step)
@@ -348,7 +348,7 @@ class ChatApp(App[int]):
         self._show_answer("/help", f"{KEY_HELP}\n\n{self.agent_thread.commands.help()}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """On top of the conversation another screen has the keys, but those that are good anywhere."""
+        """Disable the conversation's actions while another screen is on top."""
         return len(self.screen_stack) == 1 or action not in CONVERSATION_ACTIONS
 
     def action_context(self) -> None:

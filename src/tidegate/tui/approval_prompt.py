@@ -1,4 +1,4 @@
-"""May this tool run? The question stands above the input; whoever is typing goes on typing."""
+"""The question whether a tool may run, above the input. A user who is typing keeps the focus."""
 
 import json
 from collections import deque
@@ -21,7 +21,7 @@ from tidegate.tui.session_grants import SessionGrants, make_allow_rule
 
 MAX_QUESTION_LINES: Final = 8
 _HEAD_LINES: Final = 5
-"""Lines of a question, and how many of them are of its beginning where it is longer."""
+"""Lines of a question, and how many of them show its beginning if it is longer."""
 
 
 def _describe_always_choice(question: ApprovalQuestion) -> str:
@@ -33,29 +33,30 @@ def _describe_always_choice(question: ApprovalQuestion) -> str:
 
 
 class QuestionLine(NamedTuple):
-    """A line of a question; `told`: it is ours, not of what is asked for."""
+    """A line of a question. `is_remark`: written by tidegate, not part of the command."""
 
     text: str
     is_remark: bool = False
 
 
-def format_question(question: ApprovalQuestion, shown: TextSanitizer, width: int) -> list[QuestionLine]:
-    """What would be run, in few lines. Its end is among them, and whatever is not shown is told of: nobody shall agree
-    to half a command."""
+def format_question(question: ApprovalQuestion, sanitizer: TextSanitizer, width: int) -> list[QuestionLine]:
+    """Return what would be run in a few lines. The end is always shown and every gap is marked, so that nobody approves
+    half a command."""
     text = format_call_arguments(_encode_arguments(question))
-    rows = [row for line in shown(text).splitlines() for row in chop_cells(line, width) or [""]]
+    rows = [row for line in sanitizer(text).splitlines() for row in chop_cells(line, width) or [""]]
     lines = [QuestionLine(row) for row in rows]
     if len(rows) > MAX_QUESTION_LINES:
         left = sum(map(len, rows[_HEAD_LINES : _HEAD_LINES - MAX_QUESTION_LINES + 1]))
-        told = QuestionLine(f"… {left:,} characters more: ctrl+o shows them in the card", is_remark=True)
-        lines = [*lines[:_HEAD_LINES], told, *lines[_HEAD_LINES - MAX_QUESTION_LINES + 1 :]]
+        gap = QuestionLine(f"… {left:,} characters more: ctrl+o shows them in the card", is_remark=True)
+        lines = [*lines[:_HEAD_LINES], gap, *lines[_HEAD_LINES - MAX_QUESTION_LINES + 1 :]]
     if hidden := len(CONTROL_CHARACTERS.findall(text)):
         lines.append(QuestionLine(f"with {hidden:,} control characters that are not shown", is_remark=True))
     return lines
 
 
 class ApprovalPrompt(Widget, can_focus=True):
-    """1, 2, 3 or the arrows and enter; any other letter goes on in the input, so that none agrees by accident."""
+    """Answered with 1, 2, 3, or the arrow keys and enter. Any other letter goes to the input, so that nobody approves
+    by accident."""
 
     DEFAULT_CSS = """
     ApprovalPrompt { height: auto; max-height: 16; display: none; padding: 0 1; }
@@ -77,16 +78,16 @@ class ApprovalPrompt(Widget, can_focus=True):
             super().__init__()
             self.verdict = verdict
 
-    class Typed(Message):
-        """A letter that was not meant for this."""
+    class OtherKeyTyped(Message):
+        """A letter that is no answer."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
-    def __init__(self, shown: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, sanitizer: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.sanitizer = shown
+        self.sanitizer = sanitizer
         self.question: ApprovalQuestion | None = None
         self._selected_index = 0
 
@@ -109,7 +110,7 @@ class ApprovalPrompt(Widget, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character and event.key not in "123":
             event.stop()
-            self.post_message(self.Typed(event.character))
+            self.post_message(self.OtherKeyTyped(event.character))
 
     def render(self) -> Text:
         question = self.question
@@ -133,7 +134,7 @@ class ApprovalPrompt(Widget, can_focus=True):
 
 
 class ApprovalQueue:
-    """The questions in the order they came, one at a time on the screen."""
+    """The open questions in order, one at a time on the screen."""
 
     def __init__(self, prompt: ApprovalPrompt, composer: Composer) -> None:
         self._prompt = prompt
@@ -142,37 +143,37 @@ class ApprovalQueue:
         self._grants = SessionGrants()
 
     def reset_grants(self) -> None:
-        """Another session: what was allowed there is not allowed here."""
+        """Forget what was allowed: another session was opened."""
         self.deny_all()
         self._grants = SessionGrants()
 
-    def add_request(self, asking: ApprovalRequested) -> None:
-        if self._grants.allows(asking.question):
-            asking.answer(True)
+    def add_request(self, request: ApprovalRequested) -> None:
+        if self._grants.allows(request.question):
+            request.answer(True)
             return
-        self._requests.append(asking)
+        self._requests.append(request)
         if len(self._requests) == 1:
             self._show()
 
     def answer_first(self, verdict: str) -> None:
         if not self._requests:
             return
-        asking = self._requests.popleft()
+        request = self._requests.popleft()
         if verdict == "always":
-            self._grants.grant(asking.question)
-        asking.answer(verdict != "deny")
+            self._grants.grant(request.question)
+        request.answer(verdict != "deny")
         while self._requests and self._grants.allows(self._requests[0].question):
             self._requests.popleft().answer(True)
         self._show()
 
     def deny_all(self) -> None:
-        """The turn is over: nobody waits for an answer."""
+        """Deny all open questions: the turn is over."""
         while self._requests:
             self._requests.popleft().answer(False)
         self._show()
 
     def _show(self) -> None:
-        """Whoever has begun to type keeps the keys."""
+        """Show the question. If the user has begun to type, the input keeps the focus."""
         self._prompt.show_question(self._requests[0].question if self._requests else None)
         if self._requests and not self._composer.text:
             self._prompt.focus()

@@ -1,4 +1,4 @@
-"""The keys of the conversation and what is said of them."""
+"""The key bindings of the conversation, and their help text."""
 
 from typing import Final
 
@@ -22,18 +22,18 @@ CHAT_BINDINGS: Final[tuple[BindingType, ...]] = (
     Binding("f5", "theme", "Light or dark", priority=True, show=False),
 )
 CONVERSATION_ACTIONS: Final = frozenset("stop interrupt cards card page start end help context sessions models".split())
-"""Actions of the conversation itself: another screen on top of it has these keys for its own."""
+"""Actions of the conversation itself. While another screen is on top, it has these keys."""
 WELCOME_TEXT: Final = """\
-Everything that is said here is kept, whatever the window holds.
-F1 shows the keys, F2 what fills the window and what was taken out of it."""
+Everything said here is kept, even when it no longer fits the window.
+F1 shows the keys, F2 what fills the window and what was removed from it."""
 KEY_HELP: Final = """\
-enter             send; while the agent works it waits, enter again says it now
-ctrl+j            a new line (also alt+enter, shift+enter)
-up, down          what was typed before
-tab               take what is offered; @ offers files, / commands
+enter             send; while the agent works it is queued, enter again sends it now
+ctrl+j            new line (also alt+enter, shift+enter)
+up, down          earlier inputs
+tab               complete; @ offers files, / commands
 esc               interrupt
-ctrl+o            open or close all cards, or the chosen one
-ctrl+up, down     choose a card
+ctrl+o            open or close all cards, or the selected one
+ctrl+up, down     select a card
 pgup, pgdn        scroll; ctrl+home and ctrl+end go to the ends
 F2 context   F3 sessions   F4 models   F5 light or dark
-ctrl+c            stop, twice to leave; ctrl+q leaves"""
+ctrl+c            stop; twice to leave, as ctrl+q"""

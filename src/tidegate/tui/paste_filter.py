@@ -1,7 +1,7 @@
-"""What is pasted is text, also where it holds escape codes, as any coloured output of a terminal does.
+"""Removes escape codes from pasted text before Textual's parser sees it.
 
-Textual's parser takes an escape inside a paste for keys, and line ends behind it for enter: half of a log that someone
-pastes would be sent, or would answer a question. So escapes are taken out of pastes before the parser sees them.
+Textual's parser reads an escape inside a paste as keys, and line ends after it as enter: half of a pasted log would be
+sent, or would answer a question.
 """
 
 import os
@@ -19,7 +19,7 @@ _POLL_SECONDS: Final = 0.1
 
 
 class PasteFilter:
-    """Takes what comes from a terminal, in pieces of any length. Outside of pastes nothing is changed or held back."""
+    """Filters the input of a terminal, in pieces of any length. Outside of pastes nothing is changed or held back."""
 
     def __init__(self) -> None:
         self._in_paste = False
@@ -33,7 +33,7 @@ class PasteFilter:
         return "".join(told)
 
     def _pass_typed(self, data: str, told: list[str]) -> str:
-        """Up to where a paste begins; the mark may have begun in the piece before."""
+        """Return the text up to the start mark of a paste. The mark may have begun in the piece before."""
         whole = self._typed_tail + data
         place = whole.find(PASTE_START)
         cut = len(data) if place < 0 else place + len(PASTE_START) - len(self._typed_tail)
@@ -43,7 +43,8 @@ class PasteFilter:
         return data[cut:]
 
     def _strip_pasted(self, data: str, told: list[str]) -> str:
-        """Up to where it ends. A mark that may have begun is held back until it is clear what it is."""
+        """Return the pasted text up to its end mark. The beginning of a possible mark is held back until the next
+        piece."""
         text, end, rest = (self._possible_end + data).partition(PASTE_END)
         self._possible_end = ""
         if not end:
@@ -56,7 +57,7 @@ class PasteFilter:
 
 
 def make_driver_class() -> "type[Driver] | None":
-    """The terminal with pastes that are safe; None where Textual's own is as good."""
+    """Return a Textual driver with this filter, or None where Textual's own driver has no such problem."""
     if sys.platform == "win32":
         return None
     from textual._xterm_parser import XTermParser

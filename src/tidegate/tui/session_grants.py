@@ -1,4 +1,4 @@
-"""What was allowed for the rest of a session, on a screen or without one."""
+"""The approvals that hold for the rest of a session, for the app and the plain chat."""
 
 import shlex
 
@@ -7,7 +7,7 @@ from tidegate.agent.tools.command_rules import split_command
 
 
 class SessionGrants:
-    """What was allowed for the rest of this session. It is decided by the same rules as the configuration's own."""
+    """Approvals for the rest of this session. They are checked by the same rules as the configured ones."""
 
     def __init__(self) -> None:
         self._approval = ApprovalRules()

@@ -1,4 +1,4 @@
-"""The colours: two themes of our own, and what the conversation takes from whichever theme is chosen."""
+"""The dark and the light theme, and the palette that the conversation derives from the current theme."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -42,7 +42,7 @@ LIGHT_THEME: Final = Theme(
 
 
 class Palette(NamedTuple):
-    """Colours as rich writes them. `code` is the pygments style for code."""
+    """Colors as rich writes them. `code` is the pygments style for code."""
 
     text: str
     muted: str

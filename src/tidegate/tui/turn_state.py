@@ -1,4 +1,4 @@
-"""What goes on right now: is a turn under way, what is being said, what waits to be sent. No screen, no session."""
+"""The state of the current turn: whether one is running, its streamed text, the queued messages."""
 
 from tidegate.agent.hooks.runner import HookReport
 from tidegate.agent.loop import RequestRefused, TurnEnded
@@ -10,16 +10,16 @@ from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.conversation.transcript_blocks import TranscriptBlock
 
 _END_REASON_TEXTS = {
-    "steps": "The turn ended after its last allowed step; say something to go on.",
+    "steps": "The turn reached its step limit; send a message to continue.",
     "refused": "The model refused to answer.",
     "filtered": "The provider filtered the answer.",
-    "length": "The answer was cut at its longest.",
+    "length": "The answer reached its maximum length and was cut.",
     "empty": "The model answered with nothing.",
 }
 
 
 class TurnState:
-    """`saying` is what is shown behind the log, `remarks` what belongs to no log: notices, problems, answers."""
+    """`live_blocks` are shown after the log; remarks belong to no log: notices, problems, answers of commands."""
 
     def __init__(self) -> None:
         self.is_busy = False
@@ -29,7 +29,7 @@ class TurnState:
         self._count = 0
 
     def take_remarks(self) -> list[TranscriptBlock]:
-        """The remarks that were not asked for yet."""
+        """Return the new remarks, each once."""
         remarks, self.pending_remarks = self.pending_remarks, []
         return remarks
 
@@ -41,26 +41,26 @@ class TurnState:
         self.pending_remarks.append(TranscriptBlock(f"r{self._count}", "problem" if problem else "note", text))
 
     def add_command_answer(self, line: str, text: str, *, error: bool = False) -> str:
-        """What a command said: no part of the conversation. The key of its block."""
+        """Add the answer of a command and return the key of its block. It is no part of the conversation."""
         self._count += 1
         self.pending_remarks.append(TranscriptBlock(f"r{self._count}", "problem" if error else "answer", text, line))
         return self.pending_remarks[-1].key
 
-    def handle_event(self, news: ThreadEvent) -> None:
-        if isinstance(news, EventLogged):
-            if isinstance(news.event.payload, MessageAdded) and news.event.payload.message.role == "assistant":
+    def handle_event(self, event: ThreadEvent) -> None:
+        if isinstance(event, EventLogged):
+            if isinstance(event.event.payload, MessageAdded) and event.event.payload.message.role == "assistant":
                 self.live_blocks = []
-        elif isinstance(news, AgentActivity):
-            self._handle_activity(news)
-        elif isinstance(news, TurnFinished):
+        elif isinstance(event, AgentActivity):
+            self._handle_activity(event)
+        elif isinstance(event, TurnFinished):
             self.is_busy, self.live_blocks = False, []
-            if news.problem:
-                self.add_remark(news.problem, problem=True)
-            elif news.was_interrupted:
-                self.add_remark("Interrupted. What was said so far is kept.")
+            if event.problem:
+                self.add_remark(event.problem, problem=True)
+            elif event.was_interrupted:
+                self.add_remark("Interrupted. The answer so far is kept.")
 
-    def _handle_activity(self, news: AgentActivity) -> None:
-        match news.event:
+    def _handle_activity(self, event: AgentActivity) -> None:
+        match event.event:
             case Delta(kind="text", text=text):
                 self._append_live_text("said", text)
             case Delta(kind="thinking", text=text):
@@ -69,7 +69,7 @@ class TurnState:
                 self.live_blocks = []
             case RequestRefused(fault):
                 self.live_blocks = []
-                self.add_remark(f"The provider refused the request ({fault.kind}); it is sent again, changed.")
+                self.add_remark(f"The provider refused the request ({fault.kind}); it is changed and sent again.")
             case TurnEnded(why) if why in _END_REASON_TEXTS:
                 self.add_remark(_END_REASON_TEXTS[why])
             case UserNotice(text):

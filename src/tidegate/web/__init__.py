@@ -1,1 +1,1 @@
-"""HTML pages of sessions and of the lab, each a single file."""
+"""HTML pages of sessions and of the lab, each a single file that needs no network."""

@@ -1,4 +1,4 @@
-"""What fills a view, by category: kept up as it is folded, so that a long log costs no more than its length."""
+"""Tokens of a view by category, updated as the view is folded: linear in the length of the log."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,12 +8,12 @@ from tidegate.core.view import View
 from tidegate.session.reports.window_usage import categorize_message
 
 CHART_CATEGORIES: Final = tuple("framing system tools rules ledger summaries notes user assistant results".split())
-"""From the bottom of the picture up: what stays lies below what comes and goes. What of the system prompt are skills
-and memory is not told apart in a log."""
+"""In the order of the chart, from the bottom up: the categories that change least come first. Skills and memory are
+part of the system prompt: a log does not tell them apart."""
 
 
 class CategoryCounter:
-    """Our own count of each category, in the order of CATEGORIES."""
+    """Our own token count of each category, in the order of `CHART_CATEGORIES`."""
 
     def __init__(self) -> None:
         self._counts = [0] * len(CHART_CATEGORIES)
@@ -34,7 +34,7 @@ class CategoryCounter:
 
 
 def scale_counts(counts: Sequence[int], total: int) -> list[int]:
-    """The same shares with this sum, in whole tokens: the largest remainders are rounded up."""
+    """Scale the counts to this sum, in whole tokens: the largest remainders are rounded up."""
     whole = sum(counts)
     if not whole:
         return list(counts)

@@ -1,8 +1,9 @@
-"""One self-contained HTML file: styles, scripts and data inside, and a policy that forbids everything else.
+"""Builds a self-contained HTML file: styles, scripts and data inside, and a content policy that forbids everything
+else.
 
-Nothing in it can reach a network, and no text can become script: what people, models and tools said lies in compressed
-blocks and is shown by a script that only ever makes text nodes. The policy names the scripts and styles by their hash
-and has the browser refuse any that came in another way.
+The page cannot reach a network, and no text can become script: the texts of users, models and tools are in compressed
+blocks, and the scripts show them as text nodes only. The policy lists the scripts and styles by their hash, so the
+browser refuses any other.
 """
 
 import base64
@@ -28,14 +29,15 @@ def read_asset(name: str) -> str:
 
 
 def pack_data(data: bytes) -> str:
-    """Compressed, and in letters that mean nothing to HTML."""
+    """Compress data and encode it in characters that mean nothing to HTML."""
     return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
 
 
 def render_document(
     title: str, body: str, *, scripts: Sequence[str], blocks: Mapping[str, bytes], styles: Sequence[str] = ("page.css",)
 ) -> str:
-    """`body` is HTML, escaped by who made it; `blocks` are the data by name, for the scripts to unpack."""
+    """Return the HTML file. `body` is HTML, escaped by the caller; `blocks` are the data by name, which the scripts
+    unpack."""
     style = "\n".join(map(read_asset, styles))
     script = "'use strict';\n" + "\n".join(map(read_asset, scripts))
     policy = f"{_CONTENT_POLICY}; script-src '{_hash(script)}'; style-src '{_hash(style)}'"

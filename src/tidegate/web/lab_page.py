@@ -1,4 +1,4 @@
-"""The lab's report as a page: what each policy keeps and costs, session by session, each figure with its definition."""
+"""The page of a lab report: what each policy keeps and costs, session by session, each figure with its definition."""
 
 from collections.abc import Callable
 from html import escape
@@ -25,16 +25,16 @@ _SCRIPTS: Final = (
     "lab.js",
 )
 _CHUNK_BYTES: Final = 300_000
-"""Bytes of sessions' details that are unpacked together."""
+"""Bytes of session details in one block, which the page unpacks at once."""
 
 
 def render_lab_page(report: bytes, mask: Callable[[str], str] | None = None) -> str:
-    """One HTML file from the JSON of `tidegate lab`. Names out of recordings are masked as everything that is shown."""
+    """Return one HTML file for the JSON of `tidegate lab`. Names and texts from recordings are masked."""
     found = _decode_report(report)
     _mask_report(found, mask or SecretMask())
     blocks: dict[str, bytes] = {}
-    for place, window in enumerate(found["windows"]):
-        window["where"] = _split_details(window, place, blocks)
+    for index, window in enumerate(found["windows"]):
+        window["where"] = _split_details(window, index, blocks)
     title = str(found.get("title", "")) or "Policies on recorded sessions"
     body = f"""<header class="top">
 <p class="mark"><span class="wave" aria-hidden="true"></span>tidegate <span class="soft">lab</span></p>
@@ -59,42 +59,42 @@ def _decode_report(report: bytes) -> _Json:
     return found
 
 
-def _mask_report(found: _Json, mask: Callable[[str], str]) -> None:
-    """What comes out of recordings: their names, and the words that were lost."""
-    found["title"] = mask(str(found.get("title", "")))
-    for session in found.get("sessions", ()):
+def _mask_report(report: _Json, mask: Callable[[str], str]) -> None:
+    """Mask the texts from recordings: their names, and the lost references."""
+    report["title"] = mask(str(report.get("title", "")))
+    for session in report.get("sessions", ()):
         session.update({key: mask(str(session.get(key, ""))) for key in ("name", "project")})
-    for window in found["windows"]:
+    for window in report["windows"]:
         for lost in window.get("lost", ()):
             for item in lost["items"]:
                 item["what"] = mask(item["what"])
 
 
-def _split_details(window: _Json, place: int, blocks: dict[str, bytes]) -> dict[str, str]:
-    """Put the curves and losses of each session into blocks of their own; which block a session's are in."""
+def _split_details(window: _Json, index: int, blocks: dict[str, bytes]) -> dict[str, str]:
+    """Move the curves and losses of each session into blocks of their own. Return the block of each session."""
     by_session: dict[str, _Json] = {}
     for kind in ("curves", "lost"):
         for each in window.pop(kind, ()):
             by_session.setdefault(each["session"], {"curves": [], "lost": []})[kind].append(each)
     where: dict[str, str] = {}
     chunk: dict[str, _Json] = {}
-    held = 0
+    size = 0
     for number, (session, detail) in enumerate(by_session.items(), 1):
         chunk[session] = detail
-        held += len(msgspec.json.encode(detail))
-        if held >= _CHUNK_BYTES or number == len(by_session):
-            name = f"detail{place}-{len(blocks)}"
+        size += len(msgspec.json.encode(detail))
+        if size >= _CHUNK_BYTES or number == len(by_session):
+            name = f"detail{index}-{len(blocks)}"
             blocks[name] = msgspec.json.encode(chunk)
             where |= dict.fromkeys(chunk, name)
-            chunk, held = {}, 0
+            chunk, size = {}, 0
     return where
 
 
-def _format_subtitle(found: _Json) -> str:
-    windows = ", ".join(f"{window['window']:,}" for window in found["windows"])
+def _format_subtitle(report: _Json) -> str:
+    windows = ", ".join(f"{window['window']:,}" for window in report["windows"])
     parts = [
-        f"{len(found['policies']):,} policies",
-        f"{len(found['sessions']):,} sessions",
-        f"windows of {windows} tokens" if len(found["windows"]) > 1 else f"a window of {windows} tokens",
+        f"{len(report['policies']):,} policies",
+        f"{len(report['sessions']):,} sessions",
+        f"windows of {windows} tokens" if len(report["windows"]) > 1 else f"a window of {windows} tokens",
     ]
-    return " · ".join([*parts, str(found.get("made", ""))])
+    return " · ".join([*parts, str(report.get("made", ""))])

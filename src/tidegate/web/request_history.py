@@ -1,4 +1,4 @@
-"""Which requests a session made, told from its log: those a provider reported, and those only their answer tells of."""
+"""The requests of a session, read from its log: those with a usage report, and those known by their answer only."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -12,10 +12,12 @@ from tidegate.store.log import Log
 from tidegate.wire.usage import Usage
 
 _NO_USAGE: Final = Usage(0, 0, 0, 0)
+_LOOKBACK: Final = 8
+"""Requests before the last one whose answers bound where a late usage report may belong."""
 
 
 class RequestBill(msgspec.Struct, frozen=True):
-    """Dollars of one call, by what they were paid for; `known` is False where the model's prices are not."""
+    """Dollars of one call, by kind of token. `is_priced` is False if the model's prices are not known."""
 
     input: float = 0.0
     cached: float = 0.0
@@ -29,9 +31,9 @@ class RequestBill(msgspec.Struct, frozen=True):
 
 
 class RequestRecord(msgspec.Struct):
-    """One request. `head` is the record it was made from; `answer` the record of the answer, 0 if none is known.
+    """One request. `head` is the record it was made from; `answer_seq` the record of its answer, 0 if none is known.
 
-    Without `used` no provider said what it cost: somebody kept a conversation without recording usage.
+    `used` is None if no usage was recorded.
     """
 
     head: int
@@ -42,7 +44,7 @@ class RequestRecord(msgspec.Struct):
 
 
 class SideSpending(msgspec.Struct):
-    """What was paid for beside the conversation: summaries, subagents, answers that were interrupted."""
+    """Costs outside the conversation: summaries, subagents, interrupted answers."""
 
     calls: int = 0
     tokens: int = 0
@@ -61,24 +63,24 @@ class _SideCost(msgspec.Struct, frozen=True):
 
 
 def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None) -> RequestHistory:
-    """The requests in the order they were made, with what they cost by the catalog and the user's own `prices`."""
+    """Return the requests in order, with their costs by the catalog and the user's own `prices`."""
     requests: list[RequestRecord] = []
-    beside = SideSpending()
+    side_spending = SideSpending()
     for event in log.read():
-        what = event.payload
-        if isinstance(what, UsageReported):
-            _add_report(requests, event, what)
-        elif isinstance(what, MessageAdded) and what.message.role == "assistant" and not what.message.kind:
+        payload = event.payload
+        if isinstance(payload, UsageReported):
+            _add_report(requests, event, payload)
+        elif isinstance(payload, MessageAdded) and payload.message.role == "assistant" and not payload.message.kind:
             _add_answer(requests, event)
-        elif isinstance(what, NoteAdded) and what.topic == SIDE_COST_TOPIC:
-            _add_side_cost(beside, what.text, prices)
+        elif isinstance(payload, NoteAdded) and payload.topic == SIDE_COST_TOPIC:
+            _add_side_cost(side_spending, payload.text, prices)
     for each in requests:
         each.cost = _price_request(each.used, prices)
-    return RequestHistory(sorted(requests, key=lambda each: each.head), beside)
+    return RequestHistory(sorted(requests, key=lambda each: each.head), side_spending)
 
 
 def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported) -> None:
-    """The report comes before the answer or behind it: behind, the answer has told of the request already."""
+    """Add a usage report. It may come before the answer or after it; then the request is known already."""
     last = requests[-1] if requests else None
     if last is not None and last.used is None and _find_earliest_head(requests) <= used.log_head < last.answer_seq:
         last.head, last.time, last.used = used.log_head, event.time, used
@@ -89,7 +91,7 @@ def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported
 
 
 def _find_earliest_head(requests: list[RequestRecord]) -> int:
-    return max((each.answer_seq for each in requests[-9:-1]), default=0)
+    return max((each.answer_seq for each in requests[-1 - _LOOKBACK : -1]), default=0)
 
 
 def _add_answer(requests: list[RequestRecord], event: Event) -> None:
@@ -101,7 +103,7 @@ def _add_answer(requests: list[RequestRecord], event: Event) -> None:
 
 
 def usage_or_estimate(used: UsageReported | None) -> Usage:
-    """A server that reports nothing is not free: what we counted stands for what it read."""
+    """Return the reported usage. If the server reported no input tokens, use our own count: the call was not free."""
     if used is None:
         return _NO_USAGE
     return Usage(used.input_tokens or used.counted_tokens, used.output_tokens, used.cache_read, used.cache_write)
@@ -112,14 +114,14 @@ def _price_request(used: UsageReported | None, prices: Mapping[str, ModelInfo] |
     return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
 
 
-def _add_side_cost(beside: SideSpending, text: str, prices: Mapping[str, ModelInfo] | None) -> None:
-    for paid in _parse_side_cost(text):
-        tokens = paid.usage.input_tokens + paid.usage.output_tokens
-        cost = compute_model_cost(paid.usage, paid.model, prices)
-        beside.calls += 1
-        beside.tokens += tokens
-        beside.dollars += cost.total if cost else 0.0
-        beside.unpriced += 0 if cost else tokens
+def _add_side_cost(spending: SideSpending, text: str, prices: Mapping[str, ModelInfo] | None) -> None:
+    for side_cost in _parse_side_cost(text):
+        tokens = side_cost.usage.input_tokens + side_cost.usage.output_tokens
+        cost = compute_model_cost(side_cost.usage, side_cost.model, prices)
+        spending.calls += 1
+        spending.tokens += tokens
+        spending.dollars += cost.total if cost else 0.0
+        spending.unpriced += 0 if cost else tokens
 
 
 def _parse_side_cost(text: str) -> Iterator[_SideCost]:

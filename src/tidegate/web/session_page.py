@@ -13,19 +13,21 @@ from tidegate.models.catalog import ModelInfo
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CHART_CATEGORIES
 from tidegate.web.document import render_document
-from tidegate.web.request_history import usage_or_estimate
+from tidegate.web.request_history import SideSpending, usage_or_estimate
 from tidegate.web.session_story import (
     MAX_CHART_POINTS,
     MAX_LISTED_CHANGES,
     RequestRow,
+    RequestState,
     SessionStory,
+    ViewChange,
     read_session_story,
     thin_rows,
 )
 from tidegate.web.text_pool import MAX_POOL_TEXT_CHARS, BoundedTexts
 
 _MAX_PAGE_CHARS: Final = 24_000_000
-"""Characters of the texts in a page, before they are compressed: about a fifth of that in the file."""
+"""Characters of the texts in a page, before compression; in the file they take about a fifth of that."""
 _CHUNK_CHARS: Final = 400_000
 _SCRIPTS: Final = (
     "kit.js",
@@ -40,10 +42,64 @@ _SCRIPTS: Final = (
 
 
 class SessionPage(msgspec.Struct, frozen=True):
-    """The HTML, and what was left out of it, in sentences."""
+    """The HTML, and sentences that say what was left out of it."""
 
     html: str
     omissions: list[str]
+
+
+class ChartPoints(msgspec.Struct, frozen=True):
+    """The requests in the chart of the window, one value each: columns of equal length."""
+
+    seq: list[int]
+    time: list[float]
+    window: list[int]
+    parts: list[list[int]]
+
+
+class RequestFigures(msgspec.Struct, frozen=True):
+    """A request as the tables show it. `paid` is dollars for input, cached, written and output tokens."""
+
+    head: int
+    time: float
+    model: str
+    wire: str
+    reported: bool
+    counted: int
+    total: int
+    parts: list[int]
+    messages: int
+    window: int
+    input: int
+    output: int
+    read: int
+    written: int
+    paid: list[float]
+    priced: bool
+    so_far: float
+    state: int
+
+
+class SessionPageData(msgspec.Struct, frozen=True):
+    """The data block `main` of the page. The scripts in assets/ read these keys.
+
+    `first` is the index of the first request in `requests`; `older` counts the changes that are not listed; `chunks`
+    are the numbers of texts in the other blocks.
+    """
+
+    session: str
+    version: str
+    head: int
+    categories: tuple[str, ...]
+    points: ChartPoints
+    first: int
+    requests: list[RequestFigures]
+    older: int
+    changes: list[ViewChange]
+    states: list[RequestState]
+    chunks: list[int]
+    beside: SideSpending
+    left_out: list[str]
 
 
 def render_session_page(
@@ -55,7 +111,10 @@ def render_session_page(
     model_overrides: Mapping[str, ModelInfo] | None = None,
     limit: int = _MAX_PAGE_CHARS,
 ) -> SessionPage:
-    """Same log, same page. `mask` hides secrets; `window` stands above what the log and the catalog say."""
+    """Return the page of a session: the same for the same log.
+
+    `mask` hides secrets; `window` overrides what the log and the catalog say; `limit` bounds the characters of texts.
+    """
     story = read_session_story(log, mask, window=window, model_overrides=model_overrides)
     texts = story.pool.bound_texts(limit)
     points = thin_rows(story.rows, MAX_CHART_POINTS)
@@ -63,26 +122,26 @@ def render_session_page(
     left_out = [*story.omissions, *_list_omissions(story, texts, len(points))]
     title = mask(name)
     chunks = list(texts.chunks(_CHUNK_CHARS))
-    main = {
-        "session": title,
-        "version": __version__,
-        "head": story.head,
-        "categories": CHART_CATEGORIES,
-        "points": {
-            "seq": [row.request.head for row in points],
-            "time": [row.request.time for row in points],
-            "window": [row.window for row in points],
-            "parts": [row.category_tokens for row in points],
-        },
-        "first": len(story.rows) - len(recent),
-        "requests": _encode_requests(story.rows)[len(story.rows) - len(recent) :],
-        "older": max(0, len(story.changes) - MAX_LISTED_CHANGES),
-        "changes": [msgspec.to_builtins(each) for each in story.changes[-MAX_LISTED_CHANGES:]],
-        "states": [[each.head, each.key, each.kept, each.added, each.tail] for each in story.states],
-        "chunks": [len(chunk) for chunk in chunks],
-        "beside": story.side_spending,
-        "left_out": left_out,
-    }
+    main = SessionPageData(
+        session=title,
+        version=__version__,
+        head=story.head,
+        categories=CHART_CATEGORIES,
+        points=ChartPoints(
+            seq=[row.request.head for row in points],
+            time=[row.request.time for row in points],
+            window=[row.window for row in points],
+            parts=[row.category_tokens for row in points],
+        ),
+        first=len(story.rows) - len(recent),
+        requests=_list_request_figures(story.rows)[len(story.rows) - len(recent) :],
+        older=max(0, len(story.changes) - MAX_LISTED_CHANGES),
+        changes=story.changes[-MAX_LISTED_CHANGES:],
+        states=story.states,
+        chunks=[len(chunk) for chunk in chunks],
+        beside=story.side_spending,
+        left_out=left_out,
+    )
     blocks = {"main": msgspec.json.encode(main)}
     blocks |= {f"texts{place}": b"[" + b",".join(chunk) + b"]" for place, chunk in enumerate(chunks)}
     html = render_document(
@@ -116,39 +175,40 @@ def _list_omissions(story: SessionStory, texts: BoundedTexts, points: int) -> li
     return lines
 
 
-def _encode_requests(rows: list[RequestRow]) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+def _list_request_figures(rows: list[RequestRow]) -> list[RequestFigures]:
+    figures: list[RequestFigures] = []
     so_far = 0.0
     for row in rows:
-        asked, usage = row.request, usage_or_estimate(row.request.used)
-        so_far += asked.cost.total
-        found.append(
-            {
-                "head": asked.head,
-                "time": asked.time,
-                "model": row.model,
-                "wire": row.dialect_name,
-                "reported": asked.used is not None and asked.used.input_tokens > 0,
-                "counted": asked.used.counted_tokens if asked.used is not None else 0,
-                "total": row.total,
-                "parts": row.category_tokens,
-                "messages": row.message_count,
-                "window": row.window,
-                "input": usage.input_tokens,
-                "output": usage.output_tokens,
-                "read": usage.cache_read,
-                "written": usage.cache_write,
-                "paid": [asked.cost.input, asked.cost.cached, asked.cost.written, asked.cost.output],
-                "priced": asked.cost.is_priced,
-                "so_far": so_far,
-                "state": row.state,
-            }
+        request, usage = row.request, usage_or_estimate(row.request.used)
+        cost = request.cost
+        so_far += cost.total
+        figures.append(
+            RequestFigures(
+                head=request.head,
+                time=request.time,
+                model=row.model,
+                wire=row.dialect_name,
+                reported=request.used is not None and request.used.input_tokens > 0,
+                counted=request.used.counted_tokens if request.used is not None else 0,
+                total=row.total,
+                parts=row.category_tokens,
+                messages=row.message_count,
+                window=row.window,
+                input=usage.input_tokens,
+                output=usage.output_tokens,
+                read=usage.cache_read,
+                written=usage.cache_write,
+                paid=[cost.input, cost.cached, cost.written, cost.output],
+                priced=cost.is_priced,
+                so_far=so_far,
+                state=row.state,
+            )
         )
-    return found
+    return figures
 
 
 def _render_body(title: str, story: SessionStory) -> str:
-    """What can be read without a script; the rest is drawn into the empty places."""
+    """Return the part that can be read without a script. The scripts draw the rest into the empty elements."""
     figures = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in _format_figures(story).items()
     )

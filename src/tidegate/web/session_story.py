@@ -1,7 +1,7 @@
-"""The story of a session, read from its log in one go: how full the window was, what was asked, what was taken out.
+"""Reads the log of a session for its page: how full the window was, each request, each change of the view.
 
-The log is folded once and rendered as it goes, so each request is what was sent then, at the price of what changed.
-Sizes are the provider's tokens wherever it reported them; the shares of the categories are scaled to that sum.
+The log is folded once and rendered on the way, so each request is exactly what was sent, at the cost of what changed.
+Sizes are the provider's tokens if it reported them; the categories are scaled to that sum.
 """
 
 import math
@@ -32,10 +32,11 @@ MAX_CHART_POINTS: Final = 1_500
 _LISTED_TOPICS: Final = ("undo", "redo", "clear", "forgotten", "overflow")
 
 
-class RequestState(msgspec.Struct, frozen=True):
-    """A request by its parts in the pool: what goes before the messages, and these, told from the state before it.
+class RequestState(msgspec.Struct, frozen=True, array_like=True):
+    """A request by its parts in the pool: `key` is what precedes the messages, the rest a change of the state before.
 
-    The first `kept` messages of the state before stay, then come the `added`, then its last `tail`.
+    The first `kept` messages of the state before stay, then come the `added`, then its last `tail`. In the page it is
+    an array.
     """
 
     head: int
@@ -46,8 +47,8 @@ class RequestState(msgspec.Struct, frozen=True):
 
 
 class RequestRow(msgspec.Struct, frozen=True):
-    """A request with its figures. `total` is what it weighed: as reported, else as measured. `window` 0: not known.
-    `state` -1: its text is left out."""
+    """A request with its figures. `total` is its size as reported, else as measured; `window` 0: not known; `state` -1:
+    its text is left out."""
 
     request: RequestRecord
     model: str
@@ -60,10 +61,10 @@ class RequestRow(msgspec.Struct, frozen=True):
 
 
 class ViewChange(msgspec.Struct, frozen=True):
-    """An edit of the view, or a note that moved it.
+    """An edit of the view, or a note that changed it.
 
-    `before` and `after` are our own count of the history, as the log has it; `full` and `left` what a request would
-    have weighed, in the provider's tokens.
+    `before` and `after` are our own token counts of the history, from the log; `full` and `left` are the size of a
+    request in the provider's tokens. `was` and `now` are indexes of states.
     """
 
     seq: int
@@ -102,14 +103,14 @@ def read_session_story(
     model_overrides: Mapping[str, ModelInfo] | None = None,
     max_requests: int = _MAX_REQUESTS,
 ) -> SessionStory:
-    """`window` stands above what the log and the catalog say; `most` requests, the newest, can be looked at."""
+    """Read the story. `window` overrides the log and the catalog; the newest `max_requests` keep their texts."""
     return _StoryReader(
         log, mask, read_request_history(log, model_overrides), window, model_overrides, max_requests
-    ).tell()
+    ).read()
 
 
 class _ModelWindow(msgspec.Struct, frozen=True):
-    """Of the note `model`: the window that held, where it was written down."""
+    """The part of the note `model` that holds the window, if it was recorded."""
 
     window: int = 0
 
@@ -119,71 +120,71 @@ class _StoryReader:
         self,
         log: Log,
         mask: Callable[[str], str],
-        asked: RequestHistory,
+        history: RequestHistory,
         window: int,
-        prices: Mapping[str, ModelInfo] | None,
-        most: int,
+        model_overrides: Mapping[str, ModelInfo] | None,
+        max_requests: int,
     ) -> None:
         self._log = log
         self._mask = mask
-        self._asked = asked
-        self._given = window
-        self._prices = prices
+        self._history = history
+        self._window_override = window
+        self._model_overrides = model_overrides
         self._view = View()
-        self._shares = CategoryCounter()
-        self._rendering: RequestRenderer | None = None
-        self._sent = ModelNote()
+        self._category_counter = CategoryCounter()
+        self._renderer: RequestRenderer | None = None
+        self._model = ModelNote()
         self._window = 0
-        self._note: str | None = None
+        self._model_note: str | None = None
         self._pool = TextPool(mask)
         self._states: list[RequestState] = []
-        self._last: list[int] = []
+        self._last_indexes: list[int] = []
         self._rows: list[RequestRow] = []
         self._changes: list[ViewChange] = []
-        self._older = 0
-        self._by_head: dict[int, list[RequestRecord]] = defaultdict(list)
-        for each in asked.requests:
-            self._by_head[each.head].append(each)
-        recent = asked.requests[-most:]
-        self._from = recent[0].head if len(recent) < len(asked.requests) else 0
+        self._unlisted_count = 0
+        self._requests_by_head: dict[int, list[RequestRecord]] = defaultdict(list)
+        for each in history.requests:
+            self._requests_by_head[each.head].append(each)
+        recent = history.requests[-max_requests:]
+        self._first_open_head = recent[0].head if len(recent) < len(history.requests) else 0
 
-    def tell(self) -> SessionStory:
+    def read(self) -> SessionStory:
         undone: set[int] = set()
         changes = 0
         for event in self._log.read():
-            what = event.payload
-            changes += _is_change(what)
-            if isinstance(what, NoteAdded) and what.topic in ("undo", "redo"):
-                (undone.add if what.topic == "undo" else undone.discard)(what.edit)
-        self._older = max(0, changes - MAX_LISTED_CHANGES)
-        self._at_head(Event(0, 0.0, NoteAdded("")))
+            payload = event.payload
+            changes += _is_change(payload)
+            if isinstance(payload, NoteAdded) and payload.topic in ("undo", "redo"):
+                (undone.add if payload.topic == "undo" else undone.discard)(payload.edit)
+        self._unlisted_count = max(0, changes - MAX_LISTED_CHANGES)
+        self._add_requests_at(Event(0, 0.0, NoteAdded("")))
         for event in self._log.read():
-            self._take(event, undone)
+            self._process_event(event, undone)
         return SessionStory(
             self._log.head,
             self._rows,
             self._changes,
             self._states,
             self._pool,
-            self._asked.side_spending,
-            self._left_out(),
+            self._history.side_spending,
+            self._list_omissions(),
         )
 
-    def _take(self, event: Event, undone: set[int]) -> None:
-        what = event.payload
-        told = _is_change(what)
-        shown = told and event.seq >= self._from and len(self._changes) >= self._older
-        was, full = (self._state() if shown else -1), (self._measure() if told else 0)
+    def _process_event(self, event: Event, undone: set[int]) -> None:
+        payload = event.payload
+        is_change = _is_change(payload)
+        is_listed = is_change and event.seq >= self._first_open_head and len(self._changes) >= self._unlisted_count
+        was, full = (self._add_state() if is_listed else -1), (self._measure_request() if is_change else 0)
         before = self._view.tokens
         self._fold(event)
         self._follow_model()
-        now = self._state() if shown else -1
-        if isinstance(what, ViewEdited):
-            self._edited(event, what, full, event.seq in undone, was, now)
-        elif isinstance(what, NoteAdded) and told:
-            edited = ViewEdited(what.topic, "", "", what.text, before, self._view.tokens, ())
-            self._edited(event, edited, full, False, was, now)
-        self._at_head(event)
+        now = self._add_state() if is_listed else -1
+        if isinstance(payload, ViewEdited):
+            self._add_change(event, payload, full, event.seq in undone, was, now)
+        elif isinstance(payload, NoteAdded) and is_change:
+            edited = ViewEdited(payload.topic, "", "", payload.text, before, self._view.tokens, ())
+            self._add_change(event, edited, full, False, was, now)
+        self._add_requests_at(event)
 
     def _fold(self, event: Event) -> None:
         try:
@@ -192,30 +193,30 @@ class _StoryReader:
             self._view = fold_log(lambda: islice(self._log.read(), event.seq))
 
     def _follow_model(self) -> None:
-        if self._view.model_note == self._note:
+        if self._view.model_note == self._model_note:
             return
-        self._note = self._view.model_note
-        self._sent, self._rendering = parse_model_note(self._note), None
+        self._model_note = self._view.model_note
+        self._model, self._renderer = parse_model_note(self._model_note), None
         try:
-            noted = msgspec.json.decode(self._note, type=_ModelWindow).window
+            noted = msgspec.json.decode(self._model_note, type=_ModelWindow).window
         except (msgspec.DecodeError, UnicodeError):
             noted = 0
-        self._window = self._given or noted or find_window(self._sent.model, self._prices) or 0
+        self._window = self._window_override or noted or find_window(self._model.model, self._model_overrides) or 0
 
-    def _edited(self, event: Event, what: ViewEdited, full: int, undone: bool, was: int, now: int) -> None:
-        changes = EditIndex(what.edits)
+    def _add_change(self, event: Event, edit: ViewEdited, full: int, undone: bool, was: int, now: int) -> None:
+        changes = EditIndex(edit.edits)
         self._changes.append(
             ViewChange(
                 event.seq,
                 event.time,
-                what.stage,
-                what.moment,
-                self._mask(what.rule),
-                self._mask(what.why),
-                what.tokens_before,
-                what.tokens_after,
+                edit.stage,
+                edit.moment,
+                self._mask(edit.rule),
+                self._mask(edit.why),
+                edit.tokens_before,
+                edit.tokens_after,
                 full,
-                self._measure(),
+                self._measure_request(),
                 len(changes.dropped),
                 len(changes.replaced),
                 len(changes.inserts),
@@ -227,46 +228,48 @@ class _StoryReader:
 
     # --- sizes ----------------------------------------------------------------------------------------------------
 
-    def _measure(self) -> int:
-        budget = make_budget(self._view, window=None, reserve=0, counter=TokenEstimator(), model=self._sent.model)
+    def _measure_request(self) -> int:
+        budget = make_budget(self._view, window=None, reserve=0, counter=TokenEstimator(), model=self._model.model)
         return measure_request(self._view, budget)
 
-    def _at_head(self, event: Event) -> None:
-        """The requests that were made when the log ended here."""
-        for asked in self._by_head.get(event.seq, ()):
-            used, counts = asked.used, self._shares.count_view(self._view)
+    def _add_requests_at(self, event: Event) -> None:
+        """Process the requests that were made when the log ended here."""
+        for request in self._requests_by_head.get(event.seq, ()):
+            used, counts = request.used, self._category_counter.count_view(self._view)
             reported = used.input_tokens if used is not None else 0
-            total = reported or self._measure()
-            model = used.model if used is not None else self._sent.model
-            state = self._state() if event.seq >= self._from else -1
+            total = reported or self._measure_request()
+            model = used.model if used is not None else self._model.model
+            state = self._add_state() if event.seq >= self._first_open_head else -1
             parts, messages = scale_counts(counts, total), self._view.message_count
-            window = self._window or find_window(model, self._prices) or 0
-            self._rows.append(RequestRow(asked, model, self._wire(), total, parts, messages, window, state))
+            window = self._window or find_window(model, self._model_overrides) or 0
+            self._rows.append(
+                RequestRow(request, model, self._get_dialect_name(), total, parts, messages, window, state)
+            )
 
     # --- requests -------------------------------------------------------------------------------------------------
 
-    def _wire(self) -> str:
-        return resolve_dialect(self._sent.wire, self._sent.model).name
+    def _get_dialect_name(self) -> str:
+        return resolve_dialect(self._model.wire, self._model.model).name
 
-    def _state(self) -> int:
-        if self._rendering is None:
-            sent = self._sent
-            self._rendering = RequestRenderer(
+    def _add_state(self) -> int:
+        if self._renderer is None:
+            sent = self._model
+            self._renderer = RequestRenderer(
                 resolve_dialect(sent.wire, sent.model),
                 model=sent.model,
                 max_tokens=sent.max_tokens,
                 temperature=sent.temperature,
                 top_p=sent.top_p,
             )
-        self._rendering.update(self._view)
-        rendered = self._rendering.freeze()
+        self._renderer.update(self._view)
+        rendered = self._renderer.freeze()
         places = self._pool.add_all(chunk[1:] for chunk in rendered.chunks)
         head = self._pool.add(rendered.head_bytes)
-        self._states.append(_encode_state(head, rendered.key, self._last, places))
-        self._last = places
+        self._states.append(_encode_state(head, rendered.key, self._last_indexes, places))
+        self._last_indexes = places
         return len(self._states) - 1
 
-    def _left_out(self) -> list[str]:
+    def _list_omissions(self) -> list[str]:
         lines = []
         shown = sum(row.state >= 0 for row in self._rows)
         if shown < len(self._rows):
@@ -277,8 +280,8 @@ class _StoryReader:
         return lines
 
 
-def _is_change(what: EventPayload) -> bool:
-    return isinstance(what, ViewEdited) or (isinstance(what, NoteAdded) and what.topic in _LISTED_TOPICS)
+def _is_change(payload: EventPayload) -> bool:
+    return isinstance(payload, ViewEdited) or (isinstance(payload, NoteAdded) and payload.topic in _LISTED_TOPICS)
 
 
 def _encode_state(head: int, key: str, before: list[int], after: list[int]) -> RequestState:
@@ -291,7 +294,7 @@ def _encode_state(head: int, key: str, before: list[int], after: list[int]) -> R
 
 
 def thin_rows(rows: list[RequestRow], most: int) -> list[RequestRow]:
-    """At most about so many; of each stretch the fullest and the last, so that peaks and drops stay."""
+    """Return about `most` rows: of each stretch the fullest and the last, so that peaks and drops stay."""
     if len(rows) <= most:
         return rows
     stretch = math.ceil(len(rows) / (most / 2))

@@ -1,8 +1,8 @@
-"""The texts of a page, each kept once: requests repeat what the ones before them said.
+"""The texts of a page, each stored once: requests repeat the texts of earlier requests.
 
-Secrets are masked before anything is cut, for half a key is not known for one. What is long is cut by a limit that is
-found at the end, so that the whole stays within its bound however long the session was and every request can still be
-looked at.
+Secrets are masked before anything is cut, because half a key is not recognized. Long texts are cut at a length that is
+computed at the end, so that the page stays within its limit however long the session is, and every request can still be
+viewed.
 """
 
 import re
@@ -14,7 +14,7 @@ import msgspec
 from tidegate.datafolder.masking import EventMasker
 
 MAX_POOL_TEXT_CHARS: Final = 100_000
-"""Characters of one text, at most."""
+"""Characters of one text at most."""
 _MIN_CUT_CHARS: Final = 200
 _MIN_CLIP_CHARS: Final = 40
 _MIN_BLOB_CHARS: Final = 1_000
@@ -25,7 +25,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class TextPool:
-    """`add` gives the place of a JSON value; equal values have one place. `packed` are the values within `limit`."""
+    """Stores JSON values; `add` returns the index of a value, the same for equal values. `bound_texts` returns them cut
+    to a limit."""
 
     def __init__(self, mask: Callable[[str], str]) -> None:
         self.masker = EventMasker(mask)
@@ -34,11 +35,11 @@ class TextPool:
         self._values: list[bytes] = []
 
     def add(self, encoded: bytes) -> int:
-        place = self._index_by_value.get(encoded)
-        if place is None:
-            place = self._index_by_value[encoded] = len(self._values)
+        index = self._index_by_value.get(encoded)
+        if index is None:
+            index = self._index_by_value[encoded] = len(self._values)
             self._values.append(self._encode_value(encoded))
-        return place
+        return index
 
     def add_all(self, encoded: Iterable[bytes]) -> list[int]:
         return [self.add(each) for each in encoded]
@@ -54,7 +55,7 @@ class TextPool:
         return bounded
 
     def _without_blobs(self, value: object) -> object:
-        """Pictures and signed blocks: nobody reads base64, and there is much of it."""
+        """Replace pictures and signed blocks by their length: nobody reads base64, and there is much of it."""
         if isinstance(value, str):
             if len(value) < _MIN_BLOB_CHARS or not _match_base64(value):
                 return value
@@ -79,13 +80,13 @@ class TextPool:
 
 
 class BoundedTexts(msgspec.Struct, frozen=True):
-    """`longest` is how many characters of a text were kept."""
+    """The values, cut. `max_chars` is how many characters of a text were kept."""
 
     values: list[bytes]
     max_chars: int
 
     def chunks(self, size: int) -> Iterator[list[bytes]]:
-        """Neighbours together: whoever looks at a request unpacks a few of these, not all."""
+        """Yield neighboring texts together: to show a request, the page unpacks a few chunks, not all."""
         chunk: list[bytes] = []
         held = 0
         for value in self.values:
@@ -99,10 +100,10 @@ class BoundedTexts(msgspec.Struct, frozen=True):
 
 
 def _find_cut_length(sizes: list[int], limit: int) -> int:
-    """The largest cut under which values of these sizes, sorted, stay within the limit."""
+    """Return the largest length at which values of these sizes, sorted, stay within the limit."""
     left = limit
-    for place, size in enumerate(sizes):
-        share = left // (len(sizes) - place)
+    for index, size in enumerate(sizes):
+        share = left // (len(sizes) - index)
         if size > share:
             return max(_MIN_CUT_CHARS, share)
         left -= size
@@ -110,7 +111,7 @@ def _find_cut_length(sizes: list[int], limit: int) -> int:
 
 
 def _encode_bounded(value: object, longest: int) -> bytes:
-    """The value with its texts cut so that all of it takes at most twice as many bytes, whatever it is made of."""
+    """Encode the value with its texts cut so that it takes at most twice as many bytes, whatever it is made of."""
     cut = longest
     while len(encoded := _encode(_clip_strings(value, cut))) > 2 * longest and cut > _MIN_CLIP_CHARS:
         cut //= 2

@@ -7,7 +7,7 @@ import pytest
 
 from tests.lab.importers import samples
 from tests.lab.importers.test_formats import stored
-from tidegate.cli.parsers import import_
+from tidegate.cli import import_
 from tidegate.core.errors import BadInput
 from tidegate.lab.importers import LOCAL_AGENTS, find_local_sessions, read_recordings
 

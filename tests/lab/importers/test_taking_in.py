@@ -1,6 +1,5 @@
 """Recordings as sessions of ours: whole, with their times, said where they come from, and read back as they were."""
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.cli.calling import run_command
 from tests.lab.importers import bench_samples as bench
 from tests.lab.importers import log_samples as logs
 from tests.lab.importers import samples
 from tests.lab.importers.test_formats import plain
-from tidegate.cli.import_ import import_command
-from tidegate.cli.parsers.import_ import add_import_parser
 from tidegate.core.errors import BadInput
 from tidegate.core.events import MessageAdded, NoteAdded
 from tidegate.datafolder.archive.transfer import export_session
@@ -113,9 +111,7 @@ def test_an_export_cut_anywhere_is_refused(tmp_path: Path, data: DataFolder) -> 
 
 
 def command(*words: Any) -> int:
-    parser = argparse.ArgumentParser()
-    add_import_parser(parser.add_subparsers())
-    return import_command(parser.parse_args(["import", *map(str, words)]))
+    return run_command("import", *words)
 
 
 def test_the_command_takes_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

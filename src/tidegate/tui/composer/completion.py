@@ -1,4 +1,4 @@
-"""What may be meant by what is typed: commands of the registry, files of the workspace."""
+"""Completion of the input: commands of the registry and files of the workspace."""
 
 import asyncio
 import time
@@ -11,20 +11,20 @@ from tidegate.tui.composer.composer import CompletionToken, Composer
 from tidegate.tui.composer.file_mentions import list_workspace_files, match_files
 
 _FILE_LIST_SECONDS: Final = 5.0
-"""Seconds for which a list of the files is good enough."""
+"""Seconds for which a list of files is reused."""
 
 
 class InputCompletion:
-    def __init__(self, composer: Composer, menu: CompletionMenu, backstage: AgentThread, workspace: Path) -> None:
+    def __init__(self, composer: Composer, menu: CompletionMenu, agent_thread: AgentThread, workspace: Path) -> None:
         self._composer = composer
         self._menu = menu
-        self._agent_thread = backstage
+        self._agent_thread = agent_thread
         self._workspace = workspace
         self._files: list[str] = []
         self._listed_at = -_FILE_LIST_SECONDS
 
     async def suggest(self) -> None:
-        """Whatever takes time is waited for: meanwhile one goes on typing, and what then comes too late is left."""
+        """Show completions for the current token. If the input changed while they were computed, drop them."""
         token = self._composer.find_token()
         choices = [] if token is None else await self._list_choices(token)
         if token == self._composer.find_token():
@@ -44,15 +44,18 @@ class InputCompletion:
         return [line for line in lines if line != token.text]
 
     def _describe_choice(self, choice: str) -> str:
-        """What a command is for; its words and a file's name say it themselves."""
+        """Return the description of a command; its arguments and file names need none."""
         found = self._agent_thread.commands.find(choice) if choice.startswith("/") else None
         return (
             found.command.description if found is not None and found.command is not None and not found.arguments else ""
         )
 
     def handle_key(self, key: str) -> None:
-        """A key while the menu is open. Enter sends a command: the one that is typed whole, or the chosen one if it
-        needs nothing more. A word behind a command is taken by enter only if someone went to it."""
+        """Handle a key while the menu is open.
+
+        Enter sends a command that is typed in full, or the selected one if it needs no arguments. An argument is
+        inserted by enter only if the user moved to it.
+        """
         if key in ("up", "down"):
             self._menu.move(-1 if key == "up" else 1)
         elif key == "close":

@@ -1,4 +1,4 @@
-"""What may be meant by what is typed, in a short list above it."""
+"""The short list of completions above the input."""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,7 +14,7 @@ _MAX_ROWS: Final = 6
 
 
 class CompletionMenu(Widget):
-    """It never has the focus: the keys come through the composer. `moved`: someone chose a line of it by the arrows."""
+    """Never has the focus: the composer forwards the keys. `was_moved`: the user selected a line with the arrows."""
 
     DEFAULT_CSS = """
     CompletionMenu { height: auto; max-height: 6; display: none; background: $panel; padding: 0 1; }
@@ -40,7 +40,7 @@ class CompletionMenu(Widget):
     def show_choices(
         self, token: CompletionToken | None, choices: list[str], about: Callable[[str], str] = lambda _: ""
     ) -> None:
-        """`about` says in a few words what a choice is."""
+        """Show these choices. `about` describes a choice in a few words."""
         same = self.token is not None and token is not None and self.chosen in choices
         self._selected_index = choices.index(self.chosen) if same and self.choices else 0
         self.was_moved = same and self.was_moved

@@ -1,4 +1,4 @@
-"""Where the user writes: several lines, what was typed before, and what may be meant."""
+"""The input field: several lines, history and completion."""
 
 from typing import Final, NamedTuple
 
@@ -13,11 +13,12 @@ from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.composer.input_history import InputHistory
 
 NEW_LINE_KEYS: Final = ("ctrl+j", "alt+enter", "shift+enter", "ctrl+enter")
-"""Not bound: a binding has its turn when a key has been everywhere, and a fast writer's next letters would pass it."""
+"""Handled in `_on_key` and not bound: a binding runs only after the key passed every widget, and a fast typist's next
+letters would overtake it."""
 
 
 class CompletionToken(NamedTuple):
-    """What is being typed that something may complete: where it begins in its line, and its text."""
+    """The word being typed that can be completed: where it begins in its line, and its text."""
 
     kind: str
     row: int
@@ -26,7 +27,10 @@ class CompletionToken(NamedTuple):
 
 
 class Composer(TextArea):
-    """Enter sends; ctrl+j, alt+enter and shift+enter begin a new line. `suggesting`: a menu is open, with some keys."""
+    """The input field. Enter sends; ctrl+j, alt+enter and shift+enter start a new line.
+
+    While a menu is open it takes some of the keys.
+    """
 
     DEFAULT_CSS = """
     Composer { height: auto; min-height: 1; max-height: 8; border: none; padding: 0; background: $surface; }
@@ -40,15 +44,15 @@ class Composer(TextArea):
             super().__init__()
             self.draft = draft
 
-    class Menu(Message):
-        """A key for the menu: up, down, take or close."""
+    class MenuKeyPressed(Message):
+        """A key for the menu: up, down, take, enter or close."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
             self.key = key
 
-    class Recalled(Message):
-        """Up was pressed where nothing is typed: what waits may be taken back."""
+    class QueueRecalled(Message):
+        """Up was pressed in an empty input: the newest queued message may be taken back."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(
@@ -68,14 +72,14 @@ class Composer(TextArea):
 
     @property
     def draft(self) -> MessageDraft:
-        """What is written now, with what of it was pasted."""
+        """The current text, with the ranges of it that were pasted."""
         return self._draft.with_text(self.text)
 
     async def _on_key(self, event: events.Key) -> None:
         key = event.key
         if self.menu_is_open and key in ("up", "down", "tab", "escape", "enter"):
             self._consume_key(event)
-            self.post_message(self.Menu({"tab": "take", "enter": "enter", "escape": "close"}.get(key, key)))
+            self.post_message(self.MenuKeyPressed({"tab": "take", "enter": "enter", "escape": "close"}.get(key, key)))
         elif key == "enter":
             self._consume_key(event)
             self.send()
@@ -103,7 +107,7 @@ class Composer(TextArea):
         self.replace_text(MessageDraft())
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """What is pasted is text: it sends nothing, and whatever a terminal would obey is left out."""
+        """Insert pasted text. It never sends, and control characters are removed."""
         event.stop()
         event.prevent_default()
         start, end = self.selection
@@ -117,7 +121,7 @@ class Composer(TextArea):
         return result
 
     def _text_offset(self, location: tuple[int, int]) -> int:
-        """Where in the text a row and column are."""
+        """Return the offset of a row and column in the text."""
         row, column = location
         return sum(len(self.document.get_line(above)) + 1 for above in range(row)) + column
 
@@ -136,7 +140,7 @@ class Composer(TextArea):
 
     def _show_older(self) -> None:
         if self.has_queued_messages and not self.text:
-            self.post_message(self.Recalled())
+            self.post_message(self.QueueRecalled())
             return
         text = self.input_history.older(self.text) if self.input_history is not None else None
         if text is not None:
@@ -164,7 +168,7 @@ class Composer(TextArea):
     # --- what may be meant ----------------------------------------------------------------------------------------
 
     def find_token(self) -> CompletionToken | None:
-        """A command at the beginning of the first line, or a file behind an @."""
+        """Return the token at the cursor: a command at the start of the first line, or a file after an `@`."""
         row, column = self.cursor_location
         line = self.document.get_line(row)[:column]
         if row == 0 and line.startswith("/") and self.document.line_count == 1:

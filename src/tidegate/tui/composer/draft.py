@@ -1,18 +1,19 @@
-"""A message as it is being written, with what of it was pasted.
+"""A message being written, with the ranges of it that were pasted.
 
-Only typed text may lay down rules (`core/text/rule_text.py`), so the composer notes every block that enters at once: a
-paste of several lines or of more than 200 characters, and what an undo or the history brings back in that size. A short
-paste of one line counts as typed.
+Only typed text may contain rules (`core/text/rule_text.py`), so the composer marks every block that enters at once: a
+paste of several lines or of more than 200 characters, and an undo or a history entry of that size. A short paste of one
+line counts as typed.
 """
 
 from typing import Final, NamedTuple
 
 MAX_TYPED_CHARS: Final = 200
-"""More characters than this that enter at once were not typed."""
+"""Text of more characters than this that enters at once was not typed."""
 
 
 MAX_DRAFT_PIECES: Final = 6
-"""A request keeps an empty line between so many texts of one message; what is cut up further counts as pasted."""
+"""A request puts an empty line between at most so many texts of one message. A draft in more pieces counts as pasted.
+"""
 
 
 class PastedSpan(NamedTuple):
@@ -21,18 +22,18 @@ class PastedSpan(NamedTuple):
 
 
 class MessageDraft(NamedTuple):
-    """`pasted` are the places of blocks in the text, in their order and apart from each other."""
+    """`pasted` are the ranges of pasted blocks in the text, sorted and not overlapping."""
 
     text: str = ""
     pasted: tuple[PastedSpan, ...] = ()
 
     @classmethod
     def from_pasted(cls, text: str) -> "MessageDraft":
-        """A text of which nothing was typed."""
+        """Return a draft of which nothing was typed."""
         return cls(text, (PastedSpan(0, len(text)),))
 
     def replace_range(self, start: int, end: int, entered: str) -> "MessageDraft":
-        """The draft with this text in the place of another; it is pasted if it is a block."""
+        """Return the draft with a range replaced. The new text counts as pasted if it is a block."""
         pasted = [PastedSpan(left, min(right, start)) for left, right in self.pasted if left < start]
         if len(entered) > MAX_TYPED_CHARS or ("\n" in entered and entered != "\n"):
             pasted.append(PastedSpan(start, start + len(entered)))
@@ -41,7 +42,7 @@ class MessageDraft(NamedTuple):
         return MessageDraft(self.text[:start] + entered + self.text[end:], tuple(pasted))
 
     def with_text(self, text: str) -> "MessageDraft":
-        """The draft with this text instead, where nobody says what entered: what it does not share at either end."""
+        """Return the draft with another text. The part that differs from the old text is taken as what entered."""
         before = self.text
         start = _common_start(before, text)
         rest = min(len(before), len(text)) - start
@@ -49,7 +50,7 @@ class MessageDraft(NamedTuple):
         return self.replace_range(start, len(before) - end, text[start : len(text) - end])
 
     def split_typed_and_pasted(self) -> list[tuple[str, bool]]:
-        """The lines in runs, each typed or not. A line is not typed if anything in it was pasted."""
+        """Return runs of lines, each typed or not. A line counts as not typed if any part of it was pasted."""
         runs: list[tuple[list[str], bool]] = []
         blank: list[str] = []
         place = 0
@@ -71,7 +72,7 @@ class MessageDraft(NamedTuple):
 
 
 def _common_start(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Return how many characters both begin with."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,7 +1,7 @@
-"""`@path` in what the user types: a file that goes along with the message. It is read when the message is sent.
+"""Files mentioned as `@path` in a message. They are read when the message is sent.
 
-The words stay as they were written, in parts that say whether they were typed or pasted; each file is a part of its own
-behind them, which was not typed. A picture goes as a picture.
+The text stays as it was written, in parts marked as typed or pasted; each file follows as a part of its own, which
+counts as not typed. An image is sent as an image.
 """
 
 import base64
@@ -18,7 +18,7 @@ from tidegate.tui.composer.draft import MessageDraft
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"@]+))')
 _MAX_FILE_CHARS: Final = 64 * 1024
-"""Characters of a file that go along; the agent can read the rest with its tools."""
+"""Characters of a file that are sent; the agent can read the rest with its tools."""
 _MAX_IMAGE_BYTES: Final = 4 * 1024 * 1024
 _MAX_LISTED_FILES: Final = 20_000
 _MEDIA_TYPES: Final = {
@@ -31,7 +31,7 @@ _MEDIA_TYPES: Final = {
 
 
 class ComposedMessage(NamedTuple):
-    """A message ready to be sent, and what could not go along."""
+    """A message ready to be sent, and the problems of files that could not be attached."""
 
     message: Message
     problems: list[str]
@@ -52,7 +52,7 @@ def compose_message(draft: MessageDraft, workspace: Path) -> ComposedMessage:
 
 
 def _find_mentioned_file(workspace: Path, name: str) -> Path | None:
-    """A plain file in the workspace, by its real path: a link out of it is not followed."""
+    """Return the real path of a regular file in the workspace. A link that leads out of it is not followed."""
     try:
         root = workspace.resolve()
         for each in (name, name.rstrip(".,;:!?")):
@@ -87,7 +87,8 @@ def _read_png_size(data: bytes) -> tuple[int, int]:
 
 
 def list_workspace_files(workspace: Path) -> list[str]:
-    """The files of a workspace that no .gitignore names, bounded. It may take a while: not for the screen's thread."""
+    """Return the files that no .gitignore excludes, up to a limit. It may take a while: do not call it in the screen's
+    thread."""
     try:
         folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -99,7 +100,7 @@ def list_workspace_files(workspace: Path) -> list[str]:
 
 
 def match_files(files: list[str], typed: str, most: int = 50) -> list[str]:
-    """Those that hold what was typed: first where a name begins so, then where the letters stand in order."""
+    """Return the files that match the typed text: names that begin with it, then names with its letters in order."""
     asked = typed.casefold()
     begin = [path for path in files if path.casefold().rpartition("/")[2].startswith(asked)]
     inside = [path for path in files if asked in path.casefold()]

@@ -1,5 +1,8 @@
-"""What was typed before. It is read from the logs in the data folder and kept nowhere else: what is forgotten there is
-forgotten here, too. Commands are remembered until the app ends."""
+"""The inputs typed before.
+
+They are read from the logs in the data folder and stored nowhere else, so what is forgotten there is forgotten here,
+too. Commands are remembered until the app ends.
+"""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -17,7 +20,7 @@ _MAX_SESSIONS: Final = 20
 
 
 class InputHistory:
-    """`back` and `on` walk from what is typed now. Nothing is read before someone asks for it."""
+    """Steps back and forth from the current input. Nothing is read before the first step."""
 
     def __init__(self, data: DataFolder, session: str) -> None:
         self._unread = _read_inputs(data, session)
@@ -51,17 +54,17 @@ class InputHistory:
         return self._entries[self._position - 1] if self._position else self._draft
 
     def reset(self) -> None:
-        """Something else was typed: the next step back begins at the newest."""
+        """Restart at the newest input: something else was typed."""
         self._position = 0
 
 
 def _read_inputs(data: DataFolder, session: str) -> Iterator[str]:
-    """This session's newest first, then those of the others that were used last."""
+    """Yield the inputs of this session, newest first, then those of the sessions used last."""
     others = [info.name for info in data.store.sessions() if info.name != session and ".task-" not in info.name]
     for name in (session, *others[:_MAX_SESSIONS]):
         try:
             yield from _read_newest_first(data.open_log(name))
-        except TidegateError:  # one that is damaged hides no other
+        except TidegateError:  # a damaged log does not hide the others
             continue
 
 

@@ -1,4 +1,4 @@
-"""From blocks to lines of the screen. Everything foreign passes `Shown` here, and nowhere else on its way."""
+"""Renders blocks as lines of the screen. Every text of a log passes `TextSanitizer` here, and only here."""
 
 import io
 import re
@@ -20,22 +20,22 @@ from tidegate.tui.themes import Palette, make_rich_theme
 
 _MARGIN: Final = 2
 _MAX_CARD_LINES: Final = 600
-"""Lines of an opened card: the rest is named, and is there with /recall."""
+"""Lines of an opened card at most. The rest is counted, and /recall shows it."""
 _MAX_TEXT_CHARS: Final = 120_000
-"""Characters of one text that are shaped; more would keep the screen waiting."""
+"""Characters of one text that are formatted; more would make the screen wait."""
 _COLUMN: Final = re.compile(r"(\s*\S.*?\s{2,})\S")
 _MAX_LIVE_MARKDOWN_CHARS: Final = 4_000
-"""Characters that are shaped with every word that comes; a longer piece gets its shape when it is whole."""
+"""Characters that are formatted again with every word; a longer piece is formatted when it is complete."""
 _CLOSED_MARK, _OPEN_MARK = "▸", "▾"
 
 
 class BlockRenderer:
-    """Draws for one width and one palette; make another when either changes."""
+    """Renders for one width and one palette. Make another when either changes."""
 
-    def __init__(self, width: int, palette: Palette, shown: TextSanitizer) -> None:
+    def __init__(self, width: int, palette: Palette, sanitizer: TextSanitizer) -> None:
         self.width = max(16, width)
         self.palette = palette
-        self.sanitizer = shown
+        self.sanitizer = sanitizer
         self._console = Console(
             file=io.StringIO(),
             width=self.width,
@@ -80,7 +80,7 @@ class BlockRenderer:
         return [self._indent(line) for line in _trim_blank_lines(lines)]
 
     def _render_live(self, block: TranscriptBlock) -> list[Strip]:
-        """Only what may still change its look is shaped again."""
+        """Format again only the part that may still change."""
         text = self.sanitizer(block.text)
         key, done, strips = self._live_cache
         end = find_stable_end(text)
@@ -104,17 +104,17 @@ class BlockRenderer:
         return [Strip.blank(self.width)] if strips else []
 
     def _render_note(self, block: TranscriptBlock) -> list[Strip]:
-        colour = self.palette.error if block.kind == "problem" else self.palette.muted
+        color = self.palette.error if block.kind == "problem" else self.palette.muted
         sign = "! " if block.kind == "problem" else "· "
-        lines = self._render_segments(Text(self.sanitizer(block.text), style=colour), self.width - 2 * _MARGIN - 2)
-        head = Segment(sign, Style.parse(colour))
+        lines = self._render_segments(Text(self.sanitizer(block.text), style=color), self.width - 2 * _MARGIN - 2)
+        head = Segment(sign, Style.parse(color))
         return [
             Strip([Segment(" " * _MARGIN), head if not place else Segment("  "), *line])
             for place, line in enumerate(_trim_blank_lines(lines))
         ]
 
     def _render_answer(self, block: TranscriptBlock) -> list[Strip]:
-        """What a command said, as it stands: tables are tables."""
+        """Render the answer of a command unchanged, so that tables stay tables."""
         bar = Segment("  ┆ ", Style.parse(self.palette.accent))
         head = Strip(
             [bar, Segment(self.sanitizer.sanitize_line(block.title)[:200], Style.parse(f"bold {self.palette.accent}"))]
@@ -136,12 +136,12 @@ class BlockRenderer:
 
     def _render_card_head(self, block: TranscriptBlock, opened: bool, chosen: bool) -> Strip:
         p = self.palette
-        colour = p.primary if chosen else p.faint
+        color = p.primary if chosen else p.faint
         name, about, tail = self._describe_card(block)
         about = "" if opened and block.kind in ("thinking", "result") else about
         pieces = [
             ("  ", ""),
-            (f"{_OPEN_MARK if opened else _CLOSED_MARK} ", colour),
+            (f"{_OPEN_MARK if opened else _CLOSED_MARK} ", color),
             (name, p.error if block.is_error else p.muted),
         ]
         room = self.width - 4 - cell_len(name) - cell_len(tail) - 4
@@ -167,7 +167,7 @@ class BlockRenderer:
         return line(block.title)[:80], self._clip_start(find_call_subject(block.text)), tail
 
     def _clip_start(self, text: str) -> str:
-        """Masked before it is cut: half a key is a key's half."""
+        """Return the beginning of a text. It is masked before it is cut: half a key would not be recognized."""
         return self.sanitizer.sanitize_line(text[:4000])[:400]
 
     def _render_card_body(self, block: TranscriptBlock) -> Iterator[list[Segment]]:
@@ -178,10 +178,10 @@ class BlockRenderer:
             texts = [(format_call_arguments(block.text), p.muted)]
         if block.result is not None:
             texts.append((block.result, p.error if block.is_error else p.text))
-        for text, colour in texts:
+        for text, color in texts:
             if text.strip():
                 yield from self._render_clipped(
-                    Text(self._clip_text(self.sanitizer(text.strip("\n"))), style=colour), inner
+                    Text(self._clip_text(self.sanitizer(text.strip("\n"))), style=color), inner
                 )
 
     def _render_clipped(self, text: Text, width: int) -> Iterator[list[Segment]]:
@@ -206,7 +206,7 @@ class BlockRenderer:
 
 
 def _trim_blank_lines(lines: list[list[Segment]]) -> list[list[Segment]]:
-    """Without blank lines at either end: the space between blocks is the conversation's."""
+    """Return the lines without blank ones at either end: the conversation sets the space between blocks."""
 
     def blank(line: list[Segment]) -> bool:
         return not any(segment.text.strip() or (segment.style and segment.style.bgcolor) for segment in line)
@@ -220,7 +220,7 @@ def _trim_blank_lines(lines: list[list[Segment]]) -> list[list[Segment]]:
 
 
 def wrap_with_indent(line: str, width: int) -> str:
-    """A line too long for the screen goes on below its last column, if it has columns."""
+    """Wrap a long line. Its continuation is indented to its last column, if it has columns."""
     if len(line) <= width:
         return line
     column = _COLUMN.match(line)

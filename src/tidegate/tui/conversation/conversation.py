@@ -1,4 +1,4 @@
-"""The conversation on the screen: a scrolling window on the log. Its cost does not know the session's length."""
+"""The scrolling conversation. It shows a part of the log: its cost depends on the screen, not on the session."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -23,7 +23,7 @@ from tidegate.tui.themes import make_palette
 
 
 class Conversation(ScrollView, can_focus=False):
-    """`opened` are the cards that differ from `all_open`. Both are of the screen: no model ever hears of them."""
+    """`toggled_keys` are the cards that differ from `all_open`. Both belong to the screen: no model ever sees them."""
 
     ALLOW_SELECT = True
     DEFAULT_CSS = """
@@ -33,28 +33,28 @@ class Conversation(ScrollView, can_focus=False):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c,super+c", "screen.copy_text", "Copy", show=False)]
 
     all_open: var[bool] = var(False)
-    chosen: var[str] = var("")
+    selected_key: var[str] = var("")
 
     class Moved(Message):
-        """What is on the screen is another part of the log. A scrollbar could only tell of the part that is held."""
+        """The screen shows another part of the log. A scrollbar would only reflect the part in memory."""
 
-    def __init__(self, paging: LogPager, shown: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, pager: LogPager, sanitizer: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self._sanitizer = shown
+        self._sanitizer = sanitizer
         self._block_renderer: BlockRenderer | None = None
         self._is_scrolling = False
         self._sticky = True
         self._content_width = 0
         self._background_style: Style | None = None
         self.toggled_keys: set[str] = set()
-        self.row_cache = RowCache(paging, self._make_painter())
+        self.row_cache = RowCache(pager, self._make_painter())
 
-    def show_session(self, paging: LogPager, shown: TextSanitizer) -> None:
-        """Another session."""
-        self._sanitizer = shown
+    def show_session(self, pager: LogPager, sanitizer: TextSanitizer) -> None:
+        """Show another session."""
+        self._sanitizer = sanitizer
         self._block_renderer = None
-        self.row_cache = RowCache(paging, self._make_painter())
-        self.toggled_keys, self.chosen, self.all_open = set(), "", False
+        self.row_cache = RowCache(pager, self._make_painter())
+        self.toggled_keys, self.selected_key, self.all_open = set(), "", False
         if self._content_width:
             self.show_end()
 
@@ -62,7 +62,7 @@ class Conversation(ScrollView, can_focus=False):
 
     @property
     def is_following(self) -> bool:
-        """Does the screen stay at the end, whatever comes? It does until someone scrolls away from it."""
+        """Whether the screen stays at the end as text arrives. It does until the user scrolls away."""
         return self.row_cache.at_tail and self._sticky
 
     def add_event(self, event: Event) -> None:
@@ -83,7 +83,7 @@ class Conversation(ScrollView, can_focus=False):
 
     @property
     def position(self) -> int | None:
-        """How far into the log the screen is, of a hundred; None at its end."""
+        """Position of the screen in the log in percent; None at its end."""
         spot = self.row_cache.locate_line(self.scroll_offset.y + self.size.height - 1)
         if self.is_following or spot is None or not self.row_cache.log_head:
             return None
@@ -107,8 +107,8 @@ class Conversation(ScrollView, can_focus=False):
         self._scroll(0)
 
     def show_head(self, key: str) -> None:
-        """The beginning of a block that is too long for the screen; else the end stays in view."""
-        places = [place for place, each in enumerate(self.row_cache.visible_rows) if each.block.key == key]
+        """Scroll to the beginning of a block that is longer than the screen; otherwise the end stays in view."""
+        places = [index for index, each in enumerate(self.row_cache.visible_rows) if each.block.key == key]
         top = self.row_cache.line_number(LinePosition(places[0], 0)) if places else self.max_scroll_y
         if top < self.max_scroll_y:
             self.scroll_to(y=top, animate=False, immediate=True)
@@ -142,15 +142,17 @@ class Conversation(ScrollView, can_focus=False):
             palette = make_palette(self.app.theme_variables, dark=self.app.current_theme.dark)
             self._block_renderer = BlockRenderer(self._content_width, palette, self._sanitizer)
         opened = self.all_open != (block.key in self.toggled_keys)
-        return self._block_renderer.render_block(block, opened=opened, chosen=block.key == self.chosen, growing=growing)
+        return self._block_renderer.render_block(
+            block, opened=opened, chosen=block.key == self.selected_key, growing=growing
+        )
 
     def on_resize(self, event: events.Resize) -> None:
-        wide = max(20, self.scrollable_content_region.width)
+        width = max(20, self.scrollable_content_region.width)
         self.row_cache.max_rows = max(MAX_CACHED_ROWS, 6 * self.size.height)
-        if wide == self._content_width:
+        if width == self._content_width:
             self._scroll_to_tail() if self.is_following else self._update_size()
             return
-        first, self._content_width = not self._content_width, wide
+        first, self._content_width = not self._content_width, width
         if first:
             self._block_renderer = None
             self.show_end()
@@ -158,20 +160,21 @@ class Conversation(ScrollView, can_focus=False):
             self.redraw()
 
     def redraw(self) -> None:
-        """Everything looks different now. Only what is near the screen is drawn again; the rest is read when needed."""
+        """Render again after a change of width or theme. Rows far from the screen are dropped and read again when
+        needed."""
         if not self._content_width:
             return
         following = self.is_following
         spot = self.row_cache.locate_line(self.scroll_offset.y) or LinePosition(0, 0)
         self._block_renderer = None
-        place = min(spot.row_index, max(0, len(self.row_cache.rows) - 1))
-        gone = self.row_cache.drop_far_rows(place, 2 * self._page_rows)
+        index = min(spot.row_index, max(0, len(self.row_cache.rows) - 1))
+        dropped = self.row_cache.drop_far_rows(index, 2 * self._page_rows)
         self.row_cache.redraw(self._make_painter())
         self._update_size()
         self._scroll(
             self.max_scroll_y
             if following
-            else self.row_cache.line_number(LinePosition(max(0, spot.row_index - gone), 0))
+            else self.row_cache.line_number(LinePosition(max(0, spot.row_index - dropped), 0))
         )
 
     def notify_style_update(self) -> None:
@@ -182,17 +185,17 @@ class Conversation(ScrollView, can_focus=False):
         if self._background_style is None:
             self._background_style = self.rich_style
         width, style = self.scrollable_content_region.width, self._background_style
-        number = self.scroll_offset.y + y
-        strip = self.row_cache.get_line(number)
+        line = self.scroll_offset.y + y
+        strip = self.row_cache.get_line(line)
         if strip is None:
             return Strip.blank(width, style)
         selection = self.text_selection
         if selection is not None:
-            strip = self._highlight_selection(strip, selection, number)
-        return strip.apply_style(style).crop_extend(0, width, style).apply_offsets(0, number)
+            strip = self._highlight_selection(strip, selection, line)
+        return strip.apply_style(style).crop_extend(0, width, style).apply_offsets(0, line)
 
-    def _highlight_selection(self, strip: Strip, selection: Selection, number: int) -> Strip:
-        span = selection.get_span(number)
+    def _highlight_selection(self, strip: Strip, selection: Selection, line: int) -> Strip:
+        span = selection.get_span(line)
         if span is None:
             return strip
         length = strip.cell_length
@@ -234,35 +237,35 @@ class Conversation(ScrollView, can_focus=False):
     # --- cards ----------------------------------------------------------------------------------------------------
 
     def choose(self, direction: int) -> None:
-        """The next card up or down from the one that is chosen, or from the end of what is on the screen."""
-        cards = [place for place, each in enumerate(self.row_cache.visible_rows) if each.block.is_card]
+        """Select the next card up or down from the selected one, or from the end of the screen."""
+        cards = [index for index, each in enumerate(self.row_cache.visible_rows) if each.block.is_card]
         if not cards:
             return
-        places = {self.row_cache.visible_rows[place].block.key: place for place in cards}
-        here = places.get(self.chosen)
-        if here is None:
+        places = {self.row_cache.visible_rows[index].block.key: index for index in cards}
+        current = places.get(self.selected_key)
+        if current is None:
             bottom = self.row_cache.locate_line(self.scroll_offset.y + self.size.height - 1)
-            here = len(self.row_cache.visible_rows) if bottom is None else bottom.row_index + 1
-        beyond = [place for place in cards if (place < here if direction < 0 else place > here)]
-        if beyond:
-            place = beyond[-1] if direction < 0 else beyond[0]
-            self.chosen = self.row_cache.visible_rows[place].block.key
-            self._scroll_into_view(place)
+            current = len(self.row_cache.visible_rows) if bottom is None else bottom.row_index + 1
+        candidates = [index for index in cards if (index < current if direction < 0 else index > current)]
+        if candidates:
+            index = candidates[-1] if direction < 0 else candidates[0]
+            self.selected_key = self.row_cache.visible_rows[index].block.key
+            self._scroll_into_view(index)
         elif direction > 0:
-            self.chosen = ""
+            self.selected_key = ""
 
-    def _scroll_into_view(self, place: int) -> None:
-        line, top = self.row_cache.line_number(LinePosition(place, 0)), self.scroll_offset.y
+    def _scroll_into_view(self, index: int) -> None:
+        line, top = self.row_cache.line_number(LinePosition(index, 0)), self.scroll_offset.y
         if not top <= line < top + self.size.height - 1:
             self.scroll_to(y=max(0, line - self.size.height // 2), animate=False, immediate=True)
 
-    def watch_chosen(self, old: str, new: str) -> None:
+    def watch_selected_key(self, old: str, new: str) -> None:
         if self._content_width:
             self.row_cache.redraw(self._make_painter(), frozenset({old, new}))
             self._update_size()
 
     def toggle(self, key: str = "") -> None:
-        """One card, or all of them."""
+        """Open or close one card, or all of them."""
         following = self.is_following
         if key:
             self.toggled_keys ^= {key}

@@ -1,4 +1,4 @@
-"""The log a piece at a time: however long a session is, only what is near the screen is read."""
+"""Reads the log page by page: only the part near the screen is read, however long the session is."""
 
 from collections.abc import Callable, Iterable
 from itertools import takewhile
@@ -11,18 +11,18 @@ from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, build_b
 _BATCH_EVENTS: Final = 48
 """Events that are read at once."""
 _MAX_PAGE_EVENTS: Final = 256
-"""How far a page may be widened to hold a result and its call both."""
+"""Events by which a page may grow so that it holds both a call and its result."""
 
 
 class TranscriptRow(NamedTuple):
-    """A block and the event it is of."""
+    """A block and the sequence number of its event."""
 
     seq: int
     block: TranscriptBlock
 
 
 class LogPage(NamedTuple):
-    """Rows of the events `first` to `last`, all of them."""
+    """All rows of the events `first_seq` to `last_seq`."""
 
     first_seq: int
     last_seq: int
@@ -40,7 +40,7 @@ def build_rows(events: Iterable[Event]) -> list[TranscriptRow]:
 
 
 class LogPager:
-    """`log` gives the log as it is now: its end moves."""
+    """`log` returns the log as it is now: it grows."""
 
     def __init__(self, log: Callable[[], Log]) -> None:
         self._log = log
@@ -49,20 +49,20 @@ class LogPager:
     def head(self) -> int:
         return self._log().head
 
-    def read_before(self, seq: int, least: int = 1) -> LogPage:
-        """The rows before an event, at least so many where there are; a result comes with its call."""
+    def read_before(self, seq: int, min_rows: int = 1) -> LogPage:
+        """Return the rows before an event, at least `least` if there are so many. A result comes with its call."""
         log = self._log()
         first = last = min(seq, log.head + 1)
         rows: list[TranscriptRow] = []
-        while first > 1 and (len(rows) < least or (_begins_with_result(rows) and last - first < _MAX_PAGE_EVENTS)):
+        while first > 1 and (len(rows) < min_rows or (_begins_with_result(rows) and last - first < _MAX_PAGE_EVENTS)):
             first = max(1, first - _BATCH_EVENTS)
             rows = build_rows(_read_range(log, first, last - 1))
         return LogPage(first, last - 1, rows)
 
-    def read_after(self, seq: int, least: int = 1) -> LogPage:
+    def read_after(self, seq: int, min_rows: int = 1) -> LogPage:
         log = self._log()
         last, rows = seq, list[TranscriptRow]()
-        while last < log.head and len(rows) < least:
+        while last < log.head and len(rows) < min_rows:
             last = min(log.head, last + _BATCH_EVENTS)
             rows = build_rows(_read_range(log, seq + 1, last))
         return LogPage(seq + 1, last, rows)

@@ -1,4 +1,4 @@
-"""Markdown as it is shown: left-aligned, no boxes, no links a terminal would follow, no HTML that vanishes."""
+"""Markdown for the terminal: left-aligned, no boxes, no clickable links, HTML shown as text."""
 
 from functools import cache
 from typing import ClassVar
@@ -11,7 +11,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 _MAX_HIGHLIGHTED_CHARS = 20_000
-"""Longer code is shown without colours: they cost more than reading it."""
+"""Longer code is shown without colors: highlighting it would take too long."""
 
 
 class _LeftHeading(Heading):
@@ -33,7 +33,7 @@ class _PlainCodeBlock(CodeBlock):
 
 
 class TerminalMarkdown(Markdown):
-    """`text` must be safe already."""
+    """`text` must be sanitized already."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -50,7 +50,7 @@ class TerminalMarkdown(Markdown):
 
 @cache
 def _parser() -> MarkdownIt:
-    """HTML is text like any other: what a model wrote is to be seen."""
+    """Return a parser that treats HTML as text, so that it is shown as the model wrote it."""
     return MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
 
 
@@ -59,8 +59,8 @@ def create_markdown(text: str, code_theme: str) -> RenderableType:
 
 
 def find_stable_end(text: str) -> int:
-    """How much of a text that is still growing will not change its look any more: up to the last blank line that is
-    not inside a fence. What stands before it need not be shaped again with every word."""
+    """Return the length of the part of a growing text whose look is final: up to the last blank line outside a fence.
+    That part need not be formatted again with every word."""
     end, place, fence = 0, 0, ""
     for line in text.splitlines(keepends=True):
         bare = line.strip()

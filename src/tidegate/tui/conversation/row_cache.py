@@ -1,6 +1,6 @@
-"""The rows that are held in memory, with their lines: a window on the log, and what is being said behind its end.
+"""The rows in memory, with their rendered lines: a part of the log, and the text being streamed after its end.
 
-Rows are drawn when they come in. What is far from the screen is let go and read anew when someone scrolls there.
+Rows are rendered when they arrive. Rows far from the screen are dropped and read again when the user scrolls there.
 """
 
 from bisect import bisect_right
@@ -15,11 +15,11 @@ from tidegate.tui.conversation.log_pages import LogPage, LogPager, TranscriptRow
 from tidegate.tui.conversation.transcript_blocks import TranscriptBlock, build_blocks
 
 MAX_CACHED_ROWS: Final = 240
-"""Rows that are held, on a screen of usual height. Beyond it those furthest from the screen are let go."""
+"""Rows in memory on a screen of usual height. If there are more, those furthest from the screen are dropped."""
 
 
 class RowPainter(NamedTuple):
-    """How a block becomes lines, now."""
+    """Renders blocks with the current width and theme."""
 
     draw: Callable[[TranscriptBlock], list[Strip]]
     draw_live: Callable[[TranscriptBlock], list[Strip]]
@@ -35,18 +35,19 @@ class DrawnRow:
 
 
 class LinePosition(NamedTuple):
-    """A line by what stands there: the row's place, and the line inside it."""
+    """A line by its row and its index in that row."""
 
     row_index: int
     line_index: int
 
 
 class RowCache:
-    """Events `first` to `last` are here, `head` is the newest we know of. `tops` are where rows begin, in lines."""
+    """The rows of the events `first_seq` to `last_seq`. `log_head` is the newest known event; `row_tops` are line
+    numbers."""
 
-    def __init__(self, paging: LogPager, draw: RowPainter) -> None:
-        self.pager = paging
-        self.painter = draw
+    def __init__(self, pager: LogPager, painter: RowPainter) -> None:
+        self.pager = pager
+        self.painter = painter
         self.rows: list[DrawnRow] = []
         self.live_rows: list[DrawnRow] = []
         self.first_seq, self.last_seq, self.log_head = 1, 0, 0
@@ -63,27 +64,27 @@ class RowCache:
 
     # --- pages ----------------------------------------------------------------------------------------------------
 
-    def show_end(self, least: int) -> None:
-        """Where the end is here already nothing is read: what stands between the rows and in no log stays."""
+    def show_end(self, min_rows: int) -> None:
+        """Load the end of the log. If it is loaded already, nothing is read: remarks, which are in no log, stay."""
         if self.rows and self.at_tail:
             return
         self.log_head = self.pager.head
-        self._replace_rows(self.pager.read_before(self.log_head + 1, least))
+        self._replace_rows(self.pager.read_before(self.log_head + 1, min_rows))
 
-    def show_start(self, least: int) -> None:
+    def show_start(self, min_rows: int) -> None:
         self.log_head = self.pager.head
-        self._replace_rows(self.pager.read_after(0, least))
+        self._replace_rows(self.pager.read_after(0, min_rows))
 
     def _replace_rows(self, page: LogPage) -> None:
         self.rows = [DrawnRow(row, self.painter.draw(row.block)) for row in page.rows]
         self.first_seq, self.last_seq = page.first_seq, page.last_seq
         self.measure_rows()
 
-    def load_before(self, least: int) -> int:
-        """The page before; how many lines it has. Rows at the end leave if there are too many."""
+    def load_before(self, min_rows: int) -> int:
+        """Load the page before and return how many lines it has. Rows at the end are dropped if there are too many."""
         if self.first_seq <= 1:
             return 0
-        page, height = self.pager.read_before(self.first_seq, least), self.height
+        page, height = self.pager.read_before(self.first_seq, min_rows), self.height
         self.rows = [*(DrawnRow(row, self.painter.draw(row.block)) for row in page.rows), *self.rows]
         self.first_seq = page.first_seq
         self.measure_rows()
@@ -93,9 +94,9 @@ class RowCache:
         self.measure_rows()
         return grown
 
-    def load_after(self, least: int) -> int:
-        """The page behind; how many lines left at the top for it."""
-        page = self.pager.read_after(self.last_seq, least)
+    def load_after(self, min_rows: int) -> int:
+        """Load the page after and return how many lines were dropped at the top."""
+        page = self.pager.read_after(self.last_seq, min_rows)
         for row in page.rows:
             self._add_row(row)
         self.last_seq = page.last_seq
@@ -119,7 +120,7 @@ class RowCache:
     # --- what happens ---------------------------------------------------------------------------------------------
 
     def add_event(self, event: Event) -> None:
-        """An event came to the log. Where the end is not held it is read when someone scrolls there."""
+        """Add an event of the log. If the end is not loaded, it is read when the user scrolls there."""
         if event.seq <= self.log_head:
             return
         at_tail, self.log_head = self.at_tail, event.seq
@@ -147,13 +148,13 @@ class RowCache:
         return next(calls, None)
 
     def add_remark(self, block: TranscriptBlock) -> None:
-        """Something that is in no log, shown where it came; it is gone when the rows around it are read anew."""
+        """Add a block that is in no log. It disappears when the rows around it are read again."""
         if self.at_tail:
             self.rows.append(DrawnRow(TranscriptRow(self.last_seq, block), self.painter.draw(block)))
             self.measure_rows()
 
     def set_live_blocks(self, blocks: Iterable[TranscriptBlock]) -> None:
-        """What is being said now; with nothing, all of it is in the log."""
+        """Set the blocks of the text being streamed; none when all of it is in the log."""
         self.live_rows = [DrawnRow(TranscriptRow(0, block), self.painter.draw_live(block)) for block in blocks]
         self.measure_rows()
 
@@ -161,50 +162,50 @@ class RowCache:
 
     @property
     def visible_rows(self) -> list[DrawnRow]:
-        """The rows, and at the end of the log what is being said."""
+        """The rows, and at the end of the log the text being streamed."""
         return [*self.rows, *self.live_rows] if self.at_tail else self.rows
 
     def measure_rows(self) -> None:
         shown = self.visible_rows
-        heights = (len(each.lines) + self._gap(place) for place, each in enumerate(shown))
+        heights = (len(each.lines) + self._gap(index) for index, each in enumerate(shown))
         self.row_tops = list(accumulate(heights, initial=0))
 
-    def _gap(self, place: int) -> int:
-        """A blank line before a block, but not between cards."""
-        if not place:
+    def _gap(self, index: int) -> int:
+        """Return 1 for a blank line before a block; 0 at the top and between cards."""
+        if not index:
             return 0
-        before, here = (self._get_row(each).block for each in (place - 1, place))
-        return 0 if before.is_card and here.is_card else 1
+        previous, block = (self._get_row(each).block for each in (index - 1, index))
+        return 0 if previous.is_card and block.is_card else 1
 
-    def _get_row(self, place: int) -> DrawnRow:
+    def _get_row(self, index: int) -> DrawnRow:
         count = len(self.rows)
-        return self.rows[place] if place < count else self.live_rows[place - count]
+        return self.rows[index] if index < count else self.live_rows[index - count]
 
     def get_line(self, number: int) -> Strip | None:
-        spot = self.locate_line(number)
-        if spot is None:
+        position = self.locate_line(number)
+        if position is None:
             return None
-        lines = self._get_row(spot.row_index).lines
-        return lines[spot.line_index] if 0 <= spot.line_index < len(lines) else None
+        lines = self._get_row(position.row_index).lines
+        return lines[position.line_index] if 0 <= position.line_index < len(lines) else None
 
     def locate_line(self, number: int) -> LinePosition | None:
-        place = bisect_right(self.row_tops, number) - 1
-        if not 0 <= place < len(self.row_tops) - 1:
+        index = bisect_right(self.row_tops, number) - 1
+        if not 0 <= index < len(self.row_tops) - 1:
             return None
-        return LinePosition(place, number - self.row_tops[place] - self._gap(place))
+        return LinePosition(index, number - self.row_tops[index] - self._gap(index))
 
-    def line_number(self, spot: LinePosition) -> int:
-        if spot.row_index >= len(self.row_tops) - 1:
+    def line_number(self, position: LinePosition) -> int:
+        if position.row_index >= len(self.row_tops) - 1:
             return self.height
-        return self.row_tops[spot.row_index] + self._gap(spot.row_index) + spot.line_index
+        return self.row_tops[position.row_index] + self._gap(position.row_index) + position.line_index
 
-    def block_at(self, spot: LinePosition) -> TranscriptBlock:
-        return self._get_row(spot.row_index).block
+    def block_at(self, position: LinePosition) -> TranscriptBlock:
+        return self._get_row(position.row_index).block
 
     # --- drawing again --------------------------------------------------------------------------------------------
 
     def redraw(self, draw: RowPainter, keys: frozenset[str] | None = None) -> None:
-        """Draw again: everything, or the cards of these keys."""
+        """Render again: everything, or the cards of these keys."""
         self.painter = draw
         for each in self.rows:
             if keys is None or each.block.key in keys:
@@ -213,9 +214,9 @@ class RowCache:
             each.lines = draw.draw_live(each.block)
         self.measure_rows()
 
-    def drop_far_rows(self, place: int, reach: int) -> int:
-        """Let go of all rows further away than this; how many left at the top."""
-        low, high = max(0, place - reach), min(len(self.rows), place + reach + 1)
+    def drop_far_rows(self, index: int, distance: int) -> int:
+        """Drop all rows further away than `distance` and return how many were dropped at the top."""
+        low, high = max(0, index - distance), min(len(self.rows), index + distance + 1)
         while low and self.rows[low - 1].seq == self.rows[low].seq:
             low -= 1
         while high < len(self.rows) and self.rows[high].seq == self.rows[high - 1].seq:

@@ -1,7 +1,7 @@
-"""What the conversation is made of: one event of the log becomes no, one or several blocks. Reading, never deciding.
+"""The blocks of the conversation: an event of the log becomes none, one or several.
 
-A card is a block that is shown in one line until someone opens it. Open or not is the screen's business alone: nothing
-here is ever sent to a model.
+A card is a block that is shown in one line until the user opens it. This is the screen's state alone: nothing here is
+ever sent to a model.
 """
 
 import json
@@ -19,7 +19,7 @@ _CARD_KINDS = frozenset({"thinking", "call", "result", "attached", "edit"})
 _NOTE_TEXTS = {
     "clear": "the context was cleared; the log keeps everything",
     "undo": "a compaction was undone",
-    "redo": "a compaction was made again",
+    "redo": "a compaction was redone",
     "overflow": "the provider refused the request for its size; it is sent again, smaller",
     "forgotten": "something was forgotten for good",
     "unsigned": "earlier reasoning is no longer sent",
@@ -27,7 +27,7 @@ _NOTE_TEXTS = {
 
 
 class TranscriptBlock(msgspec.Struct):
-    """`key` names it for as long as the session lives. `result` is None while a call is open."""
+    """`key` is unique in the session. `result` is None while a call has no result."""
 
     key: str
     kind: BlockKind
@@ -43,13 +43,13 @@ class TranscriptBlock(msgspec.Struct):
 
 
 def build_blocks(event: Event) -> list[TranscriptBlock]:
-    what = event.payload
-    if isinstance(what, MessageAdded):
-        return _message_blocks(what.message, event.seq)
-    if isinstance(what, ViewEdited):
-        return [_edit_block(what, event.seq)]
-    if isinstance(what, NoteAdded):
-        return _note_blocks(what, event.seq)
+    payload = event.payload
+    if isinstance(payload, MessageAdded):
+        return _message_blocks(payload.message, event.seq)
+    if isinstance(payload, ViewEdited):
+        return [_edit_block(payload, event.seq)]
+    if isinstance(payload, NoteAdded):
+        return _note_blocks(payload, event.seq)
     return []
 
 
@@ -57,8 +57,8 @@ def _message_blocks(message: Message, seq: int) -> list[TranscriptBlock]:
     if not message.user_visible and message.role != "tool":
         return []
     found: list[TranscriptBlock] = []
-    for place, part in enumerate(message.parts):
-        block = _part_block(part, message, f"m{seq}.{place}")
+    for index, part in enumerate(message.parts):
+        block = _part_block(part, message, f"m{seq}.{index}")
         if block is not None:
             found.append(block)
     return found
@@ -87,7 +87,7 @@ def _part_block(part: object, message: Message, key: str) -> TranscriptBlock | N
 
 
 def _readable_thinking(part: Thinking) -> str:
-    """The readable words of reasoning, also where they stand in a provider's signed block."""
+    """Return the readable text of reasoning, also from a provider's signed block."""
     if part.text or not part.block:
         return part.text
     try:
@@ -130,7 +130,7 @@ def _note_blocks(noted: NoteAdded, seq: int) -> list[TranscriptBlock]:
 
 
 def merge_results(blocks: Iterable[TranscriptBlock]) -> list[TranscriptBlock]:
-    """Results put into the cards of their calls. A result whose call is not here stays a card of its own."""
+    """Put results into the cards of their calls. A result whose call is not here stays a card of its own."""
     whole: list[TranscriptBlock] = []
     waiting: dict[str, TranscriptBlock] = {}
     for block in blocks:
@@ -148,7 +148,7 @@ def merge_results(blocks: Iterable[TranscriptBlock]) -> list[TranscriptBlock]:
 
 
 def find_call_subject(arguments: str) -> str:
-    """What a call is about: the first text among its arguments."""
+    """Return the first text among the arguments of a call."""
     try:
         value = json.loads(arguments)
     except (ValueError, RecursionError):

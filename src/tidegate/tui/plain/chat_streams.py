@@ -1,4 +1,4 @@
-"""Both ends of a plain chat: what is printed and what is typed."""
+"""The output and the input of a plain chat."""
 
 import os
 import shlex
@@ -11,14 +11,14 @@ from tidegate.tui.plain.line_reader import LineReader
 
 
 class ChatOutput:
-    """Both streams, and whether a line is begun: what begins another must end it first."""
+    """Standard output and standard error, and whether a line is unfinished: it is ended before another begins."""
 
-    def __init__(self, shown: TextSanitizer) -> None:
-        self._sanitizer = shown
+    def __init__(self, sanitizer: TextSanitizer) -> None:
+        self._sanitizer = sanitizer
         self._in_line = False
 
     def write(self, text: str) -> None:
-        """As it is: it has passed `Shown`."""
+        """Write text that is already sanitized."""
         if text:
             self._in_line = not text.endswith("\n")
             print(text, end="", flush=True)
@@ -32,22 +32,22 @@ class ChatOutput:
             self.write("\n")
 
     def mark_line_ended(self) -> None:
-        """The terminal showed the line that was typed, and its end."""
+        """Note that the terminal echoed the typed line with its end."""
         self._in_line = False
 
     def write_notice(self, text: str) -> None:
-        """What is not part of the conversation."""
+        """Write a line that is not part of the conversation."""
         if sys.stdout.isatty():
             self.end_line()
         print(f"tidegate: {self._sanitizer(text)}", file=sys.stderr, flush=True)
 
 
 class ChatInput(Protocol):
-    """Who gives messages to a plain chat, and answers its questions. None: there are no more."""
+    """Where a plain chat gets messages and answers from. None means that there are no more."""
 
     @property
     def can_ask(self) -> bool:
-        """Is a person there?"""
+        """Whether a person can answer questions."""
 
     async def read_message(self, out: ChatOutput) -> str | None: ...
 
@@ -55,7 +55,7 @@ class ChatInput(Protocol):
 
 
 class TypedInput:
-    """What a person or a script says, as `Plain` wants it."""
+    """The lines that a person or a script types."""
 
     def __init__(self, lines: LineReader, *, asks: bool) -> None:
         self.can_ask = asks
@@ -64,16 +64,16 @@ class TypedInput:
     async def read_message(self, out: ChatOutput) -> str | None:
         if self.can_ask:
             out.write("> ")
-        said = await self._reader.read_message()
+        line = await self._reader.read_message()
         if self.can_ask:
-            out.mark_line_ended() if said is not None else out.end_line()
-        return said
+            out.mark_line_ended() if line is not None else out.end_line()
+        return line
 
     async def read_answer(self, out: ChatOutput, prompt: str) -> str | None:
         out.write(prompt)
-        said = await self._reader.read_new_line()
-        out.mark_line_ended() if said is not None else out.end_line()
-        return said
+        line = await self._reader.read_new_line()
+        out.mark_line_ended() if line is not None else out.end_line()
+        return line
 
 
 def has_interactive_terminal() -> bool:
@@ -82,7 +82,7 @@ def has_interactive_terminal() -> bool:
 
 
 def format_resume_hint(session: str) -> str:
-    """The last line of a chat."""
+    """Return the last line of a chat: how to continue it."""
     name = clean_line(session)
-    which = f"--session {shlex.quote(name)}" if name == session else "--last"  # what cannot be seen cannot be typed
+    which = f"--session {shlex.quote(name)}" if name == session else "--last"  # invisible characters cannot be typed
     return f"session {name}: go on with `tidegate chat {which}`"

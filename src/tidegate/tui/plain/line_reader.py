@@ -1,4 +1,4 @@
-"""Lines from a pipe, a file or a terminal, without a thread: a wait for one can be given up at any time."""
+"""Reads lines from a pipe, a file or a terminal without a thread, so that waiting can be canceled at any time."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ _CHUNK_BYTES: Final = 65_536
 
 
 class LineReader:
-    """`fd` is read only while someone waits for a line: what is not read yet stays for others, or in the terminal."""
+    """Reads `fd` only while a line is awaited: unread input stays for other programs, or in the terminal."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -17,7 +17,7 @@ class LineReader:
         self._at_end = fd < 0
 
     async def read_message(self) -> str | None:
-        """One message: a line, and as long as one ends with a backslash, the next. None: there are no more."""
+        """Return one message: a line, joined with the next while it ends with a backslash. None: there are no more."""
         lines: list[str] = []
         while (line := await self.read_line()) is not None:
             slashes = len(line) - len(line.rstrip("\\"))
@@ -36,7 +36,7 @@ class LineReader:
         return line.decode("utf-8", "replace").removesuffix("\r")
 
     async def read_new_line(self) -> str | None:
-        """A line that is typed from now on: an answer to a question must not be what was typed before it."""
+        """Return a line typed from now on: input from before a question must not answer it."""
         while not self._at_end and select.select([self._fd], [], [], 0)[0]:
             self._read_chunk()
         before, self._buffer = self._buffer, b""

@@ -1,8 +1,8 @@
-"""`tidegate chat --plain`: lines in, lines out. For pipes, scripts and screen readers; no escape code is ever printed.
+"""`tidegate chat --plain`: lines in, lines out, for pipes, scripts and screen readers; no escape code is ever printed.
 
-It is another face of the agent that the terminal app has, over the same backstage. On standard output stands what was
-said: the answers, a line for each tool, what commands say. On the other stand notices and problems. Lines are read
-only when the agent is idle, so what comes meanwhile waits in its pipe.
+It uses the same agent thread as the app. Standard output gets the conversation: the answers, a line for each tool, the
+answers of commands. Standard error gets notices and problems. A line is read only when the agent is idle, so input that
+arrives meanwhile waits in its pipe.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ from tidegate.tui.agent_thread import (
     ThreadEvent,
     ThreadListener,
     TurnFinished,
+    use_configured_provider,
 )
-from tidegate.tui.agent_thread import use_configured_provider as own
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.composer.file_mentions import compose_message
 from tidegate.tui.conversation.transcript_blocks import build_blocks, find_call_subject, format_call_arguments
@@ -50,18 +50,18 @@ from tidegate.tui.turn_state import TurnState
 
 _T = TypeVar("_T")
 _MAX_SUBJECT_CHARS: Final = 160
-"""Characters of what a tool is called with, in its line."""
+"""Characters of a tool's argument in its line."""
 _PICK_HINTS: Final = {"pick-session": "Go on with one by /resume NAME.", "pick-model": "Choose one by /model NAME."}
 
 
 def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path, *, secrets: Iterable[str] = ()) -> int:
-    """The status to exit with: see `Plain.status`."""
+    """Run the chat and return its exit status, see `PlainChat.exit_code`."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
     asks = sys.stdin is not None and sys.stdin.isatty()
     lines = TypedInput(LineReader(sys.stdin.fileno() if sys.stdin is not None else -1), asks=asks)
     spaced = any(sign.isspace() for secret in secrets for sign in secret)
-    plain = PlainChat(data, opening, workspace, lines, whole=spaced)
+    plain = PlainChat(data, opening, workspace, lines, hold_answers=spaced)
     status = asyncio.run(run_until_signal(plain.run()))
     if plain.has_opened:
         print(format_resume_hint(plain.session_name))
@@ -72,9 +72,9 @@ def _ignore_event(_: ThreadEvent) -> None: ...
 
 
 class PlainChat:
-    """The face. `lines` gives what is said; whoever cannot be asked is not, and what would be asked is denied.
+    """A chat over lines. Questions are denied if `lines` cannot answer them.
 
-    `listen` hears all that happens, in the agent's thread.
+    `listen` is called with every event, in the agent's thread.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class PlainChat:
         workspace: Path,
         lines: ChatInput,
         *,
-        whole: bool = False,
-        provider_for: ProviderFactory = own,
+        hold_answers: bool = False,
+        provider_for: ProviderFactory = use_configured_provider,
         listen: ThreadListener = _ignore_event,
     ) -> None:
         self.session_name = opening.session_name
@@ -95,10 +95,10 @@ class PlainChat:
         self._workspace = workspace
         self._input = lines
         self._listener = listen
-        self._hold_answers = whole
+        self._hold_answers = hold_answers
         self._sanitizer = TextSanitizer(data.mask)
         self._output = ChatOutput(self._sanitizer)
-        self._stream_masker = StreamMasker(self._sanitizer, whole=whole)
+        self._stream_masker = StreamMasker(self._sanitizer, hold_all=hold_answers)
         self._turn_state = TurnState()
         self._grants = SessionGrants()
         self._pending_events: deque[ThreadEvent] = deque()
@@ -115,13 +115,13 @@ class PlainChat:
 
     @property
     def exit_code(self) -> int:
-        """A person has seen what failed; a script has not."""
+        """The exit status. A person has seen a failure; a script needs the status."""
         if self.was_interrupted:
             return EXIT_INTERRUPTED
         return EXIT_FAILED if not self.has_opened or (self.has_failed and not self._input.can_ask) else EXIT_OK
 
     def receive_event(self, news: ThreadEvent) -> None:
-        """Called in the agent's thread."""
+        """Queue an event. Called in the agent's thread."""
         self._listener(news)
         self._pending_events.append(news)
         if self._loop is not None:
@@ -161,7 +161,7 @@ class PlainChat:
             await self._run_turn(said)
 
     async def _show_events_until(self, waited: "asyncio.Future[_T]") -> "asyncio.Future[_T]":
-        """Show what happens until this is done, in whichever way."""
+        """Show events until this future is done, however it ends."""
         waited.add_done_callback(lambda _: self._arrived.set())
         try:
             while True:
@@ -185,7 +185,7 @@ class PlainChat:
         for problem in problems:
             self._output.write_notice(problem)
         self._turn_done = asyncio.get_running_loop().create_future()
-        self._stream_masker = StreamMasker(self._sanitizer, whole=self._hold_answers)
+        self._stream_masker = StreamMasker(self._sanitizer, hold_all=self._hold_answers)
         self.agent_thread.send(message)
         over = (await self._show_events_until(self._turn_done)).result()
         self._turn_done = None
@@ -297,7 +297,7 @@ class PlainChat:
     # --- Ctrl-C ---------------------------------------------------------------------------------------------------
 
     def _handle_interrupt(self) -> None:
-        """Once: what goes on ends. Twice, with nothing said between: all ends."""
+        """End the turn on the first interrupt; end the chat on the second in a row."""
         if self._stop_requested:
             self.was_interrupted = True
             if self._main_task is not None:
@@ -310,4 +310,4 @@ class PlainChat:
             self.agent_thread.interrupt()
         elif self._command_answer is not None:
             self._command_answer.cancel()
-        self._output.write_notice("Ctrl-C once more leaves.")
+        self._output.write_notice("Press Ctrl-C again to leave.")

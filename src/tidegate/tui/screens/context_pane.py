@@ -1,4 +1,4 @@
-"""F2: what fills the window and what was taken out of it; from there it is shown, recalled and taken back."""
+"""The screen behind F2: what fills the window and what was removed; entries can be shown, recalled and undone."""
 
 import asyncio
 from concurrent.futures import Future
@@ -49,7 +49,7 @@ class ContextFigures(NamedTuple):
 
 
 class ContextPane(Screen[str]):
-    """Ends with a line for the conversation (a command to run), or with nothing."""
+    """Returns a command line to run in the conversation, or nothing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f2,q", "leave", "Close"),
@@ -60,10 +60,10 @@ class ContextPane(Screen[str]):
         Binding("a", "again", "Look again"),
     ]
 
-    def __init__(self, backstage: AgentThread, shown: TextSanitizer) -> None:
+    def __init__(self, agent_thread: AgentThread, sanitizer: TextSanitizer) -> None:
         super().__init__()
-        self._agent_thread = backstage
-        self._sanitizer = shown
+        self._agent_thread = agent_thread
+        self._sanitizer = sanitizer
         self.figures: ContextFigures | None = None
         self.listing = "fills"
 
@@ -100,14 +100,14 @@ class ContextPane(Screen[str]):
     def _update_widgets(self) -> None:
         if self.figures is None:
             return
-        found, width = self.figures.filling, max(40, self.size.width - 2)
+        usage, width = self.figures.filling, max(40, self.size.width - 2)
         palette = make_palette(self.app.theme_variables, dark=self.app.current_theme.dark)
         styles = FillStyles(palette.success, palette.warning, palette.error, palette.accent, palette.faint)
         for name, text in (
-            ("title", render_fill_title(found, styles)),
-            ("bar", render_fill_bar(found, width, styles)),
-            ("legend", render_legend(found, width + 2, styles)),
-            ("trigger", Text(self._sanitizer.sanitize_line(format_next_trigger(found)))),
+            ("title", render_fill_title(usage, styles)),
+            ("bar", render_fill_bar(usage, width, styles)),
+            ("legend", render_legend(usage, width + 2, styles)),
+            ("trigger", Text(self._sanitizer.sanitize_line(format_next_trigger(usage)))),
             ("tabs", self._render_tabs()),
             ("head", Text(self._format_header(width), no_wrap=True)),
         ):
@@ -116,15 +116,15 @@ class ContextPane(Screen[str]):
         self._update_details()
 
     def _update_list(self, width: int) -> None:
-        """What was chosen stays chosen where it is still there, wherever it stands now."""
-        listed = self.query_one(OptionList)
-        chosen, place = self._selected_option_id(), listed.highlighted or 0
+        """Fill the list. The selected row stays selected if it still exists."""
+        option_list = self.query_one(OptionList)
+        selected_id, context = self._selected_option_id(), option_list.highlighted or 0
         options = self._make_options(width)
-        listed.clear_options()
-        listed.add_options(options)
-        there = [number for number, option in enumerate(options) if option.id == chosen and chosen]
+        option_list.clear_options()
+        option_list.add_options(options)
+        there = [number for number, option in enumerate(options) if option.id == selected_id and selected_id]
         if options:
-            listed.highlighted = there[0] if there else min(place, len(options) - 1)
+            option_list.highlighted = there[0] if there else min(context, len(options) - 1)
 
     def _render_tabs(self) -> Text:
         text = Text()
@@ -143,7 +143,7 @@ class ContextPane(Screen[str]):
 
     def _make_options(self, width: int) -> list[Option]:
         assert self.figures is not None
-        found, done = self.figures
+        usage, done = self.figures
         if self.listing == "timeline":
             column = measure_name_column(done.entries, width, self._sanitizer)
             lines = [
@@ -152,15 +152,15 @@ class ContextPane(Screen[str]):
             ]
             return lines or [_make_disabled_option("nothing yet")]
         shares = [
-            Option(render_category_row(share, found, width, self._sanitizer), id=f"s{place}")
-            for place, share in enumerate(found.categories)
+            Option(render_category_row(share, usage, width, self._sanitizer), id=f"s{context}")
+            for context, share in enumerate(usage.categories)
         ]
         pieces = [
-            Option(render_message_row(piece, width, self._sanitizer), id=f"p{piece.id}") for piece in found.messages
+            Option(render_message_row(piece, width, self._sanitizer), id=f"p{piece.id}") for piece in usage.messages
         ]
         head = [_make_disabled_option(MESSAGE_HEADER)] if pieces else []
         rest = (
-            [_make_disabled_option(f"    and {found.omitted_count:,} smaller messages")] if found.omitted_count else []
+            [_make_disabled_option(f"    and {usage.omitted_count:,} smaller messages")] if usage.omitted_count else []
         )
         return [*shares, *head, *pieces, *rest]
 
@@ -173,7 +173,7 @@ class ContextPane(Screen[str]):
         )
 
     def _list_details(self) -> list[str]:
-        """All that is known of the chosen line."""
+        """Return the details of the selected row."""
         entry = self._selected_entry()
         if entry is not None:
             return describe_timeline_entry(entry, self._sanitizer)
@@ -187,14 +187,14 @@ class ContextPane(Screen[str]):
         return option.id or "" if option is not None else ""
 
     def _selected_message_id(self) -> str:
-        chosen = self._selected_option_id()
-        return chosen[1:] if chosen.startswith("p") else ""
+        selected_id = self._selected_option_id()
+        return selected_id[1:] if selected_id.startswith("p") else ""
 
     def _selected_entry(self) -> TimelineEntry | None:
-        chosen = self._selected_option_id()
-        if self.figures is None or not chosen.startswith("t"):
+        selected_id = self._selected_option_id()
+        if self.figures is None or not selected_id.startswith("t"):
             return None
-        return next((each for each in self.figures.timeline.entries if f"t{each.seq}" == chosen), None)
+        return next((each for each in self.figures.timeline.entries if f"t{each.seq}" == selected_id), None)
 
     # --- keys -----------------------------------------------------------------------------------------------------
 
@@ -214,10 +214,10 @@ class ContextPane(Screen[str]):
 
     @work(exclusive=True)
     async def _show_messages(self, name: str, ids: list[str]) -> None:
-        async def said(place: CommandContext) -> str:
+        async def said(context: CommandContext) -> str:
             texts, room = list[str](), _MAX_SHOWN_CHARS
             for ident in ids:
-                texts.append(recall_text(place.session.log, ident, max_chars=max(400, room)).text)
+                texts.append(recall_text(context.session.log, ident, max_chars=max(400, room)).text)
                 room -= len(texts[-1])
                 if room <= 0:
                     break
@@ -229,7 +229,7 @@ class ContextPane(Screen[str]):
         _ = self.app.push_screen(TextScreen(name, f"{about}\n\n{text}" if about else text, self._sanitizer))
 
     def action_recall(self) -> None:
-        """As the command does it: the words are shown in the conversation."""
+        """Run /recall: the text is shown in the conversation."""
         entry = self._selected_entry()
         ids = [*entry.removed_ids, *entry.shortened_ids] if entry is not None else [self._selected_message_id()]
         said = sorted(int(ident[1:]) for ident in ids if ident[:1] == "m" and ident[1:].isdigit())
@@ -238,14 +238,14 @@ class ContextPane(Screen[str]):
 
     @work(exclusive=True)
     async def action_undo(self) -> None:
-        """The newest is taken back first, so all down to the chosen one."""
+        """Undo compactions, newest first, down to the selected one."""
         entry = self._selected_entry()
 
-        async def undone(place: CommandContext) -> int:
-            place.require_idle()
+        async def undone(context: CommandContext) -> int:
+            context.require_idle()
             count = 0
             while entry is not None and not entry.is_undone:
-                seq = place.session.undo()
+                seq = context.session.undo()
                 count += seq is not None
                 if seq is None or seq <= entry.seq:
                     break
@@ -255,9 +255,9 @@ class ContextPane(Screen[str]):
 
     @work(exclusive=True)
     async def action_redo(self) -> None:
-        async def redone(place: CommandContext) -> int:
-            place.require_idle()
-            return int(place.session.redo() is not None)
+        async def redone(context: CommandContext) -> int:
+            context.require_idle()
+            return int(context.session.redo() is not None)
 
         await self._report_change(self._agent_thread.run_with_context(redone), "made again")
 
@@ -272,10 +272,12 @@ class ContextPane(Screen[str]):
 
 
 def _make_disabled_option(words: str) -> Option:
-    """A line that cannot be chosen."""
+    """Return a line that cannot be selected."""
     return Option(Text(words, style="dim", no_wrap=True, overflow="ellipsis", end=""), disabled=True)
 
 
-async def _read_figures(place: CommandContext) -> ContextFigures:
-    found = measure_window_usage(place.session, prompt_parts=place.prompt_parts, model_overrides=place.model_overrides)
-    return ContextFigures(found, read_timeline(place.session.log, model_overrides=place.model_overrides))
+async def _read_figures(context: CommandContext) -> ContextFigures:
+    usage = measure_window_usage(
+        context.session, prompt_parts=context.prompt_parts, model_overrides=context.model_overrides
+    )
+    return ContextFigures(usage, read_timeline(context.session.log, model_overrides=context.model_overrides))

@@ -1,4 +1,4 @@
-"""The figures of the context pane as lines. From values to text: no screen, no session."""
+"""The rows of the context pane as text, made from values alone."""
 
 import math
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ CATEGORY_COLORS: Final = {
     "notes": "#8a8f98",
     "framing": "#5d6570",
 }
-"""One for each category, told apart on a dark and on a light ground."""
+"""One color for each category, distinct on a dark and on a light background."""
 _FIXED_COLUMNS: Final = 10 + 15 + 29
-"""Cells of a line of the timeline beside its name: when, from how much to how much, how many messages."""
+"""Width of the columns of a timeline row after its name: time, tokens before and after, number of messages."""
 _MORE_HINT: Final = " … enter: all"
 
 
 class FillStyles(NamedTuple):
-    """The words of `status.shade` as colours."""
+    """A color for each level of `classify_fill`."""
 
     calm: str
     yellow: str
@@ -44,40 +44,40 @@ class FillStyles(NamedTuple):
     faint: str
 
 
-def render_fill_title(found: WindowUsage, styles: FillStyles) -> Text:
+def render_fill_title(usage: WindowUsage, styles: FillStyles) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
-    used = None if found.capacity is None else round(100 * found.tokens / found.capacity)
+    used = None if usage.capacity is None else round(100 * usage.tokens / usage.capacity)
     text.append("ctx ?" if used is None else f"ctx {used}%", style=f"bold {getattr(styles, classify_fill(used))}")
-    if found.capacity is None:
-        return text.append(f"  {found.tokens:,} tokens, the window is not known")
-    text.append(f"  {found.tokens:,} of {found.capacity:,} tokens")
-    if found.window:
-        text.append(f"  window {found.window:,}, reserve {found.window - found.capacity:,}", style=styles.faint)
+    if usage.capacity is None:
+        return text.append(f"  {usage.tokens:,} tokens, the window is not known")
+    text.append(f"  {usage.tokens:,} of {usage.capacity:,} tokens")
+    if usage.window:
+        text.append(f"  window {usage.window:,}, reserve {usage.window - usage.capacity:,}", style=styles.faint)
     return text
 
 
-def render_fill_bar(found: WindowUsage, width: int, styles: FillStyles) -> Text:
-    """The window as a bar: what fills it in its colours, the rest empty. Every category has at least a cell."""
-    whole = max(found.capacity or found.tokens, found.tokens, 1)
+def render_fill_bar(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
+    """Return the window as a bar: its categories in their colors, the rest empty. A category has at least one cell."""
+    whole = max(usage.capacity or usage.tokens, usage.tokens, 1)
     text, used = Text(no_wrap=True, end=""), 0
-    for category, tokens in _sum_by_category(found.categories):
+    for category, tokens in _sum_by_category(usage.categories):
         cells = min(max(1, round(width * tokens / whole)), width - used)
         text.append("█" * cells, style=CATEGORY_COLORS.get(category, styles.faint))
         used += cells
     return text.append("·" * (width - used), style=styles.faint)
 
 
-def render_legend(found: WindowUsage, width: int, styles: FillStyles) -> Text:
+def render_legend(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
     text, used = Text(), 0
-    for category, tokens in _sum_by_category(found.categories):
+    for category, tokens in _sum_by_category(usage.categories):
         words = f"{category} {format_token_count(tokens)}"
-        wide = len(words) + 4
-        if used and used + wide > width:
+        width_needed = len(words) + 4
+        if used and used + width_needed > width:
             text.append("\n")
             used = 0
         text.append("█ ", style=CATEGORY_COLORS.get(category, styles.faint))
         text.append(f"{words}  ")
-        used += wide
+        used += width_needed
     return text
 
 
@@ -88,25 +88,25 @@ def _sum_by_category(shares: Sequence[CategoryUsage]) -> list[tuple[str, int]]:
     return [(category, tokens) for category, tokens in sums.items() if tokens]
 
 
-def format_next_trigger(found: WindowUsage) -> str:
-    if found.next_threshold is None:
+def format_next_trigger(usage: WindowUsage) -> str:
+    if usage.next_threshold is None:
         return "next: no rule waits for anything that can be measured"
-    told = ["now"] if found.next_threshold.is_due else []
-    if not found.next_threshold.is_due and found.next_threshold.tokens_away is not None:
-        told.append(f"{found.next_threshold.tokens_away:,} tokens away")
-    if not found.next_threshold.is_due and found.next_threshold.turns_away is not None:
-        turns = math.ceil(found.next_threshold.turns_away)
-        told.append(f"about {turns:,} turn{'' if turns == 1 else 's'}")
-    rule = found.next_threshold.rule or f"{found.next_threshold.moment}/{found.next_threshold.stage}"
-    return f"next: {rule} · {' · '.join(told) or 'not yet'}"
+    details = ["now"] if usage.next_threshold.is_due else []
+    if not usage.next_threshold.is_due and usage.next_threshold.tokens_away is not None:
+        details.append(f"{usage.next_threshold.tokens_away:,} tokens away")
+    if not usage.next_threshold.is_due and usage.next_threshold.turns_away is not None:
+        turns = math.ceil(usage.next_threshold.turns_away)
+        details.append(f"about {turns:,} turn{'' if turns == 1 else 's'}")
+    rule = usage.next_threshold.rule or f"{usage.next_threshold.moment}/{usage.next_threshold.stage}"
+    return f"next: {rule} · {' · '.join(details) or 'not yet'}"
 
 
-def render_category_row(share: CategoryUsage, found: WindowUsage, width: int, shown: TextSanitizer) -> Text:
+def render_category_row(share: CategoryUsage, usage: WindowUsage, width: int, sanitizer: TextSanitizer) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", end="")
     text.append("█ ", style=CATEGORY_COLORS.get(share.category, ""))
-    text.append(_pad_or_clip(shown.sanitize_line(share.name), _name_width(width)))
+    text.append(_pad_or_clip(sanitizer.sanitize_line(share.name), _name_width(width)))
     count = f"{share.message_count:,}" if share.message_count else ""
-    percent = f"{share.tokens / found.tokens:.1%}" if found.tokens else ""
+    percent = f"{share.tokens / usage.tokens:.1%}" if usage.tokens else ""
     return text.append(f"{count:>9}{share.tokens:>10,}{percent:>8}{_format_call_price(share.dollars):>12}")
 
 
@@ -121,28 +121,28 @@ def _name_width(width: int) -> int:
 MESSAGE_HEADER: Final = f"    {'message':20}{'tokens':>8}{'turns, age':>14}{'a call':>11}  why it is there"
 
 
-def render_message_row(piece: MessageUsage, width: int, shown: TextSanitizer) -> Text:
-    """One message: what, how large, how old, what it costs with each call, and why it is there."""
+def render_message_row(message: MessageUsage, width: int, sanitizer: TextSanitizer) -> Text:
+    """Return the row of a message: what it is, its size, age, cost with each call, and why it is kept."""
     text = Text(no_wrap=True, overflow="ellipsis", end="")
-    text.append("  ▪ ", style=CATEGORY_COLORS.get(piece.category, ""))
-    name = f"{piece.id} {piece.tool or piece.category}"
-    text.append(_pad_or_clip(shown.sanitize_line(name), 20))
-    age, price = _format_turns_and_age(piece.turns_ago, piece.age_seconds), _format_call_price(piece.dollars)
-    text.append(f"{piece.tokens:>8,}{age:>14}{price:>11}  ")
-    return text.append(shown.sanitize_line(piece.reason), style="dim")
+    text.append("  ▪ ", style=CATEGORY_COLORS.get(message.category, ""))
+    name = f"{message.id} {message.tool or message.category}"
+    text.append(_pad_or_clip(sanitizer.sanitize_line(name), 20))
+    age, price = _format_turns_and_age(message.turns_ago, message.age_seconds), _format_call_price(message.dollars)
+    text.append(f"{message.tokens:>8,}{age:>14}{price:>11}  ")
+    return text.append(sanitizer.sanitize_line(message.reason), style="dim")
 
 
-def measure_name_column(entries: Sequence[TimelineEntry], width: int, shown: TextSanitizer) -> int:
-    """Cells for the names of a timeline: as many as the longest needs, if what stands behind it still has room."""
-    longest = max((cell_len(_entry_name(entry, shown)) for entry in entries), default=0)
+def measure_name_column(entries: Sequence[TimelineEntry], width: int, sanitizer: TextSanitizer) -> int:
+    """Return the width of the name column: the longest name, if the other columns still fit."""
+    longest = max((cell_len(_entry_name(entry, sanitizer)) for entry in entries), default=0)
     return max(12, min(longest, width - _FIXED_COLUMNS))
 
 
-def render_timeline_row(entry: TimelineEntry, column: int, shown: TextSanitizer) -> Text:
+def render_timeline_row(entry: TimelineEntry, column: int, sanitizer: TextSanitizer) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", end="")
     when = format_time(entry.time, "%H:%M:%S")
     text.append(f"{when}  ", style="dim")
-    text.append(_pad_or_clip(_entry_name(entry, shown), column), style="strike" if entry.is_undone else "")
+    text.append(_pad_or_clip(_entry_name(entry, sanitizer), column), style="strike" if entry.is_undone else "")
     if entry.tokens_before or entry.tokens_after:
         text.append(f"{format_token_count(entry.tokens_before):>6} → {format_token_count(entry.tokens_after):<6}")
     counts = ((len(entry.removed_ids), "left"), (len(entry.shortened_ids), "shorter"), (len(entry.added_ids), "added"))
@@ -154,25 +154,25 @@ def format_timeline_header(column: int) -> str:
     return f"{'when':10}{'what':{column}}{'before':>6} → {'after':6}  messages"
 
 
-def _entry_name(entry: TimelineEntry, shown: TextSanitizer) -> str:
-    return shown.sanitize_line(entry.rule or entry.action)
+def _entry_name(entry: TimelineEntry, sanitizer: TextSanitizer) -> str:
+    return sanitizer.sanitize_line(entry.rule or entry.action)
 
 
-def describe_timeline_entry(entry: TimelineEntry, shown: TextSanitizer) -> list[str]:
-    """All that is known of one entry. The reason comes last: it is as long as its rule has things to say."""
-    told = list[str]()
+def describe_timeline_entry(entry: TimelineEntry, sanitizer: TextSanitizer) -> list[str]:
+    """Return the details of a timeline entry. The reason comes last: it can be long."""
+    details = list[str]()
     if entry.summary_tokens or entry.lost_cache_tokens:
         cost = f" (${entry.summary_dollars:.4f})" if entry.summary_dollars is not None else ""
-        told.append(f"cost: {entry.summary_tokens:,} tokens to write{cost}, {entry.lost_cache_tokens:,} read again")
+        details.append(f"cost: {entry.summary_tokens:,} tokens to write{cost}, {entry.lost_cache_tokens:,} read again")
     if entry.calls_affected:
         saved = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
-        told.append(f"saved: {entry.saved_tokens:,} tokens in {entry.calls_affected:,} calls{saved}")
-    return [*told, *([f"why: {shown.sanitize_line(entry.reason)}"] if entry.reason else [])]
+        details.append(f"saved: {entry.saved_tokens:,} tokens in {entry.calls_affected:,} calls{saved}")
+    return [*details, *([f"why: {sanitizer.sanitize_line(entry.reason)}"] if entry.reason else [])]
 
 
-def clip_details(told: Sequence[str], width: int, lines: int) -> str:
-    """As much of it as so many lines hold. What is missing is said to be."""
-    wrapped = wrap(" · ".join(told), width)
+def clip_details(details: Sequence[str], width: int, lines: int) -> str:
+    """Cut the details to so many lines, with a mark if something is missing."""
+    wrapped = wrap(" · ".join(details), width)
     if len(wrapped) <= lines:
         return "\n".join(wrapped)
     kept = wrapped[:lines]

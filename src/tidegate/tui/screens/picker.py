@@ -1,4 +1,4 @@
-"""Choose one of many: type to search, the arrows and enter to take it."""
+"""A screen to choose one of many: type to search, arrow keys and enter to take one."""
 
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final, NamedTuple
@@ -18,7 +18,7 @@ _MAX_CHOICES: Final = 200
 
 
 class PickerChoice(NamedTuple):
-    """`about` stands behind the name, quieter. Both are safe to show."""
+    """`about` is shown after the name, dimmed. Both are sanitized."""
 
     value: str
     name: str
@@ -26,11 +26,11 @@ class PickerChoice(NamedTuple):
 
 
 ChoiceSource = Callable[[str], Awaitable[list[PickerChoice]]]
-"""The choices for what was typed, the best first."""
+"""Returns the choices for the typed text, best first."""
 
 
 class Picker(ModalScreen[str | None]):
-    """Ends with the value of what was chosen; None if nothing was."""
+    """Returns the value of the choice, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Close", priority=True),
@@ -41,7 +41,7 @@ class Picker(ModalScreen[str | None]):
     ]
 
     def __init__(self, name: str, source: ChoiceSource, *, free: bool = False) -> None:
-        """`free`: what is typed may be taken, too."""
+        """With `free`, the typed text itself can be taken, too."""
         super().__init__()
         self._title = name
         self._source = source
@@ -87,7 +87,7 @@ class Picker(ModalScreen[str | None]):
 
     @work(group="take", exclusive=True)
     async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Who types fast is not given what the list held some letters ago."""
+        """Take the choice for the current text, not for an older one that the list still shows."""
         if self._shown_query != event.value:
             await self._update_choices(event.value)
         place = self.query_one(OptionList).highlighted
@@ -95,7 +95,7 @@ class Picker(ModalScreen[str | None]):
             _ = self.dismiss(self.choices[place].value)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """By mouse."""
+        """Take a choice by mouse."""
         _ = self.dismiss(self.choices[event.option_index].value)
 
     def action_leave(self) -> None:

@@ -1,4 +1,4 @@
-"""What the pickers offer: the kept sessions, the models that can be asked."""
+"""The choices of the pickers: the kept sessions and the available models."""
 
 import asyncio
 import time
@@ -15,42 +15,44 @@ from tidegate.tui.screens.context_table import format_age
 from tidegate.tui.screens.picker import ChoiceSource, PickerChoice
 
 NEW_SESSION: Final = "\n"
-"""The value of the choice to begin a new session: no session is called that."""
+"""The value of the choice to start a new session: no session has this name."""
 _MAX_SCANNED_EVENTS: Final = 12
-"""Events at the beginning of a log among which its first words are."""
+"""Events at the beginning of a log that are searched for its first message."""
 _MAX_SESSIONS: Final = 300
 _MIN_SEARCH_CHARS: Final = 3
 
 
-def create_session_source(data: DataFolder, shown: TextSanitizer, current: str) -> ChoiceSource:
-    """By name and by what was first said; where that finds nothing, by all that was ever said in them."""
+def create_session_source(data: DataFolder, sanitizer: TextSanitizer, current: str) -> ChoiceSource:
+    """Search sessions by name and first message; if nothing is found, by their whole text."""
     known: list[PickerChoice] = []
 
     async def found(words: str) -> list[PickerChoice]:
         if not known:
-            known.extend(await asyncio.to_thread(_list_sessions, data, shown, current))
-        asked = words.casefold().split()
-        fit = [each for each in known if all(word in f"{each.name} {each.description}".casefold() for word in asked)]
+            known.extend(await asyncio.to_thread(_list_sessions, data, sanitizer, current))
+        query_words = words.casefold().split()
+        fit = [
+            each for each in known if all(word in f"{each.name} {each.description}".casefold() for word in query_words)
+        ]
         if not words:
             return [PickerChoice(NEW_SESSION, "+ a new session"), *fit]
         if len(words) >= _MIN_SEARCH_CHARS:
-            inside = await asyncio.to_thread(_search_sessions, data, shown, words)
+            inside = await asyncio.to_thread(_search_sessions, data, sanitizer, words)
             fit += [each for each in inside if each.value not in {other.value for other in fit}]
         return fit
 
     return found
 
 
-def _list_sessions(data: DataFolder, shown: TextSanitizer, current: str) -> list[PickerChoice]:
+def _list_sessions(data: DataFolder, sanitizer: TextSanitizer, current: str) -> list[PickerChoice]:
     found: list[PickerChoice] = []
     now = data.clock()
     for info in data.store.sessions()[:_MAX_SESSIONS]:
         if ".task-" in info.name:
             continue
         here = " (here)" if info.name == current else ""
-        request = shown.sanitize_line(_read_first_request(data, info.name))[:120]
+        request = sanitizer.sanitize_line(_read_first_request(data, info.name))[:120]
         about = f"{format_age(now - info.used)} ago{here}  {request}"
-        found.append(PickerChoice(info.name, shown.sanitize_line(info.name), about))
+        found.append(PickerChoice(info.name, sanitizer.sanitize_line(info.name), about))
     return found
 
 
@@ -64,7 +66,7 @@ def _read_first_request(data: DataFolder, name: str) -> str:
     return ""
 
 
-def _search_sessions(data: DataFolder, shown: TextSanitizer, words: str) -> list[PickerChoice]:
+def _search_sessions(data: DataFolder, sanitizer: TextSanitizer, words: str) -> list[PickerChoice]:
     try:
         hits = data.open_search().search(words, 40, kind="session")
     except TidegateError:
@@ -73,30 +75,31 @@ def _search_sessions(data: DataFolder, shown: TextSanitizer, words: str) -> list
     for hit in hits:
         if ".task-" not in hit.name:
             found.setdefault(
-                hit.name, PickerChoice(hit.name, shown.sanitize_line(hit.name), shown.sanitize_line(hit.snippet)[:160])
+                hit.name,
+                PickerChoice(hit.name, sanitizer.sanitize_line(hit.name), sanitizer.sanitize_line(hit.snippet)[:160]),
             )
     return list(found.values())
 
 
-def create_model_source(backstage: AgentThread, shown: TextSanitizer) -> ChoiceSource:
-    """What the command /model completes."""
+def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> ChoiceSource:
+    """Offer the completions of the command /model."""
     known: list[str] = []
 
     async def found(words: str) -> list[PickerChoice]:
         if not known:
-            lines = await asyncio.wrap_future(backstage.complete_command("/model "))
+            lines = await asyncio.wrap_future(agent_thread.complete_command("/model "))
             known.extend(line.removeprefix("/model ") for line in lines)
-        asked = words.casefold().split()
+        query_words = words.casefold().split()
         return [
-            PickerChoice(each, shown.sanitize_line(each))
+            PickerChoice(each, sanitizer.sanitize_line(each))
             for each in known
-            if all(word in each.casefold() for word in asked)
+            if all(word in each.casefold() for word in query_words)
         ]
 
     return found
 
 
 def make_next_session_name(current: str) -> str:
-    """Named like the one before, with the time: names sort, and two of one second differ."""
+    """Return a name like the one before, with the time: names sort, and two within a second differ."""
     stem = current.rsplit("-", 3)[0] if current.count("-") >= 3 else "chat"
     return f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 1_000_000:06d}"

@@ -1,4 +1,4 @@
-"""A long text on a screen of its own, to be read and closed."""
+"""A screen that shows a long text."""
 
 from typing import ClassVar
 
@@ -15,10 +15,10 @@ from tidegate.terminal.output import TextSanitizer
 class TextScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "leave", "Close")]
 
-    def __init__(self, name: str, text: str, shown: TextSanitizer) -> None:
+    def __init__(self, name: str, text: str, sanitizer: TextSanitizer) -> None:
         super().__init__()
-        self._title = shown.sanitize_line(name)
-        self._text = shown(text)
+        self._title = sanitizer.sanitize_line(name)
+        self._text = sanitizer(text)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="reading"):

@@ -1,4 +1,4 @@
-"""The line above the input: is the agent at work, and what waits to be sent."""
+"""The lines above the input: whether the agent is working, and the queued messages."""
 
 from typing import Final
 
@@ -11,14 +11,14 @@ from tidegate.tui.turn_state import TurnState
 _SPINNER: Final = "◐◓◑◒"
 _MAX_QUEUED: Final = 3
 _TICK_SECONDS: Final = 0.25
-"""Seconds between two signs of life. More would only keep a slow line busy."""
+"""Seconds between two updates. More would only load a slow connection."""
 
 
 class ActivityLine(Static):
-    def __init__(self, talk: TurnState, shown: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, turn_state: TurnState, sanitizer: TextSanitizer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, markup=False)
-        self._turn_state = talk
-        self._sanitizer = shown
+        self._turn_state = turn_state
+        self._sanitizer = sanitizer
         self._spinner_step = 0
         self.agent_ready = False
 
@@ -37,14 +37,14 @@ class ActivityLine(Static):
         self.display = bool(lines)
 
     def _format_lines(self) -> list[str]:
-        talk = self._turn_state
+        turn = self._turn_state
         lines: list[str] = []
-        if talk.is_busy:
-            hint = "esc interrupts · ⏎ says it now · ↑ takes it back" if talk.queue else "esc interrupts"
+        if turn.is_busy:
+            hint = "esc interrupts · ⏎ sends it now · ↑ edits it" if turn.queue else "esc interrupts"
             lines.append(f"{_SPINNER[self._spinner_step % len(_SPINNER)]} working · {hint}")
         elif not self.agent_ready:
             lines.append("opening…")
-        elif talk.queue:
-            lines.append("⏎ sends what waits · ↑ takes it back")
-        lines += [f"  queued: {self._sanitizer.sanitize_line(draft.text)[:200]}" for draft in talk.queue[:_MAX_QUEUED]]
-        return [*lines, f"  and {len(talk.queue) - _MAX_QUEUED} more"] if len(talk.queue) > _MAX_QUEUED else lines
+        elif turn.queue:
+            lines.append("⏎ sends the queued message · ↑ edits it")
+        lines += [f"  queued: {self._sanitizer.sanitize_line(draft.text)[:200]}" for draft in turn.queue[:_MAX_QUEUED]]
+        return [*lines, f"  and {len(turn.queue) - _MAX_QUEUED} more"] if len(turn.queue) > _MAX_QUEUED else lines

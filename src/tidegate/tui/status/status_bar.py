@@ -1,4 +1,4 @@
-"""The status bar. The share of the window stands first: it is the last thing to give way on a narrow screen."""
+"""The status bar. The fill of the window comes first: it is the last part to be dropped on a narrow screen."""
 
 from typing import Final, NamedTuple
 
@@ -21,14 +21,14 @@ class StatusSegment(NamedTuple):
 
 
 def classify_fill(percent: int | None) -> str:
-    """Which of the bar's styles a share has."""
+    """Return the style of a fill."""
     if percent is None:
         return "unknown"
     return "red" if percent >= _CRITICAL_PERCENT else "yellow" if percent >= _WARNING_PERCENT else "calm"
 
 
 def format_token_count(count: int) -> str:
-    """A number of tokens in few letters."""
+    """Return a number of tokens in few characters."""
     if count < 1_000:
         return str(count)
     if count < 10_000:
@@ -36,52 +36,52 @@ def format_token_count(count: int) -> str:
     return f"{count // 1_000}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M".replace(".0M", "M")
 
 
-def list_status_segments(standing: StatusFigures, longest: int = 40) -> list[StatusSegment]:
-    """What there is to say, the most important first. A model's name has at most so many letters."""
-    percent = standing.percent
+def list_status_segments(figures: StatusFigures, longest: int = 40) -> list[StatusSegment]:
+    """Return the segments, most important first. The model's name is cut to a maximum length."""
+    percent = figures.percent
     if percent is None:
-        size = f"{format_token_count(standing.request_tokens)} / " if standing.request_tokens is not None else ""
+        size = f"{format_token_count(figures.request_tokens)} / " if figures.request_tokens is not None else ""
         known = [StatusSegment("ctx ?", "unknown"), StatusSegment(f"{size}window unknown", "quiet")]
     else:
-        assert standing.request_tokens is not None
-        assert standing.capacity is not None
+        assert figures.request_tokens is not None
+        assert figures.capacity is not None
         known = [
             StatusSegment(f"ctx {percent}%", classify_fill(percent)),
             StatusSegment(
-                f"{format_token_count(standing.request_tokens)} / {format_token_count(standing.capacity)}", "quiet"
+                f"{format_token_count(figures.request_tokens)} / {format_token_count(figures.capacity)}", "quiet"
             ),
         ]
-    name = clean_line(standing.model) or "no model yet"
+    name = clean_line(figures.model) or "no model yet"
     known.append(StatusSegment(name if len(name) <= longest else f"{name[: longest - 1]}…", "model"))
-    if standing.is_summarizing:
-        known.append(StatusSegment("summarising…", "busy"))
-    known.append(StatusSegment(_format_cost(standing), "quiet"))
-    known.append(StatusSegment(f"{standing.compaction_count} compacted", "quiet"))
+    if figures.is_summarizing:
+        known.append(StatusSegment("summarizing…", "busy"))
+    known.append(StatusSegment(_format_cost(figures), "quiet"))
+    known.append(StatusSegment(f"{figures.compaction_count} compacted", "quiet"))
     return known
 
 
-def _format_cost(standing: StatusFigures) -> str:
-    cached = f" {standing.cached_share:.0%} cached"
-    if not standing.cost_is_complete:
+def _format_cost(figures: StatusFigures) -> str:
+    cached = f" {figures.cached_share:.0%} cached"
+    if not figures.cost_is_complete:
         return "cost …"
-    if standing.dollars is None:
-        return f"{format_token_count(standing.spent_tokens)} tokens, no price{cached}"
-    return f"{format_dollars(standing.dollars)}{cached}"
+    if figures.dollars is None:
+        return f"{format_token_count(figures.spent_tokens)} tokens, no price{cached}"
+    return f"{format_dollars(figures.dollars)}{cached}"
 
 
 def format_dollars(dollars: float) -> str:
     return "$0" if not dollars else f"${dollars:.4f}" if dollars < 1 else f"${dollars:,.2f}"
 
 
-def fit_status_segments(standing: StatusFigures, width: int) -> list[StatusSegment]:
-    """What fits, and the hint if there is room behind it."""
+def fit_status_segments(figures: StatusFigures, width: int) -> list[StatusSegment]:
+    """Return the segments that fit the width."""
     shown: list[StatusSegment] = []
     used = 0
-    for piece in list_status_segments(standing, max(12, width // 4)):
-        wide = cell_len(piece.text) + (3 if shown else 0)
-        if used + wide <= width or not shown:
+    for piece in list_status_segments(figures, max(12, width // 4)):
+        width_needed = cell_len(piece.text) + (3 if shown else 0)
+        if used + width_needed <= width or not shown:
             shown.append(piece)
-            used += wide
+            used += width_needed
     return shown
 
 

@@ -1,4 +1,4 @@
-"""The figures of the status bar: how full the window is, what it cost, what is being summarised."""
+"""The figures of the status bar: how full the window is, the cost, and whether a summary is being written."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from tidegate.session.reports.costs import CostReport
 from tidegate.session.summaries.background import BackgroundSummarizer
 
 _POLL_SECONDS: Final = 0.2
-"""Seconds between two looks while something goes on that nobody tells of."""
+"""Seconds between two checks while a background summary is being written: it sends no event."""
 
 
 class StatusFigures(NamedTuple):
-    """`size` is what the next request weighs, `room` what it may; None: not known. `dollars` None: no price is known.
+    """The figures. `request_tokens` is the size of the next request, `capacity` its limit; None: not known.
 
-    `counted` is False while the log is still being read for what was spent.
+    `dollars` is None if no price is known. `cost_is_complete` is False while the log is still being read for its costs.
     """
 
     model: str = ""
@@ -40,18 +40,18 @@ class StatusFigures(NamedTuple):
 
 
 class StatusWatcher:
-    """Looks at an agent and tells when something is different. What takes long is read a piece at a time."""
+    """Watches an agent and reports when a figure changes. A long log is read piece by piece."""
 
-    def __init__(self, agent: OpenAgent, tell: Callable[[StatusFigures], None]) -> None:
+    def __init__(self, agent: OpenAgent, listener: Callable[[StatusFigures], None]) -> None:
         self._agent = agent
-        self._listener = tell
+        self._listener = listener
         self._cost_report = CostReport(agent.session.log, agent.connection.model_overrides)
         self._last_figures: StatusFigures | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_summarizing = False
 
     def handle_event(self, event: Event) -> None:
-        """A compaction that has a summary written says so in the log, before and after."""
+        """Follow the events: a compaction that has a summary written is logged before and after."""
         if isinstance(event.payload, NoteAdded) and event.payload.topic in ("compaction_start", "compaction_end"):
             self._is_summarizing = event.payload.topic == "compaction_start"
             self.update()
@@ -62,11 +62,11 @@ class StatusWatcher:
 
     def update(self) -> None:
         more = self._cost_report.read_more()
-        standing = self._read_figures(counted=not more)
-        if standing != self._last_figures:
-            self._last_figures = standing
-            self._listener(standing)
-        if (more or standing.is_summarizing) and (self._task is None or self._task.done()):
+        figures = self._read_figures(counted=not more)
+        if figures != self._last_figures:
+            self._last_figures = figures
+            self._listener(figures)
+        if (more or figures.is_summarizing) and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._poll())
 
     async def _poll(self) -> None:
@@ -80,19 +80,20 @@ class StatusWatcher:
         session, total = self._agent.session, self._cost_report.total
         try:
             budget = session.budget()
-            size, room = session.count_tokens(), budget.capacity if budget.window is not None else None
+            size, capacity = session.count_tokens(), budget.capacity if budget.window is not None else None
         except TidegateError:  # the fixed part leaves no room: the turn will say so, with the numbers
-            size, room = None, None
-        summarise = self._agent.agent.summarizer
+            size, capacity = None, None
+        summarizer = self._agent.agent.summarizer
         priced = total.tokens > total.unpriced_tokens or not total.tokens
         return StatusFigures(
             session.model,
             size,
-            room,
+            capacity,
             total.dollars if priced else None,
             total.cached_share,
             total.tokens,
             total.compactions,
-            is_summarizing=self._is_summarizing or (isinstance(summarise, BackgroundSummarizer) and summarise.is_busy),
+            is_summarizing=self._is_summarizing
+            or (isinstance(summarizer, BackgroundSummarizer) and summarizer.is_busy),
             cost_is_complete=counted,
         )

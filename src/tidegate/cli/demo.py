@@ -1,0 +1,57 @@
+"""`tidegate demo`: a chat or a generated session in a small window, and the proof that nothing was lost."""
+
+import argparse
+
+from tidegate.cli.options import Subparsers, add_command, parse_positive_int
+
+_ABOUT = """\
+Chat with a small model that runs on this machine, in a window that floods within a minute: see how room is made, and
+then the proof that nothing was lost. On a terminal a script chats and any key takes over; elsewhere it plays by itself.
+Nothing of it is kept, and neither your configuration nor a key is read.
+
+--generated needs no model: a long session of a coding agent, made up, flows through a window.
+"""
+_EPILOG = """\
+examples:
+  tidegate demo
+  tidegate demo --policy picoclaw --window 1024
+  tidegate demo --generated --policy picoclaw --window 8000
+  tidegate demo --generated --turns 200 --seed 3 --fast
+"""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    summary = "watch a session flow through a small window"
+    parser = add_command(subparsers, "demo", run, summary=summary, description=_ABOUT, epilog=_EPILOG)
+    add = parser.add_argument
+    add("--policy", default="default", metavar="NAME_OR_FILE", help="a preset or a YAML file (default: default)")
+    add("--window", type=parse_positive_int, default=0, metavar="N", help="tokens (default: 384; --generated: 16000)")
+    add("--generated", action="store_true", help="a made-up session instead of a chat")
+    add(
+        "--turns",
+        type=parse_positive_int,
+        default=40,
+        metavar="N",
+        help="how many requests it has (generated; default: 40)",
+    )
+    add("--seed", type=int, default=7, metavar="N", help="another one (generated; default: 7)")
+    add("--fast", action="store_true", help="no pauses (generated)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from tidegate.agent.environment import hide_environment
+
+    hide_environment()
+    if options.generated:
+        from tidegate.proof.demo.generated import run_generated_demo
+
+        return run_generated_demo(
+            policy=options.policy,
+            window=options.window,
+            turns=options.turns,
+            seed=options.seed,
+            fast=options.fast,
+        )
+    from tidegate.proof.demo.chat_demo import run_chat_demo
+
+    return run_chat_demo(options.policy, options.window)

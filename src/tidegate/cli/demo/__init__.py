@@ -1,1 +1,0 @@
-"""`tidegate demo`: a guided tour without a key."""

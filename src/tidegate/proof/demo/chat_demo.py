@@ -1,0 +1,85 @@
+"""`tidegate demo`: the terminal app on the embedded model, in a window that floods within a minute.
+
+On a terminal a script chats and explains what happens; any key takes over. Elsewhere the script plays by itself. Both
+end with the proof that nothing was lost. Everything happens in a temporary folder; neither the user's configuration
+nor a key is read.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.config.resolved_config import load_configured_policy
+from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.core.errors import BadInput
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.models.embedded.provider import EmbeddedProvider
+from tidegate.proof.chat_proof import ChatObserver, prove_chat
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+from tidegate.tui.plain.chat_streams import has_interactive_terminal
+
+DEMO_SESSION = "demo"
+DEMO_WINDOW, _MAX_ANSWER_TOKENS = 384, 20
+"""In tokens. On one core the model reads about seventy tokens a second: a larger window would take longer to fill."""
+
+
+def run_chat_demo(policy: str, window: int = 0) -> int:
+    """Play the demonstration in a temporary folder and print the proof. The result is the exit status."""
+    window = window or DEMO_WINDOW
+    try:
+        EmbeddedProvider(window=window)
+    except BadInput as bad:
+        raise BadInput(bad.args[0], f"{bad.remedy} Without a model: `tidegate demo --generated`.") from None
+    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder:
+        return _play_demo(Path(folder), policy, window)
+
+
+def _play_demo(folder: Path, policy: str, window: int) -> int:
+    workspace = folder / "work"
+    workspace.mkdir()
+    launch = create_demo_launch(workspace, policy, window)
+    load_configured_policy(launch.load_config().config)
+    observer = ChatObserver(DEMO_SESSION, window)
+    data = DataFolder(folder / "data", secrets=[])
+    try:
+        if has_interactive_terminal():
+            from tidegate.proof.demo.guided_app import run_guided_demo
+
+            status = run_guided_demo(data, launch, workspace, observer)
+        else:
+            status = asyncio.run(_run_unattended(data, launch, workspace, observer))
+    finally:
+        data.close()
+    proof = prove_chat(observer, folder / "data")
+    print(f"{proof.text}\n\nThis session is gone with its folder; `tidegate chat` begins one that is kept.")
+    return status or (EXIT_OK if proof.holds else EXIT_FAILED)
+
+
+def create_demo_launch(workspace: Path, policy: str, window: int) -> LaunchOptions:
+    agent = {"id": "main", "brain": {"provider": "embedded", "max_output": _MAX_ANSWER_TOKENS}}
+    config = workspace / "tidegate.yaml"
+    config.write_bytes(msgspec.json.encode({"window": window, "agents": [agent]}))
+    passed_on = ("PATH", "LANG", "TIDEGATE_GGUF")
+    environment = {"HOME": str(workspace), **{name: os.environ[name] for name in passed_on if name in os.environ}}
+    return LaunchOptions(
+        locate_config_files(workspace, environment, explicit_file=str(config)),
+        environment,
+        session_name=DEMO_SESSION,
+        policy=policy,
+    )
+
+
+async def _run_unattended(data: DataFolder, launch: LaunchOptions, workspace: Path, observer: ChatObserver) -> int:
+    from tidegate.proof.demo.script import ScriptedInput
+    from tidegate.terminal.signals import run_until_signal
+    from tidegate.tui.plain.plain_chat import PlainChat
+
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # it is a text file
+    plain = PlainChat(data, launch, workspace, ScriptedInput(observer.window), listen=observer.observe)
+    status = await run_until_signal(plain.run())
+    return status if plain.was_interrupted or not plain.has_opened else EXIT_OK

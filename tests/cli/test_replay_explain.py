@@ -1,0 +1,38 @@
+"""`replay --explain` tells the very edits that the table counts, and how far the next sweep is."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import called
+from tests.lab.recorded import record
+
+FORM = re.compile(r"  \d+ (\w+): [\d,]+ -> [\d,]+ tokens, [\d,]+ (?:freed|added); ")
+COMMON = ("--window", 4_000, "--count", "chars/4", "--jobs", 1)
+
+
+@pytest.mark.parametrize("policy", ["default", "cowagent"])
+def test_what_is_told_is_what_was_counted(tmp_path: Path, policy: str) -> None:
+    record(tmp_path, 2, 2)
+    counted = json.loads(called("replay", tmp_path, "--policy", policy, *COMMON, "--json").stdout)
+    done = called("replay", tmp_path, "--policy", policy, *COMMON, "--explain")
+    assert done.returncode == 0
+    for session in counted["sessions"]:
+        told = done.stdout.split(f"\n{session['name']}\n")[1].split("\n\n")[0].splitlines()
+        assert Counter(found[1] for line in told if (found := FORM.match(line))) == session["edits"]
+        assert told[-1].startswith("  recalled: 0 found, 0 not; fetched again what could have been recalled: ")
+        assert ("a sweep comes at" in told[-2]) == (policy == "default")
+    swept = [line for line in done.stdout.splitlines() if " sweep: " in line]
+    assert all(" read again x " in line and " calls expected; prices read " in line for line in swept)
+    assert bool(swept) == (policy == "default")
+
+
+def test_it_is_for_people(tmp_path: Path) -> None:
+    record(tmp_path, 1, 1)
+    both = called("replay", tmp_path, *COMMON, "--explain", "--json")
+    assert both.returncode != 0
+    assert "Give one of them." in both.stderr
+    assert "--explain" in called("replay", "--help").stdout

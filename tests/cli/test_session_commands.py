@@ -1,0 +1,209 @@
+"""The commands on kept sessions, on a folder made by another; where it matters in a process of their own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.cli.calling import called
+from tidegate.core.events import MessageAdded
+from tidegate.core.messages import text_of
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.proof.session_generator import generate_session
+
+TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
+COMMANDS = "sessions show trace recall memory undo redo clear fork forget export import doctor view".split()
+SECRET = "hunter2-Zq81-xyzzy-0042"
+
+
+class Kept(NamedTuple):
+    folder: Path
+    requests: dict[int, bytes]
+
+
+def tidegate(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [*TIDEGATE, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
+    assert "Traceback" not in done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """A session of some turns that was compacted on its way, with a note in memory."""
+    folder = tmp_path_factory.mktemp("made") / "data"
+    data = DataFolder(folder)
+    requests: dict[int, bytes] = {}
+    with data.open("build-fix", "gpt-4o", window=2500, system="You fix builds.") as session:
+        for message in generate_session(4, 5):
+            if message["role"] == "assistant":
+                request = session.prepare()
+                requests[session.log.head] = request.to_bytes()
+                session.record({"prompt_tokens": request.tokens, "completion_tokens": 20})
+            session.add(message)
+        session.add({"role": "user", "content": f"The password of the staging box is {SECRET}, remember it."})
+    data.notes.add_entry("The port of the gateway is 8443.", source="build-fix", title="Ports")
+    data.close()
+    return Kept(folder, requests)
+
+
+@pytest.fixture
+def kept(made: Kept, tmp_path: Path) -> Kept:
+    shutil.copytree(made.folder, tmp_path / "data")
+    return Kept(tmp_path / "data", made.requests)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples(command: str) -> None:
+    done = called(command, "--help")
+    assert done.returncode == 0
+    assert f"  tidegate {command}" in done.stdout.split("examples:")[1]
+    assert "TIDEGATE_DATA" in done.stdout
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    done = called("sessions", "--data", tmp_path / "none")
+    assert done.returncode == 2
+    assert "There is no data folder" in done.stderr
+    assert "--data" in done.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_environment_names_the_folder(kept: Kept) -> None:
+    done = tidegate("sessions", env={**os.environ, "TIDEGATE_DATA": str(kept.folder)})
+    assert done.returncode == 0
+    assert "build-fix" in done.stdout
+
+
+def test_sessions_lists_length_size_and_use(kept: Kept) -> None:
+    lines = called("sessions", "--data", kept.folder).stdout.splitlines()
+    assert lines[0].split() == ["session", "records", "on", "disk", "last", "used", "begun"]
+    assert lines[1].startswith("build-fix")
+    assert "kB" in lines[1]
+    assert "open" not in lines[1]
+    (row,) = json.loads(called("sessions", "--data", kept.folder, "--json").stdout)
+    assert row["name"] == "build-fix"
+    assert row["head"] > 30
+    assert row["in_use"] is False
+    data = DataFolder(kept.folder)
+    with data.open("build-fix", "gpt-4o"):
+        assert tidegate("sessions", "--data", kept.folder).stdout.splitlines()[1].endswith("open")
+    data.close()
+
+
+def test_show_renders_past_requests_exactly(kept: Kept) -> None:
+    outline = tidegate("show", "build-fix", "--data", kept.folder).stdout
+    assert "requests were answered" in outline
+    assert " -> " in outline
+    assert "model gpt-4o" in outline
+    for head in list(kept.requests)[::10]:
+        shown = called("show", "build-fix", "--at", head, "--data", kept.folder)
+        assert shown.returncode == 0
+        assert json.loads(shown.stdout) == json.loads(kept.requests[head])
+    assert called("show", "build-fix", "--at", 10**6, "--data", kept.folder).returncode == 2
+    missing = called("show", "other", "--data", kept.folder)
+    assert missing.returncode == 1
+    assert "There is no session 'other'" in missing.stderr
+
+
+def test_trace_prints_and_adds_up(kept: Kept) -> None:
+    lines = [json.loads(line) for line in called("trace", "build-fix", "--data", kept.folder).stdout.splitlines()]
+    used = [line for line in lines if line["event"] == "model_usage"]
+    assert len(used) == len(kept.requests)
+    assert any(line["event"] == "context_compaction" for line in lines)
+    total = json.loads(called("trace", "build-fix", "--usage", "--data", kept.folder).stdout)
+    assert total["gpt-4o"]["input_tokens"] == sum(line["input_tokens"] for line in used)
+
+
+def test_recall_by_id_range_and_words(kept: Kept) -> None:
+    data = DataFolder(kept.folder)
+    (said,) = islice(data.open_log("build-fix").read(3), 1)
+    data.close()
+    assert isinstance(said.payload, MessageAdded)
+    by_id = called("recall", "build-fix", "m3", "--data", kept.folder)
+    assert by_id.returncode == 0
+    assert text_of(said.payload.message)[:80] in by_id.stdout
+    both = called("recall", "build-fix", "m3..m8", "--chars", 3000, "--data", kept.folder)
+    assert both.returncode == 0
+    assert "m3" in both.stdout
+    assert len(both.stdout) < 4000
+    words = called("recall", "build-fix", "staging", "box", "--data", kept.folder)
+    assert SECRET in words.stdout
+    assert called("recall", "build-fix", "m999999", "--data", kept.folder).returncode != 0
+
+
+def test_memory_search_finds_notes_and_logs(kept: Kept) -> None:
+    found = called("memory", "search", "gateway", "port", "--notes", "--data", kept.folder)
+    assert found.returncode == 0
+    assert "8443" in found.stdout
+    in_log = called("memory", "search", "staging box", "--session", "build-fix", "--data", kept.folder)
+    assert in_log.returncode == 0
+    assert in_log.stdout.startswith("build-fix m")
+    assert called("memory", "search", "zebraquux", "--data", kept.folder).returncode == 1
+    (note,) = called("memory", "list", "--data", kept.folder).stdout.split()
+    assert "8443" in called("memory", "show", note, "--data", kept.folder).stdout
+
+
+def test_undo_redo_clear_and_fork(kept: Kept) -> None:
+    data = ("--data", kept.folder)
+    assert "is undone" in tidegate("undo", "build-fix", *data).stdout
+    assert "is redone" in called("redo", "build-fix", *data).stdout
+    assert called("redo", "build-fix", *data).returncode == 1
+    assert (
+        "other begins as build-fix was at record 20" in called("fork", "build-fix", "other", "--at", 20, *data).stdout
+    )
+    assert "already" in called("fork", "build-fix", "other", *data).stderr
+    assert "left the context" in called("clear", "build-fix", *data).stdout
+    folder = DataFolder(kept.folder)
+    with folder.open("build-fix", "gpt-4o", window=3000) as session:
+        assert session.view.message_count == 0
+    assert folder.store.head("other") == 20
+    folder.close()
+
+
+def test_export_and_import(kept: Kept, tmp_path: Path) -> None:
+    file = tmp_path / "copy.tidegate"
+    assert "records" in called("export", "build-fix", file, "--data", kept.folder).stdout
+    assert file.stat().st_mode & 0o777 == 0o600
+    taken = called("import", file, "--data", kept.folder)
+    assert taken.returncode == 2
+    assert "already" in taken.stderr
+    fresh = tmp_path / "fresh"
+    assert called("import", file, "--as", "again", "--data", fresh).stdout.startswith("again: ")
+    assert "again" in called("sessions", "--data", fresh).stdout
+    file.write_bytes(file.read_bytes()[:-40])
+    assert called("import", file, "--as", "third", "--data", fresh).returncode == 2
+
+
+def test_forget_asks_first_and_takes_words_from_standard_input(kept: Kept) -> None:
+    data = ("--data", kept.folder)
+    unsure = tidegate("forget", "build-fix", *data, stdin=subprocess.DEVNULL)
+    assert unsure.returncode == 2
+    assert "--yes" in unsure.stderr
+    done = tidegate("forget", "build-fix", "--words", *data, input=SECRET + "\n")
+    assert done.returncode == 0
+    assert SECRET not in done.stdout
+    assert SECRET not in called("recall", "build-fix", "staging", "box", *data).stdout
+    assert called("forget", "build-fix", "m3", "--yes", *data).returncode == 0
+    assert "[forgotten]" in called("recall", "build-fix", "m3", *data).stdout
+    assert called("forget", "build-fix", "--yes", *data).returncode == 0
+    assert "No sessions" in called("sessions", *data).stdout
+
+
+def test_doctor_finds_and_mends(kept: Kept) -> None:
+    data = ("--data", kept.folder)
+    assert tidegate("doctor", *data).returncode == 0
+    (view,) = (kept.folder / "views").iterdir()
+    view.write_bytes(b"nonsense")
+    found = called("doctor", *data)
+    assert found.returncode == 1
+    assert "snapshot does not fit" in found.stdout
+    assert "mended" in called("doctor", "--repair", *data).stdout
+    assert called("doctor", "--repair", *data).returncode == 0
+    assert isinstance(json.loads(called("doctor", "--json", *data).stdout), list)

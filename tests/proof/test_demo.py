@@ -1,0 +1,271 @@
+"""The demonstration: by itself, at a terminal, and the one that is made up."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.tui.tmux import Terminal
+from tidegate import DataFolder
+from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.models.embedded.weights import SMOLLM2
+from tidegate.models.provider import Provider
+from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
+from tidegate.proof.chat_proof import ChatObserver, prove_chat
+from tidegate.proof.demo.chat_demo import DEMO_SESSION, DEMO_WINDOW, create_demo_launch
+from tidegate.proof.demo.guided_app import TAKEOVER_HINT, GuidedApp
+from tidegate.proof.demo.script import DEMO_SCRIPT, TAKEOVER_TEXT, ScriptedInput
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.plain.chat_streams import ChatOutput
+from tidegate.tui.plain.plain_chat import PlainChat
+
+TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
+ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if find_spec(name) is None]
+TALKED = [step for step in DEMO_SCRIPT if not step.message.startswith("/")]
+
+
+class Place:
+    """A folder for a demonstration, with a model that speaks from a script."""
+
+    def __init__(self, folder: Path, steps: list[ScriptStep]) -> None:
+        self.folder = folder
+        self.workspace = folder / "work"
+        self.workspace.mkdir()
+        self.data = DataFolder(folder / "data", secrets=[])
+        self.opening = create_demo_launch(self.workspace, "default", DEMO_WINDOW)
+        self.seen = ChatObserver(DEMO_SESSION, DEMO_WINDOW)
+        self._provider = ScriptedProvider("openai_chat", steps, count=lambda raw: len(raw) // 5)
+
+    def provider_for(self, _: LaunchOptions) -> Provider:
+        return self._provider
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    found = Place(tmp_path, [f"Yes, I see {number}." for number in range(20)])
+    yield found
+    found.data.close()
+
+
+def play(place: Place) -> int:
+    async def played() -> int:
+        lines = ScriptedInput(DEMO_WINDOW)
+        plain = PlainChat(
+            place.data,
+            place.opening,
+            place.workspace,
+            lines,
+            provider_for=place.provider_for,
+            listen=place.seen.observe,
+        )
+        return await asyncio.wait_for(plain.run(), 60)
+
+    return asyncio.run(played())
+
+
+def test_the_script_plays_and_everything_is_kept(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert play(place) == 0
+    out, err = capsys.readouterr()
+    assert all(f"> {step.message}" in out for step in DEMO_SCRIPT)
+    assert out.count("Yes, I see ") == len(TALKED)
+    assert " user: Hello, my name is Ada." in out
+    assert "compacted: " in err
+    told = prove_chat(place.seen, place.folder / "data")
+    assert told.holds, told.text
+    assert told.text.count("\n  yes  ") == 5
+    assert f"{len(TALKED)} answers came, {len(TALKED)} in the log" in told.text
+    assert "compaction" in told.text
+
+
+def test_what_was_lost_would_be_seen(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """The proof is none that cannot fail: another log, another answer, another request."""
+    play(place)
+    seen = place.seen
+    for spoilt in ("messages", "answers", "request_hashes"):
+        whole = getattr(seen, spoilt)
+        for other in (whole[:-1], [*whole[:-1], whole[0]]):
+            setattr(seen, spoilt, other)
+            told = prove_chat(seen, place.folder / "data")
+            assert not told.holds, spoilt
+            assert "NOT PROVED" in told.text
+        setattr(seen, spoilt, whole)
+    assert prove_chat(seen, place.folder / "data").holds
+    seen.largest_request = DEMO_WINDOW + 1
+    assert not prove_chat(seen, place.folder / "data").holds
+    capsys.readouterr()
+
+
+def test_a_model_that_fails_ends_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Empty answers, nonsense and no answer at all: the script goes on, and what was said is kept."""
+    place = Place(tmp_path, ["", "", "\x00\x1b]0;x\x07", "ok"])
+    try:
+        play(place)
+        told = prove_chat(place.seen, place.folder / "data")
+    finally:
+        place.data.close()
+    out, _ = capsys.readouterr()
+    assert f"> {DEMO_SCRIPT[-1].message}" in out
+    assert told.holds, told.text
+
+
+def test_a_slow_machine_shows_less(capsys: pytest.CaptureFixture[str]) -> None:
+    played = ScriptedInput(DEMO_WINDOW)
+    played._begun = time.monotonic() - 1000.0
+
+    async def left() -> list[str | None]:
+        out = ChatOutput(TextSanitizer())
+        return [await played.read_message(out) for _ in range(4)]
+
+    assert asyncio.run(left()) == [*(step.message for step in DEMO_SCRIPT if step.message.startswith("/")), None]
+    capsys.readouterr()
+
+
+# --- at a terminal ----------------------------------------------------------------------------------------------------
+
+
+def guided(place: Place, *, reading: float) -> GuidedApp:
+    return GuidedApp(
+        place.data, place.opening, place.workspace, place.seen, provider_for=place.provider_for, reading=reading
+    )
+
+
+def text_of(app: GuidedApp) -> str:
+    return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())
+
+
+def test_on_a_screen_it_plays_to_its_end(place: Place) -> None:
+    async def watched() -> None:
+        app = guided(place, reading=0.01)
+        async with app.run_test(size=(80, 24)) as pilot:
+            for _ in range(600):
+                if TAKEOVER_TEXT.split(". ")[0] in text_of(app):
+                    break
+                await pilot.pause(0.05)
+            assert len(place.seen.answers) == len(TALKED)
+            assert "Never restart db7 before 18:00.  (pinned by you in" in text_of(app)
+
+    asyncio.run(watched())
+    assert prove_chat(place.seen, place.folder / "data").holds
+
+
+@pytest.mark.parametrize("key", ["x", "f2", "escape", "enter"])
+def test_any_key_takes_over(place: Place, key: str) -> None:
+    async def watched() -> None:
+        app = guided(place, reading=30.0)
+        async with app.run_test(size=(80, 24)) as pilot:
+            for _ in range(200):
+                if "Any key ends the script" in text_of(app):
+                    break
+                await pilot.pause(0.02)
+            assert TAKEOVER_HINT.split(",")[0] in text_of(app)
+            await pilot.press(key)
+            await pilot.pause(0.1)
+            if key == "x":
+                assert app.composer.text == "x", "the key is the user's first"
+                await pilot.press("backspace")
+            if key == "f2":
+                await pilot.press("escape")
+            await pilot.pause(0.1)
+            assert "The chat is yours." in text_of(app)
+            assert place.seen.answers == []
+            app.composer.replace_text(MessageDraft("Hello."))
+            await pilot.press("enter")
+            for _ in range(200):
+                if place.seen.answers:
+                    break
+                await pilot.pause(0.02)
+            assert place.seen.answers == ["Yes, I see 0."]
+
+    asyncio.run(watched())
+    assert prove_chat(place.seen, place.folder / "data").holds
+
+
+# --- as a command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def heeding() -> Iterator[None]:
+    """A shell starts what runs in its background deaf to Ctrl-C, and children inherit that: not these."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)}")
+def test_it_plays_with_the_embedded_model_and_leaves_nothing(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path), "OPENAI_API_KEY": "sk-none"}
+    command = [*TIDEGATE, "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "nothing was lost" in done.stdout
+    assert done.stdout.count("\n  yes  ") == 5
+    assert " user: Hello, my name is Ada." in done.stdout
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("tidegate")] == []
+
+
+@pytest.mark.skipif(bool(ABSENT) or shutil.which("tmux") is None, reason="no tmux, or no embedded model")
+def test_in_a_real_terminal_any_key_takes_over(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+    try:
+        terminal.start("demo", stay=True)
+        terminal.sees("Any key ends the script")
+        terminal.keys("x")
+        terminal.sees("The chat is yours.")
+        assert "› x" in terminal.screen()
+        terminal.keys("C-q")
+        terminal.sees("status 0")
+        assert "Nothing was said, so nothing is kept." in terminal.screen()
+    finally:
+        terminal.close()
+
+
+def test_without_a_model_it_says_what_to_do(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "TIDEGATE_GGUF": str(tmp_path / "none.gguf")}
+    command = [*TIDEGATE, "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "tidegate demo --generated" in done.stderr
+
+
+def tidegate(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [*TIDEGATE, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_made_up_one_shows_the_fall_and_the_proof() -> None:
+    done = tidegate("demo", "--generated", "--turns", 12, "--window", 8000)
+    assert done.returncode == 0, done.stdout
+    assert "\x1b[" not in done.stdout, "no colours where there is no terminal"
+    assert " -> " in done.stdout
+    assert "what each stage did" in done.stdout
+    assert "nothing was lost" in done.stdout
+    assert "0 over the window" in done.stdout
+    assert done.stdout.count("\n  yes  ") == 4
+
+
+@pytest.mark.usefixtures("heeding")
+def test_the_made_up_one_can_be_stopped() -> None:
+    process = subprocess.Popen(
+        [*TIDEGATE, "demo", "--generated", "--turns", "100000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert "turns of a coding agent" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "nothing was lost" in printed
+    assert errors == ""

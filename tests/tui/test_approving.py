@@ -1,0 +1,103 @@
+"""May this tool run? What is asked, what is agreed to, and who has the keys meanwhile."""
+
+import re
+import threading
+from pathlib import Path
+
+from tests.tui.stage import on_stage, played
+from tidegate.agent.tools.approval import ApprovalQuestion
+from tidegate.core.messages import Call
+from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
+from tidegate.terminal.output import TextSanitizer
+from tidegate.tui.approval_prompt import MAX_QUESTION_LINES, ApprovalPrompt, QuestionLine, format_question
+from tidegate.tui.session_grants import SessionGrants
+
+
+def shell(command: str, ident: str = "c") -> ScriptedAnswer:
+    return ScriptedAnswer(calls=(Call(ident, "shell", f'{{"command": "{command}"}}'),))
+
+
+def test_what_is_allowed_for_good_is_asked_no_more(tmp_path: Path) -> None:
+    async def play() -> None:
+        steps: list[ScriptStep] = [shell("echo two"), shell("echo 'two'"), shell("ls"), "Done."]
+        provider = ScriptedProvider("openai_chat", steps)
+        async with on_stage(tmp_path, provider) as stage:
+            await stage.say("Two?")
+            await stage.sees("exactly this command")
+            assert stage.app.query_one(ApprovalPrompt).has_focus
+            await stage.press("2")
+            await stage.sees("command: ls")
+            assert len(provider.requests) == 3
+            await stage.press("x")  # typed on: no answer, and not lost
+            await stage.sees("› x")
+            assert stage.app.turn_state.is_busy
+            stage.app.query_one(ApprovalPrompt).focus()
+            await stage.press("3")
+            await stage.sees("Done.")
+            assert b"The user denied this" in provider.requests[-1]
+
+    played(play)
+
+
+def test_who_is_typing_keeps_the_keys_when_a_question_comes(tmp_path: Path) -> None:
+    go = threading.Event()
+
+    def later(request: bytes) -> ScriptedAnswer:
+        assert go.wait(60)
+        return shell("ls")
+
+    async def play() -> None:
+        async with on_stage(tmp_path, [later, "Done."]) as stage:
+            await stage.say("One?")
+            await stage.type("my words 1")
+            go.set()
+            await stage.sees("May shell run?")
+            await stage.type("23")
+            await stage.sees("my words 123")
+            assert stage.app.turn_state.is_busy
+            await stage.press("shift+tab")
+            await stage.press("2")
+            await stage.sees("Done.")
+
+    played(play)
+
+
+def test_what_is_granted_is_no_more_than_it_says() -> None:
+    grants = SessionGrants()
+    grants.grant(ApprovalQuestion("shell", {"command": "git status"}, ""))
+    grants.grant(ApprovalQuestion("write", {"path": "a"}, ""))
+    grants.grant(ApprovalQuestion("shell", {"command": "ls; rm -rf x"}, ""))
+    commands = (
+        "git status",
+        "git  'status'",
+        "git status -s",
+        "git status x",
+        "git status; rm x",
+        "ls",
+        "git status > x",
+    )
+    allowed = [each for each in commands if grants.allows(ApprovalQuestion("shell", {"command": each}, ""))]
+    assert allowed == ["git status", "git  'status'"]
+    assert grants.allows(ApprovalQuestion("write", {"path": "b"}, ""))
+    assert not grants.allows(ApprovalQuestion("edit", {}, ""))
+
+
+def test_nobody_agrees_to_half_a_command() -> None:
+    shown = TextSanitizer()
+
+    def lines(command: str) -> list[QuestionLine]:
+        return format_question(ApprovalQuestion("shell", {"command": command}, ""), shown, 40)
+
+    assert lines("ls -la") == [QuestionLine("command: ls -la")]
+    long = lines(f"ls {'x' * 5000}; rm -rf y")
+    assert len(long) == MAX_QUESTION_LINES
+    assert long[-1].text.endswith("; rm -rf y")
+    (told,) = [line.text for line in long if line.is_remark]
+    left = int(re.sub(r"\D", "", told))
+    assert left + sum(len(line.text) for line in long if not line.is_remark) == len(
+        f"command: ls {'x' * 5000}; rm -rf y"
+    )
+    assert lines("ls \x1b[8m; rm -rf y\x1b[0m")[-1] == QuestionLine(
+        "with 2 control characters that are not shown", is_remark=True
+    )
+    assert len(lines("\n".join(map(str, range(90))))) == MAX_QUESTION_LINES

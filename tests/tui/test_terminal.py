@@ -1,0 +1,102 @@
+"""The whole thing in a real terminal: chat with the model on this machine, compact, be killed, come back."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.tui.tmux import Terminal
+from tidegate import DataFolder
+from tidegate.core.events import MessageAdded, ViewEdited
+from tidegate.core.messages import text_of
+from tidegate.models.embedded.weights import SMOLLM2
+
+ABSENT = [name for name in ("xllamacpp", SMOLLM2.module) if find_spec(name) is None]
+ABSENT += [] if shutil.which("tmux") else ["tmux"]
+pytestmark = pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)}")
+PLACE = ("--config", "tidegate.yaml", "--data", "data")
+CONFIG = "window: 2048\nagents: [{id: main, brain: {max_output: 8}}]\n"
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    (tmp_path / "tidegate.yaml").write_text(CONFIG)
+    found = Terminal(tmp_path)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def kept(folder: Path) -> list[MessageAdded | ViewEdited]:
+    data = DataFolder(folder / "data", secrets=[])
+    try:
+        return [
+            event.payload
+            for event in data.open_log("talk").read()
+            if isinstance(event.payload, MessageAdded | ViewEdited)
+        ]
+    finally:
+        data.close()
+
+
+def answers(folder: Path) -> int:
+    return sum(isinstance(what, MessageAdded) and what.message.role == "assistant" for what in kept(folder))
+
+
+def pasted_and_said(terminal: Terminal) -> None:
+    terminal.paste("pasted \x1b[31mred\nand more\x1b[0m\n/quit\n")
+    assert "› pasted red\n   and more\n   /quit\n" in terminal.sees("/quit")  # and nothing was sent
+    terminal.keys("C-c")
+    for number, text in enumerate(("The port is 8443. " + "It is so today. " * 40, "The host is db7.", "Why?"), 1):
+        terminal.say(text)
+        terminal.until(lambda _, number=number: answers(terminal.folder) >= number)  # type: ignore[misc] # bound now
+        terminal.idle()
+
+
+def test_chat_compact_be_killed_and_come_back(terminal: Terminal) -> None:
+    terminal.start("chat", "--session", "talk", *PLACE)
+    terminal.sees("Say something.")
+    terminal.idle()
+    pasted_and_said(terminal)
+    terminal.say("/compact")
+    terminal.sees("takes it back")
+    before = kept(terminal.folder)
+    assert any(isinstance(what, ViewEdited) for what in before)
+    os.kill(terminal.pid, signal.SIGKILL)
+    terminal.gone()
+    doctor = [sys.executable, "-m", "tidegate.cli.main", "doctor", "--data", str(terminal.folder / "data")]
+    assert subprocess.run(doctor, capture_output=True, check=False, timeout=60).returncode == 0
+
+    terminal.start("chat", "--last", *PLACE, stay=True)
+    terminal.sees("▌ The host is db7.")
+    terminal.sees("▸ compacted")
+    terminal.sees("1 compacted")  # once the agent is open, too
+    terminal.idle()
+    assert kept(terminal.folder) == before
+    terminal.keys("F2")
+    terminal.sees("what was done to it")
+    terminal.keys("Tab")
+    terminal.sees("4 left")
+    terminal.keys("Enter")
+    terminal.sees("The port is 8443.")
+    terminal.keys("q")
+    terminal.until(lambda screen: "The port is 8443." not in screen)
+    terminal.keys("u")
+    terminal.sees("undone")
+    terminal.keys("q")
+    terminal.sees("0 compacted")
+    terminal.say("And now?")
+    terminal.until(lambda _: answers(terminal.folder) == 4)
+    terminal.idle()
+    terminal.keys("C-q")
+    assert "go on with `tidegate chat --session talk`" in terminal.sees("status 0")
+    messages = [what.message for what in kept(terminal.folder) if isinstance(what, MessageAdded)]
+    asked = [text_of(message) for message in messages if message.role == "user"]
+    assert asked[1:] == ["The host is db7.", "Why?", "And now?"]
