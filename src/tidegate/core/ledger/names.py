@@ -8,13 +8,13 @@ ledger's size on sessions they were not fitted to, so these are round.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from tidegate.core.ledger.lines import LedgerLine
-from tidegate.core.messages import Call, Message, calls_of, is_user_request, result_of, text_of
+from tidegate.core.messages import Message, calls_of, is_user_request, result_of, text_of
 from tidegate.core.text.facts import (
     Fact,
     FactKind,
@@ -24,7 +24,7 @@ from tidegate.core.text.facts import (
     head_and_tail,
     split_runs,
 )
-from tidegate.core.tool_calls import iterate_strings, parse_call_arguments
+from tidegate.core.tool_calls import INCIDENTAL_KEYS, classify_call, iterate_strings, parse_call_arguments
 
 _KIND: Final[dict[FactKind, float]] = {
     "path": 1.0, "file": 0.9, "url": 0.7, "email": 0.6, "uuid": 0.6, "hash": 0.5, "id": 0.4, "name": 0.35,
@@ -39,8 +39,6 @@ _USER: Final = 2.5
 _AGENT: Final = 1.0
 _TOOL: Final = 0.5
 _AGE: Final = 0.4  # how much less the first message's names are worth than the last one's
-_CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append|delet|remov|mov|renam", re.I)
-_QUIET: Final = frozenset({"workdir", "cwd", "description", "timeout", "explanation"})
 _ARGUMENT: Final = 1_000  # read of each argument: names stand in front, the rest is content
 _TARGET: Final = 300
 _READ: Final = 12_000  # of each message, at its ends
@@ -163,8 +161,8 @@ def rank_names(messages: Sequence[Message], stay: Mapping[str, str] = {}) -> lis
             left -= len(text)
             names.take(text, source, order)
         for call in calls_of(message):
-            what = "changed" if _CHANGE.search(call.name) else "read"
-            for value in _values(call):
+            what = "changed" if classify_call(call) == "write" else "read"
+            for _, value in iterate_strings(parse_call_arguments(call), skip=INCIDENTAL_KEYS):
                 names.take(value[:_ARGUMENT], _CALL, order, what if len(value) < _TARGET else "")
     total = max(1, len(messages))
     weighed = sorted([(-_weight(text, tally, total), text, tally) for text, tally in names.found().items()])
@@ -180,10 +178,6 @@ def _leaving(text: str, stays: str) -> str:
         return text
     there = set(stays.split("\n"))
     return "\n".join([line for line in text.split("\n") if line not in there])
-
-
-def _values(call: Call) -> Iterator[str]:
-    return (value for key, value in iterate_strings(parse_call_arguments(call)) if key not in _QUIET)
 
 
 def _kind_weight(kind: FactKind, text: str) -> float:
