@@ -13,7 +13,7 @@ import difflib
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -49,6 +49,7 @@ _WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
+_BRITISH = re.compile(r"is(?=e|ing|ation)")
 _SETTING = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _IN_TEXT = re.compile(r"\$\$|\$\{([^}]*)\}")
 _TOKENS = re.compile(r"(?:\$[A-Za-z_][A-Za-z0-9_]*|min\b|max\b|[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+|[-+*/(),]|\s)*")
@@ -90,6 +91,20 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     if found:
         return f'Did you mean "{found[0]}"?'
     return f"There is {', '.join(names)}." if names else "There is none here."
+
+
+def match_spelling(name: str, known: Collection[str]) -> str:
+    """The known name that differs from `name` only by British or American spelling; else `name` itself."""
+    if name in known:
+        return name
+    return next((each for each in known if have_same_spelling(each, name)), name)
+
+
+def have_same_spelling(one: object, other: object) -> bool:
+    """Whether two texts are equal, `-ise` and `-ize` (`-ising`, `-isation`) being the same."""
+    if not (isinstance(one, str) and isinstance(other, str)):
+        return False
+    return _BRITISH.sub("iz", one) == _BRITISH.sub("iz", other)
 
 
 def parse_plain_scalar(text: str, place: SourcePosition) -> Scalar:

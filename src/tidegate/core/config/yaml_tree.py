@@ -11,6 +11,7 @@ from tidegate.core.config.values import (
     Scalar,
     SourcePosition,
     check_scalar,
+    match_spelling,
     parse_plain_scalar,
     quote_value,
     suggest_name,
@@ -49,11 +50,15 @@ class YamlNode(NamedTuple):
         return self.value
 
     def fields(self, what: str, allowed: Collection[str], word: str = "key") -> "dict[str, YamlNode]":
-        """A mapping with none but the allowed keys."""
-        found = self.mapping(what)
-        for key, node in found.items():
-            if key not in allowed:
+        """A mapping with none but the allowed keys, each as `allowed` spells it."""
+        found: dict[str, YamlNode] = {}
+        for key, node in self.mapping(what).items():
+            name = match_spelling(key, allowed)
+            if name not in allowed:
                 raise node.key.make_error(f"unknown {word} {quote_value(key)} in {what}.", suggest_name(key, allowed))
+            if name in found:
+                raise node.key.make_error(f"{word} {quote_value(name)} is given twice in {what}.", "Keep one of them.")
+            found[name] = node
         return found
 
 

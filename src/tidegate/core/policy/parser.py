@@ -21,6 +21,8 @@ from tidegate.core.config.values import (
     describe_type,
     evaluate_number,
     evaluate_string,
+    have_same_spelling,
+    match_spelling,
     quote_value,
     suggest_name,
 )
@@ -113,7 +115,8 @@ def _override_settings(
             f"the settings handed in are {quote_value(given)}.", "Give a mapping of names and values."
         )
     for name, value in given.items():
-        real = declared.aliases.get(name, name)
+        known = match_spelling(name, [*settings, *declared.aliases]) if isinstance(name, str) else name
+        real = declared.aliases.get(known, known)
         if real not in settings:
             if ignore_unknown:
                 continue
@@ -139,11 +142,11 @@ def _rule(
         raise node.place.make_error(
             f"a rule of {moment} names no stage.", f'Add the key "stage". {suggest_name("", stages)}'
         )
-    stage = given["stage"].text("stage")
+    stage = match_spelling(given["stage"].text("stage"), stages)
     if stage not in stages:
         raise given["stage"].place.make_error(f"unknown stage {quote_value(stage)}.", suggest_name(stage, stages))
     parameters = _parameters(stages[stage])
-    node.fields(f"stage {stage}", [*RULE_KEYS, *parameters])
+    given = node.fields(f"stage {stage}", [*RULE_KEYS, *parameters])
     for name, parameter in parameters.items():
         if parameter.required and name not in given:
             raise node.place.make_error(f'stage {stage} needs "{name}".', f"Give it {describe_type(parameter.hint)}.")
@@ -226,9 +229,14 @@ def _applies(node: YamlNode, settings: _Settings) -> bool:
             raise wanted.place.make_error(
                 f"{quote_value(key)} in if is {wanted}.", "Give a value, or a list of values."
             )
-        if not any(choice == value and isinstance(choice, bool) == isinstance(value, bool) for choice in choices):
+        if not any(_is_same_value(choice, value) for choice in choices):
             return False
     return True
+
+
+def _is_same_value(one: Scalar, other: Scalar) -> bool:
+    equal = one == other and isinstance(one, bool) == isinstance(other, bool)
+    return equal or have_same_spelling(one, other)
 
 
 class _TriggerTest(NamedTuple):
