@@ -7,7 +7,7 @@ import pytest
 from tidegate.core.digest.units import ARTIFACTS_SECTION, collect_units
 from tidegate.core.ledger.names import rank_names
 from tidegate.core.messages import Call, Message
-from tidegate.core.tool_calls import ToolAccess, call_target_of, classify_call, open_todos_of
+from tidegate.core.text.tool_calls import ToolAccess, call_target_of, classify_call, open_todos_of
 
 PATCH = "*** Begin Patch\n*** Update File: src/a.py\n-a\n+b"
 

@@ -33,8 +33,8 @@ from tidegate.core.policy.policy import (
     judge_rule,
     measure_for_triggers,
 )
-from tidegate.core.repair import repair_view
 from tidegate.core.stages.guard import guard_history
+from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.text.secrets import mask_outcome
 from tidegate.core.view import View

@@ -32,7 +32,7 @@ from tidegate.core.text.facts import (
     split_sentences,
 )
 from tidegate.core.text.rule_text import rule_text
-from tidegate.core.tool_calls import (
+from tidegate.core.text.tool_calls import (
     INCIDENTAL_KEYS,
     ToolAccess,
     classify_call,

@@ -24,7 +24,7 @@ from tidegate.core.text.facts import (
     head_and_tail,
     split_runs,
 )
-from tidegate.core.tool_calls import INCIDENTAL_KEYS, classify_call, iterate_strings, parse_call_arguments
+from tidegate.core.text.tool_calls import INCIDENTAL_KEYS, classify_call, iterate_strings, parse_call_arguments
 
 _KIND: Final[dict[FactKind, float]] = {
     "path": 1.0, "file": 0.9, "url": 0.7, "email": 0.6, "uuid": 0.6, "hash": 0.5, "id": 0.4, "name": 0.35,

@@ -8,7 +8,7 @@ from tidegate.core.digest.units import fold_line
 from tidegate.core.ledger.lines import LedgerLine
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, result_of, text_of
 from tidegate.core.text.facts import find_last_line, split_sentences
-from tidegate.core.tool_calls import COMMAND_KEYS, open_todos_of, parse_call_arguments
+from tidegate.core.text.tool_calls import COMMAND_KEYS, open_todos_of, parse_call_arguments
 
 _DECIDED: Final = re.compile(
     r"\b(decid|chose|conclu|root cause|turns out|instead of|the (fix|bug|problem|issue|reason) (is|was)|will use)"

@@ -13,7 +13,8 @@ the user's own words or in this note: a summary may quote anybody.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from copy import copy
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -85,27 +86,23 @@ def ledger_share_of(policy: Policy) -> float:
     return min(max(float(share), 0.0), 0.5) if isinstance(share, int | float) else 0.0
 
 
-class _Beneath(View):
-    """A view without its first messages. All else is asked of the view itself: copying it would cost at every call."""
-
-    def __init__(self, view: View, held: int) -> None:
-        self._whole = view
-        self.items, self.ledger_items = view.items[held:], view.items[:held]
-        self.tokens = view.tokens - sum(item.tokens for item in view.items[:held])
-        self.metered = view.metered - sum(item.metered_tokens for item in view.items[:held])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._whole, name)
-
-
 def hide_ledger(view: View) -> View:
-    """The view as stages see it: without the ledger, which is not theirs to summarise or drop."""
-    held = 0
+    """The view as stages see it: without the ledger, which they must not summarize or drop. It must not be folded.
+
+    It is a shallow copy: apart from the list of items it shares everything with the view.
+    """
+    count = 0
     for item in view.items:
         if item.message.kind != LEDGER:
             break
-        held += 1
-    return _Beneath(view, held) if held else view
+        count += 1
+    if not count:
+        return view
+    visible = copy(view)
+    visible.items, visible.ledger_items = view.items[count:], view.items[:count]
+    visible.tokens -= sum(item.tokens for item in visible.ledger_items)
+    visible.metered -= sum(item.metered_tokens for item in visible.ledger_items)
+    return visible
 
 
 def ledger_allowance(policy: Policy, view: View, budget: Budget) -> int:

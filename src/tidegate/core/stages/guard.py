@@ -17,7 +17,6 @@ from tidegate.core.messages import (
     Result,
     Text,
     Thinking,
-    calls_of,
     common_mark,
     mark_text,
     result_of,
@@ -26,7 +25,7 @@ from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.text.clip import clip_tokens
 from tidegate.core.text.json_shrink import shrink_json
-from tidegate.core.turns import Group, split_groups
+from tidegate.core.turns import Group, split_groups, tool_names_by_call
 from tidegate.core.view import Item, View
 
 _TARGET_SHARE = 0.8
@@ -74,13 +73,9 @@ def make_cleared_stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:
     return (Result(result.call_id, (Text(text),), result.error),)
 
 
-def tool_names_in_group(group: Group) -> dict[str, str]:
-    return {call.id: call.name for item in group.items for call in calls_of(item.message)}
-
-
 def _clear(draft: ViewDraft, old: list[Group], aim: int) -> None:
     for group in old:
-        names = tool_names_in_group(group)
+        names = tool_names_by_call(group.items)
         for item in group.results:
             if draft.tokens <= aim:
                 return

@@ -9,7 +9,7 @@ from tidegate.core.ledger.lines import parse_ledger
 from tidegate.core.messages import NOTE, REMINDER, Tool, calls_of, is_user_request, text_of, user_message
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.text.clip import clip_tokens
-from tidegate.core.tool_calls import file_name_of, find_file_names
+from tidegate.core.text.tool_calls import file_name_of, find_file_names
 from tidegate.core.turns import Group
 from tidegate.core.view import View
 

@@ -18,9 +18,9 @@ from tidegate.core.messages import (
     user_message,
 )
 from tidegate.core.outcome import NO_OUTCOME, Outcome, SummaryRequest
-from tidegate.core.stages.guard import make_cleared_stub, tool_names_in_group
+from tidegate.core.stages.guard import make_cleared_stub
 from tidegate.core.text.clip import clip_chars, clip_tokens
-from tidegate.core.turns import Group, outline_turns, split_groups, tool_names_by_call
+from tidegate.core.turns import Group, split_groups, split_turns, tool_names_by_call
 from tidegate.core.view import Item, View
 
 ArchiveStrategy = Literal["llm", "heuristic", "off"]
@@ -70,7 +70,7 @@ def cap_results(
 
 
 def _current(view: View) -> frozenset[str]:
-    turns = outline_turns(view).turns
+    turns = split_turns(view)
     return frozenset(turns[-1].ids) if turns else frozenset()
 
 
@@ -158,7 +158,7 @@ def _archived(group: Group, chosen: list[Item]) -> list[Edit]:
 
 def _label(group: Group, item: Item) -> str:
     result = result_of(item.message)
-    return tool_names_in_group(group).get(result.call_id if result else "", "tool")
+    return tool_names_by_call(group.items).get(result.call_id if result else "", "tool")
 
 
 def _tool_request(group: Group, item: Item, input_chars: int, output_chars: int) -> SummaryRequest:

@@ -11,7 +11,7 @@ from tidegate.core.messages import REMINDER, SUMMARY, Message, Part, Result, Tex
 from tidegate.core.outcome import NO_OUTCOME, Effect, Outcome, Spill, SummaryRequest
 from tidegate.core.stages.notices import make_reminder_edits
 from tidegate.core.text.clip import clip_chars
-from tidegate.core.turns import Group, collect_ids, count_newest_groups, outline_turns, split_groups
+from tidegate.core.turns import Group, collect_ids, count_newest_groups, split_groups, split_turns
 from tidegate.core.view import View
 
 _DEFAULT_HEADING = "[Summary of earlier messages: what was said, not what to do]\n"
@@ -86,7 +86,7 @@ def _kept(
         turns = None
         messages = None if tokens else messages
     if turns is not None:
-        newest = outline_turns(view).turns[-turns:] if turns else ()
+        newest = split_turns(view)[-turns:] if turns else []
         messages = sum(len(turn.items) for turn in newest)
     if share:
         tokens = min(tokens or budget.room, int(budget.room * share))

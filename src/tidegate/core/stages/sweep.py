@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from tidegate.core.budget import Budget
 from tidegate.core.messages import NOTE, Part, Thinking, is_user_request, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
-from tidegate.core.stages.guard import squeeze_group, tool_names_in_group
+from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.sweep.cost_model import (
@@ -22,7 +22,7 @@ from tidegate.core.sweep.cost_model import (
 from tidegate.core.sweep.key_lines import KeyLine
 from tidegate.core.sweep.line_values import LineChoice, appraise_groups, select_lines
 from tidegate.core.sweep.shortening import LineSlot, clip_message, shorten_caller, shorten_result
-from tidegate.core.turns import Group, split_groups
+from tidegate.core.turns import Group, split_groups, tool_names_by_call
 from tidegate.core.view import Item, View
 
 _WORDS = 0.4  # of the room: the most that old messages of the user take
@@ -125,7 +125,7 @@ def _make_lean(
         if not lines:
             draft.drop(unit)
             continue
-        names = tool_names_in_group(unit)
+        names = tool_names_by_call(unit.items)
         for item in unit.items:
             draft.replace(item, _lean(item, lines, names))
 

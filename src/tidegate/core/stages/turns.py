@@ -5,7 +5,7 @@ from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.messages import NOTE, REMINDER, SUMMARY, Message, Part, Text, is_user_request, user_message
 from tidegate.core.outcome import NO_OUTCOME, Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.stages.notices import make_reminder_edits
-from tidegate.core.turns import Group, Turn, collect_ids, count_newest_groups, outline_turns, split_groups
+from tidegate.core.turns import Group, Turn, collect_ids, count_newest_groups, split_groups, split_turns
 from tidegate.core.view import Item, View
 
 _FLUSH_INSTRUCTIONS = (
@@ -32,7 +32,7 @@ def drop_turns(
     `flush` > 0 puts them into memory first, as a summary of at most so many tokens. With fewer than `least` turns
     nothing is done.
     """
-    turns = outline_turns(view).turns
+    turns = split_turns(view)
     complete = turns[:-1]
     if len(turns) < least or not complete:
         return NO_OUTCOME
@@ -60,7 +60,7 @@ def text_only_turns(
     fewer turns than that. Without `current` the newest turn is left whole. A newest turn that is `running` keeps its
     last group, or the model would not see what it just did.
     """
-    turns = outline_turns(view).turns
+    turns = split_turns(view)
     if below and len(turns) >= below:
         return NO_OUTCOME
     gone = turns[: -max(1, keep)] if keep is not None else ()

@@ -14,7 +14,7 @@ import msgspec
 from tidegate.core.messages import calls_of, result_of, text_of
 from tidegate.core.sweep.key_lines import KeyLine, find_key_lines
 from tidegate.core.sweep.shortening import LineSlot
-from tidegate.core.tool_calls import CallTarget, call_target_of, find_file_names
+from tidegate.core.text.tool_calls import CallTarget, call_target_of, find_file_names
 from tidegate.core.turns import Group
 from tidegate.core.view import Item, View
 

@@ -22,7 +22,7 @@ from tidegate.core.messages import (
 from tidegate.core.sweep.key_lines import GAP_MARK, KeyLine
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.json_shrink import dump_json, shrink_json
-from tidegate.core.tool_calls import (
+from tidegate.core.text.tool_calls import (
     MAX_ARGUMENT_DEPTH,
     MAX_ARGUMENT_ENTRIES,
     is_content_argument,
