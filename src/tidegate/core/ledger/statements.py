@@ -1,4 +1,4 @@
-"""What is told of single messages when they leave: open work, what was decided, what was run and how it ended."""
+"""Statements of the ledger about messages that leave: open work, decisions, and commands with their outcome."""
 
 import re
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from tidegate.core.text.tool_calls import COMMAND_KEYS, open_todos_of, parse_cal
 _DECIDED: Final = re.compile(
     r"\b(decid|chose|conclu|root cause|turns out|instead of|the (fix|bug|problem|issue|reason) (is|was)|will use)"
     r"|决定|原因|決定|原因は|결정|원인|решил|причина"
-)  # of sentences in small letters
-_EACH: Final = 6  # of a kind, in one transaction
+)  # matched with sentences in lower case
+_EACH: Final = 6  # statements of a kind, in one transaction
 
 
 def statements_of(gone: Sequence[Message]) -> list[LedgerLine]:
-    """The newest first, but what is open before all else."""
+    """The statements about these messages: open work first, then decisions and commands, the newest first."""
     results = {result.call_id: message for message in gone if (result := result_of(message)) is not None}
     opened, decided, ran = list[LedgerLine](), list[LedgerLine](), dict[str, LedgerLine]()
     planned = False
@@ -30,7 +30,7 @@ def statements_of(gone: Sequence[Message]) -> list[LedgerLine]:
                 opened.append(LedgerLine("open", answer.id, text))
             arguments = parse_call_arguments(call)
             todos = open_todos_of(arguments)
-            if todos and not planned:  # the newest list of things to do holds, earlier ones do not
+            if todos and not planned:  # only the newest to-do list is valid
                 planned = True
                 opened += [LedgerLine("open", message.id, fold_line(todo, 120)) for todo in todos[:_EACH]]
             if answer is not None and len(ran) < _EACH:
@@ -41,7 +41,7 @@ def statements_of(gone: Sequence[Message]) -> list[LedgerLine]:
 
 
 def _run(call: Call, arguments: Any, answer: Message, ran: dict[str, LedgerLine]) -> None:
-    """A command is told once, with its last outcome."""
+    """Add a command, once, with its last outcome."""
     command = next((v for k in COMMAND_KEYS if isinstance(v := _get(arguments, k), str)), "")
     if command and command not in ran:
         ended = find_last_line(text_of(answer))
