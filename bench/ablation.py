@@ -90,7 +90,9 @@ VARIANTS = (
     Variant("all lines worth the same", {}, EQUAL_LINES),
     Variant("all files worth the same", {}, replace("sweep.line_values", "_AGEING", 0.0)),
     Variant(
-        "superseded content is worth as much", {}, replace("sweep.line_values", "_Look._remember", lambda *_: None)
+        "superseded content is worth as much",
+        {},
+        replace("sweep.line_values", "_LineAppraiser._remember", lambda *_: None),
     ),
     Variant("failures worth what other lines are", {}, replace("sweep.key_lines", "_FAILED", (1.8, 0.5, 0.5, 0.5))),
     Variant("names in the order they came", {}, replace("ledger.loss_check", "rank_names", rank_names_by_position)),
@@ -103,7 +105,7 @@ VARIANTS = (
     Variant("a tenth of the room whole", {"tail": 0.1}),
     Variant("a third of the room whole", {"tail": 0.33}),
     Variant("no hints", {}, replace("stages.notices", "find_file_names", lambda _: frozenset())),
-    Variant("swept to half of the room, unpriced", {"fidelity": 9.0}, replace("sweep.cost_model", "_FULLEST", 0.5)),
+    Variant("swept to half of the room, unpriced", {"fidelity": 9.0}, replace("sweep.cost_model", "_MAX_LEVEL", 0.5)),
     *(Variant(f"fidelity {knob}", {"fidelity": knob}) for knob in (0.5, 1.0, 2.0, 3.0)),
 )
 
