@@ -1,7 +1,7 @@
-"""What messages have to say, in small units that can be kept or left one by one.
+"""The units of a digest: short attributed statements and facts that can be kept or left out one by one.
 
-Each unit is attributed: the user said it, the agent said or did it, a tool said it. White space is folded, so a text
-from outside can never begin a line of its own in a digest.
+Each unit says who it is from: the user, the agent or a tool. White space is folded, so text from outside can never
+begin a line in a digest.
 """
 
 import math
@@ -54,12 +54,12 @@ FIRST_REQUEST_PREFIX: Final = "user asked first: "
 LAST_REQUEST_PREFIX: Final = "user asked last: "
 USER_SAID_PREFIX: Final = "user said: "
 HELD: Final = "user message held: "
-"""Of a message that the user did not type: no rule is kept for what it says."""
+"""The prefix for a user message that was not typed. It can give no rules."""
 SYSTEM_SAID_PREFIX: Final = "system said: "
 
-_READ: Final = 4_000_000  # characters looked at in one digest, whatever the history
-_BULK: Final = 40  # so many values with one label in tool output: a log, not facts
-_ARGUMENT: Final = 1_000  # read of each argument: names stand in front, the rest is content
+_READ: Final = 4_000_000  # characters read for one digest
+_BULK: Final = 40  # more values than this with one label in tool output are a log, not facts
+_ARGUMENT: Final = 1_000  # characters read of each argument: the rest is content
 
 _KIND: Final[dict[FactKind, float]] = {
     "url": 1.0, "email": 1.0, "uuid": 1.0, "path": 1.0, "file": 0.9, "hash": 0.8, "id": 0.9,
@@ -79,7 +79,7 @@ _DECISION: Final = re.compile(
 
 
 class DigestUnit(NamedTuple):
-    """`group` gathers short items on one line; without it the unit is a line of its own. `key` is the bare fact."""
+    """One unit. Units with the same `group` share a line; without a group it is a line. `key` is the bare fact."""
 
     section: str
     group: str
@@ -90,7 +90,7 @@ class DigestUnit(NamedTuple):
 
 
 class _Request(NamedTuple):
-    """What the user said or a message of the user held, and whether there is a rule in what was typed of it."""
+    """The text of a user message, its prefix (`author`), and whether its typed part has a rule."""
 
     order: int
     text: str
@@ -99,7 +99,7 @@ class _Request(NamedTuple):
 
 
 class _FactOccurrences:
-    """A fact over all its occurrences: where it counted most, how often it came, when it was last."""
+    """All occurrences of a fact: its strongest source, how often and where last."""
 
     def __init__(self, fact: Fact, section: str, group: str) -> None:
         self.fact, self.section, self.group = fact, section, group
@@ -118,7 +118,7 @@ def _quote_line(text: str, limit: int) -> str:
 
 
 def collect_units(messages: Sequence[Message], *, continued: bool = False) -> list[DigestUnit]:
-    """All units of these messages, unsorted, repeated facts joined. `continued`: the first request came earlier."""
+    """The units of these messages, unsorted, each fact once. `continued`: the first request was earlier."""
     limit = min(max(_READ // max(len(messages), 1), 400), 8_000)
     walk = _UnitCollector(limit, len(messages), continued)
     for order, message in enumerate(messages):
@@ -180,7 +180,7 @@ class _UnitCollector:
         if not text.strip():
             return
         parts = [part.text for part in message.parts if isinstance(part, Text) and part.typed is not False]
-        own = "\n".join(parts)  # a file that came along is not what the user said
+        own = "\n".join(parts)  # without mentioned files
         quoted = own if own.strip() else text
         rules = find_rule_sentences(rule_text(message), self.limit)[:20]
         self.requests.append(_Request(order, quoted, USER_SAID_PREFIX if own.strip() else HELD, bool(rules)))
@@ -264,7 +264,7 @@ class _UnitCollector:
         return [*self._lines(), *self._named()]
 
     def _lines(self) -> Iterator[DigestUnit]:
-        """Failures that differ only in their numbers are one failure many times over."""
+        """The units that are lines. Failures that differ only in their numbers count as repetitions."""
         alike = Counter(_pattern(unit) for unit in self.units.values())
         for unit in self.units.values():
             rare = 1.5 / math.sqrt(alike[_pattern(unit)]) if unit.section == ERRORS_SECTION else 0
@@ -278,7 +278,7 @@ class _UnitCollector:
             if many > _BULK and seen.source < 1:
                 continue
             worth = _KIND[fact.kind]
-            # Said often: it mattered. One of a kind: nothing else tells it. One of a thousand alike: a log line.
+            # A frequent fact matters. A unique value has weight, one of many alike is a log line.
             often = 0.3 * min(math.log2(seen.times), 4) * worth * seen.source
             rare = 1.2 / math.sqrt(many) if fact.kind in _VALUES else 0
             weight = worth * seen.source + often + rare + 0.9 * seen.last / self.total

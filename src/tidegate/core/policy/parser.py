@@ -1,7 +1,7 @@
-"""A policy file, from text to a `Policy`.
+"""The parser of policy files.
 
-Whatever is wrong comes out as one BadPolicy naming file, line, key and the nearest right name. A file that parses is
-ready to run: every stage, setting, trigger and expression in it has been looked up and computed.
+An error is a BadPolicy that names file, line, key and the most similar valid name. A file that parses is ready to run:
+all its stages, settings, triggers and expressions have been looked up and evaluated.
 """
 
 import inspect
@@ -34,7 +34,7 @@ POLICY_KEYS = (
 )
 RULE_KEYS = "stage id if when cooldown floor".split()
 _FLAG_METRICS = frozenset({"unlimited"})
-"""Metrics that are true or false, and may be asked for so."""
+"""Metrics that may be compared with true and false."""
 
 _Settings = dict[str, Scalar]
 
@@ -47,7 +47,7 @@ def parse_policy(
     settings: Mapping[str, object] | None = None,
     ignore_unknown: bool = False,
 ) -> Policy:
-    """Read a policy. `settings` go over the file's own; `ignore_unknown` lets a program's whole config be handed in."""
+    """Parse a policy. `settings` override those of the file; `ignore_unknown` ignores keys that it does not declare."""
     top = read_yaml(text, source).fields("a policy", POLICY_KEYS)
     declared = _declared(top)
     known = _override_settings(declared, settings or {}, source=source, ignore_unknown=ignore_unknown)
@@ -74,7 +74,7 @@ def parse_policy(
 
 
 class _DeclaredSettings(NamedTuple):
-    """A policy's own settings, and the other names they answer to."""
+    """The settings that a policy declares, and aliases for their names."""
 
     settings: _Settings
     aliases: dict[str, str]
@@ -107,7 +107,7 @@ def _declared(top: Mapping[str, YamlNode]) -> _DeclaredSettings:
 def _override_settings(
     declared: _DeclaredSettings, given: Mapping[str, object], *, source: str, ignore_unknown: bool = False
 ) -> _Settings:
-    """The settings with `given` over them, each of the type it was declared with. A number may be null."""
+    """The settings with `given` values, each of the type of its default. A number may be null."""
     place = SourcePosition(source, 0)
     settings, seen = dict(declared.settings), dict[str, str]()
     if not isinstance(given, Mapping):
@@ -136,7 +136,7 @@ def _override_settings(
 def _rule(
     node: YamlNode, moment: str, settings: _Settings, stages: Mapping[str, Stage], taken: dict[str, SourcePosition]
 ) -> Rule | None:
-    """One rule, or None if its `if` leaves it out today. What can be checked without values is checked either way."""
+    """One rule, or None if its `if` excludes it. Everything that needs no values is checked in both cases."""
     given = node.mapping(f"a rule of {moment}")
     if "stage" not in given:
         raise node.place.make_error(
@@ -178,7 +178,7 @@ def _rule(
 
 
 def _rule_name(node: YamlNode | None, default: str, place: SourcePosition, taken: dict[str, SourcePosition]) -> str:
-    """The name a rule is remembered by in a log: a rule left out today keeps its number."""
+    """The name of a rule in the log. A rule that its `if` excludes still takes its number."""
     if node is None:
         name, repeat = default, 1
         while name in taken:
@@ -201,7 +201,7 @@ class _StageParameter(NamedTuple):
 
 @cache
 def _parameters(stage: Stage) -> dict[str, _StageParameter]:
-    """What may be set on a stage: its keyword-only parameters. The function's own signature is the only declaration."""
+    """The settings of a stage: the keyword-only parameters in the signature of its function."""
     hints = get_type_hints(stage, include_extras=True)
     return {
         name: _StageParameter(hints.get(name, Any), parameter.default is inspect.Parameter.empty)
@@ -219,7 +219,7 @@ def _check_names(node: YamlNode, settings: _Settings) -> None:
 
 
 def _applies(node: YamlNode, settings: _Settings) -> bool:
-    """All settings have the wanted value, or one of a list of them. True is not 1, but 1.0 is."""
+    """Whether all settings have the wanted value, or one of a list. True is not 1, but 1.0 is."""
     for key, wanted in node.fields("if", settings, "setting").items():
         value = settings[key]
         choices = [
@@ -240,7 +240,7 @@ def _is_same_value(one: Scalar, other: Scalar) -> bool:
 
 
 class _TriggerTest(NamedTuple):
-    """A trigger whose number is still as written."""
+    """A trigger whose number is not evaluated yet."""
 
     metric: str
     op: str
@@ -278,7 +278,7 @@ def _test(metric: str, node: YamlNode) -> _TriggerTest:
 
 
 def _number(node: YamlNode | None, what: str, settings: _Settings, *, whole: bool = True) -> Number:
-    """A number that counts something, so not below 0. A key that is not there is 0."""
+    """A number that is not below 0; 0 if the key is missing."""
     if node is None:
         return 0
     value = evaluate_number(node.value, settings, node.place) if isinstance(node.value, str) else node.value
@@ -291,7 +291,7 @@ def _number(node: YamlNode | None, what: str, settings: _Settings, *, whole: boo
 
 
 def _tokens(node: YamlNode | None, what: str, settings: _Settings) -> int | None:
-    """A number of tokens; nothing, or a setting that is null, is none."""
+    """A number of tokens, or None if the key is missing or its setting is null."""
     if node is None or _value(node, settings) is None:
         return None
     return int(_number(node, what, settings))
