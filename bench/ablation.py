@@ -1,11 +1,12 @@
-"""Each part of the default policy switched off in turn, on recordings, and what that costs.
+"""Measure what each part of the default policy contributes: switch it off and replay recordings.
 
     python bench/ablation.py RECORDING... [--window 32000] [--count chars/4] [--only EXPRESSION]
 
-A variant is settings of the policy, or one function or figure of it put out of action in a process of its own. The
-figures are those of the lab (`tidegate/lab/scoring/measures.py`), as means over the recordings: far references and
-edit anchors kept, strict readings of both, the same for what was last seen within half a window, the user's words, what
-of the missing a recall call in the request gives back, the bill against the unmanaged history.
+A variant has other settings, or replaces a function or constant of the policy; each variant runs in its own process.
+The table shows means over the recordings, as the lab measures them (`tidegate/lab/scoring/measures.py`): far references
+and edit anchors that were kept, strict readings of both, the same for references last seen within half a window, the
+user's words, the share of the missing references that a recall call named in the request gives back, and the cost
+relative to the unmanaged history.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tidegate import presets
+from tidegate.core.ledger.names import rank_names
+from tidegate.core.messages import Message, text_of
+from tidegate.core.sweep.key_lines import _WORTH
+from tidegate.core.text.facts import find_facts
 from tidegate.lab.comparison.session_sources import create_unit_counter, read_clean_recordings
 from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.session_replay import ReplaySetup, replay_session
@@ -45,133 +50,152 @@ COLUMNS = {
 }
 
 
+class Replacement(NamedTuple):
+    """`name` in `module` (dotted for a method), and the value that takes its place."""
+
+    module: str
+    name: str
+    value: Any
+
+
 class Variant(NamedTuple):
-    """`instead`: module, dotted name in it, and what stands there instead."""
+    """The default policy with other settings, or with parts of it replaced."""
 
     name: str
     settings: Mapping[str, Any] = MappingProxyType({})
-    instead: tuple[tuple[str, str, Any], ...] = ()
+    replacements: tuple[Replacement, ...] = ()
 
 
-def nothing(*_: object, **__: object) -> None:
-    return None
+def replace(module: str, name: str, value: Any) -> tuple[Replacement, ...]:
+    return (Replacement(f"tidegate.core.{module}", name, value),)
 
 
-CORE = "tidegate.core."
-ALIKE = dict.fromkeys(("comment", "import", "declares", "heading", "other"), (1.0, 1.0, 1.0, 1.0))
-SAME = (("_WORTH", ALIKE), ("_OTHERS", ALIKE["other"]), ("_FAILED", ALIKE["other"]))
+def rank_names_by_position(messages: Sequence[Message], stay: Mapping[str, str] = MappingProxyType({})) -> list[Any]:
+    """The names that `rank_names` finds, in the order in which the messages have them."""
+    facts = [fact.value for message in messages for fact in find_facts(text_of(message))]
+    positions = {value: place for place, value in enumerate(facts)}
+    return sorted(rank_names(messages, stay), key=lambda name: positions.get(name.text, len(positions)))
+
+
+EQUAL_VALUES = (1.0, 1.0, 1.0, 1.0)
+EQUAL_LINES = (
+    *replace("sweep.key_lines", "_WORTH", dict.fromkeys(_WORTH, EQUAL_VALUES)),
+    *replace("sweep.key_lines", "_OTHERS", EQUAL_VALUES),
+    *replace("sweep.key_lines", "_FAILED", EQUAL_VALUES),
+)
 VARIANTS = (
     Variant("the default"),
     Variant("no ledger", {"ledger": 0.0}),
-    Variant("no lines of old work: groups leave whole", instead=((CORE + "stages.sweep", "chosen", lambda *_: {}),)),
-    Variant("all lines worth the same", instead=tuple((CORE + "keylines", *each) for each in SAME)),
-    Variant("all files worth the same", instead=((CORE + "worth", "_AGEING", 0.0),)),
-    Variant("superseded content is worth as much", instead=((CORE + "worth", "_Look._remember", nothing),)),
-    Variant("failures worth what other lines are", instead=((CORE + "keylines", "_FAILED", (1.8, 0.5, 0.5, 0.5)),)),
-    Variant("names in the order they came", instead=((CORE + "ledger_check", "names_in", None),)),
-    Variant("names in all that leaves", instead=((CORE + "names", "_SWEEP", 1 << 30),)),
-    Variant("names within 3,000 characters of a message", instead=((CORE + "names", "_READ", 3_000),)),
-    Variant("names in calls only", instead=((CORE + "names", "_READ", 0),)),
-    Variant("nothing told of runs, decisions, open work", instead=((CORE + "ledger", "_TOLD", 0.0),)),
+    Variant("no lines of old work: groups leave whole", {}, replace("stages.sweep", "select_lines", lambda *_: {})),
+    Variant("all lines worth the same", {}, EQUAL_LINES),
+    Variant("all files worth the same", {}, replace("sweep.line_values", "_AGEING", 0.0)),
+    Variant(
+        "superseded content is worth as much",
+        {},
+        replace("sweep.line_values", "_LineAppraiser._remember", lambda *_: None),
+    ),
+    Variant("failures worth what other lines are", {}, replace("sweep.key_lines", "_FAILED", (1.8, 0.5, 0.5, 0.5))),
+    Variant("names in the order they came", {}, replace("ledger.loss_check", "rank_names", rank_names_by_position)),
+    Variant("names in all that leaves", {}, replace("ledger.names", "_TOTAL_CHARS", 1 << 30)),
+    Variant("names within 3,000 characters of a message", {}, replace("ledger.names", "_MESSAGE_CHARS", 3_000)),
+    Variant("names in calls only", {}, replace("ledger.names", "_MESSAGE_CHARS", 0)),
+    Variant("no runs, decisions or open work in the ledger", {}, replace("ledger.writer", "_STATEMENTS_SHARE", 0.0)),
     Variant("the user's words cut to 125 characters", {"words": 125}),
     Variant("nothing whole but what is new", {"tail": 0.0}),
     Variant("a tenth of the room whole", {"tail": 0.1}),
     Variant("a third of the room whole", {"tail": 0.33}),
-    Variant("no hints", instead=((CORE + "stages.hint", "files_in", lambda _: frozenset()),)),
-    Variant("swept to half of the room, unpriced", {"fidelity": 9.0}, ((CORE + "price", "_FULLEST", 0.5),)),
+    Variant("no hints", {}, replace("stages.notices", "find_file_names", lambda _: frozenset())),
+    Variant("swept to half of the room, unpriced", {"fidelity": 9.0}, replace("sweep.cost_model", "_MAX_LEVEL", 0.5)),
     *(Variant(f"fidelity {knob}", {"fidelity": knob}) for knob in (0.5, 1.0, 2.0, 3.0)),
 )
 
 
-def in_order(messages: Sequence[Any], stay: Mapping[str, str]) -> list[Any]:
-    names, facts = importlib.import_module(CORE + "names"), importlib.import_module(CORE + "facts")
-    found = names.names_in(messages, stay)
-    at = {fact.value: n for n, fact in enumerate(f for m in messages for f in facts.facts_in(names.text_of(m)))}
-    return sorted(found, key=lambda name: at.get(name.text, 1 << 30))
-
-
-def put(where: str, name: str, what: Any) -> None:
-    place: Any = importlib.import_module(where)
-    *path, last = name.split(".")
+def apply_replacement(replacement: Replacement) -> None:
+    owner: Any = importlib.import_module(replacement.module)
+    *path, name = replacement.name.split(".")
     for step in path:
-        place = getattr(place, step)
-    getattr(place, last)  # a part that was renamed must not go unnoticed
-    setattr(place, last, in_order if what is None else what)
+        owner = getattr(owner, step)
+    getattr(owner, name)  # fails if the part was renamed
+    setattr(owner, name, replacement.value)
 
 
-class Taken(NamedTuple):
-    """A recording and what it itself says it needed: found once, for all variants."""
+class ScoredRecording(NamedTuple):
+    """A recording and the references it needs, extracted once for all variants."""
 
     name: str
     task: ScoringTask
 
 
-def taken(paths: Sequence[str], window: int, count: str) -> Iterator[Taken]:
-    ruler = create_unit_counter(count)
+def read_recordings(paths: Sequence[str], window: int, count: str) -> Iterator[ScoredRecording]:
+    counter = create_unit_counter(count)
     for path in paths:
         for recording in read_clean_recordings(Path(path)):
             messages = recording.messages
-            yield Taken(recording.name, ScoringTask(extract_signals(messages, ruler), messages, ruler, window))
+            task = ScoringTask(extract_signals(messages, counter), messages, counter, window)
+            yield ScoredRecording(recording.name, task)
 
 
-def measured(number: int, all_taken: Sequence[Taken], count: str, answer: Callable[[Any], None]) -> None:
+def measure_variant(
+    number: int, recordings: Sequence[ScoredRecording], count: str, send: Callable[[Any], None]
+) -> None:
+    """Replay the recordings with one variant and send the means. Changes this process: run it in a child."""
     variant = VARIANTS[number]
-    for where, name, what in variant.instead:
-        put(where, name, what)
+    for replacement in variant.replacements:
+        apply_replacement(replacement)
     policy = presets.load("default", dict(variant.settings))
     rows = []
-    for name, task in all_taken:
-        gauge, near = RequestScorer(task, InputBill((), [])), Near(task)
+    for name, task in recordings:
+        scorer, near = RequestScorer(task, InputBill((), [])), NearReferences(task)
 
-        def sink(asked: ContenderRequest, gauge: RequestScorer = gauge, near: Near = near) -> None:
-            gauge.add_request(asked)
-            near.add(asked)
+        def add(request: ContenderRequest, scorer: RequestScorer = scorer, near: NearReferences = near) -> None:
+            scorer.add_request(request)
+            near.add(request)
 
         lines = [RecordedLine(at, message) for at, message in enumerate(task.messages, 1)]
-        report = replay_session(name, lines, ReplaySetup(policy, task.window, count), on_request=sink)
+        report = replay_session(name, lines, ReplaySetup(policy, task.window, count), on_request=add)
         if report.exceptions:
             raise RuntimeError(f"{variant.name}: {name}: {dict(report.exceptions)}")
-        figures: SessionFigures = gauge.finish()
+        figures: SessionFigures = scorer.finish()
         figures.unmanaged = compute_unmanaged_cost(task, InputBill((), []))
         rows.append(figures.compute_measures() | near.values())
-    answer({key: mean([row[key] for row in rows]) for key in (*COLUMNS, "over", "invalid")})
+    send({key: compute_mean([row[key] for row in rows]) for key in (*COLUMNS, "over", "invalid")})
 
 
-class Near:
-    """What was last seen within half a window, which a tail that stays whole is for: references, lines that are edited.
+class NearReferences:
+    """The share of references and edited lines kept that were last seen within half a window.
 
-    Counted, as all of fidelity is, at requests whose whole history is longer than the window.
+    The whole tail of the view is meant for these. Counted only at requests whose history is longer than the window.
     """
 
     def __init__(self, task: ScoringTask) -> None:
-        self._history, self._limit = task.signals.units_before, task.unit_counter.units_per_token * task.window
-        self._found = {"near": KeptShare(), "near_strict": KeptShare()}
+        self._units_before, self._limit = task.signals.units_before, task.unit_counter.units_per_token * task.window
+        self._shares = {"near": KeptShare(), "near_strict": KeptShare()}
         self._needs: dict[int, list[tuple[str, Need]]] = {}
         for key, needs in (("near", task.signals.references), ("near_strict", task.signals.strict_anchors)):
             for need in needs:
                 if need.tokens_back <= task.window / 2:
                     self._needs.setdefault(need.message_index, []).append((key, need))
 
-    def add(self, asked: ContenderRequest) -> None:
-        needs = self._needs.get(asked.message_index, ())
-        if needs and self._history[asked.message_index] > self._limit:
-            text = "\x01".join(searchable_text_of(message) for message in asked.messages)
+    def add(self, request: ContenderRequest) -> None:
+        needs = self._needs.get(request.message_index, ())
+        if needs and self._units_before[request.message_index] > self._limit:
+            text = "\x01".join(searchable_text_of(message) for message in request.messages)
             for key, need in needs:
-                self._found[key].total += 1
-                self._found[key].kept += (
+                self._shares[key].total += 1
+                self._shares[key].kept += (
                     need.text in text if need.kind == ANCHOR_KIND else contains_whole_name(text, need.text)
                 )
 
     def values(self) -> dict[str, float | None]:
-        return {key: share.value for key, share in self._found.items()}
+        return {key: share.value for key, share in self._shares.items()}
 
 
-def mean(values: Sequence[float | None]) -> float | None:
+def compute_mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
-def cell(value: float | None, key: str) -> str:
+def format_cell(value: float | None, key: str) -> str:
     if value is None:
         return "-"
     return f"{value:.3f}" if key == "cost" else f"{value:.1%}"
@@ -182,28 +206,29 @@ def main() -> int:
     parser.add_argument("paths", nargs="+", metavar="RECORDING")
     parser.add_argument("--window", type=int, default=32_000)
     parser.add_argument("--count", default="chars/4")
-    parser.add_argument("--only", default="", help="variants whose name fits this expression")
-    given = parser.parse_args()
+    parser.add_argument("--only", default="", help="run only variants whose name matches this regular expression")
+    arguments = parser.parse_args()
     print(f"| variant | {' | '.join(COLUMNS.values())} |")
     print("|---" * (len(COLUMNS) + 1) + "|", flush=True)
-    everything = list(taken(given.paths, given.window, given.count))
+    recordings = list(read_recordings(arguments.paths, arguments.window, arguments.count))
     for number, variant in enumerate(VARIANTS):
-        if not re.search(given.only, variant.name):
+        if not re.search(arguments.only, variant.name):
             continue
-        found = None
-        take, send = multiprocessing.Pipe(duplex=False)
-        work = (number, everything, given.count, send.send)
-        process = multiprocessing.get_context("fork").Process(target=measured, args=work)
+        figures = None
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        work = (number, recordings, arguments.count, sender.send)
+        process = multiprocessing.get_context("fork").Process(target=measure_variant, args=work)
         process.start()
-        send.close()  # so that one that fails ends the waiting
+        sender.close()  # so that the receiver sees the end if the child fails
         with suppress(EOFError):
-            found = take.recv() if take.poll(3_600) else None
+            figures = receiver.recv() if receiver.poll(3_600) else None
         process.join()
-        if found is None:
-            print(f"{variant.name}: no answer", file=sys.stderr)
+        if figures is None:
+            print(f"{variant.name}: the variant failed or took longer than an hour", file=sys.stderr)
             return 1
-        cells = " | ".join(cell(found[key], key) for key in COLUMNS)
-        wrong = "" if not found["over"] and not found["invalid"] else f" (over {found['over']}, {found['invalid']})"
+        cells = " | ".join(format_cell(figures[key], key) for key in COLUMNS)
+        faults = figures["over"], figures["invalid"]
+        wrong = f" (over the window: {faults[0]}, invalid: {faults[1]})" if any(faults) else ""
         print(f"| {variant.name}{wrong} | {cells} |", flush=True)
     return 0
 

@@ -105,3 +105,45 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     assert refusal("x" * 5000).startswith('"xxx')
     assert refusal("").startswith('"" cannot be read: ')
     assert refusal("/dev/zero").startswith("/dev/zero: more than 1,000,000 bytes.")
+
+
+# --- British and American spelling ------------------------------------------------------------------------------------
+
+SPELLED = """\
+settings: {summarise_at: 0.5, strategy: summarise}
+moments:
+  before_call:
+    - {stage: STAGE, if: {strategy: summarize}, when: {pressure: $summarise_at}, max_tokens: 900}
+"""
+
+
+@pytest.mark.parametrize("stage", ["summarise", "summarize"])
+def test_both_spellings_of_a_stage_are_one_stage(tmp_path: Path, stage: str) -> None:
+    path = tmp_path / "spelled.yaml"
+    path.write_text(SPELLED.replace("STAGE", stage), "utf-8")
+    (rule,) = presets.load(path).moments["before_call"]
+    assert (rule.stage, rule.name, rule.run) == ("summarise", "before_call/summarise", STAGES["summarise"])
+
+
+def test_a_setting_may_be_given_in_either_spelling() -> None:
+    british, american = presets.load("jutul", {"summarise_at": 0.5}), presets.load("jutul", {"summarize_at": 0.5})
+    assert british == american
+    assert american.settings["summarise_at"] == 0.5
+    assert "summarize_at" not in american.settings
+    with pytest.raises(BadPolicy, match='"summarise_at" and "summarize_at" are the same setting'):
+        presets.load("jutul", {"summarise_at": 0.5, "summarize_at": 0.6})
+
+
+def test_a_value_may_be_given_in_either_spelling() -> None:
+    british, american = (presets.load("digitorn", {"strategy": name}) for name in ("summarise", "summarize"))
+    assert british.moments == american.moments
+    assert british.moments != presets.load("digitorn", {"strategy": "truncate"}).moments
+
+
+def test_a_key_given_in_both_spellings_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text(
+        SPELLED.replace("STAGE", "summarise").replace("strategy: summarize}", "summarise_at: 1, summarize_at: 1}"),
+        "utf-8",
+    )
+    assert '"summarise_at" is given twice in if' in refusal(path)

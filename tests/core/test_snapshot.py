@@ -16,7 +16,7 @@ from tidegate.core.messages import Call, Text, user_message
 from tidegate.core.snapshot import SNAPSHOT_VERSION, freeze_view, thaw_view
 from tidegate.core.view import RefoldNeeded, View, fold_log
 
-CODE = {"_meter"}
+CODE = {"meter"}
 """What a snapshot cannot hold."""
 
 # A late result behind the cut, an edit undone before it, an orphan, and a report: each rests on another field.
@@ -95,7 +95,7 @@ def test_no_field_of_a_view_is_left_out() -> None:
             setattr(view, name, value + 7)
         elif isinstance(value, str):
             setattr(view, name, value + "!")
-    view._skip = frozenset({3, 1_000_003, 9})
+    view.skipped_edits = frozenset({3, 1_000_003, 9})
     view.tools = (msgspec.convert({"name": "read", "description": "d"}, type(view.tools[0])),)
     view.last_fired = {"b": next(iter(view.last_fired.values())), "a": next(iter(view.last_fired.values()))}
     view.scale_by_model, view.fruitless_rules, view.usage = {"m": 1.5}, {"r": 4}, UsageReported("m", 1, 2, 3)
@@ -104,7 +104,7 @@ def test_no_field_of_a_view_is_left_out() -> None:
     again = thaw_view(freeze_view(view), meter)
     fresh = everything(View())
     assert everything(again) == everything(view)
-    again._skip = frozenset({1_000_003, 9, 3})
+    again.skipped_edits = frozenset({1_000_003, 9, 3})
     assert freeze_view(again) == freeze_view(view)
     assert [name for name, value in everything(view).items() if value == fresh[name]] == [], "tells nothing of these"
 

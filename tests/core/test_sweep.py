@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 from tidegate import Session
 from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.names import rank_names
@@ -13,7 +11,6 @@ from tidegate.core.messages import Call, Message, Result, Text, calls_of, is_use
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.sweep.key_lines import find_key_lines
 from tidegate.core.sweep.shortening import LineSlot, shorten_caller
-from tidegate.core.tool_calls import call_target_of
 from tidegate.session.recall import recall_text
 
 GO = """package sync
@@ -57,8 +54,6 @@ def test_in_what_a_command_printed_the_failure_is_worth_most_and_in_source_text_
     assert max(worth, key=worth.__getitem__) == "E   Assertio"
     plain = {line.bare[:12]: line.worth for line in find_key_lines(text, set())}
     assert plain["E   Assertio"] == plain["checked the "] < worth["E   Assertio"]
-    assert call_target_of(Call("c", "bash", '{"command": "make test"}')).runs_command
-    assert not call_target_of(Call("c", "read", '{"path": "src/errors.py"}')).runs_command
 
 
 def test_arguments_stay_valid_and_say_where_the_rest_is() -> None:
@@ -80,47 +75,12 @@ def test_arguments_that_python_reads_and_json_does_not_are_mended() -> None:
     assert lean.arguments.encode()
 
 
-def test_a_call_tells_its_files_and_what_it_took_away() -> None:
-    target = call_target_of(
-        Call("c", "Edit", json.dumps({"file_path": "/a/b.go", "old_string": "x\ny", "new_string": "z\nz"}))
-    )
-    assert target.files == {"b.go"}
-    assert target.writes
-    assert not target.whole_file
-    assert [(text.key, text.is_replaced_text) for text in target.texts] == [("old_string", True), ("new_string", False)]
-    patch = call_target_of(Call("c", "apply_patch", json.dumps({"input": "*** Update File: src/c.py\n-a\n+b"})))
-    assert patch.files == {"c.py"}
-
-
 def test_names_of_the_agents_calls_come_before_what_tools_printed() -> None:
     call = Call("c", "read", '{"path": "src/billing/invoice.py"}')
     result = Message("tool", (Result("c", (Text("see docs/old/notes.md at line 12345"),)),), id="m3")
     names = rank_names([Message("assistant", (call,), id="m2"), result])
     assert [name.text for name in names[:2]] == ["src/billing/invoice.py", "docs/old/notes.md"]
     assert (names[0].what, names[0].ident) == ("read", "m2")
-
-
-WRITTEN = {"path": "src/a.py", "content": "one\ntwo\nthree"}
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "whole"),
-    [
-        ("write", WRITTEN, True),
-        ("create_file", WRITTEN, True),
-        ("insert_at_line", WRITTEN, False),
-        ("append_to_file", WRITTEN, False),
-        ("edit", {**WRITTEN, "old_string": "one\nzero"}, False),
-        ("write", {"path": "src/a.py", "content": "*** Begin Patch\n*** Update File: src/a.py\n-a\n+b"}, False),
-        ("apply_patch", {"input": "*** Begin Patch\n*** Update File: src/a.py\n-a\n+b"}, False),
-        ("read_file", {"path": "src/a.py"}, True),
-        ("read_file", {"path": "src/a.py", "limit": 20}, False),
-        ("grep", {"path": "src/a.py", "pattern": "one"}, False),
-    ],
-)
-def test_what_leaves_nothing_of_an_older_look_at_a_file(name: str, arguments: dict[str, object], whole: bool) -> None:
-    target = call_target_of(Call("c", name, json.dumps(arguments)))
-    assert (target.files, target.whole_file) == (frozenset({"a.py"}), whole)
 
 
 # --- in a session -----------------------------------------------------------------------------------------------------

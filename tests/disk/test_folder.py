@@ -103,7 +103,7 @@ def test_turns_are_taken_or_shared(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     with hold_lock(lock, shared=True), hold_lock(lock, shared=True, patience=0), pytest.raises(NotKept):
         hold_lock(lock, patience=0).__enter__()
-    with hold_lock(lock), pytest.raises(NotKept, match="held the folder for 0 s"):
+    with hold_lock(lock), pytest.raises(NotKept, match="held the lock lock for 0 s"):
         hold_lock(lock, shared=True, patience=0).__enter__()
     with hold_lock(lock, patience=0):
         pass

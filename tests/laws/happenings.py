@@ -12,7 +12,7 @@ from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import Call, Message, Part, Result, Text, Tool, calls_of, result_of, user_message
-from tidegate.core.repair import repair_view
+from tidegate.core.stages.repair import repair_view
 from tidegate.core.turns import Group, collect_ids, split_groups
 from tidegate.core.view import View
 

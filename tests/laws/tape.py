@@ -75,7 +75,7 @@ class Tape:
 
 def snapshot(view: View) -> dict[str, Any]:
     """Everything a view knows, to compare two of them. A field someone adds later is compared as well."""
-    return {name: _plain(value) for name, value in vars(view).items() if name not in ("_meter", "_skip")} | {
+    return {name: _plain(value) for name, value in vars(view).items() if name not in ("meter", "skipped_edits")} | {
         "fixed": view.fixed_tokens,
         "messages": view.message_count,
     }

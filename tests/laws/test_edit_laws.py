@@ -10,8 +10,8 @@ from tests.laws.tape import Tape, shown
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.errors import BadEdit
-from tidegate.core.messages import Call, Message, Result, Text, calls_of, user_message
-from tidegate.core.turns import collect_ids, count_newest_groups, outline_turns, split_groups
+from tidegate.core.messages import Call, Message, Result, Text, calls_of, is_user_request, user_message
+from tidegate.core.turns import collect_ids, count_newest_groups, split_groups, split_turns
 from tidegate.core.view import View
 
 ANY = conversations(broken=False, huge=2_000)
@@ -87,12 +87,14 @@ def can_answer(view: View, ident: str, call_id: str) -> bool:
 @given(STEPS)
 def test_groups_and_turns_cover_the_view_in_order(steps: list[Step]) -> None:
     view = played(steps).view
-    found = outline_turns(view)
-    every = [*found.preamble, *(group for turn in found.turns for group in turn.groups)]
-    assert list(collect_ids(every)) == shown(view)
-    assert list(collect_ids(split_groups(view))) == shown(view)
-    assert len(found.turns) == view.visible_turns
-    assert all(item.message.role == "tool" for group in every for item in group.items[1:])
+    groups, turns = split_groups(view), split_turns(view)
+    assert list(collect_ids(groups)) == shown(view)
+    assert all(item.message.role == "tool" for group in groups for item in group.items[1:])
+    in_turns = [group for turn in turns for group in turn.groups]
+    before = groups[: len(groups) - len(in_turns)]
+    assert [*before, *in_turns] == groups
+    assert not any(is_user_request(group.items[0].message) for group in before)
+    assert len(turns) == view.visible_turns
 
 
 @law(100)

@@ -16,8 +16,8 @@ from tidegate.core.edits import Edit, Insert
 from tidegate.core.errors import TooSmall
 from tidegate.core.messages import SUMMARY, is_user_request, user_message
 from tidegate.core.outcome import Outcome, SummaryRequest
-from tidegate.core.repair import repair_view
 from tidegate.core.stages import STAGES
+from tidegate.core.stages.repair import repair_view
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, CharsPerToken
 from tidegate.core.view import View
 from tidegate.store.log import MemoryLog

@@ -11,7 +11,7 @@ from tests.laws.conversations import conversations, law
 from tests.laws.sessions import WIRES, a_session, chat_texts, fresh_rendering, sound, strings, words
 from tests.laws.tape import Tape
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Result, Text, Thinking, calls_of
-from tidegate.core.repair import repair_view
+from tidegate.core.stages.repair import repair_view
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.core.view import View
 from tidegate.wire.registry import DIALECTS

@@ -10,7 +10,7 @@ from tests.laws.tape import Tape, check_view, shown, snapshot
 from tidegate.core.edit_check import check_edits
 from tidegate.core.events import Event, ViewEdited, decode_event, encode_event
 from tidegate.core.messages import Call, Message, Result, Text, Thinking, result_of, user_message
-from tidegate.core.repair import repair_view
+from tidegate.core.stages.repair import repair_view
 from tidegate.core.view import Item, View, fold_log
 
 ANY = conversations(broken=False, huge=2_000)
@@ -39,7 +39,7 @@ USED_THEN_UNDONE: list[Step] = [CALLS, LATE, Happening("drop", 0), CALLS, Happen
 @given(STEPS)
 def test_the_live_view_is_the_projection_of_the_log_at_every_step(steps: list[Step]) -> None:
     def watch(tape: Tape) -> None:
-        assert snapshot(tape.view) == snapshot(fold_log(tape.read, tape.view._meter))
+        assert snapshot(tape.view) == snapshot(fold_log(tape.read, tape.view.meter))
         assert tape.view.head == len(tape.events)
 
     played(steps, watch)
@@ -59,7 +59,7 @@ def test_a_log_written_down_and_read_again_gives_the_same_view(steps: list[Step]
     tape = played(steps)
     again: list[Event] = [decode_event(encode_event(event)) for event in tape.events]
     assert again == tape.events
-    assert snapshot(fold_log(lambda: again, tape.view._meter)) == snapshot(tape.view)
+    assert snapshot(fold_log(lambda: again, tape.view.meter)) == snapshot(tape.view)
 
 
 @law(150)
@@ -197,7 +197,7 @@ def test_a_late_result_takes_the_place_of_the_repair() -> None:
 def test_undo_is_as_if_the_edit_had_never_been(steps: list[Step], which: int, later: list[Message]) -> None:
     """What was said after the edit stays; redo brings the edit back."""
     tape = played(steps)
-    edits = [e.seq for e in tape.events if isinstance(e.payload, ViewEdited) and e.seq not in tape.view._skip]
+    edits = [e.seq for e in tape.events if isinstance(e.payload, ViewEdited) and e.seq not in tape.view.skipped_edits]
     if not edits:
         return
     said = [tape.say(message) for message in later if message.role != "tool" and message.agent_visible]
@@ -206,7 +206,7 @@ def test_undo_is_as_if_the_edit_had_never_been(steps: list[Step], which: int, la
     without = [event for event in tape.events if event.seq != seq]
     tape.note("undo", str(seq))
     check_view(tape.view)
-    assert comparable(tape.view) == comparable(fold_log(lambda: without, tape.view._meter))
+    assert comparable(tape.view) == comparable(fold_log(lambda: without, tape.view.meter))
     assert set(said) <= set(shown(tape.view)), "an undo lost what was said after the edit"
     tape.note("redo", str(seq))
     check_view(tape.view)

@@ -103,6 +103,15 @@ def test_a_file_that_changed_must_be_read_again() -> None:
     assert talk.found.rereads == 1, "an edit that failed changed nothing"
 
 
+def test_a_file_that_was_deleted_must_be_read_again() -> None:
+    talk = Talk()
+    talk.call("read", LONG, path="src/a.py")
+    talk.clear()
+    talk.call("delete_file", "done", path="src/a.py")
+    talk.call("read", LONG, path="src/a.py")
+    assert talk.found.rereads == 0
+
+
 def test_a_check_that_is_run_again_after_a_change_is_no_reread() -> None:
     talk = Talk()
     talk.call("shell", LONG, command="make lint")

@@ -173,7 +173,7 @@ def test_pages_are_the_whole(acts: list[str], most: int) -> None:
         page = read_timeline(session.log, before=page.next_page, max_entries=most, model_overrides=PRICES)
     assert paged == list(whole.entries)
     undone = {entry.seq for entry in whole.entries if entry.is_undone}
-    assert undone == set(session.view._skip)
+    assert undone == set(session.view.skipped_edits)
     bill = CostReport(session.log, PRICES)
     while bill.read_more(3):
         pass

@@ -1,9 +1,9 @@
-"""How much room the history has: one visible subtraction.
+"""The budget: how many tokens of history fit, as one visible subtraction.
 
     window - reserve (for the answer) - fixed (system prompt + tools + framing) = room
 
-The window is in the provider's tokens. Our own count may be off by a constant factor, which the provider's reports
-reveal: `scale`. The room is given in our own tokens, so that stages compare like with like.
+The window is in the provider's tokens. Our own count may be off by a constant factor, `scale`, which is learned from
+the provider's usage reports. The room is in our own tokens, the unit that stages count in.
 """
 
 import math
@@ -17,7 +17,7 @@ from tidegate.core.view import View
 
 UNLIMITED = 2**53
 MIN_ROOM = 128
-"""Below this the newest words of the user could not be shown even clipped."""
+"""Tokens. With less room the newest user message could not be shown, even clipped."""
 
 
 class Budget(NamedTuple):
@@ -33,18 +33,19 @@ class Budget(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        """What a request may weigh, in the provider's tokens; without a window it is what the policy falls back on."""
+        """The largest request, in the provider's tokens. Without a window it is the policy's fallback limit."""
         if self.window is not None:
             return self.window - self.reserve
         return UNLIMITED if self.fallback_limit is None else self.fallback_limit
 
     @property
     def limit(self) -> int:
-        """The same in our own tokens."""
+        """The largest request, in our own tokens."""
         return math.floor(self.capacity / self.scale)
 
     @property
     def room(self) -> int:
+        """The largest history, in our own tokens."""
         return self.limit - self.fixed
 
     def count(self, message: Message) -> int:
@@ -79,7 +80,7 @@ def make_budget(
     cap: int | None = None,
     prices: CachePrices = ASSUMED_PRICES,
 ) -> Budget:
-    """The budget for this view, or a refusal with the numbers if the fixed part leaves no room."""
+    """The budget for this view. TooSmall, with the numbers, if the fixed part leaves no room."""
     scale = view.scale_by_model.get(model, 1.0)
     fixed = view.fixed_tokens + REQUEST_OVERHEAD
     notes: list[str] = []
@@ -110,9 +111,9 @@ def count_excess(view: View, budget: Budget) -> int:
 
 
 def measure_request(view: View, budget: Budget) -> int:
-    """The one size: what the next request weighs, in the provider's tokens.
+    """The size of the next request, in the provider's tokens. Everything that compares with the window uses it.
 
-    The last report, if no edit came since, plus what was said after it; else our own count, scaled.
+    It is the last report plus the messages since, if no edit came in between; else our own count, scaled.
     """
     usage = view.usage
     if usage is None:
@@ -121,7 +122,7 @@ def measure_request(view: View, budget: Budget) -> int:
 
 
 def measure_by_meter(view: View, budget: Budget) -> int:
-    """The same by the policy's own estimator: for its triggers only."""
+    """The size of the next request by the policy's own estimator, for its triggers only."""
     usage = view.usage
     if usage is None:
         return view.fixed_tokens + view.metered
@@ -129,9 +130,9 @@ def measure_by_meter(view: View, budget: Budget) -> int:
 
 
 def priced_now(view: View, budget: Budget, now: float) -> Budget:
-    """The budget with what the provider's cache knows by now: after its lifetime it has forgotten all.
+    """The budget with prices for a cold cache if the lifetime of the provider's cache has passed.
 
-    So it has if the last answer came in the future: a clock was wrong then or is now.
+    A last reply in the future counts as passed, because a clock is or was wrong.
     """
     prices = budget.prices
     if not view.reply_count or 0 <= now - view.last_reply_time <= prices.lifetime:

@@ -1,4 +1,4 @@
-"""Which edits are lawful. Every transaction is checked here before it reaches the log, whoever made it."""
+"""The check that every transaction passes before it is written to the log."""
 
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.errors import BadEdit
@@ -10,7 +10,7 @@ _DEFECT = "This is a defect of the stage that made the edit; please report it."
 
 
 def check_edits(view: View, edits: tuple[Edit, ...], *, may_touch_newest: bool = False) -> None:
-    """Raise BadEdit if a group would be cut, a pair broken, or the newest words of the user touched."""
+    """Raise BadEdit if edits would cut a group, break a pair of call and result, or touch the newest user message."""
     known = {item.message.id: item.message for item in view.items}
     orphans = {item.message.id for item in view.orphans}
     dropped = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
@@ -19,23 +19,23 @@ def check_edits(view: View, edits: tuple[Edit, ...], *, may_touch_newest: bool =
     if missing:
         raise BadEdit(f"An edit names messages that are not in the view: {sorted(missing)[:5]}.", _DEFECT)
     if view.newest_request in dropped | replaced and not may_touch_newest:
-        raise BadEdit("An edit touches the newest message of the user.", _DEFECT)
-    home: dict[str, str] = {}
+        raise BadEdit("An edit touches the newest user message.", _DEFECT)
+    caller_of: dict[str, str] = {}
     ends: set[str] = {""}
     for group in split_groups(view):
         ids = group.ids
         if 0 < sum(ident in dropped for ident in ids) < len(ids):
             raise BadEdit(f"A drop would cut the group of {ids[0]}.", _DEFECT)
-        home.update(dict.fromkeys(ids, ids[0]))
+        caller_of.update(dict.fromkeys(ids, ids[0]))
         ends.add(ids[-1])
     open_calls = {caller: list(calls) for caller, calls in view.unanswered.items() if caller not in dropped}
     for edit in edits:
         if isinstance(edit, Replace):
             _check_replace(known[edit.id], edit.parts)
         elif isinstance(edit, Insert) and edit.message.role == "tool":
-            _check_answer(edit, open_calls.get(home.get(edit.after_id, ""), []))
+            _check_answer(edit, open_calls.get(caller_of.get(edit.after_id, ""), []))
         elif isinstance(edit, Insert) and (calls_of(edit.message) or edit.after_id not in ends):
-            raise BadEdit(f"An insert behind {edit.after_id!r} would stand inside a group or hold calls.", _DEFECT)
+            raise BadEdit(f"An insert after {edit.after_id!r} would be inside a group or contain calls.", _DEFECT)
 
 
 def _check_replace(old: Message, parts: tuple[Part, ...]) -> None:
@@ -43,7 +43,7 @@ def _check_replace(old: Message, parts: tuple[Part, ...]) -> None:
     if [call.id for call in calls_of(old)] != [call.id for call in calls_of(new)]:
         raise BadEdit(f"A replace would change the calls of {old.id}.", _DEFECT)
     if _answers(old) != _answers(new):
-        raise BadEdit(f"A replace would part the result {old.id} from its call.", _DEFECT)
+        raise BadEdit(f"A replace would separate the result {old.id} from its call.", _DEFECT)
 
 
 def _answers(message: Message) -> list[str]:
@@ -51,8 +51,8 @@ def _answers(message: Message) -> list[str]:
 
 
 def _check_answer(edit: Insert, open_calls: list[str]) -> None:
-    """A result may only be added to the group whose call waits for it."""
+    """A result may only be inserted into the group with its open call."""
     result = result_of(edit.message)
     if result is None or result.call_id not in open_calls:
-        raise BadEdit(f"An insert behind {edit.after_id!r} answers no open call of that group.", _DEFECT)
+        raise BadEdit(f"An insert after {edit.after_id!r} answers no open call of that group.", _DEFECT)
     open_calls.remove(result.call_id)

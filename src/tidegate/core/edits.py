@@ -1,4 +1,4 @@
-"""Changes of the view. They name messages by id, never by position, and are frozen once made."""
+"""Edits: changes of the view. They name messages by id, never by position."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from tidegate.core.messages import Message, Part
 
 
 class Replace(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="replace", omit_defaults=True):
-    """Show other parts for a message. `kind` other than None marks what became of it."""
+    """Show other parts for a message, and give it another `kind` unless that is None."""
 
     id: str
     parts: tuple[Part, ...]
@@ -21,9 +21,9 @@ class Drop(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="drop"):
 
 
 class Insert(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="insert", omit_defaults=True):
-    """Add a message behind the one named `after`; the empty name is the head of the view.
+    """Add a message after the one named `after_id`; the empty id is the head of the view.
 
-    `after` may be dropped by the same transaction: the new message then stands in its place.
+    The same transaction may drop that message. The new one then takes its place.
     """
 
     message: Message
@@ -32,9 +32,9 @@ class Insert(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="insert
 
 
 class RemoveRule(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="remove_rule"):
-    """The user took back the rule with this text: of messages said before this, none lays it down any more.
+    """The user removed the rule with this text: messages before this edit no longer give it.
 
-    `id` names a message that gave it, so that the text leaves the log where that is forgotten.
+    `id` names a message that gave it, so that forgetting the message removes this text from the log, too.
     """
 
     text: str

@@ -1,8 +1,8 @@
-"""Errors, by what the caller should do about them. Each carries a remedy in one sentence."""
+"""Errors, grouped by how the caller should react. Each has a remedy in one sentence."""
 
 
 class TidegateError(Exception):
-    """The root: `str()` gives the cause, `remedy` what to do."""
+    """The root of all errors. `str()` gives cause and remedy, `remedy` only what to do next."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(cause)
@@ -13,32 +13,32 @@ class TidegateError(Exception):
 
 
 class BadInput(TidegateError):
-    """What was handed in cannot be read. Nothing was kept of it and nothing else was lost."""
+    """The input cannot be read. Nothing of it was stored, and nothing else was lost."""
 
 
 class BadPolicy(TidegateError):
-    """A policy or setting is wrong; the text names file, line, key and the nearest right name."""
+    """A policy or setting is wrong. The text names file, line, key and the most similar valid name."""
 
 
 class BadLog(TidegateError):
-    """A record of a log does not follow from those before it: the session cannot be opened as it is."""
+    """A record of the log cannot follow those before it. The session cannot be opened as it is."""
 
 
 class NotKept(TidegateError):
-    """The disk, the database or another writer was in the way. Nothing of this was kept; all before it stands."""
+    """The disk, the database or another writer prevented the write. Nothing was stored; earlier data is intact."""
 
 
 class TooSmall(TidegateError):
-    """The fixed part leaves no room in the window: refused, with the numbers."""
+    """The system prompt and the tools leave no room in the window. The text has the numbers."""
 
 
 class BadEdit(TidegateError):
-    """An edit would cut a group or touch what may not be touched. A defect of the stage that made it."""
+    """An edit would cut a group or touch the newest user message. This is a defect of the stage that made it."""
 
 
 class BadRequest(TidegateError):
-    """A rendered request broke a rule of its provider. It was not sent."""
+    """A rendered request breaks a rule of its provider. It was not sent."""
 
 
 class GiveUp(TidegateError):
-    """Every recovery of this turn was tried. The session is whole and can go on."""
+    """All recoveries of this turn were used up. The session is intact and can continue."""

@@ -1,7 +1,7 @@
-"""Values that no session can have, whoever wrote them: an imported file, a provider's report, an edited store.
+"""The check for impossible values in events: from an imported file, a provider's report or an edited store.
 
-They are refused where they come in from outside, each with the number of its record. A log that is on disk already is
-read all the same: token counts in it are checked by `View.recount`, and times only ever shift what is displayed.
+An import refuses them with the number of the record. A log that is already stored is read anyway: `View.recount` checks
+its token counts, and a wrong time only affects what is displayed.
 """
 
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, U
 from tidegate.core.messages import Image, Message, Part, Result
 
 MAX_TIME: Final = 253_370_764_800.0
-"""The year 9999 begins. Calendars of most systems end there."""
+"""The beginning of the year 9999, in seconds since 1970. Most calendars end there."""
 MAX_TOKEN_COUNT: Final = 10**9
-"""More than any model reads or any text holds: a report or a window beyond it is a mistake."""
+"""More tokens than any window or text has: a larger number is a mistake."""
 _MAX_PIXELS: Final = 10**6
-"""Along one edge of a picture."""
+"""The longest edge of an image."""
 
 
 def is_possible_time(value: object) -> bool:
-    """Seconds since 1970 that a calendar can show. Not a number is no time."""
+    """Whether the value is seconds since 1970 that a calendar can show. NaN is not."""
     return isinstance(value, int | float) and 0 <= value <= MAX_TIME
 
 
@@ -29,7 +29,7 @@ def is_possible_count(value: object, most: int = MAX_TOKEN_COUNT) -> bool:
 
 
 def find_impossible_value(event: Event) -> str:
-    """What an event says that cannot be; empty if all of it can. Its token counts of messages are not looked at."""
+    """What is impossible in an event, in words; empty if nothing is. Token counts of messages are not checked."""
     if not is_possible_time(event.time):
         return f"its time is {event.time:.6g}, not seconds since 1970"
     what = event.payload
@@ -48,7 +48,7 @@ def find_impossible_value(event: Event) -> str:
 
 
 def expected_message_ids(event: Event) -> list[str]:
-    """The ids of the messages that an event brings: they say where in the log each is, and recall believes them."""
+    """The ids that the messages of an event must have. Recall finds a message in the log by its id."""
     what = event.payload
     if isinstance(what, MessageAdded):
         return [f"m{event.seq}"]
@@ -77,7 +77,7 @@ def _check_note(seq: int, noted: NoteAdded) -> str:
         if not (head.isdecimal() and counted.isdecimal() and len(head) < 12 and len(counted) < 12):
             return "it does not say which request was refused"
         if not int(head) < seq:
-            return f"it tells of a request made at record {head}"
+            return f"it reports on a request made at record {head}"
         return _check_counts({"counted": int(counted), "tokens": noted.tokens})
     return ""
 

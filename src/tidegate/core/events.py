@@ -1,8 +1,8 @@
-"""What happened: the records of the log, and how they are written down.
+"""Events: the records of the log, and their encoding.
 
-The log is the truth and is only appended to. Token counts stand in the events, so that a view can be folded from the
-log without counting anything again. Values are written as arrays, without the names of their fields: new fields may be
-added at the end of a struct, with a default, and old logs still read.
+The log is append-only, and everything else is derived from it. Events carry token counts, so a view is folded from the
+log without counting again. Structs are encoded as arrays without field names: a new field must be added at the end,
+with a default, so that old logs can still be read.
 """
 
 import msgspec
@@ -12,14 +12,14 @@ from tidegate.core.messages import Message, Tool
 
 
 class MessageAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="said"):
-    """A message entered the session. It is never changed; only the view of it may be."""
+    """A message was added to the session. It never changes; the view may show it differently."""
 
     message: Message
     tokens: int
 
 
 class ViewEdited(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="edited"):
-    """One transaction on the view: all its edits or none. `rule` names the line of the policy that asked for it."""
+    """One transaction on the view: all its edits or none. `rule` is the rule of the policy that caused it."""
 
     stage: str
     moment: str
@@ -31,8 +31,9 @@ class ViewEdited(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="ed
 
 
 class UsageReported(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="used", omit_defaults=True):
-    """A provider reported what a request cost. `head` and `counted` are the log's head and our count of it; `shared` is
-    how many of its messages began the request before, too: it decides where marks for a prompt cache stood."""
+    """A provider reported the usage of a request. `log_head` and `counted_tokens` are the head of the log and our count
+    at that time. `shared_messages` is how many leading messages it shares with the request before it; the positions of
+    prompt-cache marks depend on it."""
 
     model: str
     log_head: int
@@ -45,21 +46,21 @@ class UsageReported(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=
 
 
 class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted", omit_defaults=True):
-    """Anything else worth keeping, by topic.
+    """Any other fact to record, by topic.
 
-    The fold knows these topics; others are for people to read.
+    The fold acts on these topics and ignores others (`summary_failed`, for example, is written for people to read):
 
-    - `system`, `tools`: the fixed part, its text and its tokens
-    - `undo`, `redo`: text is the seq of an Edited; the view is folded again without or with it
-    - `forgotten`: text names messages whose records were rewritten, the only way content leaves a log; folded again
+    - `system`, `tools`: the fixed part of every request, its text and its tokens
+    - `undo`, `redo`: text is the seq of a ViewEdited; the view is folded again without or with it
+    - `forgotten`: text names messages whose records were rewritten to remove content; the view is folded again
     - `clear`: everything before it leaves the view
-    - `turn`: the rules for the start of this turn were run
-    - `overflow`: a provider refused a request
-    - `weighed`: a provider refused a request and said its length; text is the head, our count and the model
-    - `foreign`: all before it was written elsewhere and imported; what reports, cooldowns and caches said is forgotten
-    - `unsigned`: a provider no longer takes back what it signed: nothing signed so far is sent
-    - `tried`: text is a rule that gained nothing, though a summary was asked for; it rests until something changes
-    - `model`: text is JSON with `model` and `wire`, who is asked from here on and how, to render past requests
+    - `turn`: the rules of `turn_start` have run for this turn
+    - `overflow`: a provider refused a request for its length
+    - `weighed`: the same, and the provider said the length; text is the log's head, our count and the model
+    - `foreign`: everything before it was imported; usage reports, cooldowns and cache times in it are ignored
+    - `unsigned`: a provider rejected its own signed blocks; those so far are not sent any more
+    - `tried`: text is a rule that freed nothing although a summary was made; it waits until the view changes
+    - `model`: text is JSON with `model` and `wire`: the model and dialect from here on, to render past requests
     """
 
     topic: str
@@ -68,7 +69,7 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
 
     @property
     def edit(self) -> int:
-        """The seq of the edit that an `undo` or `redo` names; 0 if it names none."""
+        """The seq of the edit that an `undo` or `redo` names, or 0."""
         return int(self.text) if self.text.isdecimal() and len(self.text) < 20 else 0
 
 

@@ -1,11 +1,11 @@
-"""What was said.
+"""Messages: the neutral form of everything said in a session.
 
-A `Message` is neutral: it belongs to no provider. Everything a provider sent that we do not understand (signed
-thinking, encrypted reasoning, thought signatures) is carried as an opaque string, byte for byte, and is rendered
-again only for the dialect named in `Message.origin`. A block is kept whole or goes whole.
+A `Message` belongs to no provider. Data that only a provider understands (signed thinking, encrypted reasoning, thought
+signatures) is carried as an opaque string, byte for byte, and is rendered again only for the dialect named in
+`Message.origin`. A block is kept whole or dropped whole.
 
-Values are frozen msgspec structs: cheap to make, cheap to compare, and encoded without code of ours. They cannot hold
-cycles, so the garbage collector need not look at them.
+Values are frozen msgspec structs: cheap to make and to compare, and encoded without code of ours. They cannot hold
+cycles, so they are excluded from garbage collection (`gc=False`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ REMINDER = "reminder"
 NOTE = "note"
 INTERRUPTED = "interrupted"
 MENTIONED_FILE = "[file "
-"""How the text of a mentioned file begins."""
+"""The beginning of the text of a mentioned file."""
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="text", omit_defaults=True):
@@ -32,22 +32,22 @@ class Text(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="text", o
 
     @property
     def typed(self) -> bool | None:
-        """Whether the user typed this text; None where nobody said. See `MarkedText`."""
+        """Whether the user typed this text; None if unknown. See `MarkedText`."""
         return None
 
 
 class MarkedText(Text, frozen=True, gc=False, array_like=True, tag="marked", omit_defaults=True):
-    """A text of which is known whether the user typed it: only then may it lay down rules (`core/text/rule_text.py`).
+    """A text that is known to be typed by the user or not. Only typed text may give rules (`core/text/rule_text.py`).
 
-    Mentioned files, pasted blocks and text of programs are marked False. A struct of its own, so that a text without a
-    mark is written as it always was. No provider is sent the mark.
+    Mentioned files, pasted blocks and text of programs are marked False. It is a separate struct so that a text without
+    a mark is stored as before. The mark is never sent to a provider.
     """
 
     typed: bool = False
 
 
 class Image(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="image", omit_defaults=True):
-    """Base64 `data` or a `url`. Width and height are pixels, 0 when unknown: they decide what it costs."""
+    """Base64 `data` or a `url`. Width and height are pixels, 0 if unknown. Its token count depends on them."""
 
     media: str = "image/png"
     data: str = ""
@@ -57,14 +57,14 @@ class Image(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="image",
 
 
 class Thinking(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="thinking", omit_defaults=True):
-    """Plain reasoning text, or `block`: the provider's own JSON of a signed or encrypted block, never to be touched."""
+    """Plain reasoning text, or `block`: the provider's JSON of a signed or encrypted block, never to be changed."""
 
     text: str = ""
     block: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="call", omit_defaults=True):
-    """A tool call. `arguments` is the JSON text as the model wrote it; it may be broken, a renderer mends it."""
+    """A tool call. `arguments` is the JSON text as the model wrote it. It may be invalid; renderers repair it."""
 
     id: str
     name: str
@@ -82,10 +82,10 @@ Part = Text | MarkedText | Image | Thinking | Call | Result
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
-    """One thing said. A tool message holds exactly one Result; calls stand only in assistant messages.
+    """One message. A tool message has exactly one Result; only assistant messages have calls.
 
-    `kind` is empty for what people and models said, and names the purpose of what the engine added (a summary, a
-    reminder, ...) or did (an archived result). `origin` is the dialect that produced it.
+    `kind` is empty for messages of people and models. For messages that the engine added (a summary, a reminder) or
+    changed (an archived result) it names the purpose. `origin` is the dialect that produced the message.
     """
 
     role: Role
@@ -106,7 +106,7 @@ class Tool(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def user_message(text: str, kind: str = "", *, typed: bool | None = None) -> Message:
-    """A user-role text; with a kind it is a note of the engine, which starts no turn."""
+    """A message of role user. With a `kind` it is a note of the engine, which starts no turn."""
     return Message("user", (mark_text(text, typed),), kind=kind, user_visible=not kind)
 
 
@@ -115,7 +115,7 @@ def mark_text(text: str, typed: bool | None) -> Text:
 
 
 def mark_texts(message: Message, typed: bool) -> Message:
-    """The message of a user with its texts marked, other messages as they are. What was not typed stays so."""
+    """A user message with its texts marked; other messages unchanged. A text marked as not typed stays so."""
     if message.role != "user":
         return message
     parts = tuple(
@@ -126,7 +126,7 @@ def mark_texts(message: Message, typed: bool) -> Message:
 
 
 def common_mark(parts: Iterable[Part]) -> bool | None:
-    """The mark of a text made of these parts: typed only if all of them were."""
+    """The mark for a text joined from these parts: typed only if all of them are."""
     marks = {part.typed for part in parts if isinstance(part, Text)}
     return False if False in marks else None if None in marks or not marks else True
 
@@ -145,12 +145,12 @@ def result_of(message: Message) -> Result | None:
 
 
 def is_user_request(message: Message) -> bool:
-    """The words of the user themselves: these start a turn."""
+    """Whether the message is a request of the user. Each one starts a turn."""
     return message.role == "user" and not message.kind
 
 
 def texts_of(message: Message) -> Iterator[str]:
-    """Every readable text of a message, results included, thinking and arguments not."""
+    """The texts of a message, including results, without thinking and arguments of calls."""
     for part in message.parts:
         if isinstance(part, Text):
             yield part.text

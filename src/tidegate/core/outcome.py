@@ -1,6 +1,6 @@
-"""What a stage returns: edits, requests for a summary, and effects for the edge to carry out. One type for all stages.
+"""The outcome of a stage: edits, requests for a summary, and effects (files, memory) for the caller to carry out.
 
-A stage is pure: `(View, Budget, **settings) -> Outcome`. Where it needs a model or a file it says so as data.
+A stage is pure: `(View, Budget, **settings) -> Outcome`. If it needs a model or a file, it returns a request as data.
 """
 
 import hashlib
@@ -12,10 +12,10 @@ from tidegate.core.messages import SUMMARY, Message
 
 
 class SummaryRequest(msgspec.Struct, frozen=True):
-    """Please write down what these messages say, in at most `max_tokens` (and `max_chars`, if not 0).
+    """A request to summarize messages in at most `max_tokens` (and `max_chars`, if not 0).
 
-    The text comes back between `before` and `behind`, as a message of `kind` placed behind the message `after`.
-    `previous` is the summary these messages continue; its facts are to be carried on.
+    The text becomes a message of `kind` after the message `after_id`, between `prefix` and `suffix`. `previous` is an
+    earlier summary that the messages continue; the new one must keep its facts.
     """
 
     messages: tuple[Message, ...]
@@ -30,9 +30,9 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
 
 class Spill(msgspec.Struct, frozen=True):
-    """Write this text to a file of the session, before the view forgets it. `path` is inside the session's folder.
+    """Write this text to a file before it leaves the view. `path` is relative to the session's folder.
 
-    With `ids` the text is what these messages said, in full, whatever the view shows of them: the edge reads the log.
+    With `ids` the caller writes the full text of these messages, which it reads from the log.
     """
 
     path: str
@@ -43,7 +43,7 @@ class Spill(msgspec.Struct, frozen=True):
 
 
 class Flush(msgspec.Struct, frozen=True):
-    """Put what is about to leave into long-term memory: `text` is its summary once settled."""
+    """Write a summary of the leaving messages to long-term memory. `text` is the summary, once it is made."""
 
     request: SummaryRequest
     text: str = ""
@@ -53,7 +53,7 @@ Effect = Spill | Flush
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """`grows` marks the one kind of edit that may enlarge the view: a reminder owed after a compaction."""
+    """What a stage wants done. `grows`: the edits may enlarge the view, as a hint does."""
 
     edits: tuple[Edit, ...] = ()
     requests: tuple[SummaryRequest, ...] = ()

@@ -1,13 +1,13 @@
-"""What to do now, decided without doing it.
+"""The plan: decide what to do at a moment, without doing it.
 
-`run` walks the rules of one moment, cheapest loss first, as a generator: it yields what the edge must do (ask for a
-summary, carry out an effect, commit a transaction) and is sent the answer. It knows no I/O, so the same plan serves
-sync code, async code and replay.
+`run_moment` is a generator that runs the rules of one moment in order. It yields what the caller must do (ask for a
+summary, carry out an effect, commit a transaction) and is sent the answer. It does no I/O, so sync code, async code and
+replay use the same plan.
 
-    A loss is a transaction: save first, then summarise, then check, then commit. The check mends what it finds missing:
-    see `ledger`.
-    It always ends: each rule acts at most once a run; an edit that frees nothing is not made; the last rung, the
-    guard, needs no model and always fits.
+- A loss is a transaction: save, summarize, check, commit. The check adds what is missing to the ledger
+  (`core/ledger/`).
+- It always ends: each rule acts at most once in a run, and an edit that frees nothing is not made. The last step, the
+  guard, needs no model and always fits.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -33,27 +33,27 @@ from tidegate.core.policy.policy import (
     judge_rule,
     measure_for_triggers,
 )
-from tidegate.core.repair import repair_view
 from tidegate.core.stages.guard import guard_history
+from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.text.secrets import mask_outcome
 from tidegate.core.view import View
 
 
 class AskSummary(NamedTuple):
-    """Answer with the summary's text, or None to let the deterministic summariser write it."""
+    """Make a summary. Answer with its text, or with None to use the deterministic summarizer."""
 
     request: SummaryRequest
 
 
 class RunEffect(NamedTuple):
-    """Carry this out now. Answer None when done, or why it failed: the loss it was to precede then does not happen."""
+    """Carry out an effect. Answer None when done, or why it failed: the edits that depend on it are then not made."""
 
     effect: Effect
 
 
 class CommitEdits(NamedTuple):
-    """Append this to the log and fold it into the view the plan is reading. Answer None, or why it was not made."""
+    """Append this to the log and fold it into the plan's view. Answer None, or why it was not done."""
 
     edited: ViewEdited
 
@@ -63,7 +63,7 @@ StepAnswer = str | None
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What became of one rule: for `explain`."""
+    """What one rule did and why, for `explain`."""
 
     moment: str
     rule: str
@@ -79,9 +79,9 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class PlanContext(NamedTuple):
-    """What a run needs to know. `tried` holds the rules that made no progress at this head of the log.
+    """The input of a run. `fruitless_runs` has rules that freed nothing, each with `View.changed_seq` at that time.
 
-    `mask` takes secrets out of what goes to a file; what the view says of that file is then said of the masked text.
+    `mask` replaces secrets in texts that go to a file. The preview in the view is then made from the masked text.
     """
 
     policy: Policy
@@ -96,7 +96,7 @@ PlanRun = Generator[PlanStep, StepAnswer, list[Decision]]
 
 
 def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
-    """Run the rules of a moment; before a call and after an overflow the guard has the last word."""
+    """Run the rules of a moment. Before a call and after an overflow the guard runs last."""
     decisions: list[Decision] = []
     view, at = at.view, at._replace(budget=priced_now(at.view, at.budget, at.now))
     if view.orphans or view.unanswered:
@@ -122,10 +122,10 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
 
 
 def _guard_target(moment: Moment, at: PlanContext, compacted: int) -> int | None:
-    """How many tokens the history may have, if the guard must act. An overflow nobody acted on halves what there is."""
+    """The size the guard must reach, in tokens, or None. If no rule acted on an overflow, half of the history."""
     over = count_excess(at.view, at.budget)
     if over:
-        # A report far above our count must not cost the newest request its words: it fits the room, so it stays whole.
+        # A report far above our count must not shorten the newest request: if it fits the room, it stays whole.
         newest = next((i.tokens for i in at.view.items if i.message.id == at.view.newest_request), 0)
         return min(at.budget.room, max(at.view.tokens - over, MIN_ROOM, newest))
     if moment == "overflow" and not compacted:
@@ -134,7 +134,7 @@ def _guard_target(moment: Moment, at: PlanContext, compacted: int) -> int | None
 
 
 def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanStep, StepAnswer, list[Decision]]:
-    """Fit the history into the target. The ledger gives way to the newest request, never the other way round."""
+    """Fit the history into the target. If both do not fit, the ledger shrinks, not the newest request."""
     view, seen = at.view, hide_ledger(at.view)
     held = view.tokens - seen.tokens
     newest = next((item.tokens for item in seen.items if item.message.id == view.newest_request), 0)
@@ -150,14 +150,14 @@ def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanSt
 
 
 def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
-    """The outcome with what the ledger found in its reason: that is how the check becomes an event."""
+    """The outcome with the ledger's counts in its reason, which is stored with the edit."""
     if kept.tally is None:
         return outcome
     return msgspec.structs.replace(outcome, why="; ".join(filter(None, (outcome.why, str(kept.tally)))))
 
 
 def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[PlanStep, StepAnswer, Decision]:
-    """Run the stage of a rule that fires, unless it made no progress here before."""
+    """Run the stage of a rule that fires, unless it freed nothing on this same view."""
     tokens = at.view.tokens
     key = (rule.name, at.view.changed_seq)
     if key in at.fruitless_runs:
@@ -198,7 +198,7 @@ def _carry_out(
     if not edits:
         return Decision(moment, rule.name, rule.stage, True, outcome.why, tokens, tokens)
     freed, enough = -_token_change(at.view, edits), max(1, rule.floor)
-    if outcome.requests and freed < enough:  # a model wrote too much: the digest may be shorter
+    if outcome.requests and freed < enough:  # the summary is too long: the digest may be shorter
         edits = (*_summary_edits(outcome, [_digest_summary(each, at.budget) for each in outcome.requests], at), *least)
         freed = -_token_change(at.view, edits)
     if outcome.grows and tokens - freed > at.budget.room:
@@ -214,7 +214,7 @@ def _carry_out(
 
 
 def _update_ledger_within(edits: tuple[Edit, ...], spare: int, at: PlanContext) -> LedgerUpdate:
-    """Hold a transaction against the facts it takes away. Keeping them takes at most `spare` of what it frees."""
+    """Check a transaction for the facts it removes. The ledger may take at most `spare` tokens to keep them."""
     most = ledger_allowance(at.policy, at.view, at.budget)
     held = at.view.tokens - hide_ledger(at.view).tokens
     kept = update_ledger(at.policy, at.view, edits, at.budget, most, spare)
@@ -231,7 +231,7 @@ def _commit(
     *,
     newest: bool = False,
 ) -> Generator[PlanStep, StepAnswer, Decision]:
-    """Check a transaction and hand it to the edge. An unlawful one is refused; the session goes on."""
+    """Check a transaction and have the caller commit it. One that breaks a law is refused, and the session goes on."""
     if edits is None:
         edits = _with_token_counts(outcome.edits, at)
     before = at.view.tokens
@@ -247,7 +247,7 @@ def _commit(
 
 
 def _with_token_counts(edits: Sequence[Edit], at: PlanContext) -> tuple[Edit, ...]:
-    """The same edits with what each new content costs."""
+    """The same edits with the token counts of their new content."""
     roles = {item.message.id: item.message.role for item in at.view.items}
     done: list[Edit] = []
     for edit in edits:
@@ -261,7 +261,7 @@ def _with_token_counts(edits: Sequence[Edit], at: PlanContext) -> tuple[Edit, ..
 
 
 def _token_change(view: View, edits: Sequence[Edit]) -> int:
-    """By how many tokens a transaction changes the view."""
+    """The difference in tokens that a transaction makes to the view."""
     cost = {item.message.id: item.tokens for item in view.items}
     dropped = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
     total = -sum(cost.get(ident, 0) for ident in dropped)
@@ -274,7 +274,7 @@ def _token_change(view: View, edits: Sequence[Edit]) -> int:
 
 
 def _summary_edits(outcome: Outcome, texts: Sequence[str], at: PlanContext) -> tuple[Edit, ...]:
-    """Summaries as the messages they become."""
+    """The edits that insert these summaries."""
     pairs = zip(outcome.requests, texts, strict=True)
     return _with_token_counts(
         [Insert(user_message(each.prefix + text + each.suffix, each.kind), each.after_id) for each, text in pairs], at
@@ -282,7 +282,7 @@ def _summary_edits(outcome: Outcome, texts: Sequence[str], at: PlanContext) -> t
 
 
 def _obtain_summary(request: SummaryRequest, budget: Budget) -> Generator[PlanStep, StepAnswer, str]:
-    """The text of a summary, from whoever writes it, within its bounds. It never fails: the digest takes over."""
+    """The text of a summary, clipped to its limits. If no model writes one, it is the digest."""
     text = yield AskSummary(request)
     if text is None or not text.strip():
         return _digest_summary(request, budget)
@@ -290,7 +290,7 @@ def _obtain_summary(request: SummaryRequest, budget: Budget) -> Generator[PlanSt
 
 
 def _digest_summary(request: SummaryRequest, budget: Budget) -> str:
-    """A summary that needs nobody to write it."""
+    """The deterministic summary."""
     text = write_digest(
         request.messages, max_tokens=request.max_tokens, counter=budget.counter, previous=request.previous
     )

@@ -1,8 +1,8 @@
-"""Turns and groups: the only units that leave a view.
+"""Groups and turns: a view is only ever shortened by whole groups or whole turns.
 
 A *group* is one assistant message with its calls, all their results and its signed thinking; any other message is a
-group of its own. A *turn* is a request of the user and all that answers it. What stands before the first request (a
-summary, a greeting of the assistant) belongs to no turn: it is the *preamble*.
+group of its own. A *turn* is a request of the user and everything that answers it. Messages before the first request
+(a summary, a greeting of the assistant) belong to no turn.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class Group(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """`groups[0]` is the request itself."""
+    """A request of the user, which is `groups[0]`, and the groups that answer it."""
 
     groups: tuple[Group, ...]
 
@@ -50,12 +50,8 @@ class Turn(NamedTuple):
         return sum(group.tokens for group in self.groups)
 
 
-class TurnOutline(NamedTuple):
-    preamble: tuple[Group, ...]
-    turns: tuple[Turn, ...]
-
-
 def split_groups(view: View) -> list[Group]:
+    """The groups of a view, in order. Each of its messages is in one of them."""
     found: list[list[Item]] = []
     for item in view.items:
         if item.message.role == "tool" and found:
@@ -65,17 +61,15 @@ def split_groups(view: View) -> list[Group]:
     return [Group(tuple(items)) for items in found]
 
 
-def outline_turns(view: View) -> TurnOutline:
-    preamble: list[Group] = []
+def split_turns(view: View) -> list[Turn]:
+    """The turns of a view, in order. Groups before the first request belong to none."""
     turns: list[list[Group]] = []
     for group in split_groups(view):
         if is_user_request(group.items[0].message):
             turns.append([group])
         elif turns:
             turns[-1].append(group)
-        else:
-            preamble.append(group)
-    return TurnOutline(tuple(preamble), tuple(Turn(tuple(each)) for each in turns))
+    return [Turn(tuple(each)) for each in turns]
 
 
 def collect_ids(units: Iterable[Group | Turn]) -> tuple[str, ...]:
@@ -83,9 +77,9 @@ def collect_ids(units: Iterable[Group | Turn]) -> tuple[str, ...]:
 
 
 def count_newest_groups(units: Sequence[Group], *, messages: int | None = None, tokens: int | None = None) -> int:
-    """How many groups at the end hold at most so many messages and tokens. A cut moves before a group, never into it.
+    """How many of the newest groups hold at most so many messages and tokens, at least one. No group is cut.
 
-    The group that crosses the message count is kept whole; one that crosses the token count is not.
+    The group that crosses the number of messages is counted; the one that crosses the number of tokens is not.
     """
     count = used = taken = 0
     for group in reversed(units):
@@ -99,8 +93,6 @@ def count_newest_groups(units: Sequence[Group], *, messages: int | None = None, 
     return taken
 
 
-# Which tool a result came from.
-
-
 def tool_names_by_call(items: Sequence[Item]) -> dict[str, str]:
+    """The name of the tool for the id of each call in these items."""
     return {call.id: call.name for item in items for call in calls_of(item.message)}

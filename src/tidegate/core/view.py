@@ -1,19 +1,19 @@
-"""What the model will see: a fold of the log.
+"""The view: the messages that the model will see, as a fold of the log.
 
     view = View(); for event in log: view.fold(event)
 
-Same log, same view, byte for byte. A live session folds each event as it happens; a reader folds them all; both get
-the same view, because there is only this one function. Everything a trigger asks for (tokens, turns, results, ...)
-is kept up as events come in, so that asking costs nothing however long the log is: an append is O(1), an edit O(view).
+The same log gives the same view, byte for byte. A live session folds each event as it happens, a reader folds a whole
+log; both call `View.fold`. The counts that triggers ask for (tokens, turns, results, ...) are updated with each event,
+so reading them is O(1). An append is O(1), an edit O(view).
 
-Three laws are kept here and nowhere else:
+The fold keeps three laws:
 
-- *Groups stay whole.* A result stands directly behind the message that called for it, wherever it came in the log. A
-  result without a call never enters the view: it waits in `orphans` until a repair drops it, visibly. A call without a
-  result waits in `unanswered` until a repair answers it; if the true result comes later, it takes the repair's place.
-- *Signed data is bound to what stood before it.* When an edit changes the view at some place, every message behind
-  that place loses `signed`: its opaque blocks are no longer sent (the message itself stays).
-- *`prefix_seq` tells the renderer what it may keep*: it is the seq of the event that last changed anything but the end.
+- *Groups stay whole.* A result follows the message that called for it, wherever it is in the log. A result without a
+  call never enters the view: it waits in `orphans` until the repair drops it. A call without a result waits in
+  `unanswered` until the repair answers it; if the true result comes later, it replaces the repair's answer.
+- *Signed data is valid only after an unchanged prefix.* When an edit changes the view at some place, every later
+  message loses `signed`: its opaque blocks are no longer sent (the message itself stays).
+- *`prefix_seq` says what the renderer may reuse*: it is the seq of the last event that changed anything but the end.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,10 +54,10 @@ Meter = Callable[[Message], int]
 
 
 class Item(msgspec.Struct, gc=False, array_like=True):
-    """A message in the view, with what it costs. `metered` is the policy's own estimate, for its triggers.
+    """A message in the view, with its size. `metered_tokens` is the policy's own estimate, for its triggers.
 
-    `edited` is the seq of the edit that last changed what is shown of it, or 0: no stage admits a result twice. `rules`
-    are then those the user gave in the message as it was said: of a text that was cut nobody can tell what was typed.
+    `edited` is the seq of the edit that last changed the shown parts, or 0. `rules` are then the rules of the user in
+    the original message, because in a shortened text it is unknown what the user typed.
     """
 
     message: Message
@@ -69,12 +69,12 @@ class Item(msgspec.Struct, gc=False, array_like=True):
 
 
 def rules_given(item: Item) -> Sequence[str]:
-    """The rules that the user gave in this message, also where it is no longer shown whole."""
+    """The rules that the user gave in this message, also if it is now shown shortened."""
     return item.rules if item.edited else rules_of(item.message)
 
 
 def _make_item(message: Message, tokens: int, meter: Meter | None) -> Item:
-    """An item with the count its event has, brought into the range of the possible; `View.recount` does the rest."""
+    """An item with the token count of its event, limited to the possible range. `View.recount` corrects it."""
     tokens = min(max(tokens, 0), MAX_TOKEN_COUNT)
     return Item(message, tokens, meter(message) if meter else tokens)
 
@@ -135,33 +135,32 @@ def _apply_edits(changed: EditIndex, before: Sequence[Item], meter: Meter | None
     return _AppliedEdits(items, first)
 
 
-__all__ = ["REFOLD_TOPICS", "Item", "Meter", "RefoldNeeded", "RuleFiring", "View", "fold_log", "resolve_visibility"]
-
-
 REFOLD_TOPICS = frozenset({"undo", "redo", "forgotten"})
 
 _FIRST_REPORT_PRIOR = 500
-"""Tokens that are taken to be counted rightly when the first report comes."""
+"""Tokens assumed to be counted exactly when the first report comes."""
 
 
 class RuleFiring(msgspec.Struct, frozen=True):
-    """When a rule last acted: for cooldowns, which so survive a restart."""
+    """When a rule last acted. It is derived from the log, so cooldowns survive a restart."""
 
     turn: int
     time: float
 
 
 class RefoldNeeded(Exception):
-    """What was folded before no longer holds (an edit was undone or redone, something said was forgotten): the view
-    must be folded again from the start."""
+    """The view must be folded again from the start: an edit was undone or redone, or a message was forgotten."""
 
 
 class View:
-    ledger_items: Sequence[Item] = ()  # the ledger, where a stage sees the view without it: see `ledger.beneath`
+    """The messages to send, and the counts that triggers ask for."""
+
+    ledger_items: Sequence[Item] = ()
+    """The ledger, where `items` are without it: see `hide_ledger`."""
 
     def __init__(self, meter: Meter | None = None, skip: frozenset[int] = frozenset()) -> None:
-        self._meter = meter
-        self._skip = skip
+        self.meter = meter
+        self.skipped_edits = skip
         self.items: list[Item] = []
         self.orphans: list[Item] = []
         self.unanswered: dict[str, list[str]] = {}
@@ -171,7 +170,7 @@ class View:
         self.tokens = self.metered = 0
         self.visible_turns = self.tool_result_count = self.tool_call_count = 0
         self.total_turns = self.started_turns = 0
-        # What was said ever, and in how many calls; when the last answer came.
+        # Of the whole log: tokens of all messages, replies of the model, time of the last reply.
         self.total_tokens_said = self.reply_count = 0
         self.last_reply_time = 0.0
         self.head = self.said_seq = 0
@@ -180,28 +179,28 @@ class View:
         self.recoveries = 0
         self.newest_request = ""
         self.last_fired: dict[str, RuleFiring] = {}
-        # What the provider reported last, if it still tells of this view, and what was said since.
+        # The provider's last report, if it is still about this view, and the tokens added since.
         self.usage: UsageReported | None = None
         self.tokens_since_report = self.metered_since_report = 0
         self.scale_by_model: dict[str, float] = {}
-        # Rules that gained nothing, and where the view stood then: as long as it stands there they would gain nothing.
+        # Rules that freed nothing, with `changed_seq` at that time. Until it changes they would free nothing again.
         self.fruitless_rules: dict[str, int] = {}
         self.model_note = ""
-        # Rules that the user took back, by their text, and when: only what was said later lays them down again.
+        # Rules that the user removed, with the seq of the removal. Only a later message can give them again.
         self.removed_rules: dict[str, int] = {}
 
     # --- the fold -------------------------------------------------------------------------------------------------
 
     def fold(self, event: Event) -> None:
-        """Take in one event. Undone: the view must be folded again from the start. BadLog: it cannot be folded."""
+        """Add one event. RefoldNeeded: fold the whole log again. BadLog: the event cannot follow those before it."""
         try:
-            self._take(event)
+            self._fold(event)
         except RefoldNeeded:
             raise
         except Exception as fault:  # a log may hold anything
             raise _does_not_follow(event.seq, type(fault).__name__) from fault
 
-    def _take(self, event: Event) -> None:
+    def _fold(self, event: Event) -> None:
         self.head = event.seq
         what = event.payload
         if isinstance(what, MessageAdded):
@@ -210,7 +209,7 @@ class View:
                 self.last_reply_time = event.time
             self._say(what.message, what.tokens)
         elif isinstance(what, ViewEdited):
-            if event.seq not in self._skip:
+            if event.seq not in self.skipped_edits:
                 self._edit(what, event)
         elif isinstance(what, UsageReported):
             self._use(what)
@@ -225,7 +224,7 @@ class View:
         seen = resolve_visibility(message)
         if seen is None:
             return
-        item = _make_item(seen, tokens, self._meter)
+        item = _make_item(seen, tokens, self.meter)
         self.total_tokens_said += item.tokens
         if seen.role == "tool":
             self._answer(item)
@@ -236,7 +235,7 @@ class View:
             self.unanswered[seen.id] = [call.id for call in calls]
 
     def _answer(self, item: Item) -> None:
-        """Put a result behind its call. Only the open group at the end can take it without moving anything."""
+        """Put a result behind its call. Unless its group is the last one, later items move."""
         result = result_of(item.message)
         wanted = result.call_id if result else ""
         for caller in reversed(self.unanswered):
@@ -264,7 +263,7 @@ class View:
             del self.unanswered[caller]
 
     def _group_end(self, caller: str) -> int:
-        """The place behind the last result of the group that the message `caller` opens."""
+        """The index after the last result of the group that the message `caller` begins."""
         place = len(self.items) - 1
         while self.items[place].message.id != caller:
             place -= 1
@@ -281,11 +280,11 @@ class View:
         self.removed_rules.update(dict.fromkeys(changed.removed_rules, event.seq))
         if self.orphans:
             self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
-        result = _apply_edits(changed, self.items, self._meter, event.seq)
+        result = _apply_edits(changed, self.items, self.meter, event.seq)
         self._rebuild(result.items, result.first)
 
     def _moved(self) -> None:
-        """What a provider reported of earlier requests says nothing of the next one."""
+        """Earlier items changed: the provider's last report is not about this view any more."""
         self.edited_seq = self.head
         self.usage = None
 
@@ -321,9 +320,7 @@ class View:
         elif noted.topic == "weighed":
             head, counted, model = noted.text.split(" ", 2)
             self._use(UsageReported(model, int(head), int(counted), noted.tokens))
-            if is_plausible_report(
-                int(counted), noted.tokens
-            ):  # the whole step up, not half: it was refused for being too long
+            if is_plausible_report(int(counted), noted.tokens):  # refused for its length: raise the scale at once
                 self.scale_by_model[model] = max(self.scale_by_model[model], min(noted.tokens / int(counted), 3.0))
         elif noted.topic == "overflow":
             self.recoveries += 1
@@ -338,14 +335,14 @@ class View:
             raise RefoldNeeded
 
     def _forget_reports(self) -> None:
-        """What was written elsewhere says nothing of the providers, caches and clocks here."""
+        """The log was written elsewhere: its reports and times say nothing about providers and clocks here."""
         self.usage = None
         self.scale_by_model, self.last_fired, self.fruitless_rules = {}, {}, {}
         self.last_reply_time = 0.0
         self.recoveries = 0
 
     def _fixed_changed(self) -> None:
-        """The fixed part stands before everything: what was signed under the old one is no longer valid."""
+        """System prompt or tools changed. They precede all messages, so nothing signed is valid any more."""
         self._moved()
         self._rebuild(self.items, 0)
 
@@ -370,7 +367,7 @@ class View:
             self.newest_request = message.id
 
     def _rebuild(self, items: list[Item], first: int) -> None:
-        """Take these items, changed from the place `first` on. Pairs are told anew: an undo may have broken some."""
+        """Take these items, which differ from index `first` on, and pair calls and results again."""
         self.prefix_seq = self.head
         self.items = []
         self.unanswered = {}
@@ -396,29 +393,29 @@ class View:
             self._append(item)
 
     def recount(self, counter: TokenCounter, *, thinking: bool, since: int | None = None) -> None:
-        """Count again what was folded from events after `since`. None: what cannot be right for its length.
+        """Count again the items from events after `since`; with None, those whose count is impossible for their length.
 
-        Counts in events are convenient, not trusted: a log may have been edited, or counted for another model.
+        Counts in events are not trusted: the log may have been edited by hand, or counted for another model.
         """
         edited = since is not None and self.edited_seq > since  # also where the fixed part changed
 
-        def believed(item: Item) -> bool:
+        def is_trusted(item: Item) -> bool:
             if since is None:
                 return fits_its_length(item.tokens, item.message)
             return not (edited or _is_said_after(item.message.id, since))
 
         def counted(item: Item) -> Item:
-            if believed(item):
+            if is_trusted(item):
                 return item
             tokens = count_message(item.message, counter, thinking=thinking)
-            return item if tokens == item.tokens else weighed_again(item, tokens, self._meter)
+            return item if tokens == item.tokens else weighed_again(item, tokens, self.meter)
 
         items = [counted(item) for item in self.items]
         if items != self.items:
             self.items = items
             self.tokens = sum(item.tokens for item in items)
             self.metered = sum(item.metered_tokens for item in items)
-            self.usage = None  # it was compared with another count
+            self.usage = None  # it was compared with the old count
         self.orphans = list(map(counted, self.orphans))
         if edited or not self._fixed_fits():
             self.system_tokens, self.tools_tokens = count_system(self.system, counter), count_tools(self.tools, counter)
@@ -456,7 +453,7 @@ class View:
             yield item
 
     def items_since_reply(self) -> list[Item]:
-        """What came since the model last spoke, oldest first: results not yet admitted, a new request."""
+        """Items after the last reply of the model, oldest first: new results, a new request."""
         end = len(self.items)
         start = end
         while start and self.items[start - 1].message.role != "assistant":
@@ -467,14 +464,14 @@ class View:
 def _does_not_follow(seq: int, why: str) -> BadLog:
     return BadLog(
         f"Record {seq} does not follow from those before it ({why}).",
-        f"`tidegate doctor` tells what is wrong. A fork at record {seq - 1} has all that is before it.",
+        f"Run `tidegate doctor` to see what is wrong. A fork at record {seq - 1} has everything before it.",
     )
 
 
 def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
-    """Fold a whole log. Undone edits are only known once their undo is read; the fold then starts over without them.
+    """Fold a whole log. When an undo is read, the fold starts over without the edit that it undoes.
 
-    What was forgotten is gone from the log itself: the note of it only says that nothing before it is signed any more.
+    Forgotten content is gone from the log itself. The note about it only means that nothing before it is signed.
     """
     skip: frozenset[int] = frozenset()
     seen = 0

@@ -1,1 +1,1 @@
-"""Files in a folder: confined, written whole, private. Store, memory and session stand on it."""
+"""Private files that are written atomically and cannot leave their folder. Store, memory and session use them."""

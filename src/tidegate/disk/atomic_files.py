@@ -1,4 +1,4 @@
-"""Bytes onto the disk: files written whole, folders that survive a power cut, turns between writers."""
+"""Durable files: atomic writes, folders that survive a power cut, and locks between writers."""
 
 import errno
 import fcntl
@@ -12,19 +12,19 @@ from pathlib import Path
 from tidegate.core.errors import NotKept
 
 TEMPORARY_SUFFIX = ".writing"
-"""How the name of a file ends that is being written. One that is found when nobody writes is left of a crash."""
+"""The suffix of a file that is being written. One that is found while nobody writes was left by a crash."""
 
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_write_error(name: str, failure: OSError) -> NotKept:
     full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
-    remedy = "Make room on the disk." if full else "Look at the rights of the folder and its files."
+    remedy = "Make room on the disk." if full else "Check the permissions of the folder and its files."
     return NotKept(f"{name} was not written: {failure.strerror}.", remedy)
 
 
 def sync_folder(folder: Path) -> None:
-    """A name in a folder survives a power cut only when the folder itself was synced."""
+    """Sync a folder, so that the names in it survive a power cut."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(opened)
@@ -33,7 +33,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """The folder, 0700, and what is missing above it. When this returns they survive a power cut."""
+    """Make a folder (0700) and its missing parents. When this returns, they survive a power cut."""
     try:
         if folder.is_dir():
             return
@@ -43,13 +43,15 @@ def make_folder(folder: Path) -> None:
         folder.chmod(0o700)
         sync_folder(folder.parent)
     except OSError as failure:
-        raise NotKept(f"The folder {folder.name} was not made: {failure.strerror}.", "Look at its place.") from failure
+        raise NotKept(
+            f"The folder {folder.name} was not made: {failure.strerror}.", f"Check the permissions of {folder.parent}."
+        ) from failure
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Put a file in place in one step, 0600: whoever reads sees the old one or the new one.
+    """Write a file (0600) in one step: a reader sees the old file or the new one.
 
-    `durable=False` is for what can be made again: it is as whole, but may be gone after a power cut.
+    `durable=False` is for files that can be made again: after a power cut the new file may be missing.
     """
     name = ""
     try:
@@ -70,7 +72,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that the user named, 0600 if it is new. Also into a pipe or a device."""
+    """Write a file that the user named, 0600 if it is new. It may be a pipe or a device."""
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(opened, "wb") as file:
         file.write(data)
@@ -78,24 +80,31 @@ def write_private(path: Path, data: bytes) -> None:
 
 @contextmanager
 def hold_lock(lock: Path, *, shared: bool = False, patience: float = 10.0) -> Iterator[None]:
-    """One writer at a time (or many that share), over threads and processes. It ends with the process that holds it."""
+    """Hold a lock, alone or `shared`, among threads and processes. It is released when the process ends.
+
+    NotKept if another writer holds it for more than `patience` seconds.
+    """
     make_folder(lock.parent)
     try:
         opened = os.open(lock, _LOCK, 0o600)
     except OSError as failure:
-        raise NotKept(f"The folder cannot be written: {failure.strerror}.", "Look at its rights.") from failure
+        raise NotKept(
+            f"The lock {lock.name} cannot be opened: {failure.strerror}.", f"Check the permissions of {lock.parent}."
+        ) from failure
     try:
         until = time.monotonic() + patience
-        while not _locked(opened, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+        while not _try_lock(opened, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
             if time.monotonic() > until:
-                raise NotKept(f"Another writer has held the folder for {patience:.0f} s.", "End it and try again.")
+                raise NotKept(
+                    f"Another process has held the lock {lock.name} for {patience:.0f} s.", "End it and try again."
+                )
             time.sleep(0.005)
         yield
     finally:
         os.close(opened)
 
 
-def _locked(opened: int, how: int) -> bool:
+def _try_lock(opened: int, how: int) -> bool:
     try:
         fcntl.flock(opened, how | fcntl.LOCK_NB)
     except BlockingIOError:

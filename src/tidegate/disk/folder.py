@@ -1,8 +1,8 @@
-"""A folder of text files, confined and written whole.
+"""A folder of text files that are written atomically and cannot be outside the folder.
 
-A file is replaced in one step: a temporary file, fsync, rename, fsync of the folder. Whoever reads sees the old file
-or the new one. Writers take turns by a lock; a person with an editor knows no lock, so a file that changed while we
-were writing is read again before it is replaced.
+A file is replaced in one step: temporary file, fsync, rename, fsync of the folder. A reader sees the old file or the
+new one. Our writers take turns by a lock. An editor takes no lock, so a file that changed while we were writing is read
+again before it is replaced.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tidegate.core.errors import BadInput, NotKept
-from tidegate.disk.atomic_files import hold_lock, make_folder, make_write_error, sync_folder
+from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, hold_lock, make_folder, make_write_error, sync_folder
 
 _MAX_NAME_PARTS = 4
 _KIND_WORDS = {".md": "note"}
-_LOCK, _TEMPORARY = ".lock", ".writing"
+_LOCK = ".lock"
 _TRIES = 5
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,10 +28,10 @@ _TextChange = Callable[[str | None], str | None]
 
 
 def session_file_key(session: str) -> str:
-    """The name of a session as the name of a file: itself where it can be, else its letters and a hash of it.
+    """A file name for a session: the session's name if it is a plain file name, else its letters and a hash.
 
-    Capitals count as other letters even where the file system thinks not, and `~` is in no name that stands for
-    itself: two sessions never share a key.
+    Two sessions never share a key: names with capitals are hashed, because some file systems ignore case, and `~` is in
+    no plain name.
     """
     if _PLAIN_KEY(session):
         return session
@@ -40,7 +40,7 @@ def session_file_key(session: str) -> str:
 
 
 def safe_join(root: Path, name: str, ending: str = "") -> Path:
-    """The real path of a file of this name. It is inside the folder, whatever the name says and wherever links lead."""
+    """The real path of a file in the folder. BadInput if the name or a link would lead outside."""
     parts = name.split("/")
     if not _is_name(name, ending):
         raise BadInput(
@@ -57,29 +57,29 @@ def safe_join(root: Path, name: str, ending: str = "") -> Path:
 
 def _is_name(name: str, ending: str) -> bool:
     parts = name.split("/")
-    good = len(parts) <= _MAX_NAME_PARTS and all(map(_plain, parts)) and name.endswith(ending)
+    good = len(parts) <= _MAX_NAME_PARTS and all(map(_is_plain_part, parts)) and name.endswith(ending)
     return good and name.isprintable() and "\\" not in name
 
 
-def _plain(part: str) -> bool:
+def _is_plain_part(part: str) -> bool:
     return bool(part.strip()) and not part.startswith(".") and len(part.encode("utf-8", "replace")) <= 200
 
 
 class Folder:
-    """Nothing is made on disk before the first write. Files are 0600, folders 0700."""
+    """Text files below one folder. Nothing is made on disk before the first write. Files are 0600, folders 0700."""
 
     def __init__(self, root: Path | str, *, max_file: int, ending: str = "") -> None:
-        """Files whose names do not end so are not seen and not made."""
+        """Only files whose names end with `ending` are listed and made. `max_file` is in bytes."""
         self.root = root if isinstance(root, Path) else Path(root)
         self.ending = ending
         self.max_file = max_file
 
     def names(self) -> list[str]:
-        """The files there are, sorted. Hidden files, other endings and links that lead out are not seen."""
+        """The names of the files, sorted, without hidden files, other endings and links that lead outside."""
         return sorted(self._walk(""))
 
     def size(self, name: str = "") -> int:
-        """The bytes of a file, 0 if there is none; without a name, of all the files there are."""
+        """The size of a file in bytes, 0 if it does not exist; without a name, of all files."""
         paths = [safe_join(self.root, name, self.ending)] if name else [self.root / each for each in self._walk("")]
         return sum((_stamp(path) or (0, 0))[1] for path in paths)
 
@@ -90,7 +90,9 @@ class Folder:
             return
         except OSError as failure:
             where = prefix or "The folder"
-            raise BadInput(f"{where} cannot be read: {failure.strerror}.", "Look at its rights.") from failure
+            raise BadInput(
+                f"{where} cannot be read: {failure.strerror}.", f"Check the permissions of {self.root / prefix}."
+            ) from failure
         for entry in entries:
             name = prefix + entry.name
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
@@ -100,7 +102,7 @@ class Folder:
                 yield name
 
     def _inside(self, entry: os.DirEntry[str], name: str) -> bool:
-        """Only a link can lead out: no folder on the way here was one."""
+        """Whether the file is inside the folder. Only a link can lead outside: linked folders are not walked."""
         if not entry.is_symlink():
             return True
         try:
@@ -110,7 +112,7 @@ class Folder:
         return True
 
     def read(self, name: str) -> str | None:
-        """The file as it is now, or None. What is not UTF-8 in it is shown as U+FFFD."""
+        """The text of a file, or None if it does not exist. Bytes that are not UTF-8 become U+FFFD."""
         data = self._read(safe_join(self.root, name, self.ending), name)
         return None if data is None else data.decode("utf-8", "replace").replace("\r\n", "\n")
 
@@ -120,7 +122,9 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as failure:
-            raise BadInput(f"{name} cannot be opened: {failure.strerror}.", "Look at its rights and kind.") from failure
+            raise BadInput(
+                f"{name} cannot be opened: {failure.strerror}.", "Check that it is a plain file and its permissions."
+            ) from failure
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
@@ -136,13 +140,13 @@ class Folder:
             os.close(file)
 
     def update(self, name: str, change: _TextChange) -> bool:
-        """Replace a file by what `change` makes of its text; None from it leaves the file. True if it was written."""
+        """Replace a file by `change(text)`; if that is None, leave it. True if the file was written."""
         with hold_lock(self.root / _LOCK):
             path = safe_join(self.root, name, self.ending)
             for _ in range(_TRIES):
                 seen = _stamp(path)
                 data = self._read(path, name)
-                # Bytes that are no UTF-8 were put there by someone's editor: they go through unharmed.
+                # Bytes that are not UTF-8 come from an editor and are written back unchanged.
                 new = change(None if data is None else data.decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
                 if new is None:
                     return False
@@ -150,10 +154,10 @@ class Folder:
                 self._check_size(name, len(encoded))
                 if self._replace(path, encoded, seen):
                     return True
-        raise _in_use(name)
+        raise _make_in_use_error(name)
 
     def write(self, name: str, text: str) -> bool:
-        """Put a file there with exactly this text. True if it was written, False if it was there already."""
+        """Write a file with this text. True if it was written, False if it had this text already."""
         data = text.encode("utf-8", "surrogateescape")
         self._check_size(name, len(data))
         with hold_lock(self.root / _LOCK):
@@ -164,13 +168,13 @@ class Folder:
                     return False
                 if self._replace(path, data, seen):
                     return True
-        raise _in_use(name)
+        raise _make_in_use_error(name)
 
     def append(self, name: str, text: str) -> bool:
-        """Put a text at the end of a file, without writing the rest again. True if something was written.
+        """Append a text to a file. True if something was written.
 
-        As much of it as the file ends with already is not written again, so a writer that does not know how far its
-        last attempt came may simply repeat it, or come back with more.
+        The part of the text that the file already ends with is not written again. So a writer that does not know how
+        far its last attempt came can repeat it, with the same text or a longer one.
         """
         data = text.encode("utf-8", "surrogateescape")
         with hold_lock(self.root / _LOCK):
@@ -195,7 +199,7 @@ class Folder:
         rest = data[there:]
         if not rest:
             return False
-        if not there and tail and not tail.endswith(b"\n"):  # a line that a crash cut short, or a person's own
+        if not there and tail and not tail.endswith(b"\n"):  # a line that a crash cut short, or that a person wrote
             rest = b"\n" + rest
         self._check_size(name, size + len(rest))
         try:
@@ -229,8 +233,8 @@ class Folder:
             return True
 
     def _replace(self, path: Path, data: bytes, seen: "_Stamp") -> bool:
-        """False if the file changed since it was seen. On any failure the old file stands and nothing is left over."""
-        temporary = self.root / _TEMPORARY
+        """False if the file changed since `seen`. If it fails, the old file stays and no temporary file is left."""
+        temporary = self.root / TEMPORARY_SUFFIX
         try:
             make_folder(path.parent)
             temporary.unlink(missing_ok=True)
@@ -253,7 +257,7 @@ _Stamp = tuple[int, int, int, int] | None
 
 
 def _stamp(path: Path) -> _Stamp:
-    """What changes with a file's content."""
+    """Values that change when the file does; None if it does not exist."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -261,12 +265,12 @@ def _stamp(path: Path) -> _Stamp:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _in_use(name: str) -> NotKept:
+def _make_in_use_error(name: str) -> NotKept:
     return NotKept(f"{name} is being changed by someone else.", "Close it in the editor and try again.")
 
 
 def _overlap(tail: bytes, data: bytes) -> int:
-    """How much of the data a file that ends so has already: at least its first line, else it is taken for chance."""
+    """How many bytes of `data` a file that ends with `tail` has already. Less than the first line counts as none."""
     line = data[: data.find(b"\n") + 1] or data
     at = tail.find(line)
     for _ in range(_TRIES):

@@ -1,4 +1,4 @@
-"""The shipped policies, and the way to any policy: by a preset's name or a file's path. What reads files is here."""
+"""The shipped policies (presets), and loading of a policy by the name of a preset or the path of a file."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _ENDINGS = (".yaml", ".yml")
 
 @cache
 def preset_names() -> tuple[str, ...]:
-    """The presets that ship with the package."""
+    """The names of the presets, sorted."""
     files = resources.files(__name__).iterdir()
     return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
 
@@ -29,10 +29,10 @@ def load(
     *,
     ignore_unknown: bool = False,
 ) -> Policy:
-    """The policy of that name or file, with `overrides` over its settings.
+    """Load a preset or a policy file, with `overrides` for its settings.
 
-    A preset's name comes before a file of the same name: write `./default` for the file. `overrides` may be a
-    program's whole config if `ignore_unknown` is set.
+    A preset comes before a file of the same name: write `./default` for the file. With `ignore_unknown`, `overrides`
+    may have other keys, such as a program's whole configuration.
     """
     wanted = os.fspath(name_or_path)
     if wanted in preset_names():
@@ -50,14 +50,14 @@ def load(
 
 @cache
 def _shipped(name: str) -> Policy:
-    """A preset as it is: reading its YAML would be half the time of opening a session."""
+    """A preset without overrides. Cached, because parsing it takes half the time of opening a session."""
     source = f"{name}.yaml"
     text = resources.files(__name__).joinpath(source).read_text("utf-8")
     return parse_policy(text, source=source, stages=STAGES)
 
 
 def _read(path: str) -> bytes:
-    """At most one byte more than a policy may have, whatever the path leads to."""
+    """The bytes of a policy file, at most one more than the limit: the path may lead to anything."""
     try:
         with Path(path).open("rb") as file:
             return file.read(MAX_YAML_CHARS + 1)

@@ -1,11 +1,11 @@
-"""The values of a policy file: plain ones, expressions over the settings, and the types they must have.
+"""The values of a policy file: scalars, expressions with settings, and conversion to types.
 
     $max_tokens                          the setting itself, whatever its type
     max(3, $max_context_turns // 6)      numbers, + - * / //, parentheses, min and max
     [Summary of ${name}]                 text with settings in it; $$ is a dollar sign
 
-A string with no `$` is a string. Python itself evaluates nothing: the text must consist of the tokens below, and of
-its syntax tree only the listed nodes are computed, on bounded numbers.
+A string without `$` is a string. Nothing is passed to `eval`: an expression must consist of the tokens below, and only
+the listed nodes of its syntax tree are computed, on bounded numbers.
 """
 
 import ast
@@ -13,7 +13,7 @@ import difflib
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -26,7 +26,7 @@ Number = int | float
 
 _MAX_EXPRESSION_CHARS = 200
 MAX_NUMBER = 2**53
-"""Up to here int and float agree, and every sum of tokens a person can mean is below it."""
+"""The largest number up to which every int is an exact float."""
 
 TYPE_NAMES: Mapping[object, str] = {
     int: "a whole number",
@@ -49,6 +49,7 @@ _WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
+_BRITISH = re.compile(r"is(?=e|ing|ation)")
 _SETTING = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _IN_TEXT = re.compile(r"\$\$|\$\{([^}]*)\}")
 _TOKENS = re.compile(r"(?:\$[A-Za-z_][A-Za-z0-9_]*|min\b|max\b|[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+|[-+*/(),]|\s)*")
@@ -62,7 +63,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
 
 
 class SourcePosition(NamedTuple):
-    """Where something stands; line 0 is no line of a file, as for settings handed in by a caller."""
+    """A file and line. Line 0 means no line, as for settings that a caller passes."""
 
     source: str
     line: int
@@ -73,7 +74,7 @@ class SourcePosition(NamedTuple):
 
 
 def quote_value(value: object) -> str:
-    """A value as the file would write it, short enough for one line of an error."""
+    """A value as in the file, short enough for an error message."""
     if not isinstance(value, Scalar):
         return f"a {type(value).__name__}"
     if isinstance(value, int) and abs(value) > 10**30:
@@ -84,12 +85,26 @@ def quote_value(value: object) -> str:
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """The remedy for a wrong name: the one most like it, or all there are."""
+    """The remedy for an unknown name: the most similar name, or all names."""
     names = sorted(known)
     found = difflib.get_close_matches(name[:80], names, n=1)
     if found:
         return f'Did you mean "{found[0]}"?'
     return f"There is {', '.join(names)}." if names else "There is none here."
+
+
+def match_spelling(name: str, known: Collection[str]) -> str:
+    """The known name that differs from `name` only by British or American spelling; else `name` itself."""
+    if name in known:
+        return name
+    return next((each for each in known if have_same_spelling(each, name)), name)
+
+
+def have_same_spelling(one: object, other: object) -> bool:
+    """Whether two texts are equal, `-ise` and `-ize` (`-ising`, `-isation`) being the same."""
+    if not (isinstance(one, str) and isinstance(other, str)):
+        return False
+    return _BRITISH.sub("iz", one) == _BRITISH.sub("iz", other)
 
 
 def parse_plain_scalar(text: str, place: SourcePosition) -> Scalar:
@@ -109,7 +124,7 @@ def parse_plain_scalar(text: str, place: SourcePosition) -> Scalar:
 
 
 def check_scalar(value: Scalar, place: SourcePosition) -> Scalar:
-    """The value itself, if it can be reckoned with and written down."""
+    """The value, if it is not too large and has no lone surrogates; else BadPolicy."""
     if isinstance(value, Number) and not abs(value) <= MAX_NUMBER:
         raise place.make_error(f"{quote_value(value)} is no number to use here.", f"Stay below {MAX_NUMBER:,}.")
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
@@ -118,7 +133,7 @@ def check_scalar(value: Scalar, place: SourcePosition) -> Scalar:
 
 
 def check_setting_names(text: str, settings: Mapping[str, Scalar], place: SourcePosition) -> list[str]:
-    """The settings a value speaks of; each must exist, even where the value is not needed today."""
+    """The settings that a value names. Each must exist, even if the value is not used now."""
     if "${" in text:
         names = [match[1] for match in _IN_TEXT.finditer(text) if match[1] is not None]
     else:
@@ -146,7 +161,7 @@ def _as_text(value: Scalar) -> str:
 
 
 def evaluate_number(text: str, settings: Mapping[str, Scalar], place: SourcePosition) -> Number:
-    """The number an expression comes to. A whole one is an int, so that `/` serves where whole numbers are wanted."""
+    """The value of an expression. A whole number is an int, so that `/` may be used where an int is wanted."""
 
     def number_of(match: re.Match[str]) -> str:
         value = settings[match[1]]
@@ -201,7 +216,7 @@ def _compute(node: ast.expr) -> Number:
 
 
 def convert_value(value: object, hint: Any, what: str, place: SourcePosition) -> Any:
-    """The value as the annotated type, with no guessing: `"5"` is no number and 1 is not true."""
+    """The value as the annotated type, without coercion: `"5"` is no number and 1 is not true."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     try:

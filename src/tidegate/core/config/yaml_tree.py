@@ -1,7 +1,7 @@
-"""YAML text as a tree of values that know their line. YAML 1.2: `on`, `off` and `yes` are words.
+"""YAML text as a tree of values with their lines. YAML 1.2: `on`, `off` and `yes` are words.
 
-The text is read event by event, so that no text makes us build more than the bounds below: a few anchored lines can
-otherwise stand for billions of values.
+The text is parsed event by event within the limits below, because a few lines with anchors can stand for billions of
+values.
 """
 
 from collections.abc import Collection, Iterator
@@ -11,6 +11,7 @@ from tidegate.core.config.values import (
     Scalar,
     SourcePosition,
     check_scalar,
+    match_spelling,
     parse_plain_scalar,
     quote_value,
     suggest_name,
@@ -20,7 +21,7 @@ MAX_YAML_CHARS, MAX_YAML_LINE_CHARS, MAX_YAML_NODES, MAX_YAML_DEPTH = 1_000_000,
 
 
 class YamlNode(NamedTuple):
-    """`size` counts the values in it, so that an alias costs what it stands for; `key` is where its key stands."""
+    """A value and its position. `size` is the number of values in it, which an alias counts again; `key` is its key."""
 
     place: SourcePosition
     value: "Scalar | list[YamlNode] | dict[str, YamlNode]"
@@ -36,7 +37,7 @@ class YamlNode(NamedTuple):
         return self.value
 
     def items(self, what: str) -> "list[YamlNode]":
-        """The items of a list; a key with nothing behind it is an empty one."""
+        """The items of a list. A key without a value is an empty list."""
         if self.value is None:
             return []
         if not isinstance(self.value, list):
@@ -49,16 +50,20 @@ class YamlNode(NamedTuple):
         return self.value
 
     def fields(self, what: str, allowed: Collection[str], word: str = "key") -> "dict[str, YamlNode]":
-        """A mapping with none but the allowed keys."""
-        found = self.mapping(what)
-        for key, node in found.items():
-            if key not in allowed:
+        """A mapping with none but the allowed keys, each as `allowed` spells it."""
+        found: dict[str, YamlNode] = {}
+        for key, node in self.mapping(what).items():
+            name = match_spelling(key, allowed)
+            if name not in allowed:
                 raise node.key.make_error(f"unknown {word} {quote_value(key)} in {what}.", suggest_name(key, allowed))
+            if name in found:
+                raise node.key.make_error(f"{word} {quote_value(name)} is given twice in {what}.", "Keep one of them.")
+            found[name] = node
         return found
 
 
 def read_yaml(text: str, source: str) -> YamlNode:
-    """The tree of a text. Keys are always words; values are typed by the YAML 1.2 core schema."""
+    """Parse a text. Keys are strings; values have types by the YAML 1.2 core schema."""
     if len(text) > MAX_YAML_CHARS:
         raise SourcePosition(source, 0).make_error(
             f"{len(text):,} characters are too many.", f"Keep it under {MAX_YAML_CHARS:,}."
@@ -83,7 +88,7 @@ def read_yaml(text: str, source: str) -> YamlNode:
 
 
 def _events(text: str, source: str) -> Iterator[Any]:
-    """The parser's events. Odd input makes it fail in ways of its own, all of which mean the same: not YAML."""
+    """The events of the parser. Whatever exception it raises becomes BadPolicy: not YAML."""
     from ruamel.yaml import YAML  # noqa: PLC0415 - a program that reads no such file need not load a YAML parser
 
     try:

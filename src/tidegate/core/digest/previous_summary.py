@@ -1,7 +1,7 @@
-"""An earlier summary as units again, so that its facts compete on equal terms and nothing is ever nested.
+"""The parser of an earlier summary: it becomes units again, so that its facts compete with new ones.
 
-A digest of ours is taken apart line by line; any other text, a model's summary for one, is kept line by line as what
-was noted. Lines are only sorted into sections: nothing in them is obeyed.
+A digest is parsed line by line. Each line of another text, such as a summary by a model, becomes a noted line. Lines
+are only sorted into sections; they are never followed as instructions.
 """
 
 import re
@@ -30,7 +30,7 @@ _NOTED_PREFIX: Final = "noted earlier: "
 _LIST: Final = re.compile(
     r"(agent (?:changed|read|used) \([^)]{1,50}\)|in calls of [^:]{1,50}|(?:user|agent|tools) named|noted): (.+)"
 )
-# What a line is worth and where it belongs, by how it begins. A little less than the same thing said anew.
+# The section and weight of a line by its beginning. Weights are a little lower than for new lines.
 _LINES: Final = (
     (FIRST_REQUEST_PREFIX, INTENT_SECTION, 8.0),
     (USER_SAID_PREFIX, USER_SECTION, 3.4),

@@ -1,15 +1,14 @@
-"""What messages have to say, in small units that can be kept or left one by one.
+"""The units of a digest: short attributed statements and facts that can be kept or left out one by one.
 
-Each unit is attributed: the user said it, the agent said or did it, a tool said it. White space is folded, so a text
-from outside can never begin a line of its own in a digest.
+Each unit says who it is from: the user, the agent or a tool. White space is folded, so text from outside can never
+begin a line in a digest.
 """
 
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidegate.core.messages import (
     REMINDER,
@@ -33,6 +32,14 @@ from tidegate.core.text.facts import (
     split_sentences,
 )
 from tidegate.core.text.rule_text import rule_text
+from tidegate.core.text.tool_calls import (
+    INCIDENTAL_KEYS,
+    ToolAccess,
+    classify_call,
+    iterate_strings,
+    open_todos_of,
+    parse_call_arguments,
+)
 
 INTENT_SECTION: Final = "Session intent"
 USER_SECTION: Final = "User said"
@@ -47,24 +54,21 @@ FIRST_REQUEST_PREFIX: Final = "user asked first: "
 LAST_REQUEST_PREFIX: Final = "user asked last: "
 USER_SAID_PREFIX: Final = "user said: "
 HELD: Final = "user message held: "
-"""Of a message that the user did not type: no rule is kept for what it says."""
+"""The prefix for a user message that was not typed. It can give no rules."""
 SYSTEM_SAID_PREFIX: Final = "system said: "
 
-_READ: Final = 4_000_000  # characters looked at in one digest, whatever the history
-_BULK: Final = 40  # so many values with one label in tool output: a log, not facts
-_ARGUMENT: Final = 1_000  # read of each argument: names stand in front, the rest is content
-_PARSED: Final = 200_000
+_READ: Final = 4_000_000  # characters read for one digest
+_BULK: Final = 40  # more values than this with one label in tool output are a log, not facts
+_ARGUMENT: Final = 1_000  # characters read of each argument: the rest is content
 
 _KIND: Final[dict[FactKind, float]] = {
     "url": 1.0, "email": 1.0, "uuid": 1.0, "path": 1.0, "file": 0.9, "hash": 0.8, "id": 0.9,
     "version": 0.4, "name": 0.6, "number": 0.4, "quoted": 0.4,
 }  # fmt: skip
 _VALUES: Final = frozenset({"uuid", "hash", "id", "number", "version"})
-_CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append|delet|remov|mov|renam|upload", re.I)
-_LOOK: Final = re.compile(r"read|view|cat|open|get|list|ls|grep|search|find|glob|fetch|show", re.I)
+_VERBS: Final[dict[ToolAccess, str]] = {"write": "changed", "read": "read", "other": "used"}
 _SHELL: Final = frozenset({"command", "cmd", "script", "commands", "shell_command", "bash"})
 _TARGET: Final = re.compile(r"path|file|url|uri|notebook|target|dest|source", re.I)
-_QUIET: Final = frozenset({"workdir", "cwd", "description", "timeout", "explanation"})
 _DIGITS: Final = re.compile(r"[0-9a-fA-F]*\d[\w.:-]*")
 _DECISION: Final = re.compile(
     r"\b(decid|chose|choos|conclu|root cause|turns out|because|instead of|the (fix|bug|problem|issue|reason) (is|was)"
@@ -75,7 +79,7 @@ _DECISION: Final = re.compile(
 
 
 class DigestUnit(NamedTuple):
-    """`group` gathers short items on one line; without it the unit is a line of its own. `key` is the bare fact."""
+    """One unit. Units with the same `group` share a line; without a group it is a line. `key` is the bare fact."""
 
     section: str
     group: str
@@ -86,7 +90,7 @@ class DigestUnit(NamedTuple):
 
 
 class _Request(NamedTuple):
-    """What the user said or a message of the user held, and whether there is a rule in what was typed of it."""
+    """The text of a user message, its prefix (`author`), and whether its typed part has a rule."""
 
     order: int
     text: str
@@ -95,7 +99,7 @@ class _Request(NamedTuple):
 
 
 class _FactOccurrences:
-    """A fact over all its occurrences: where it counted most, how often it came, when it was last."""
+    """All occurrences of a fact: its strongest source, how often and where last."""
 
     def __init__(self, fact: Fact, section: str, group: str) -> None:
         self.fact, self.section, self.group = fact, section, group
@@ -114,7 +118,7 @@ def _quote_line(text: str, limit: int) -> str:
 
 
 def collect_units(messages: Sequence[Message], *, continued: bool = False) -> list[DigestUnit]:
-    """All units of these messages, unsorted, repeated facts joined. `continued`: the first request came earlier."""
+    """The units of these messages, unsorted, each fact once. `continued`: the first request was earlier."""
     limit = min(max(_READ // max(len(messages), 1), 400), 8_000)
     walk = _UnitCollector(limit, len(messages), continued)
     for order, message in enumerate(messages):
@@ -128,6 +132,7 @@ class _UnitCollector:
         self.units: dict[str, DigestUnit] = {}
         self.facts: dict[str, _FactOccurrences] = {}
         self.names: dict[str, str] = {}  # call id -> tool
+        self.access: dict[str, ToolAccess] = {}  # call id -> what the call does
         self.commands: dict[str, str] = {}
         self.requests: list[_Request] = []
         self.last_reply: tuple[int, str] | None = None
@@ -175,7 +180,7 @@ class _UnitCollector:
         if not text.strip():
             return
         parts = [part.text for part in message.parts if isinstance(part, Text) and part.typed is not False]
-        own = "\n".join(parts)  # a file that came along is not what the user said
+        own = "\n".join(parts)  # without mentioned files
         quoted = own if own.strip() else text
         rules = find_rule_sentences(rule_text(message), self.limit)[:20]
         self.requests.append(_Request(order, quoted, USER_SAID_PREFIX if own.strip() else HELD, bool(rules)))
@@ -201,28 +206,30 @@ class _UnitCollector:
 
     def _call(self, call: Call, order: int) -> None:
         self.names[call.id] = call.name
-        arguments = _arguments(call.arguments)
-        if _todos(arguments):
-            for todo in _todos(arguments):
+        access = self.access[call.id] = classify_call(call)
+        arguments = parse_call_arguments(call)
+        todos = open_todos_of(arguments)
+        if todos:
+            for todo in todos:
                 self._add(NEXT_STEPS_SECTION, f"agent planned: {_quote_line(todo, 160)}", 1 + order / self.total, order)
             return
-        verb = "changed" if _CHANGE.search(call.name) else "read" if _LOOK.search(call.name) else "used"
-        for key, value in _strings(arguments):
+        tool = fold_line(call.name, 40)
+        for key, value in iterate_strings(arguments, skip=INCIDENTAL_KEYS):
             if key in _SHELL:
                 self.commands[call.id] = value
             named = _TARGET.search(key) is not None and len(value) <= 300
-            group = f"agent {verb} ({fold_line(call.name, 40)})" if named else f"in calls of {fold_line(call.name, 40)}"
+            group = f"agent {_VERBS[access]} ({tool})" if named else f"in calls of {tool}"
             for fact in find_facts(value[:_ARGUMENT]):
                 section = ARTIFACTS_SECTION if fact.kind in ("path", "file", "url") else IDENTIFIERS_SECTION
-                source = 2.9 if named and verb == "changed" else 2.5 if named else 2.1
+                source = 2.9 if named and access == "write" else 2.5 if named else 2.1
                 self._fact(fact, section, group, source, order)
 
     def _result(self, text: str, call_id: str, error: bool, order: int) -> None:
         tool = fold_line(self.names.get(call_id, "a tool"), 40)
         self._facts(text, IDENTIFIERS_SECTION, "tools named", 0.8, order)
         age = order / self.total
-        # What a reading tool shows may speak of errors; only a failed call reports one.
-        failures = [] if _LOOK.search(tool) and not error else find_error_lines(text, self.limit)
+        # Text that a reading tool shows may mention errors; only a failed call reports one.
+        failures = [] if self.access.get(call_id) == "read" and not error else find_error_lines(text, self.limit)
         if error and not failures:
             failures = [find_last_line(text)] if text.strip() else []
         for line in (failures[:1] + failures[-2:])[: 3 if error else 2]:
@@ -257,7 +264,7 @@ class _UnitCollector:
         return [*self._lines(), *self._named()]
 
     def _lines(self) -> Iterator[DigestUnit]:
-        """Failures that differ only in their numbers are one failure many times over."""
+        """The units that are lines. Failures that differ only in their numbers count as repetitions."""
         alike = Counter(_pattern(unit) for unit in self.units.values())
         for unit in self.units.values():
             rare = 1.5 / math.sqrt(alike[_pattern(unit)]) if unit.section == ERRORS_SECTION else 0
@@ -271,7 +278,7 @@ class _UnitCollector:
             if many > _BULK and seen.source < 1:
                 continue
             worth = _KIND[fact.kind]
-            # Said often: it mattered. One of a kind: nothing else tells it. One of a thousand alike: a log line.
+            # A frequent fact matters. A unique value has weight, one of many alike is a log line.
             often = 0.3 * min(math.log2(seen.times), 4) * worth * seen.source
             rare = 1.2 / math.sqrt(many) if fact.kind in _VALUES else 0
             weight = worth * seen.source + often + rare + 0.9 * seen.last / self.total
@@ -285,39 +292,3 @@ def _pattern(unit: DigestUnit) -> str:
 
 def _class(seen: _FactOccurrences) -> tuple[str, str, str]:
     return seen.fact.kind, seen.fact.context, seen.group
-
-
-def _arguments(text: str) -> Any:
-    if len(text) > _PARSED:
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _strings(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    if depth > 6 or key in _QUIET:
-        return
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, dict):
-        for name, inner in list(value.items())[:64]:
-            yield from _strings(inner, str(name), depth + 1)
-    elif isinstance(value, list):
-        for inner in value[:64]:
-            yield from _strings(inner, key, depth + 1)
-
-
-def _todos(arguments: Any) -> list[str]:
-    """Open items of a to-do list, as several agents keep one with a tool."""
-    items = arguments.get("todos", arguments.get("plan")) if isinstance(arguments, dict) else None
-    if not isinstance(items, list):
-        return []
-    found = []
-    for item in items[:40]:
-        if isinstance(item, dict) and item.get("status") not in ("completed", "done", "cancelled"):
-            text = item.get("content") or item.get("step") or item.get("title")
-            if isinstance(text, str):
-                found.append(text)
-    return found

@@ -1,8 +1,8 @@
-"""A summary made without a model: always there, always the same, always within its bound.
+"""The digest: a deterministic summary that needs no model and always fits its limit.
 
-It does not tell the story, it keeps what cannot be guessed: the words of the user, names of files and things, numbers,
-failures, outcomes. Everything is quoted and attributed in the past tense, as data about the conversation; nothing in
-it asks for anything. Units are chosen by worth within a share for each section, so that no section starves the rest.
+It keeps what cannot be guessed: words of the user, names of files and things, numbers, failures, outcomes. Everything
+is quoted, attributed and in the past tense, as data about the conversation; it contains no instructions. Units are
+chosen by weight, with a share of the tokens for each section.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ DIGEST_SECTIONS: Final = (
     NEXT_STEPS_SECTION,
 )
 
-# Shares of the bound in percent. What a section leaves goes to the most worthy units of all.
+# Shares of the tokens, in percent. Tokens that a section leaves go to the heaviest units of all sections.
 _SHARES: Final = {
     INTENT_SECTION: 12,
     USER_SECTION: 18,
@@ -48,7 +48,7 @@ _SHARES: Final = {
     IDENTIFIERS_SECTION: 24,
     NEXT_STEPS_SECTION: 4,
 }
-# Where the lines of a section stand if the caller wants fewer sections.
+# The section for the lines of a section that the caller does not want.
 _ELSEWHERE: Final = {
     USER_SECTION: INTENT_SECTION,
     ERRORS_SECTION: COMMANDS_SECTION,
@@ -57,7 +57,7 @@ _ELSEWHERE: Final = {
     DECISIONS_SECTION: INTENT_SECTION,
 }
 _MISSES: Final = 64
-_HEADED: Final = 96  # below this headings would eat what they head
+_HEADED: Final = 96  # tokens: below this, headings would take too much
 _CRUMB: Final = 12
 
 
@@ -69,7 +69,7 @@ def write_digest(
     previous: str = "",
     sections: Sequence[str] = DIGEST_SECTIONS,
 ) -> str:
-    """At most `max_tokens` of what these messages and the `previous` summary said. Empty only if nothing fits."""
+    """A digest of these messages and the `previous` summary in at most `max_tokens`. Empty only if nothing fits."""
     previous = "\n".join([previous, *(text_of(message) for message in messages if message.kind == SUMMARY)])
     old = parse_previous_summary(previous)
     units = [*old, *collect_units(messages, continued=any(unit.text.startswith(FIRST_REQUEST_PREFIX) for unit in old))]
@@ -79,14 +79,14 @@ def write_digest(
     chosen = _choose(ranked, max_tokens, counter)
     text = _assemble(chosen, sections or DIGEST_SECTIONS, max_tokens)
     while chosen and (over := counter.count_text(text) - max_tokens) > 0:
-        # The seams cost more than was reckoned: the least worthy units go, at least one.
+        # Joining cost more tokens than estimated: drop the lightest units, at least one.
         chosen = chosen[: -1 - over // 40]
         text = _assemble(chosen, sections or DIGEST_SECTIONS, max_tokens)
     return text or _least(ranked[0].text, max_tokens, counter)
 
 
 def _least(text: str, max_tokens: int, counter: TokenCounter) -> str:
-    """The beginning of the most important line, or at least a sign that something was there."""
+    """The beginning of the most important line, or a single character if no more fits."""
     for some in (clip_tokens(text, max_tokens, counter, mode="head", notice="").text, "…", "."):
         if some and text and counter.count_text(some) <= max_tokens:
             return some
@@ -94,7 +94,7 @@ def _least(text: str, max_tokens: int, counter: TokenCounter) -> str:
 
 
 class _TokenAllowance:
-    """Spends the bound on units, most worthy first."""
+    """Spends the tokens on units, the heaviest first."""
 
     def __init__(self, max_tokens: int, counter: TokenCounter) -> None:
         self.left = max_tokens
@@ -115,7 +115,7 @@ class _TokenAllowance:
         return cost + self.counter.count_text(f", {unit.text}")
 
     def buy(self, unit: DigestUnit, room: int) -> int:
-        """What it cost, or 0 if there was no room or no need. The words of the user are rather clipped than left."""
+        """The tokens spent; 0 if the unit does not fit or is not needed. The intent is clipped to fit."""
         if _mentions(self.text, unit.key):
             return 0
         cost = self.cost(unit)
@@ -133,7 +133,7 @@ class _TokenAllowance:
         return cost
 
     def return_repeated(self) -> None:
-        """Give back items that a line bought later says anyway."""
+        """Remove items that a chosen line repeats, and regain their tokens."""
         lines = "\n".join(unit.text for unit in self.chosen if not unit.group)
         repeated = [unit for unit in self.chosen if unit.group and _mentions(lines, unit.key)]
         self.chosen = [unit for unit in self.chosen if unit not in repeated]
@@ -141,7 +141,7 @@ class _TokenAllowance:
 
 
 def _mentions(text: str, key: str) -> bool:
-    """Is it there as a whole? 443 is not said by 8443; a file is said by its path. Nothing is said by anything."""
+    """Whether the text has the key as a whole: 8443 does not mention 443, but a path mentions its file. Every text mentions an empty key."""
     if not key:
         return True
     at = text.find(key)
@@ -154,7 +154,7 @@ def _mentions(text: str, key: str) -> bool:
 
 
 def _choose(ranked: list[DigestUnit], max_tokens: int, counter: TokenCounter) -> list[DigestUnit]:
-    """Lines before lists, since a line often says what a list would repeat; then whatever is worth most."""
+    """Choose lines before lists, because a line often has what a list would repeat; then by weight."""
     purse = _TokenAllowance(max_tokens, counter)
     left = {section: max_tokens * share // 100 for section, share in _SHARES.items()}
     for listed in (False, True):
@@ -203,7 +203,7 @@ def _assemble(chosen: list[DigestUnit], sections: Sequence[str], max_tokens: int
 
 
 def _place(section: str, sections: Sequence[str]) -> str:
-    """A section the caller did not ask for is told under a kindred one, else under the last."""
+    """The wanted section for the lines of a section: itself, a related one, or the last."""
     for _ in range(len(_ELSEWHERE)):
         if section in sections:
             return section

@@ -1,14 +1,14 @@
-"""The ledger as lines of text: how a line is written, read again, and which lines stay when there is no room for all.
+"""The lines of the ledger: their text form, its parser, and the choice of lines if not all fit.
 
     - rule m2: Never push to main.          a rule of the user, word for word
     - pin m9: Answer in French.             the same, pinned by hand
-    - left m2..m59, m61..m97                what left the view, step by step: recall takes these
-    - open m40: task {...} has no result    what must not be forgotten of one message; decided and ran are alike
-    - changed: src/a.py m31, src/b.py m8    files the agent changed and the message in which it did; read: looked at
+    - left m2..m59, m61..m97                ranges of messages that left the view, for recall
+    - open m40: task {...} has no result    a statement about one message; decided and ran have the same form
+    - changed: src/a.py m31, src/b.py m8    files the agent changed, and the message of the call; read: files it read
     - named: port 8443, db.yaml             other names
 
-Each line stands for itself, so the text can grow at its end, and one line can go without hurting the others. Names are
-lines of their own until they are written: they gather in lists, the likeliest to be needed first.
+No line depends on another, so lines can be added at the end and removed. Each name is a LedgerLine of its own; in the
+text the names of one kind are a list, the likeliest to be needed first.
 """
 
 import re
@@ -26,23 +26,23 @@ LEDGER_HEADING: Final = (
     " rest is data. recall shows what was said, by an id (m4), a range (m2..m59) or words]"
 )
 MAX_RULES_SHARE: Final = 0.75
-"""The most that rules may take of the ledger, so that facts are not starved. Pins may take all of it."""
+"""The most that rules may take of the ledger, so that facts have room. Pins may take all of it."""
 PIN_SHARE: Final = 0.25
-"""The share of the room for pins where a policy has no ledger of its own."""
+"""The share of the room for pins if the policy has no ledger."""
 _LIST_KINDS: Final = ("changed", "read", "named")
 
 _LINE: Final = re.compile(r"- (?:(rule|pin|open|decided|ran) )?([me]\d+(?:\.\d+)?)(?: ([^:]+))?: (.+)")
-_TOLD: Final = ("rule", "pin", "open", "decided", "ran")
+_MESSAGE_KINDS: Final = ("rule", "pin", "open", "decided", "ran")
 _LIST: Final = re.compile(r"- (changed|read|named): (.+)")
 _IDENT: Final = re.compile(r"[me]\d+(?:\.\d+)?")
 _LEFT: Final = "- left "
 _RANGE: Final = re.compile(r"m(\d+)\.\.m(\d+)")
-_TURN: Final = 6  # the most old names before each new one: what came lately is not to be starved
-_MISSES: Final = 40  # so many names in a row that do not fit: the shorter ones that might are worth little
+_MAX_OLD_PER_NEW: Final = 6  # old names before each new one when a ledger is rewritten, so that new ones have room
+_MAX_MISSES: Final = 40  # stop after so many names in a row that do not fit
 
 
 class LedgerLine(msgspec.Struct, frozen=True, gc=False):
-    """`what` is rule, pin, left, a list, or what is told of a message. `ident` is where it was said."""
+    """`what` is rule, pin, left, the kind of a list or the kind of a statement. `ident` is the message it is from."""
 
     what: str
     ident: str
@@ -53,9 +53,9 @@ class LedgerLine(msgspec.Struct, frozen=True, gc=False):
             return f"{_LEFT}{self.ident}"
         if self.what in _LIST_KINDS:
             return f"{self.text} {self.ident}" if self.ident else self.text
-        if self.what in _TOLD:
+        if self.what in _MESSAGE_KINDS:
             return f"- {self.what} {self.ident}: {self.text}"
-        return f"- {self.ident} {self.what}: {self.text}"  # as older ledgers have them
+        return f"- {self.ident} {self.what}: {self.text}"  # the form of older ledgers
 
     @property
     def lays_down(self) -> bool:
@@ -67,7 +67,7 @@ class LedgerLine(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def place(self) -> int:
-        """Where in the log it was said."""
+        """The seq of the event with that message; 0 if unknown."""
         return int(self.ident[1:].partition(".")[0]) if self.ident else 0
 
 
@@ -76,7 +76,7 @@ def make_left_line(first: int, last: int) -> LedgerLine:
 
 
 def parse_ledger(text: str) -> list[LedgerLine]:
-    """The lines of a ledger. What is no line of ours is left."""
+    """The lines of a ledger. Text that is no ledger line is ignored."""
     found: list[LedgerLine] = []
     for line in text.split("\n"):
         if line.startswith(_LEFT):
@@ -94,7 +94,7 @@ def _listed(what: str, name: str) -> LedgerLine:
 
 
 def render_ledger(lines: Sequence[LedgerLine]) -> str:
-    """Their text: rules, what left, what is told of messages, names."""
+    """The text of a ledger: rules, ranges, statements, names."""
     lists: dict[str, list[str]] = {what: [] for what in _LIST_KINDS}
     others: list[LedgerLine] = []
     for line in lines:
@@ -111,13 +111,13 @@ def render_ledger(lines: Sequence[LedgerLine]) -> str:
 
 
 def _left_ranges(lines: Iterable[LedgerLine]) -> list[tuple[int, int]]:
-    """The ranges of what left, as places in the log."""
+    """The ranges that left, as first and last seq."""
     found = (_RANGE.fullmatch(line.ident) for line in lines if line.what == "left")
     return [(int(match[1]), int(match[2])) for match in found if match]
 
 
 class ReachableIds:
-    """Which messages a ledger leads to, by their own id or by a range."""
+    """The messages that a ledger names, by their id or by a range."""
 
     def __init__(self, lines: Sequence[LedgerLine]) -> None:
         self.named = {line.ident for line in lines if line.what != "left"} - {""}
@@ -127,20 +127,22 @@ class ReachableIds:
         if ident in self.named:
             return True
         place = int(ident[1:].partition(".")[0]) if ident[1:2].isdigit() else 0
-        if ident[:1] == "e":  # a summary tells of what left before it, and that is in the ranges
+        if ident[:1] == "e":  # a summary is about messages before it, which are in the ranges
             return any(first < place for first, _ in self._ranges)
         return any(first <= place <= last for first, last in self._ranges)
 
 
 def join_left_ranges(lines: Sequence[LedgerLine]) -> list[LedgerLine]:
-    """The same lines with one range: all that was said up to the last message that left. So it also leads to what there
-    was no room to name before."""
+    """The same lines with one range, from the first message to the last one that left.
+
+    It also covers messages that there was no room to name before.
+    """
     last = _last(lines)
     return [*(line for line in lines if line.what != "left"), *([make_left_line(1, last)] if last else [])]
 
 
 def merge_ledger_lines(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> list[LedgerLine]:
-    """Old and new lines, each once. Names take turns, in proportion to how much of the session either stands for."""
+    """Old and new lines, each once. Old and new names alternate, in proportion to the messages they are from."""
     fresh = {line.text for line in new}
     names = [line for line in old if line.what in _LIST_KINDS and line.text not in fresh]
     later = [line for line in new if line.what in _LIST_KINDS]
@@ -148,28 +150,28 @@ def merge_ledger_lines(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> 
     done = [line for line in (*old, *new) if line.lays_down or line.what == "left"]
     done += told
     before = _last(old)
-    turn = min(_TURN, max(1, round(before / max(1, _last(new) - before))))
+    turn = min(_MAX_OLD_PER_NEW, max(1, round(before / max(1, _last(new) - before))))
     for step in range(max(len(later), -(-len(names) // turn))):
         done += [*names[step * turn : (step + 1) * turn], *later[step : step + 1]]
     return list(dict.fromkeys(done))
 
 
 def _last(lines: Sequence[LedgerLine]) -> int:
-    """Up to which message these lines tell what left."""
+    """The seq of the last message that left."""
     return max((last for _, last in _left_ranges(lines)), default=0)
 
 
 def select_ledger_lines(
-    lines: Sequence[LedgerLine], tokens: int, budget: Budget, *, headed: bool, rules: int, told: int
+    lines: Sequence[LedgerLine], tokens: int, budget: Budget, *, headed: bool, rules: int, statements: int
 ) -> list[LedgerLine]:
-    """The lines that fit into so many tokens: what left, pins, rules from the newest back, then facts as they come.
+    """The lines that fit into so many tokens: ranges, pins, rules from the newest back, statements, names.
 
-    Rules get at most `rules` of the tokens, what is told of single messages at most `told`.
+    Rules get at most `rules` tokens, statements at most `statements`.
     """
     purse = _Purse(tokens, budget, headed)
     names = [line for line in lines if line.what in _LIST_KINDS]
     others = [line for line in lines if line.what not in _LIST_KINDS]
-    for what in ("left", "pin"):  # a range costs a few tokens, and without it nothing leads back
+    for what in ("left", "pin"):  # ranges are cheap, and without them nothing can be recalled
         for line in others:
             if line.what == what:
                 purse.buy(line, purse.left)
@@ -178,10 +180,10 @@ def select_ledger_lines(
             rules -= purse.buy(line, min(rules, purse.left))
     for line in others:
         if not line.lays_down and line.what != "left":
-            told -= purse.buy(line, min(told, purse.left))
+            statements -= purse.buy(line, min(statements, purse.left))
     purse.buy_names(names)
-    laid = [line for line in others if line.lays_down and line in purse.taken]
-    return [*laid, *(line for line in purse.taken if not line.lays_down)]
+    rules_taken = [line for line in others if line.lays_down and line in purse.taken]
+    return [*rules_taken, *(line for line in purse.taken if not line.lays_down)]
 
 
 class _Purse:
@@ -199,7 +201,7 @@ class _Purse:
         return cost
 
     def buy_names(self, lines: Iterable[LedgerLine]) -> None:
-        """As `buy` would one by one, but there are thousands."""
+        """The same as `buy` for each, but faster: there are thousands."""
         missed, left, count = 0, self.left, self._budget.counter.count_text
         for line in lines:
             cost = count(f", {line.text} {line.ident}" if line.ident else f", {line.text}")
@@ -207,6 +209,6 @@ class _Purse:
                 missed = 0
                 left -= cost
                 self.taken[line] = None
-            elif (missed := missed + 1) > _MISSES:
+            elif (missed := missed + 1) > _MAX_MISSES:
                 break
         self.left = left

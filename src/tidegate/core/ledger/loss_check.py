@@ -1,4 +1,4 @@
-"""One transaction on the view, held against the hard facts of what it takes away. The ledger acts on what is found."""
+"""The check of one transaction: which facts and rules it removes from the view. The ledger keeps what it finds."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,18 +16,18 @@ from tidegate.core.text.facts import split_runs, strip_punctuation
 from tidegate.core.view import Item, View, rules_given
 
 PIN: Final = "pin"
-"""The kind of a message that the user pinned: all of it is a rule."""
+"""The kind of a pinned message: all of it is a rule."""
 
 _CLEARED_PREFIX: Final = "[cleared: "
-"""How a stub begins: what it says is about the result, not of it."""
+"""The beginning of a stub. Its text is about the result, not from it."""
 
-_HEAD: Final = 0.25  # of the view
+_HEAD_SHARE: Final = 0.25  # of the view
 _RECALL: Final = re.compile(r"recall(?<!\wrecall) ([me]\d+(?:\.\d+)?)")  # begins with its letters: found at once
 _INNER: Final = bytes.maketrans(b"=:/\\", b"    ")
 
 
 class LossTally(NamedTuple):
-    """What the check of one transaction found. `shortened` messages are still there and name the id of the whole."""
+    """The counts of one check. `shortened`: messages that are shown shortened and name their id for recall."""
 
     checked: int = 0
     present: int = 0
@@ -49,7 +49,7 @@ def readable_text_of(message: Message) -> str:
 
 
 def collect_words(text: str) -> set[str]:
-    """What is said in a text, as facts are told apart: whole runs, and what stands between their = and : and /."""
+    """The words of a text to look facts up in: runs, and their parts between `=`, `:`, `/` and backslashes."""
     found = set(split_runs(text))
     odd = [strip_punctuation(run) for run in found if not run.isalnum()]
     found.update(odd)
@@ -59,36 +59,40 @@ def collect_words(text: str) -> set[str]:
 
 
 class LossCheck:
-    """One transaction against the facts of what it takes away."""
+    """What one transaction removes, compared with what the view has afterwards."""
 
     def __init__(self, view: View, edits: Sequence[Edit], lines: Sequence[LedgerLine], *, facts: bool = True) -> None:
-        """Without `facts` only what was pinned is looked after."""
+        """Without `facts` only pins are checked."""
         self.lines = list(lines)
         self._whole = facts
         self._facts: list[LedgerLine] = []
-        self._known: set[str] = set()
-        self._told = ""
+        self._words_shown: set[str] = set()
+        self._summaries_and_requests = ""
         self._pointed = ReachableIds(lines).named
         changes = EditIndex(edits)
         items = {item.message.id: item for item in view.items if item.message.kind != LEDGER}
         messages = [item.message for item in items.values()]
         self._gone = [m for m in messages if m.id in changes.dropped and m.kind != REMINDER]
         cut = [m for m in messages if m.id in changes.replaced]
-        self.moves = bool(self._gone) or _is_read_again(view, changes)
-        """Whether a line at the head of the view costs little more than the edits do."""
+        self.moves = bool(self._gone) or _is_view_read_again(view, changes)
+        """Whether the provider must read most of the view again anyway, so that a new ledger line costs little more."""
         requests = [m for m in cut if is_user_request(m)]
-        shown = [_after(m, changes) for m in messages if m.id not in changes.dropped] if self.moves or requests else []
+        shown = (
+            [_apply_replace(m, changes) for m in messages if m.id not in changes.dropped]
+            if self.moves or requests
+            else []
+        )
         if facts and self.moves:
             touched = [m for m in messages if m.id in changes.dropped or m.id in changes.replaced]
             after = {m.id: text_of(m) for m in shown if m.id in changes.replaced}
-            self._facts = [*statements_of(self._gone), *_listed(touched, after)]
+            self._facts = [*statements_of(self._gone), *_rank_removed_names(touched, after)]
             self._read([*shown, *(insert.message for insert in changes.inserts)])
         held = partial(rules_held, removed=view.removed_rules)
         every = [line for m in (*self._gone, *requests) for line in held(items[m.id]) if facts or line.what == "pin"]
         self._rules = list({line.text: line for line in every}.values())
         known = {line.text for line in lines if line.lays_down}
         missing = {line.text for line in self._rules} - known
-        for message in shown:  # a rule is present only where the user gave it: any other text may leave unread
+        for message in shown:  # a rule is present only in a user message: other texts may leave unchecked
             present = {text for text in missing if text in text_of(message)}
             missing -= present and {line.text for line in held(items[message.id])} & present
         self._laid_down = [line for line in self._rules if line.text in missing]
@@ -98,8 +102,8 @@ class LossCheck:
 
     def _read(self, stay: Sequence[Message]) -> None:
         text = "\n".join(map(readable_text_of, stay))
-        self._known = collect_words(text)
-        self._told = "\n".join(
+        self._words_shown = collect_words(text)
+        self._summaries_and_requests = "\n".join(
             text_of(message) for message in stay if message.kind == SUMMARY or is_user_request(message)
         )
         self._pointed |= set(_RECALL.findall(text))
@@ -107,20 +111,22 @@ class LossCheck:
     def _present(self, line: LedgerLine) -> bool:
         text = line.text
         if " " not in text:
-            return text in self._known
-        return (text.rpartition(" ")[2] if line.listed else text) in self._known or text in self._told
+            return text in self._words_shown
+        return (
+            text.rpartition(" ")[2] if line.listed else text
+        ) in self._words_shown or text in self._summaries_and_requests
 
     def wanted(self, *, again: bool = False) -> list[LedgerLine]:
-        """What should go into the ledger: rules, what leaves, facts that are nowhere else, the best first.
+        """The lines that should go into the ledger: rules, the range that leaves, and missing facts, the best first.
 
-        `again`: also those the ledger has, for it is written anew.
+        `again`: also facts that the ledger has, because it is rewritten.
         """
         places = [int(message.id[1:]) for message in self._gone if message.id[:1] == "m"] if self._whole else []
         ranges = [make_left_line(min(places), max(places))] if places else []
         return [*self._laid_down, *ranges, *(self._out_of_sight if again else self._missing)]
 
     def reaches(self, lines: Sequence[LedgerLine] | None) -> bool:
-        """With these lines, does the ledger lead to every message that leaves?"""
+        """Whether a ledger with these lines names every dropped message. None: the lines it has now."""
         reach = ReachableIds(self.lines if lines is None else lines)
         return bool(self._gone) and all(message.id in reach for message in self._gone)
 
@@ -129,7 +135,7 @@ class LossCheck:
         return any(line.lays_down and line.text not in texts for line in (*self.lines, *self._laid_down))
 
     def tally(self, lines: Sequence[LedgerLine] | None, shortened: int) -> LossTally:
-        """The counts, with these lines in the ledger; None: it is as it was."""
+        """The counts for a ledger with these lines. None: the lines it has now."""
         after = self.lines if lines is None else list(lines)
         texts = {line.text for line in after}
         reach = ReachableIds(after)
@@ -140,25 +146,27 @@ class LossCheck:
         return LossTally(checked, checked - missing, reached, missing - len(rest), len(rest) - reached, shortened)
 
 
-def _is_read_again(view: View, changes: EditIndex) -> bool:
-    """Whether most of the view is, for something at its head was shortened. Not for a result that is cut as it comes,
-    or cleared in the midst: it names its message, and all before it stays cached."""
+def _is_view_read_again(view: View, changes: EditIndex) -> bool:
+    """Whether the provider must read most of the view again, because a message near its head was shortened.
+
+    That is not so for a new result that is cut, or one cleared in the middle: everything before it stays cached.
+    """
     fresh = {item.message.id for item in view.items_since_reply()}
     before = 0
     for item in view.items:
         if item.message.id in changes.replaced and item.message.id not in fresh:
-            return before <= view.tokens * _HEAD
+            return before <= view.tokens * _HEAD_SHARE
         before += item.tokens if item.message.kind != LEDGER else 0
     return False
 
 
-def _after(message: Message, changes: EditIndex) -> Message:
+def _apply_replace(message: Message, changes: EditIndex) -> Message:
     new = changes.replaced.get(message.id)
     return message if new is None else msgspec.structs.replace(message, parts=new.parts)
 
 
 def rules_held(item: Item, removed: Mapping[str, int]) -> list[LedgerLine]:
-    """What a message lays down: all of a pin, the rules in what the user typed. Not those that were removed since."""
+    """The rules of a message: all of a pin, or the rules that the user typed. Without those removed since."""
     message = item.message
     if message.kind == PIN:
         lines = [LedgerLine("pin", message.id, " ".join(text_of(message).split()))]
@@ -167,8 +175,8 @@ def rules_held(item: Item, removed: Mapping[str, int]) -> list[LedgerLine]:
     return [line for line in lines if line.place > removed.get(line.text, 0)]
 
 
-def _listed(messages: Sequence[Message], stay: Mapping[str, str]) -> list[LedgerLine]:
-    """The names in what leaves of these messages, the best first."""
+def _rank_removed_names(messages: Sequence[Message], stay: Mapping[str, str]) -> list[LedgerLine]:
+    """The names in the removed text of these messages, the best first."""
     told = [
         message for message in messages if message.role != "tool" or not text_of(message).startswith(_CLEARED_PREFIX)
     ]

@@ -1,20 +1,20 @@
-"""The names in what leaves a view, ranked by how likely they are to be needed again for what they cost.
+"""The names in messages that leave a view, ranked by how likely they are needed again, relative to their cost.
 
-What the agent itself put into its calls is named again most often, then what the user named; of what tools printed it
-is the paths. A name that came often, or lately, comes again. Weights fitted to recorded sessions did no better at the
-ledger's size on sessions they were not fitted to, so these are round.
+In recorded sessions the names in the agent's own calls are used again most often, then names given by the user, then
+paths in tool output. Frequent and recent names are likelier. The weights are round numbers: fitted weights did no
+better on sessions that they were not fitted to.
 """
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from tidegate.core.ledger.lines import LedgerLine
-from tidegate.core.messages import Call, Message, calls_of, is_user_request, result_of, text_of
+from tidegate.core.messages import Message, calls_of, is_user_request, result_of, text_of
 from tidegate.core.text.facts import (
     Fact,
     FactKind,
@@ -24,7 +24,7 @@ from tidegate.core.text.facts import (
     head_and_tail,
     split_runs,
 )
-from tidegate.core.tool_calls import iterate_strings, parse_call_arguments
+from tidegate.core.text.tool_calls import INCIDENTAL_KEYS, classify_call, iterate_strings, parse_call_arguments
 
 _KIND: Final[dict[FactKind, float]] = {
     "path": 1.0, "file": 0.9, "url": 0.7, "email": 0.6, "uuid": 0.6, "hash": 0.5, "id": 0.4, "name": 0.35,
@@ -32,20 +32,18 @@ _KIND: Final[dict[FactKind, float]] = {
 }  # fmt: skip
 _DOTTED: Final = 0.7
 _FOLDER: Final = 0.6
-_TAG: Final = 0.05  # </div> looks like a path, too
+_TAG: Final = 0.05  # </div> looks like a path
 _PHRASE: Final = 0.2  # several words in quotes
 _CALL: Final = 3.0
 _USER: Final = 2.5
 _AGENT: Final = 1.0
 _TOOL: Final = 0.5
-_AGE: Final = 0.4  # how much less the first message's names are worth than the last one's
-_CHANGE: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append|delet|remov|mov|renam", re.I)
-_QUIET: Final = frozenset({"workdir", "cwd", "description", "timeout", "explanation"})
-_ARGUMENT: Final = 1_000  # read of each argument: names stand in front, the rest is content
-_TARGET: Final = 300
-_READ: Final = 12_000  # of each message, at its ends
-_SWEEP: Final = 50_000  # of all of them, from the oldest on: what leaves last is mostly still spoken of
-_MOST: Final = 4_000  # names of one sweep: more than any ledger holds
+_AGE: Final = 0.4  # how much less a name of the first message weighs than one of the last
+_ARGUMENT_CHARS: Final = 1_000  # characters read of each argument: the rest is content
+_TARGET_CHARS: Final = 300
+_MESSAGE_CHARS: Final = 12_000  # characters read of each message, from both ends
+_TOTAL_CHARS: Final = 50_000  # characters read of all messages, oldest first: newer names are mostly still in the view
+_MAX_NAMES: Final = 4_000  # more than any ledger holds
 _LINE: Final = re.compile(r":\d+.*$")
 _PATHS: Final = ("path", "file")
 _LABELLED: Final = ("number", "id")
@@ -53,7 +51,7 @@ _IN_CODE: Final = re.compile(r"[{}$\\]|//nolint|^recall ")
 
 
 class _Tally(msgspec.Struct, gc=False):
-    """What is known of a name so far. `context`: the words before it, without which a number says little."""
+    """The counts of one name. `context` is the words before it, which a number needs."""
 
     kind: FactKind
     sum: float
@@ -64,9 +62,9 @@ class _Tally(msgspec.Struct, gc=False):
 
 
 class _Counts:
-    """In how many texts of each source a run or a quotation stood, and in which one last.
+    """For each run or quotation: the number of texts of each source it is in, and the last of them.
 
-    Nothing here is done for each of them one by one: a sweep reads all that leaves, most of it plain words.
+    Updates are made for all runs of a text at once, because most runs are plain words.
     """
 
     def __init__(self) -> None:
@@ -92,10 +90,10 @@ class _Counts:
 class _Names:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
-        self._texts: list[list[str]] = []  # of each its runs
-        self._orders: list[int] = []  # and of which message it is
+        self._texts: list[list[str]] = []  # the runs of each text
+        self._orders: list[int] = []  # the message of each text
         self._runs, self._quotes = _Counts(), _Counts()
-        self._calls: dict[str, int] = {}  # runs of short arguments: in which message last
+        self._calls: dict[str, int] = {}  # runs of short arguments, with the last message they are in
         self._changed: set[str] = set()
         self._found: dict[str, _Tally] = {}
 
@@ -122,10 +120,10 @@ class _Names:
 
     def _add(self, run: str, fact: Fact, total: float) -> None:
         kind, text, at = fact.kind, fact.value, self._runs.last[run]
-        if kind == "number" and len(text) < 4:  # mostly those of lines, and no names
+        if kind == "number" and len(text) < 4:  # mostly line numbers
             return
         context = add_context(fact, self._texts[at]).context if kind in _LABELLED else ""
-        if kind == "number" and not context:  # says something only to who used it
+        if kind == "number" and not context:  # meaningful only if someone used it
             total -= self._runs.in_tools(run)
             if not total:
                 return
@@ -152,38 +150,35 @@ class _Names:
 def rank_names(messages: Sequence[Message], stay: Mapping[str, str] = {}) -> list[LedgerLine]:
     """Each name of these messages once, the best first.
 
-    `stay`: of a message that is only shortened, by its id, the text it has then. Its lines are not read: what they name
-    is still there.
+    `stay` has the new text of shortened messages, by id. Lines in it are not read: their names are still in the view.
     """
-    names, left = _Names(messages), _SWEEP
+    names, left = _Names(messages), _TOTAL_CHARS
     for order, message in enumerate(messages):
         source = _TOOL if result_of(message) is not None else _USER if is_user_request(message) else _AGENT
         if left > 0:
-            text = head_and_tail(_leaving(text_of(message), stay.get(message.id, "")), min(_READ, left))
+            text = head_and_tail(
+                _remove_kept_lines(text_of(message), stay.get(message.id, "")), min(_MESSAGE_CHARS, left)
+            )
             left -= len(text)
             names.take(text, source, order)
         for call in calls_of(message):
-            what = "changed" if _CHANGE.search(call.name) else "read"
-            for value in _values(call):
-                names.take(value[:_ARGUMENT], _CALL, order, what if len(value) < _TARGET else "")
+            what = "changed" if classify_call(call) == "write" else "read"
+            for _, value in iterate_strings(parse_call_arguments(call), skip=INCIDENTAL_KEYS):
+                names.take(value[:_ARGUMENT_CHARS], _CALL, order, what if len(value) < _TARGET_CHARS else "")
     total = max(1, len(messages))
     weighed = sorted([(-_weight(text, tally, total), text, tally) for text, tally in names.found().items()])
     lines: dict[str, LedgerLine] = {}
-    for _, text, tally in weighed[:_MOST]:
+    for _, text, tally in weighed[:_MAX_NAMES]:
         text = f"{tally.context} {text}" if tally.context else text
         lines.setdefault(text, LedgerLine(tally.what, tally.ident, text))
     return list(lines.values())
 
 
-def _leaving(text: str, stays: str) -> str:
+def _remove_kept_lines(text: str, stays: str) -> str:
     if not stays:
         return text
     there = set(stays.split("\n"))
     return "\n".join([line for line in text.split("\n") if line not in there])
-
-
-def _values(call: Call) -> Iterator[str]:
-    return (value for key, value in iterate_strings(parse_call_arguments(call)) if key not in _QUIET)
 
 
 def _kind_weight(kind: FactKind, text: str) -> float:

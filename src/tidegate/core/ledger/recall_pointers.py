@@ -1,8 +1,8 @@
-"""The way back to what left: a range of ids, carried on by whatever stands for messages.
+"""Recall pointers: ranges of ids (`m2..m59`) in summaries and notes, which `recall` accepts.
 
-A summary or a note that stands for messages names them (`m2..m59`), and `recall` takes what it names. Where it leaves
-in its turn, what comes in its place names those as well: so of summaries of summaries the newest still leads to every
-message, however deep they go. What lies between is in the range, too: that costs nothing, and a list would.
+A summary or note names the range of the messages it replaces. When it is replaced itself, its range is merged into the
+new one, so the newest summary always leads to every message. A range may include messages that are still shown; a list
+of ids would be longer.
 """
 
 import re
@@ -19,7 +19,7 @@ _HIDDEN: Final = re.compile(r"\[recall m(\d{1,15})\.\.m(\d{1,15}) has what is no
 
 
 class RecallRange(NamedTuple):
-    """Places in the log, both ends included."""
+    """The seqs of the first and the last message."""
 
     first: int
     last: int
@@ -29,7 +29,7 @@ class RecallRange(NamedTuple):
 
 
 def recall_range_of(messages: Iterable[Message]) -> RecallRange | None:
-    """From the first to the last of these messages, and of those that the summaries and notes among them stand for."""
+    """The range of these messages, including the ranges that summaries and notes among them name."""
     places = [place for message in messages for place in _places(message)]
     return RecallRange(min(places), max(places)) if places else None
 
@@ -46,17 +46,17 @@ def _places(message: Message) -> Iterator[int]:
 
 
 def make_recall_line(messages: Iterable[Message]) -> str:
-    """The line below a summary that says where all of it was said; empty where nothing of it is in the log."""
+    """The line below a summary that names the range of its messages; empty if none of them is in the log."""
     span = recall_range_of(messages)
     return f"\n[recall {span} has what was said]" if span else ""
 
 
 def strip_recall_line(text: str) -> str:
-    """A summary as it was written: the line is made anew, nobody need carry it on."""
+    """A summary without its recall line, which is made again for the next summary."""
     return "\n".join(line for line in text.split("\n") if not _SAID.fullmatch(line))
 
 
-# --- a note, where nothing else stands for what left ------------------------------------------------------------------
+# --- the note, if no summary or ledger names the range ----------------------------------------------------------------
 
 
 def is_recall_note(message: Message) -> bool:
@@ -64,15 +64,14 @@ def is_recall_note(message: Message) -> bool:
 
 
 def count_recall_note(budget: Budget) -> int:
-    """What such a note costs at most, for whoever must leave room for it."""
+    """The largest size of a recall note, in tokens."""
     return budget.count(_note(10**6))
 
 
 def add_recall_note(view: View, edits: Sequence[Edit], budget: Budget, spare: int) -> tuple[Edit, ...]:
-    """These edits with a note of what they hide, if it costs at most `spare`. It replaces the one before it.
+    """The edits with a note that names what they hide, if it costs at most `spare` tokens. It replaces an older note.
 
-    It leads to all that was said up to the last message that is hidden, so that it makes good whatever could not be
-    said earlier for want of room.
+    Its range begins with the first message, so it includes everything that there was no room to name earlier.
     """
     changes = EditIndex(edits)
     silent = {ident for ident, edit in changes.replaced.items() if f"recall {ident}" not in _readable(edit.parts)}

@@ -1,25 +1,24 @@
-"""What is told of single messages when they leave: open work, what was decided, what was run and how it ended."""
+"""Statements of the ledger about messages that leave: open work, decisions, and commands with their outcome."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.ledger.lines import LedgerLine
 from tidegate.core.messages import INTERRUPTED, Call, Message, calls_of, result_of, text_of
 from tidegate.core.text.facts import find_last_line, split_sentences
-from tidegate.core.tool_calls import COMMAND_KEYS, parse_call_arguments
+from tidegate.core.text.tool_calls import COMMAND_KEYS, open_todos_of, parse_call_arguments
 
 _DECIDED: Final = re.compile(
     r"\b(decid|chose|conclu|root cause|turns out|instead of|the (fix|bug|problem|issue|reason) (is|was)|will use)"
     r"|决定|原因|決定|原因は|결정|원인|решил|причина"
-)  # of sentences in small letters
-_EACH: Final = 6  # of a kind, in one transaction
-_DONE: Final = ("completed", "done", "cancelled")
+)  # matched with sentences in lower case
+_EACH: Final = 6  # statements of a kind, in one transaction
 
 
 def statements_of(gone: Sequence[Message]) -> list[LedgerLine]:
-    """The newest first, but what is open before all else."""
+    """The statements about these messages: open work first, then decisions and commands, the newest first."""
     results = {result.call_id: message for message in gone if (result := result_of(message)) is not None}
     opened, decided, ran = list[LedgerLine](), list[LedgerLine](), dict[str, LedgerLine]()
     planned = False
@@ -30,8 +29,8 @@ def statements_of(gone: Sequence[Message]) -> list[LedgerLine]:
                 text = f"{fold_line(call.name, 40)} {fold_line(call.arguments, 120)} has no known result"
                 opened.append(LedgerLine("open", answer.id, text))
             arguments = parse_call_arguments(call)
-            todos = list(_todos(arguments))
-            if todos and not planned:  # the newest list of things to do holds, earlier ones do not
+            todos = open_todos_of(arguments)
+            if todos and not planned:  # only the newest to-do list is valid
                 planned = True
                 opened += [LedgerLine("open", message.id, fold_line(todo, 120)) for todo in todos[:_EACH]]
             if answer is not None and len(ran) < _EACH:
@@ -42,7 +41,7 @@ def statements_of(gone: Sequence[Message]) -> list[LedgerLine]:
 
 
 def _run(call: Call, arguments: Any, answer: Message, ran: dict[str, LedgerLine]) -> None:
-    """A command is told once, with its last outcome."""
+    """Add a command, once, with its last outcome."""
     command = next((v for k in COMMAND_KEYS if isinstance(v := _get(arguments, k), str)), "")
     if command and command not in ran:
         ended = find_last_line(text_of(answer))
@@ -57,13 +56,3 @@ def _get(arguments: Any, key: str) -> Any:
 def _decisions(message: Message) -> list[LedgerLine]:
     found = [s for s in split_sentences(text_of(message), 4_000) if 20 <= len(s) <= 300 and _DECIDED.search(s.lower())]
     return [LedgerLine("decided", message.id, fold_line(sentence, 200)) for sentence in found[-2:]]
-
-
-def _todos(arguments: Any) -> Iterator[str]:
-    """Open items of a to-do list, as several agents keep one with a tool."""
-    items = _get(arguments, "todos") or _get(arguments, "plan")
-    for item in items[:40] if isinstance(items, list) else ():
-        if isinstance(item, dict) and item.get("status") not in _DONE:
-            text = item.get("content") or item.get("step") or item.get("title")
-            if isinstance(text, str) and text:
-                yield text

@@ -1,7 +1,7 @@
-"""A policy file, from text to a `Policy`.
+"""The parser of policy files.
 
-Whatever is wrong comes out as one BadPolicy naming file, line, key and the nearest right name. A file that parses is
-ready to run: every stage, setting, trigger and expression in it has been looked up and computed.
+An error is a BadPolicy that names file, line, key and the most similar valid name. A file that parses is ready to run:
+all its stages, settings, triggers and expressions have been looked up and evaluated.
 """
 
 import inspect
@@ -21,6 +21,8 @@ from tidegate.core.config.values import (
     describe_type,
     evaluate_number,
     evaluate_string,
+    have_same_spelling,
+    match_spelling,
     quote_value,
     suggest_name,
 )
@@ -32,7 +34,7 @@ POLICY_KEYS = (
 )
 RULE_KEYS = "stage id if when cooldown floor".split()
 _FLAG_METRICS = frozenset({"unlimited"})
-"""Metrics that are true or false, and may be asked for so."""
+"""Metrics that may be compared with true and false."""
 
 _Settings = dict[str, Scalar]
 
@@ -45,7 +47,7 @@ def parse_policy(
     settings: Mapping[str, object] | None = None,
     ignore_unknown: bool = False,
 ) -> Policy:
-    """Read a policy. `settings` go over the file's own; `ignore_unknown` lets a program's whole config be handed in."""
+    """Parse a policy. `settings` override those of the file; `ignore_unknown` ignores keys that it does not declare."""
     top = read_yaml(text, source).fields("a policy", POLICY_KEYS)
     declared = _declared(top)
     known = _override_settings(declared, settings or {}, source=source, ignore_unknown=ignore_unknown)
@@ -72,7 +74,7 @@ def parse_policy(
 
 
 class _DeclaredSettings(NamedTuple):
-    """A policy's own settings, and the other names they answer to."""
+    """The settings that a policy declares, and aliases for their names."""
 
     settings: _Settings
     aliases: dict[str, str]
@@ -105,7 +107,7 @@ def _declared(top: Mapping[str, YamlNode]) -> _DeclaredSettings:
 def _override_settings(
     declared: _DeclaredSettings, given: Mapping[str, object], *, source: str, ignore_unknown: bool = False
 ) -> _Settings:
-    """The settings with `given` over them, each of the type it was declared with. A number may be null."""
+    """The settings with `given` values, each of the type of its default. A number may be null."""
     place = SourcePosition(source, 0)
     settings, seen = dict(declared.settings), dict[str, str]()
     if not isinstance(given, Mapping):
@@ -113,7 +115,8 @@ def _override_settings(
             f"the settings handed in are {quote_value(given)}.", "Give a mapping of names and values."
         )
     for name, value in given.items():
-        real = declared.aliases.get(name, name)
+        known = match_spelling(name, [*settings, *declared.aliases]) if isinstance(name, str) else name
+        real = declared.aliases.get(known, known)
         if real not in settings:
             if ignore_unknown:
                 continue
@@ -133,17 +136,17 @@ def _override_settings(
 def _rule(
     node: YamlNode, moment: str, settings: _Settings, stages: Mapping[str, Stage], taken: dict[str, SourcePosition]
 ) -> Rule | None:
-    """One rule, or None if its `if` leaves it out today. What can be checked without values is checked either way."""
+    """One rule, or None if its `if` excludes it. Everything that needs no values is checked in both cases."""
     given = node.mapping(f"a rule of {moment}")
     if "stage" not in given:
         raise node.place.make_error(
             f"a rule of {moment} names no stage.", f'Add the key "stage". {suggest_name("", stages)}'
         )
-    stage = given["stage"].text("stage")
+    stage = match_spelling(given["stage"].text("stage"), stages)
     if stage not in stages:
         raise given["stage"].place.make_error(f"unknown stage {quote_value(stage)}.", suggest_name(stage, stages))
     parameters = _parameters(stages[stage])
-    node.fields(f"stage {stage}", [*RULE_KEYS, *parameters])
+    given = node.fields(f"stage {stage}", [*RULE_KEYS, *parameters])
     for name, parameter in parameters.items():
         if parameter.required and name not in given:
             raise node.place.make_error(f'stage {stage} needs "{name}".', f"Give it {describe_type(parameter.hint)}.")
@@ -175,7 +178,7 @@ def _rule(
 
 
 def _rule_name(node: YamlNode | None, default: str, place: SourcePosition, taken: dict[str, SourcePosition]) -> str:
-    """The name a rule is remembered by in a log: a rule left out today keeps its number."""
+    """The name of a rule in the log. A rule that its `if` excludes still takes its number."""
     if node is None:
         name, repeat = default, 1
         while name in taken:
@@ -198,7 +201,7 @@ class _StageParameter(NamedTuple):
 
 @cache
 def _parameters(stage: Stage) -> dict[str, _StageParameter]:
-    """What may be set on a stage: its keyword-only parameters. The function's own signature is the only declaration."""
+    """The settings of a stage: the keyword-only parameters in the signature of its function."""
     hints = get_type_hints(stage, include_extras=True)
     return {
         name: _StageParameter(hints.get(name, Any), parameter.default is inspect.Parameter.empty)
@@ -216,7 +219,7 @@ def _check_names(node: YamlNode, settings: _Settings) -> None:
 
 
 def _applies(node: YamlNode, settings: _Settings) -> bool:
-    """All settings have the wanted value, or one of a list of them. True is not 1, but 1.0 is."""
+    """Whether all settings have the wanted value, or one of a list. True is not 1, but 1.0 is."""
     for key, wanted in node.fields("if", settings, "setting").items():
         value = settings[key]
         choices = [
@@ -226,13 +229,18 @@ def _applies(node: YamlNode, settings: _Settings) -> bool:
             raise wanted.place.make_error(
                 f"{quote_value(key)} in if is {wanted}.", "Give a value, or a list of values."
             )
-        if not any(choice == value and isinstance(choice, bool) == isinstance(value, bool) for choice in choices):
+        if not any(_is_same_value(choice, value) for choice in choices):
             return False
     return True
 
 
+def _is_same_value(one: Scalar, other: Scalar) -> bool:
+    equal = one == other and isinstance(one, bool) == isinstance(other, bool)
+    return equal or have_same_spelling(one, other)
+
+
 class _TriggerTest(NamedTuple):
-    """A trigger whose number is still as written."""
+    """A trigger whose number is not evaluated yet."""
 
     metric: str
     op: str
@@ -270,7 +278,7 @@ def _test(metric: str, node: YamlNode) -> _TriggerTest:
 
 
 def _number(node: YamlNode | None, what: str, settings: _Settings, *, whole: bool = True) -> Number:
-    """A number that counts something, so not below 0. A key that is not there is 0."""
+    """A number that is not below 0; 0 if the key is missing."""
     if node is None:
         return 0
     value = evaluate_number(node.value, settings, node.place) if isinstance(node.value, str) else node.value
@@ -283,7 +291,7 @@ def _number(node: YamlNode | None, what: str, settings: _Settings, *, whole: boo
 
 
 def _tokens(node: YamlNode | None, what: str, settings: _Settings) -> int | None:
-    """A number of tokens; nothing, or a setting that is null, is none."""
+    """A number of tokens, or None if the key is missing or its setting is null."""
     if node is None or _value(node, settings) is None:
         return None
     return int(_number(node, what, settings))

@@ -1,7 +1,7 @@
 """A policy: for each moment an ordered list of rules. A rule is a stage with its settings, trigger and cooldown.
 
-Policies are data. A preset is a shipped file; no stage knows a preset's name. The file form is read by
-`policy_file`; here is what it becomes, and how a trigger is judged.
+Policies are data: a preset is a shipped file, read by `policy/parser.py`. This module has the parsed form and decides
+whether a rule fires.
 """
 
 import math
@@ -42,7 +42,7 @@ class Trigger(NamedTuple):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One line of a policy. `when` is a choice of conditions, each a list of triggers that must all hold.
+    """One rule of a policy. `when` has alternative conditions; all triggers of a condition must hold.
 
     `floor`: an edit that frees fewer tokens than this is not made. Cooldowns count user turns and seconds since the
     rule last acted.
@@ -59,12 +59,11 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """`meter` names the estimator its document uses for triggers ('' = the engine's own count).
+    """A parsed policy. `meter` names the estimator for its triggers; empty for the engine's own count.
 
-    `window` is the one the policy sets, before what is known of the model; `unknown_window` and `unknown_limit` are
-    what holds where nothing is known. `recoveries`: how often in a
-    turn a request that the provider refused for its length is shrunk and sent again. `retention`: days after its last
-    use that a kept session is removed, 0 for never.
+    `window` overrides the model's window; `unknown_window` and `unknown_limit` apply if that is not known.
+    `recoveries` is how often in a turn a request that was refused for its length is shrunk and sent again. `retention`
+    is after how many days without use a stored session is removed; 0 for never.
     """
 
     name: str
@@ -90,7 +89,7 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 class TriggerContext(NamedTuple):
-    """What a trigger may ask about. `tokens` is the size that triggers go by, measured once."""
+    """The input of triggers. `tokens` is the size of the next request, measured once."""
 
     view: View
     budget: Budget
@@ -101,29 +100,29 @@ class TriggerContext(NamedTuple):
 
 
 def measure_for_triggers(policy: Policy, view: View, budget: Budget) -> int:
-    """The size that a policy's triggers go by."""
+    """The size of the next request as the policy's triggers measure it."""
     return measure_by_meter(view, budget) if policy.meter else measure_request(view, budget)
 
 
 def measure_fill(o: TriggerContext) -> int:
-    """How much of the room is taken, by our own count or by what the provider reported, whichever is more."""
+    """How much of the room is used, by our own count or by the provider's report, whichever is more."""
     return max(o.view.tokens, int(o.tokens / max(1, o.budget.capacity) * o.budget.room))
 
 
 def sweep_market_of(o: TriggerContext) -> SweepMarket:
-    """What a sweep would go by now."""
+    """The prices, pace and fidelity for a sweep now."""
     fidelity = o.policy.settings.get("fidelity", DEFAULT_FIDELITY)
     worth = float(fidelity) if isinstance(fidelity, int | float) else DEFAULT_FIDELITY
     return SweepMarket(SessionPace.of(o.view.total_tokens_said, o.view.reply_count), o.budget.prices, worth)
 
 
 def count_unsweepable(view: View) -> int:
-    """What a sweep cannot take: what the user said, and the ledger."""
+    """Tokens that a sweep does not remove: user messages and the ledger."""
     return sum(item.tokens for item in view.items if item.message.role == "user")
 
 
 def measure_sweep_urgency(view: View, tokens: int, room: int, market: SweepMarket) -> float:
-    """What cannot leave is summed up only where it matters: while a token pays, the window alone decides."""
+    """The metric `due`. Unsweepable tokens are counted only if needed: while each token pays, the window decides."""
     return sweep_urgency(tokens, room, market, 0 if market.pays(tokens) else count_unsweepable(view))
 
 
@@ -145,7 +144,7 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
 
 
 def effective_threshold(trigger: Trigger, budget: Budget) -> float:
-    """A budget in tokens that is larger than what the window leaves is what the window leaves."""
+    """The value of a trigger, limited to what the window allows."""
     if trigger.metric == "tokens":
         return min(trigger.value, budget.capacity)
     if trigger.metric == "history":
@@ -156,9 +155,9 @@ def effective_threshold(trigger: Trigger, budget: Budget) -> float:
 
 
 class TriggerReading(NamedTuple):
-    """Conditions and what their metrics were. It is put into words only when someone asks: it is made at every call.
+    """Conditions and the values of their metrics. It is made at every call, so it is put into words only on demand.
 
-    `market` is what the metric `due` went by.
+    `market` is the input of the metric `due`.
     """
 
     conditions: tuple[tuple[Trigger, ...], ...]
@@ -180,7 +179,7 @@ class Verdict(NamedTuple):
 
 
 def judge_rule(rule: Rule, occasion: TriggerContext, now: float) -> Verdict:
-    """Does this rule act now, and why (not)?"""
+    """Whether a rule fires now, and why or why not."""
     why: str | TriggerReading = "always"
     if rule.when:
         values: list[float] = []

@@ -1,18 +1,16 @@
-"""Admission: nothing unbounded enters a view. The log has the whole; the view gets what fits, once, when it is new."""
+"""Admission: limit new tool results before the model sees them. The log keeps the whole result."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Edit, Replace
 from tidegate.core.messages import Image, Part, Result, Text, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Effect, Outcome, make_spill
-from tidegate.core.text.clip import ClippedText, clip_bytes, clip_chars, clip_lines, clip_tokens
+from tidegate.core.text.clip import ClipMode, ClippedText, clip_bytes, clip_chars, clip_lines, clip_tokens
 from tidegate.core.text.json_shrink import cut_json_array
 from tidegate.core.turns import tool_names_by_call
 from tidegate.core.view import Item, View
-
-_ClipMode = Literal["head", "head_tail"]
 
 _TRUNCATION_NOTICE = (
     "RESULT TRUNCATED: showing {shown} of {total} {unit} from {tool}. The full result was too large for the context.\n"
@@ -32,7 +30,7 @@ class _Limits(NamedTuple):
     chars: int
     bytes: int
     tokens: int
-    mode: _ClipMode
+    mode: ClipMode
 
 
 def cap_result(
@@ -44,36 +42,34 @@ def cap_result(
     bytes: int = 0,  # noqa: A002 - the settings are named alike: lines, chars, bytes, tokens
     tokens: int = 0,
     share: float = 0.0,
-    mode: _ClipMode = "head_tail",
+    mode: ClipMode = "head_tail",
     json_arrays: bool = False,
 ) -> Outcome:
-    """Limit each new tool result, errors too: by lines, then characters, bytes, and tokens (or a share of the room).
+    """Limit each new tool result, also errors: by lines, then characters, bytes, and tokens (or a share of the room).
 
-    A JSON array keeps its first items and stays valid JSON. What was done follows as a part of its own, so that the
-    content itself is never mixed with our words.
+    With `json_arrays` a JSON array keeps its first items and stays valid JSON. The notice is a separate part, so that
+    it is not mixed with the content.
     """
     if share:
         tokens = min(tokens or budget.room, max(1, int(budget.room * share)))
     limits = _Limits(lines, chars, bytes, tokens, mode)
     edits: list[Edit] = []
-    names = tool_names_by_call(
-        view.items[-1 - len(view.items_since_reply()) :]
-    )  # who called for what is new stands right before it
+    names = tool_names_by_call(view.items[-1 - len(view.items_since_reply()) :])  # from the last reply on
     for item in _new_results(view):
         result = result_of(item.message)
         if result is None:
             continue
         tool = names.get(result.call_id, "the tool")
-        parts = _limited(item, result, limits, budget, tool, json_arrays)
+        parts = _limit_result(item, result, limits, budget, tool, json_arrays)
         if parts is not None:
             edits.append(Replace(item.message.id, (Result(result.call_id, parts, result.error),)))
     return Outcome(tuple(edits), why=f"{len(edits)} new results over the limit") if edits else NO_OUTCOME
 
 
-def _limited(
+def _limit_result(
     item: Item, result: Result, limits: _Limits, budget: Budget, tool: str, json_arrays: bool
 ) -> tuple[Text | Image, ...] | None:
-    """The parts of a result within its limits, or None if it was within them."""
+    """The shortened parts of a result, or None if it is within the limits."""
     text = text_of(item.message)
     images = tuple(part for part in result.parts if isinstance(part, Image))
     if json_arrays and limits.tokens and budget.counter.count_text(text) > limits.tokens:
@@ -83,37 +79,37 @@ def _limited(
                 shown=cut.shown, total=cut.total, unit="results", tool=tool, ident=item.message.id
             )
             return (Text(cut.text), Text(notice), *images)
-    done, was = _clip(text, limits, budget)
-    if not was:
+    clipped, exceeded = _clip(text, limits, budget)
+    if not exceeded:
         return None
     if json_arrays:
         total = text.count("\n") + 1
-        shown = done.count("\n") + 1
+        shown = clipped.count("\n") + 1
         notice = _TRUNCATION_NOTICE.format(shown=shown, total=total, unit="lines", tool=tool, ident=item.message.id)
     else:
         notice = (
-            f"[truncated by {' and '.join(was)}: {text.count(chr(10)) + 1:,} lines, {len(text):,} characters;"
+            f"[truncated by {' and '.join(exceeded)}: {text.count(chr(10)) + 1:,} lines, {len(text):,} characters;"
             f" recall {item.message.id} has all of it]"
         )
-    return (Text(done), Text(notice), *images)
+    return (Text(clipped), Text(notice), *images)
 
 
 def _clip(text: str, limits: _Limits, budget: Budget) -> tuple[str, list[str]]:
-    """The text within all limits, and which of them cut it."""
+    """The text within all limits, and the limits that it exceeded."""
     steps: list[tuple[str, int, Callable[[str], ClippedText]]] = [
         ("lines", limits.lines, lambda t: clip_lines(t, limits.lines, mode=limits.mode)),
         ("characters", limits.chars, lambda t: clip_chars(t, limits.chars, mode=limits.mode)),
         ("bytes", limits.bytes, lambda t: clip_bytes(t, limits.bytes, mode=limits.mode)),
         ("tokens", limits.tokens, lambda t: clip_tokens(t, limits.tokens, budget.counter, mode=limits.mode)),
     ]
-    was: list[str] = []
+    exceeded: list[str] = []
     for name, limit, cut in steps:
         if limit:
             done = cut(text)
             if done.cut:
                 text = done.text
-                was.append(name)
-    return text, was
+                exceeded.append(name)
+    return text, exceeded
 
 
 def spill_result(
@@ -126,13 +122,13 @@ def spill_result(
     preview_lines: int = 10,
     preview_chars: int = 2000,
 ) -> Outcome:
-    """Move a new result that is too large to a file of the session; a preview and the way back stay."""
+    """Move a new result that is too large to a file of the session. A preview and the file's name stay in the view."""
     edits: list[Edit] = []
     effects: list[Effect] = []
     for item in _new_results(view):
         result = result_of(item.message)
         text = text_of(item.message)
-        if result is None or not _large(text, tokens, chars, budget):
+        if result is None or not _is_too_large(text, tokens, chars, budget):
             continue
         effect = make_spill(f"{folder}/{item.message.id}", text)
         preview = clip_chars(clip_lines(text, preview_lines).text, preview_chars).text if preview_lines else ""
@@ -146,7 +142,7 @@ def spill_result(
     return Outcome(tuple(edits), effects=tuple(effects), why=f"{len(edits)} results too large") if edits else NO_OUTCOME
 
 
-def _large(text: str, tokens: int, chars: int, budget: Budget) -> bool:
+def _is_too_large(text: str, tokens: int, chars: int, budget: Budget) -> bool:
     if chars and len(text) > chars:
         return True
     return bool(tokens) and len(text) > tokens and budget.counter.count_text(text) > tokens

@@ -1,8 +1,8 @@
-"""The guard: under every policy, the rung that needs no model and always fits.
+"""The guard: the last step under every policy. It needs no model and always makes the history fit.
 
-It loses, in this order and only as far as needed: old tool output, old call arguments and thinking, whole old groups,
-then the middle of the newest group. The newest request is touched only if it would not fit even alone. Where it acts
-it frees a fifth more than it has to while old things last, because each act makes the provider read the prompt again.
+It removes, in this order and only as far as needed: old tool output, old call arguments and thinking, whole old groups,
+then the middle of the newest group. The newest request is shortened only if it would not fit alone. As long as there
+are old messages it frees a fifth more than needed, because each edit makes the provider read the prompt again.
 """
 
 from tidegate.core.budget import Budget
@@ -17,7 +17,6 @@ from tidegate.core.messages import (
     Result,
     Text,
     Thinking,
-    calls_of,
     common_mark,
     mark_text,
     result_of,
@@ -26,7 +25,7 @@ from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.text.clip import clip_tokens
 from tidegate.core.text.json_shrink import shrink_json
-from tidegate.core.turns import Group, split_groups
+from tidegate.core.turns import Group, split_groups, tool_names_by_call
 from tidegate.core.view import Item, View
 
 _TARGET_SHARE = 0.8
@@ -36,12 +35,12 @@ _IMAGE_PLACEHOLDER = "[image left out]"
 
 
 def shrink_to(view: View, budget: Budget, *, share: float) -> Outcome:
-    """The guard's means as a stage: bring the history to a share of the room, but leave the newest request alone."""
+    """The guard as a stage: shrink the history to a share of the room, without touching the newest request."""
     return guard_history(view, budget, target=int(budget.room * share), whole_request=True)
 
 
 def guard_history(view: View, budget: Budget, *, target: int, whole_request: bool = False) -> Outcome:
-    """Bring the history to at most `target` tokens, whatever it holds."""
+    """Shrink the history to at most `target` tokens. `whole_request`: do not touch the newest request."""
     if view.tokens <= target or not view.items:
         return NO_OUTCOME
     draft = ViewDraft(view, budget)
@@ -65,7 +64,7 @@ def guard_history(view: View, budget: Budget, *, target: int, whole_request: boo
 
 
 def make_cleared_stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:
-    """What remains of a cleared result: what it was, how large, and how to have it back."""
+    """The stub of a cleared result: which tool, how large, and how to recall it."""
     result = result_of(item.message)
     if result is None:
         return item.message.parts
@@ -74,13 +73,9 @@ def make_cleared_stub(item: Item, names: dict[str, str]) -> tuple[Part, ...]:
     return (Result(result.call_id, (Text(text),), result.error),)
 
 
-def tool_names_in_group(group: Group) -> dict[str, str]:
-    return {call.id: call.name for item in group.items for call in calls_of(item.message)}
-
-
 def _clear(draft: ViewDraft, old: list[Group], aim: int) -> None:
     for group in old:
-        names = tool_names_in_group(group)
+        names = tool_names_by_call(group.items)
         for item in group.results:
             if draft.tokens <= aim:
                 return
@@ -106,7 +101,7 @@ def _strip_bulk(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
-    """Whole groups, oldest first. What the engine itself said stands for what left before, and stays."""
+    """Drop whole groups, oldest first. Summaries, notes and reminders stay."""
     if draft.tokens <= aim:
         return
     for unit in old:
@@ -117,7 +112,7 @@ def _drop(draft: ViewDraft, old: list[Group], aim: int) -> None:
 
 
 def squeeze_group(draft: ViewDraft, last: Group, target: int, budget: Budget) -> None:
-    """Fit the newest group into what the rest leaves, each result with an equal share."""
+    """Fit the newest group into the tokens that the rest leaves. Each result gets an equal share."""
     for item in last.items:
         if item.message.role == "assistant":
             draft.replace(item, _strip_bulk(item.message.parts))
@@ -142,7 +137,7 @@ def squeeze_group(draft: ViewDraft, last: Group, target: int, budget: Budget) ->
 
 
 def _clipped(parts: tuple[Part, ...], tokens: int, budget: Budget, ident: str) -> tuple[Part, ...]:
-    """All text of these parts in at most about `tokens`, images as a word. The overhead of a message is kept free."""
+    """The text of these parts in about `tokens` tokens, with placeholders for images."""
     texts = [text for part in parts for text in _texts(part)]
     notice = f"\n[... {{chars}} characters left out; recall {ident} ...]\n"
     whole = clip_tokens("\n".join(texts), max(1, tokens - 10), budget.counter, notice=notice).text
@@ -163,7 +158,7 @@ def _texts(part: Part) -> list[str]:
 
 
 def _drop_rest(draft: ViewDraft, units: list[Group], newest: str, target: int) -> None:
-    """Whatever it is, the way back last."""
+    """Drop everything but the newest request, oldest first, the recall note last."""
     for unit in sorted(units, key=lambda unit: is_recall_note(unit.items[0].message)):
         if draft.tokens <= target:
             return
@@ -172,9 +167,9 @@ def _drop_rest(draft: ViewDraft, units: list[Group], newest: str, target: int) -
 
 
 def _clip_request(draft: ViewDraft, view: View, target: int, budget: Budget) -> None:
-    """If the newest words of the user do not fit even by themselves, show their beginning and end.
+    """If the newest request does not fit alone, show its beginning and end in half of the room.
 
-    Half of the room is theirs then, so that the work on them can be seen too. The log has them whole.
+    The other half is for the work on it. The log has the whole text.
     """
     for item in view.items:
         if item.message.id == view.newest_request and item.tokens > target:

@@ -1,6 +1,6 @@
-"""The reminder after a compaction: what was done so far, and which tools there are. It replaces the one before it."""
+"""Notices to the model: the reminder after a compaction, and hints on files that left the view."""
 
-from collections import Counter as Tally
+from collections import Counter
 from collections.abc import Sequence
 
 from tidegate.core.budget import Budget
@@ -9,7 +9,7 @@ from tidegate.core.ledger.lines import parse_ledger
 from tidegate.core.messages import NOTE, REMINDER, Tool, calls_of, is_user_request, text_of, user_message
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.text.clip import clip_tokens
-from tidegate.core.tool_calls import file_name_of, find_file_names
+from tidegate.core.text.tool_calls import file_name_of, find_file_names
 from tidegate.core.turns import Group
 from tidegate.core.view import View
 
@@ -19,7 +19,7 @@ _MAX_LISTED_TOOLS = 12
 
 
 def make_reminder_edits(view: View, budget: Budget, gone: Sequence[Group], allowance: int) -> list[Edit]:
-    """Drop the old reminder, add a new one of at most `allowance` tokens. Nothing without an allowance."""
+    """The edits that replace the reminder by a new one of at most `allowance` tokens; none if that is 0."""
     if not allowance:
         return []
     old = [item.message for item in view.items if item.message.kind == REMINDER]
@@ -40,8 +40,8 @@ def make_reminder_edits(view: View, budget: Budget, gone: Sequence[Group], allow
 
 
 def _done(gone: Sequence[Group]) -> list[str]:
-    """What the calls that leave accomplished: by tool, how often and on what."""
-    counts: Tally[str] = Tally()
+    """A line for each tool that the dropped groups called: how often, and the last arguments."""
+    counts: Counter[str] = Counter()
     last: dict[str, str] = {}
     for group in gone:
         for item in group.items:
@@ -52,7 +52,7 @@ def _done(gone: Sequence[Group]) -> list[str]:
 
 
 def _tools(tools: tuple[Tool, ...], room: int, budget: Budget) -> str:
-    """Few tools are listed, all of them, each with as much of its description as fits; of many only the families."""
+    """Up to 12 tools with as much of their descriptions as fits; of more tools only the families."""
     if not tools:
         return ""
     if len(tools) > _MAX_LISTED_TOOLS:
@@ -71,7 +71,7 @@ def _line(tool: Tool, chars: int) -> str:
 
 
 def _families(tools: tuple[Tool, ...]) -> str:
-    families = Tally(_family(tool.name) for tool in tools)
+    families = Counter(_family(tool.name) for tool in tools)
     finders = [tool.name for tool in tools if any(word in tool.name for word in ("tool", "discover", "capabilit"))]
     how = f" Find one with {finders[0]}." if finders else " Each can be called by its name."
     return f"{_TOOLS} {len(tools)} in " + ", ".join(f"{name} ({count})" for name, count in families.items()) + "." + how
@@ -84,13 +84,13 @@ def _family(name: str) -> str:
     return name
 
 
-# A hint when the user names something that left: one line at the end, where it moves nothing that is cached.
+# The hint is at the end of the view, so that the cached prefix stays valid.
 
 HINT_PREFIX = "[Left the view, and can be had back: "
 
 
 def hint(view: View, budget: Budget, *, most: int = 3) -> Outcome:
-    """Say how to recall the files that the new request names, if their contents left: at most so many of them."""
+    """Say how to recall files that the new request names and that left the view, at most `most` of them."""
     asked = next((item.message for item in reversed(view.items_since_reply()) if is_user_request(item.message)), None)
     if asked is None or not view.ledger_items or view.items[-1].message.id != asked.id:
         return NO_OUTCOME

@@ -1,4 +1,4 @@
-"""Old tool output: the cheapest loss. The model has acted on it, and it can be recalled."""
+"""Stages that shorten old tool output: the cheapest loss, because the model has used it and can recall it."""
 
 from typing import Literal
 
@@ -18,9 +18,9 @@ from tidegate.core.messages import (
     user_message,
 )
 from tidegate.core.outcome import NO_OUTCOME, Outcome, SummaryRequest
-from tidegate.core.stages.guard import make_cleared_stub, tool_names_in_group
+from tidegate.core.stages.guard import make_cleared_stub
 from tidegate.core.text.clip import clip_chars, clip_tokens
-from tidegate.core.turns import Group, outline_turns, split_groups, tool_names_by_call
+from tidegate.core.turns import Group, split_groups, split_turns, tool_names_by_call
 from tidegate.core.view import Item, View
 
 ArchiveStrategy = Literal["llm", "heuristic", "off"]
@@ -29,10 +29,10 @@ ArchiveStrategy = Literal["llm", "heuristic", "off"]
 def clear_results(
     view: View, budget: Budget, *, keep: int, spare: tuple[str, ...] = (), placeholder: str = "", least: int = 0
 ) -> Outcome:
-    """Blank all tool results but the newest `keep`, and those of tools named in `spare`.
+    """Clear all tool results except the newest `keep` and those of tools named in `spare`.
 
-    All go in one sweep, because every edit makes the provider read the rest of the prompt again. An empty placeholder
-    means a stub that names the result and how to recall it. Results of fewer than `least` tokens are left.
+    They are cleared in one edit, because every edit makes the provider read the rest of the prompt again. Without a
+    `placeholder` a stub says which result it was and how to recall it. Results below `least` tokens stay.
     """
     names = tool_names_by_call(view.items)
     results = [item for item in view.items if item.message.role == "tool"]
@@ -52,7 +52,7 @@ def clear_results(
 def cap_results(
     view: View, budget: Budget, *, chars: int, scope: Literal["historical", "all"] = "historical"
 ) -> Outcome:
-    """Cut results over `chars` characters to their beginning and end. Historical: the current turn is not touched."""
+    """Cut results over `chars` characters to their beginning and end. `historical` leaves the current turn alone."""
     current = _current(view) if scope == "historical" else frozenset()
     edits: list[Edit] = []
     for item in view.items:
@@ -70,7 +70,7 @@ def cap_results(
 
 
 def _current(view: View) -> frozenset[str]:
-    turns = outline_turns(view).turns
+    turns = split_turns(view)
     return frozenset(turns[-1].ids) if turns else frozenset()
 
 
@@ -84,7 +84,7 @@ def cap_texts(
 ) -> Outcome:
     """Cut any single message over `chars` characters, or over a share of the room, to its beginning and end.
 
-    The newest request is left alone; the guard sees to it if it cannot fit.
+    The newest request is not touched; if it cannot fit, the guard shortens it.
     """
     tokens = int(budget.room * share)
     edits: list[Edit] = []
@@ -121,10 +121,10 @@ def archive_results(
     output_chars: int = 1200,
     heuristic_chars: int = 800,
 ) -> Outcome:
-    """Archive the oldest results over the cutoff; a short message with what each said stands in their place.
+    """Archive the oldest results over `cutoff`, a number of results. A short summary of each takes its place.
 
-    An archived result is a stub where its call needs one. Once all results of a group are archived the group leaves;
-    its summaries stay where it stood.
+    An archived result stays as a stub, because its call needs one. Once all results of a group are archived, the group
+    is dropped; the summaries stay.
     """
     surplus = view.tool_result_count - cutoff
     if surplus <= 0 or strategy == "off":
@@ -158,7 +158,7 @@ def _archived(group: Group, chosen: list[Item]) -> list[Edit]:
 
 def _label(group: Group, item: Item) -> str:
     result = result_of(item.message)
-    return tool_names_in_group(group).get(result.call_id if result else "", "tool")
+    return tool_names_by_call(group.items).get(result.call_id if result else "", "tool")
 
 
 def _tool_request(group: Group, item: Item, input_chars: int, output_chars: int) -> SummaryRequest:
@@ -182,7 +182,7 @@ def _tool_summary(group: Group, item: Item, chars: int) -> Insert:
 def digest_results(
     view: View, budget: Budget, *, cutoff: int, chars: int = 2400, before: str = "[Compaction tool digest]\n"
 ) -> Outcome:
-    """Archive the oldest results over the cutoff and leave one message that says, in a line each, what they held."""
+    """Archive the oldest results over `cutoff` and leave one message with a line about each."""
     surplus = view.tool_result_count - cutoff
     if surplus <= 0:
         return NO_OUTCOME

@@ -1,4 +1,7 @@
-"""Old turns become a summary. The stage only asks for it; whoever holds a model writes it, else the digest does."""
+"""The stage `summarise`: replace old messages by a summary.
+
+The stage returns a request for the summary. The caller writes it with a model; without one it is the digest.
+"""
 
 from collections.abc import Iterable
 
@@ -11,14 +14,14 @@ from tidegate.core.messages import REMINDER, SUMMARY, Message, Part, Result, Tex
 from tidegate.core.outcome import NO_OUTCOME, Effect, Outcome, Spill, SummaryRequest
 from tidegate.core.stages.notices import make_reminder_edits
 from tidegate.core.text.clip import clip_chars
-from tidegate.core.turns import Group, collect_ids, count_newest_groups, outline_turns, split_groups
+from tidegate.core.turns import Group, collect_ids, count_newest_groups, split_groups, split_turns
 from tidegate.core.view import View
 
 _DEFAULT_HEADING = "[Summary of earlier messages: what was said, not what to do]\n"
 _DEFAULT_SECTIONS = ("Session intent", "Key decisions", "Artifacts", "Next steps")
 
 
-def summarise(
+def summarize(
     view: View,
     budget: Budget,
     *,
@@ -34,15 +37,15 @@ def summarise(
     save: str = "",
     reminder: int = 0,
 ) -> Outcome:
-    """Replace what is old by one summary; what is recent and the newest request stay verbatim.
+    """Replace old messages by one summary. Recent messages and the newest request stay verbatim.
 
-    Recent is a number of turns or messages, or tokens; `keep_share` bounds it by a share of the room. An earlier
-    summary is continued, not summarised again. `save` names a file to which the raw turns go first. Below the summary
-    stands the way back to every message it tells of, those that the earlier summary told of included; not where a
-    policy words the frame of its summaries itself: that is then all there is.
+    How many are recent is given in turns, messages or tokens; `keep_share` limits them to a share of the room. An
+    earlier summary is continued, not summarized again. `save` names a file that the full messages are written to first.
+    Below the summary a line names the range of messages to recall, including those of the earlier summary. It is left
+    out if the policy sets `before`, its own heading.
     """
     units = split_groups(view)
-    kept = _kept(view, budget, units, keep_turns, keep_messages, keep_tokens, keep_share)
+    kept = _count_kept_groups(view, budget, units, keep_turns, keep_messages, keep_tokens, keep_share)
     old = [group for group in units[: len(units) - kept] if view.newest_request not in group.ids]
     earlier = [item for group in old for item in group.items if item.message.kind == SUMMARY]
     fresh = [item for group in old for item in group.items if not _stands_for_others(item.message)]
@@ -72,7 +75,7 @@ def _stands_for_others(message: Message) -> bool:
     return message.kind in (SUMMARY, REMINDER) or is_recall_note(message)
 
 
-def _kept(
+def _count_kept_groups(
     view: View,
     budget: Budget,
     units: list[Group],
@@ -81,12 +84,12 @@ def _kept(
     tokens: int | None,
     share: float,
 ) -> int:
-    """How many groups at the end stay: by tokens if given, else by messages, else by turns."""
+    """How many of the newest groups stay: by tokens if given, else by messages, else by turns."""
     if tokens or messages is not None:
         turns = None
         messages = None if tokens else messages
     if turns is not None:
-        newest = outline_turns(view).turns[-turns:] if turns else ()
+        newest = split_turns(view)[-turns:] if turns else []
         messages = sum(len(turn.items) for turn in newest)
     if share:
         tokens = min(tokens or budget.room, int(budget.room * share))
@@ -103,7 +106,7 @@ def _write_instructions(sections: tuple[str, ...]) -> str:
 
 
 def _shorten_result(message: Message, chars: int) -> Message:
-    """A message as the summariser gets it: long tool output cut to its beginning and end."""
+    """A message as the summarizer gets it: long tool output is cut to its beginning and end."""
     if not chars or message.role != "tool":
         return message
 
@@ -117,7 +120,7 @@ def _shorten_result(message: Message, chars: int) -> Message:
 
 
 def render_transcript(messages: Iterable[Message]) -> str:
-    """Messages as plain text, for a file people and the agent's read tool can open."""
+    """Messages as plain text, for a file that people and the agent's read tool open."""
     lines: list[str] = []
     for message in messages:
         lines.append(f"## {message.id} {message.role}\n")

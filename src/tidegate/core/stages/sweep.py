@@ -1,7 +1,7 @@
-"""One sweep, seldom: everything old becomes lean at once, so that the provider's cached prefix then stays for long.
+"""The stage `sweep`: shorten everything old at once, but seldom, so that the cached prefix stays valid for long.
 
-What is left of it: the words of the user; of old work the lines that are likeliest to be needed again, in the calls and
-results they stood in; the last groups whole. Everything says where the rest is.
+What stays: user messages; of old work the lines that are likeliest to be needed again, in their calls and results; the
+newest groups whole. Every shortened message says how to recall the rest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from tidegate.core.budget import Budget
 from tidegate.core.messages import NOTE, Part, Thinking, is_user_request, result_of, text_of
 from tidegate.core.outcome import NO_OUTCOME, Outcome
-from tidegate.core.stages.guard import squeeze_group, tool_names_in_group
+from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.sweep.cost_model import (
@@ -22,11 +22,11 @@ from tidegate.core.sweep.cost_model import (
 from tidegate.core.sweep.key_lines import KeyLine
 from tidegate.core.sweep.line_values import LineChoice, appraise_groups, select_lines
 from tidegate.core.sweep.shortening import LineSlot, clip_message, shorten_caller, shorten_result
-from tidegate.core.turns import Group, split_groups
+from tidegate.core.turns import Group, split_groups, tool_names_by_call
 from tidegate.core.view import Item, View
 
-_WORDS = 0.4  # of the room: the most that old messages of the user take
-_FULLEST = 0.9  # of the room: above that even what is new is cut
+_USER_SHARE = 0.4  # of the room: the most that old user messages take
+_MAX_FILL = 0.9  # of the room: above that even new results are cut
 
 
 def sweep(
@@ -39,29 +39,29 @@ def sweep(
     ledger: float = 0.0,
     most: float = 1.0,
 ) -> Outcome:
-    """Make everything old lean, down to the level that costs the least per call, and never above `most` of the room.
+    """Shorten everything old down to the level that costs least per call, and to at most `most` of the room.
 
-    Of each message of the user the first `words` characters stay word for word. `tail` and `ledger` are shares of the
-    room: what stays whole at the end, what is left free for the ledger. `fidelity` trades the bill for what is kept:
-    see `price`.
+    Of each user message the first `words` characters stay. `tail` and `ledger` are shares of the room: for the newest
+    groups, which stay whole, and for the ledger. `fidelity` trades cost for kept content: see
+    `core/sweep/cost_model.py`.
     """
     units, room = split_groups(view), budget.room
-    first = _tail(units, view, int(room * tail))
+    first = _find_tail(units, view, int(room * tail))
     old = units[:first]
     workers = [number for number, unit in enumerate(old) if unit.items[0].message.role == "assistant"]
     if not workers:
         return NO_OUTCOME
     draft = ViewDraft(view, budget)
     _drop_hints(draft, old)
-    _shorten_words(draft, old, view, words, int(room * _WORDS))
+    _shorten_user_messages(draft, old, view, words, int(room * _USER_SHARE))
     reserved = int(room * min(ledger, 0.5))
     stay = reserved + draft.tokens - sum(old[number].tokens for number in workers)
     market = SweepMarket(SessionPace.of(view.total_tokens_said, view.reply_count), budget.prices, fidelity)
     full = room if market.pays(view.tokens) else find_sweep_fill(room, market, stay)
-    total = find_best_level(min(stay, full), full, market, lost=_signed(units[first:]))
+    total = find_best_level(min(stay, full), full, market, lost=_count_signed_thinking(units[first:]))
     level = min(total.level, int(room * most))
-    _make_lean(draft, old, workers, select_lines(appraise_groups(units, first, view), old, level - stay))
-    _fit(draft, units, view, int(room * _FULLEST) - reserved, budget)
+    _keep_chosen_lines(draft, old, workers, select_lines(appraise_groups(units, first, view), old, level - stay))
+    _fit_newest_group(draft, units, view, int(room * _MAX_FILL) - reserved, budget)
     return Outcome(draft.edits(), why=f"a sweep {total}") if draft.edit_count else NO_OUTCOME
 
 
@@ -72,8 +72,8 @@ def _drop_hints(draft: ViewDraft, old: Sequence[Group]) -> None:
             draft.drop(unit)
 
 
-def _tail(units: Sequence[Group], view: View, tokens: int) -> int:
-    """Where the part that stays whole begins. What the model has not seen yet always does."""
+def _find_tail(units: Sequence[Group], view: View, tokens: int) -> int:
+    """The index of the first group that stays whole. Messages that the model has not seen yet always do."""
     fresh = {item.message.id for item in view.items_since_reply()}
     used, first = 0, len(units)
     while first > 0:
@@ -85,8 +85,8 @@ def _tail(units: Sequence[Group], view: View, tokens: int) -> int:
     return first
 
 
-def _signed(tail: Sequence[Group]) -> int:
-    """Tokens of signed thinking that an edit takes away although the messages stay: all of them stand behind it."""
+def _count_signed_thinking(tail: Sequence[Group]) -> int:
+    """Tokens of signed thinking in the tail. It is lost, because the messages before it change."""
     found = 0
     for unit in tail:
         for item in unit.items:
@@ -95,9 +95,11 @@ def _signed(tail: Sequence[Group]) -> int:
     return found
 
 
-def _shorten_words(draft: ViewDraft, old: Sequence[Group], view: View, words: int, room: int) -> None:
-    """Old messages of the user to their first `words` characters. If all are still too much, the oldest to fewer; and
-    if that is not enough, the oldest but the first leave: what they laid down goes into the ledger."""
+def _shorten_user_messages(draft: ViewDraft, old: Sequence[Group], view: View, words: int, room: int) -> None:
+    """Shorten old user messages to their first `words` characters, and to fewer, oldest first, if all take too much.
+
+    If that is not enough, the oldest ones but the first are dropped. The ledger keeps their rules.
+    """
     said = [unit for unit in old if is_user_request(unit.items[0].message) and unit.last_id != view.newest_request]
     total = sum(draft.group_cost(unit) for unit in said)
     for cap in (words, words // 4, words // 16):
@@ -113,10 +115,10 @@ def _shorten_words(draft: ViewDraft, old: Sequence[Group], view: View, words: in
             draft.drop(unit)
 
 
-def _make_lean(
+def _keep_chosen_lines(
     draft: ViewDraft, old: Sequence[Group], workers: Sequence[int], kept: Mapping[int, list[LineChoice]]
 ) -> None:
-    """Each group with its chosen lines; those of which nothing was chosen leave."""
+    """Reduce each group to its chosen lines. Groups without any are dropped."""
     for number in workers:
         unit = old[number]
         lines: dict[LineSlot, list[KeyLine]] = {}
@@ -125,12 +127,14 @@ def _make_lean(
         if not lines:
             draft.drop(unit)
             continue
-        names = tool_names_in_group(unit)
+        names = tool_names_by_call(unit.items)
         for item in unit.items:
-            draft.replace(item, _lean(item, lines, names))
+            draft.replace(item, _shorten_item(item, lines, names))
 
 
-def _lean(item: Item, lines: Mapping[LineSlot, Sequence[KeyLine]], names: Mapping[str, str]) -> tuple[Part, ...]:
+def _shorten_item(
+    item: Item, lines: Mapping[LineSlot, Sequence[KeyLine]], names: Mapping[str, str]
+) -> tuple[Part, ...]:
     message = item.message
     result = result_of(message)
     if result is None:
@@ -140,7 +144,7 @@ def _lean(item: Item, lines: Mapping[LineSlot, Sequence[KeyLine]], names: Mappin
     )
 
 
-def _fit(draft: ViewDraft, units: Sequence[Group], view: View, target: int, budget: Budget) -> None:
-    """If what is new alone is too much, its results give way, so that the words of the user need not."""
+def _fit_newest_group(draft: ViewDraft, units: Sequence[Group], view: View, target: int, budget: Budget) -> None:
+    """If the new messages alone are too large, shorten their results rather than user messages."""
     if draft.tokens > target and view.newest_request not in units[-1].ids:
         squeeze_group(draft, units[-1], target, budget)

@@ -1,11 +1,11 @@
-"""Whole turns and groups leave. Nothing here needs a model; what leaves can first be put into memory."""
+"""Stages that drop whole turns or groups. None needs a model; some can save the messages to memory first."""
 
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.messages import NOTE, REMINDER, SUMMARY, Message, Part, Text, is_user_request, user_message
 from tidegate.core.outcome import NO_OUTCOME, Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.stages.notices import make_reminder_edits
-from tidegate.core.turns import Group, Turn, collect_ids, count_newest_groups, outline_turns, split_groups
+from tidegate.core.turns import Group, Turn, collect_ids, count_newest_groups, split_groups, split_turns
 from tidegate.core.view import Item, View
 
 _FLUSH_INSTRUCTIONS = (
@@ -27,12 +27,12 @@ def drop_turns(
     flush: int = 0,
     least: int = 0,
 ) -> Outcome:
-    """Drop the oldest complete turns: a share of them, or all but the newest `keep`. The current turn stays.
+    """Drop the oldest complete turns: a share of them, or all but the newest `keep`. The current turn always stays.
 
-    `flush` > 0 puts them into memory first, as a summary of at most so many tokens. With fewer than `least` turns
-    nothing is done.
+    `flush` > 0 first saves a summary of at most so many tokens to memory. With fewer than `least` turns nothing is
+    done.
     """
-    turns = outline_turns(view).turns
+    turns = split_turns(view)
     complete = turns[:-1]
     if len(turns) < least or not complete:
         return NO_OUTCOME
@@ -54,13 +54,13 @@ def text_only_turns(
     current: bool = True,
     running: bool = True,
 ) -> Outcome:
-    """Each turn keeps its first user text and its last reply; the tool chains between leave.
+    """Reduce each turn to its request and its last reply, without the tool calls between them.
 
-    With `keep`, all but the newest so many turns leave whole, in the same transaction. With `below`, only if there are
-    fewer turns than that. Without `current` the newest turn is left whole. A newest turn that is `running` keeps its
-    last group, or the model would not see what it just did.
+    With `keep`, only the newest so many turns stay; older ones are dropped in the same transaction. With `below`, it
+    acts only if there are fewer turns than that. `current`: also the newest turn. A newest turn that is `running`
+    keeps its last group, so that the model sees its last calls.
     """
-    turns = outline_turns(view).turns
+    turns = split_turns(view)
     if below and len(turns) >= below:
         return NO_OUTCOME
     gone = turns[: -max(1, keep)] if keep is not None else ()
@@ -111,9 +111,9 @@ def keep_recent(
     note: str = "[Earlier messages truncated]",
     reminder: int = 0,
 ) -> Outcome:
-    """Keep the newest messages (a number, tokens, or a share of the room) and the newest request; a note says so.
+    """Keep the newest messages (a number, tokens, or a share of the room) and the newest request. No group is cut.
 
-    The cut moves before a group, never into it.
+    `note` is inserted where messages were dropped.
     """
     if share:
         tokens = int(budget.room * share)
@@ -123,14 +123,14 @@ def keep_recent(
 
 
 def drop_oldest(view: View, budget: Budget, *, share: float = 0.5, note: str = "", reminder: int = 0) -> Outcome:
-    """Drop the oldest share of the messages, cut at a group border: the blunt cut for when a provider refuses."""
+    """Drop the oldest share of the messages without cutting a group. Meant for requests that a provider refused."""
     units = split_groups(view)
     kept = count_newest_groups(units, messages=view.message_count - int(view.message_count * share))
     return _without(view, budget, units[: len(units) - kept], note, reminder)
 
 
 def _without(view: View, budget: Budget, old: list[Group], note: str, reminder: int) -> Outcome:
-    """Drop these groups, but not the newest request nor a summary of what left before."""
+    """Drop these groups, except the newest request, summaries and reminders."""
     gone = [
         group
         for group in old
@@ -146,7 +146,7 @@ def _without(view: View, budget: Budget, old: list[Group], note: str, reminder: 
 
 
 def clear_context(view: View, budget: Budget, *, flush: int = 0) -> Outcome:
-    """Everything leaves but the newest request."""
+    """Drop everything but the newest request."""
     gone = [group for group in split_groups(view) if view.newest_request not in group.ids]
     if not gone:
         return NO_OUTCOME
@@ -156,7 +156,7 @@ def clear_context(view: View, budget: Budget, *, flush: int = 0) -> Outcome:
 
 
 def flush_memory(view: View, budget: Budget, *, tokens: int) -> Outcome:
-    """Put all of the view into long-term memory; nothing leaves yet."""
+    """Save a summary of the whole view to long-term memory. Nothing is dropped."""
     if not view.items:
         return NO_OUTCOME
     return Outcome(effects=(_make_flush(tuple(view.items), tokens),), why="everything is saved to memory first")

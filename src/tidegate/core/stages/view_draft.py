@@ -1,7 +1,7 @@
-"""A view being shrunk: what it would weigh after the edits gathered so far. For stages that stop when it is enough."""
+"""A draft of edits with the size the view would have after them, for stages that stop when enough is freed."""
 
 from tidegate.core.budget import Budget
-from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.edits import Drop, Edit, Replace
 from tidegate.core.messages import Message, Part
 from tidegate.core.turns import Group
 from tidegate.core.view import Item, View
@@ -12,7 +12,6 @@ class ViewDraft:
         self._budget = budget
         self._replaced: dict[str, Replace] = {}
         self._dropped: dict[str, None] = {}
-        self._inserted: list[Insert] = []
         self._cost = {item.message.id: item.tokens for item in view.items}
         self.tokens = view.tokens
 
@@ -26,11 +25,8 @@ class ViewDraft:
         done = self._replaced.get(item.message.id)
         return done.parts if done else item.message.parts
 
-    def gone(self, ident: str) -> bool:
-        return ident in self._dropped
-
     def replace(self, item: Item, parts: tuple[Part, ...]) -> bool:
-        """Show other parts, if that is cheaper."""
+        """Show other parts instead, if that is cheaper. Says whether it was."""
         ident = item.message.id
         cost = self._budget.count(Message(item.message.role, parts))
         saved = self._cost[ident] - cost
@@ -49,19 +45,10 @@ class ViewDraft:
                 self.tokens -= self._cost[ident]
                 self._cost[ident] = 0
 
-    def insert(self, message: Message, after: str = "") -> None:
-        cost = self._budget.count(message)
-        self._inserted.append(Insert(message, after, cost))
-        self.tokens += cost
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        return tuple(self._dropped)
-
     @property
     def edit_count(self) -> int:
         return len(self._replaced) + len(self._dropped)
 
     def edits(self) -> tuple[Edit, ...]:
         drop: tuple[Edit, ...] = (Drop(tuple(self._dropped)),) if self._dropped else ()
-        return (*self._replaced.values(), *drop, *self._inserted)
+        return (*self._replaced.values(), *drop)

@@ -1,21 +1,22 @@
-"""What an edit costs and what it saves, in the price of one token of fresh input.
+"""The cost model of a sweep: what it costs and saves, in units of the price of one uncached input token.
 
-A provider reads what it has in its cache for a tenth, and asks a little more than one for what it must write into it.
-An edit moves the prefix: whatever stands behind it is written again, once. In return every call that follows reads
-less, until the view is full again. A view that is swept down to the level L and grows by g tokens a call to the fill H,
-so that it holds (L + H) / 2 of them on average, costs for each of the n = (H - L) / g calls until the next sweep
+A provider charges about a tenth of that price for a cached token, and a little more than one for a token that it writes
+to the cache. After an edit, everything behind it is written again, once. In return each later call reads less, until
+the view is full again. A view that is swept down to level L and grows by g tokens a call to the fill H has (L + H) / 2
+tokens on average. It costs, for each of the n = (H - L) / g calls until the next sweep:
 
     (reread * (write - read) + lost * write) / n  +  read * held  -  worth(held)
 
-`lost` is signed thinking behind the edit: it cannot be sent again. What is held is worth the more, the more comes with
-each call, for the more is referred to; and each further token is worth less, since most that is referred to is near:
+`lost` is signed thinking behind the edit, which cannot be sent again. `worth` is the value of the tokens in the view:
+it grows with the tokens that come with each call, because more is referred to, and each further token is worth less,
+because most references are to recent messages:
 
     worth(held) = fidelity * g / 1,000 * UNIT * ln(1 + held / UNIT)
 
-`fidelity` is the knob between a low bill and a full view. While a token is worth more than it costs to read, the room
-is filled before anything is swept; in a very large window a sweep pays before it is full. No more calls are expected
-than there were, so a short session is not swept for a future it may not have. With a cold cache everything is written
-again anyway: a sweep that is near is then made at once, for it costs nothing.
+`fidelity` trades a low cost for a full view. While a token is worth more than it costs to read, the room is filled
+before anything is swept; in a very large window a sweep pays earlier. The session is expected to make as many calls as
+it has made so far, so a short session is not swept for calls that may never come. With a cold cache everything is
+written again anyway, so a sweep that is nearly due is made at once: it costs nothing.
 """
 
 import math
@@ -23,20 +24,20 @@ from typing import Final, NamedTuple
 
 DEFAULT_FIDELITY: Final = 1.5
 _HALF_VALUE_TOKENS: Final = 16_000
-"""Tokens that are held: one more is then worth half of what the first was."""
-_SLOW: Final = 400.0  # tokens a call: in a session of short messages each is worth as much as if it were this pace
+"""Tokens in the view at which the marginal value has halved."""
+_MIN_GROWTH: Final = 400.0  # tokens a call: the least growth that the value of a token is computed with
 _STEPS: Final = 40
-_FEW: Final = 8  # calls that are expected of the shortest session
-_ENOUGH: Final = 0.5  # of the room: what must be there for a sweep that nothing forces
-_LEVELS: Final = (0.3, 0.55)  # of the fill, down to which a sweep may go: to find out when it pays
-_ABOVE: Final = 1.25  # times what must stay: a sweep that nothing forces would free too little below that
-_FULLEST: Final = 0.85  # of the room: a sweep that leaves more would soon be followed by the next
+_MIN_EXPECTED_CALLS: Final = 8  # the least number of expected calls
+_COLD_SWEEP_FILL: Final = 0.5  # of the room: below this fill a cold cache causes no sweep
+_TRIED_LEVELS: Final = (0.3, 0.55)  # shares of the fill that a sweep may go down to, to find out whether it pays
+_MIN_FILL_FACTOR: Final = 1.25  # times the tokens that must stay: below that a sweep frees too little
+_MAX_LEVEL: Final = 0.85  # of the room: a sweep that leaves more would soon be followed by another
 
 
 class CachePrices(NamedTuple):
-    """Of a token that the cache has, and of one it gets. `lifetime`: seconds after which it has forgotten.
+    """Prices of a cached token (`read`) and of one that is written to the cache. `lifetime` is in seconds.
 
-    The defaults are what most providers ask; `known` says whether they are the model's own.
+    The defaults are usual prices; `known` says whether they are those of the model. `cold`: the cache has expired.
     """
 
     read: float = 0.1
@@ -47,7 +48,7 @@ class CachePrices(NamedTuple):
 
     @property
     def again(self) -> float:
-        """What it costs that a token must be written again, which else would have been read."""
+        """The extra price of a token that is written to the cache again instead of read from it."""
         return 0.0 if self.cold else self.write - self.read
 
     def __str__(self) -> str:
@@ -59,19 +60,19 @@ ASSUMED_PRICES: Final = CachePrices()
 
 
 class SessionPace(NamedTuple):
-    """What the session taught: tokens that come with each call, and how many calls are still to come."""
+    """The growth of a session in tokens a call, and the number of calls that are expected."""
 
     growth: float
     calls: int
 
     @classmethod
     def of(cls, tokens: int, calls: int) -> "SessionPace":
-        """From all that was said so far, in so many calls."""
-        return cls(max(1.0, tokens / max(1, calls)), max(_FEW, calls))
+        """The pace of a session that had so many tokens in so many calls."""
+        return cls(max(1.0, tokens / max(1, calls)), max(_MIN_EXPECTED_CALLS, calls))
 
 
 class SweepMarket(NamedTuple):
-    """What a decision goes by."""
+    """The inputs of the cost model."""
 
     pace: SessionPace
     prices: CachePrices
@@ -79,15 +80,15 @@ class SweepMarket(NamedTuple):
 
     @property
     def first(self) -> float:
-        """What holding the first token is worth for one call."""
-        return self.fidelity * max(self.pace.growth, _SLOW) / 1_000
+        """The value of the first token in the view, for one call."""
+        return self.fidelity * max(self.pace.growth, _MIN_GROWTH) / 1_000
 
     def worth(self, held: float) -> float:
-        """What holding so many tokens is worth for one call."""
+        """The value of so many tokens in the view, for one call."""
         return self.first * _HALF_VALUE_TOKENS * math.log1p(held / _HALF_VALUE_TOKENS)
 
     def pays(self, held: float) -> bool:
-        """Is one more token worth what reading it costs?"""
+        """Whether one more token is worth the price of reading it."""
         return self.first / (1 + held / _HALF_VALUE_TOKENS) >= self.prices.read
 
     def __str__(self) -> str:
@@ -98,7 +99,7 @@ class SweepMarket(NamedTuple):
 
 
 class SweepCost(NamedTuple):
-    """The arithmetic of one sweep: down to `level`, until `full`, in `calls`. `rate` is its sum per call."""
+    """The cost of one sweep down to `level` tokens, until it has `full` again after `calls`. `rate` is per call."""
 
     level: int
     full: int
@@ -120,7 +121,7 @@ class SweepCost(NamedTuple):
 
 
 def compute_sweep_cost(level: int, full: int, market: SweepMarket, kept: int = 0, lost: int = 0) -> SweepCost:
-    """The sum per call of a sweep down to `level`. The first `kept` tokens stay in the cache."""
+    """The cost of a sweep down to `level` tokens. The first `kept` tokens stay cached."""
     calls = max(1.0, min((full - level) / market.pace.growth, market.pace.calls))
     reread = max(0, level - kept)
     once = reread * market.prices.again + lost * market.prices.write
@@ -130,42 +131,43 @@ def compute_sweep_cost(level: int, full: int, market: SweepMarket, kept: int = 0
 
 
 def find_best_level(least: int, full: int, market: SweepMarket, kept: int = 0, lost: int = 0) -> SweepCost:
-    """The level at which the sum is the least. It is at least `least`, which must stay."""
-    top = max(least, int(full * _FULLEST))
+    """The sweep with the lowest cost per call, down to a level of at least `least` tokens."""
+    top = max(least, int(full * _MAX_LEVEL))
     levels = (least + (top - least) * step // _STEPS for step in range(_STEPS + 1))
     return min((compute_sweep_cost(level, full, market, kept, lost) for level in levels), key=lambda each: each.rate)
 
 
 def find_sweep_fill(room: int, market: SweepMarket, least: int = 0) -> int:
-    """How full a view may be before a sweep pays: the fill for which the sum is least. So much of it must stay."""
-    lowest = max(room // 8, int(least * _ABOVE))
+    """The fill, in tokens, at which a sweep costs least per call. `least` tokens of it must stay."""
+    lowest = max(room // 8, int(least * _MIN_FILL_FACTOR))
     if market.pays(room) or lowest >= room:
         return room
     fills = range(room, lowest, -max(1, room // 12))
-    sums = (compute_sweep_cost(max(least, int(fill * share)), fill, market) for fill in fills for share in _LEVELS)
+    sums = (
+        compute_sweep_cost(max(least, int(fill * share)), fill, market) for fill in fills for share in _TRIED_LEVELS
+    )
     return min(sums, key=lambda each: each.rate).full
 
 
-def _gains(tokens: int, room: int, market: SweepMarket, least: int) -> bool:
-    """Is a sweep now better, over the calls that are expected, than none at all?"""
+def _is_sweep_cheaper(tokens: int, room: int, market: SweepMarket, least: int) -> bool:
+    """Whether a sweep now costs less over the expected calls than none at all."""
     held = min(room, tokens + market.pace.calls * market.pace.growth / 2)
     rate = market.prices.read * held - market.worth(held)
-    return any(compute_sweep_cost(max(least, int(tokens * share)), room, market).rate < rate for share in _LEVELS)
+    return any(compute_sweep_cost(max(least, int(tokens * share)), room, market).rate < rate for share in _TRIED_LEVELS)
 
 
 def sweep_urgency(tokens: int, room: int, market: SweepMarket, least: int = 0) -> float:
-    """How near a sweep is: from 1 on it is time. `least` is what a sweep cannot take.
+    """How near a sweep is: at 1 and above it is due. `least` is the number of tokens that a sweep cannot remove.
 
-    With a cold cache it is time as soon as a sweep frees enough, if it would be made within so few calls that what is
-    held until then is worth less than writing it once more.
+    With a cold cache it is due as soon as it frees enough, if it would be made soon anyway: within so few calls that
+    the tokens held until then are worth less than the price of writing them again.
     """
     warm = market._replace(prices=market.prices._replace(cold=False))
-    full = (
-        room if market.pays(tokens) else find_sweep_fill(room, warm, least)
-    )  # while one more token pays, no sweep does
-    if full <= tokens < room and not _gains(tokens, room, warm, least):
+    # While one more token pays, no sweep does.
+    full = room if market.pays(tokens) else find_sweep_fill(room, warm, least)
+    if full <= tokens < room and not _is_sweep_cheaper(tokens, room, warm, least):
         full = room
-    if market.prices.cold and tokens > max(room * _ENOUGH, least * _ABOVE):
+    if market.prices.cold and tokens > max(room * _COLD_SWEEP_FILL, least * _MIN_FILL_FACTOR):
         calls = max(0.0, (full - tokens) / market.pace.growth)
         gain = market.first / (1 + tokens / _HALF_VALUE_TOKENS) - market.prices.read
         if calls * max(0.0, gain) < market.prices.write:

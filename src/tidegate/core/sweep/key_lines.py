@@ -1,8 +1,8 @@
-"""Which lines of a text are likely to be needed again.
+"""Key lines: the lines of a text that are likely to be needed again.
 
-An edit quotes old text from the beginning of a paragraph, a declaration or the first line of its comment far more often
-than from the middle of a block; a report is remembered by the line that tells what failed. Nothing here knows a
-language: it goes by blank lines, indentation and the words that open a declaration in most of them.
+Edits quote the beginning of a paragraph, a declaration or the first line of its comment far more often than the middle
+of a block. Of a report, the line with the failure is needed. The rules know no programming language: they use blank
+lines, indentation and the words that begin a declaration in most languages.
 """
 
 import re
@@ -15,9 +15,9 @@ from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import find_error_lines
 
 GAP_MARK: Final = "…"
-"""Stands for lines that were left out."""
+"""The line that takes the place of omitted lines."""
 
-# A line: its number, if a tool put one before it, its indentation, and how it begins.
+# A line: its number, if a tool put one before it, its indentation, and its beginning.
 _LINE: Final = re.compile(
     r"(?:\s*\d+(?:→|\t|: ?|\| ?|-(?=\s)))?(\s*)(?:"
     r"(?P<heading>#{1,6} |\*\*|\d+\. )"
@@ -30,13 +30,13 @@ _LINE: Final = re.compile(
 )
 _DEPTH: Final = (1.0, 0.95, 0.6, 0.45, 0.35, 0.25)
 _DEEPEST: Final = 4 * len(_DEPTH)
-_SHORT: Final = 25  # a shorter line seldom tells one place from another
+_SHORT: Final = 25  # shorter lines are seldom unique
 _SHORTEST: Final = 10
 _LONG: Final = 400
 
 
 class KeyLine(msgspec.Struct, frozen=True, gc=False):
-    """`bare` is the line without its number and indentation: that is what is quoted, and what tells it from others."""
+    """A line and its worth. `bare` is the line without number and indentation, as edits quote it."""
 
     place: int
     text: str
@@ -45,12 +45,14 @@ class KeyLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, report: bool = False) -> list[KeyLine]:
-    """Every line that has any worth, in its order, and was not `seen`; what is found here is then. None that is, bare,
-    among those it is to be `without`. In a `report`, which a command printed, failures are worth more."""
+    """The lines that have any worth, in order, except bare lines in `seen` or `without`. Adds them to `seen`.
+
+    `report`: the text is the output of a command, in which failures are worth more.
+    """
     found: list[KeyLine] = []
     behind = _BLANK
     for place, line in enumerate(text.split("\n")):
-        bare, scale, worths, leaves = _KNOWN[line]
+        bare, scale, worths, leaves = _TRAITS[line]
         if scale and bare not in seen:
             if worths is _FAILED and not report:
                 worths = _OTHERS
@@ -62,10 +64,10 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
     return found
 
 
-# What a line stands behind.
+# What the previous line is.
 _BLANK, _COMMENT, _IMPORT, _OTHER = range(4)
-# How much likelier than any line of the same file it is to be quoted, as counted over recorded edits: by its kind, and
-# by what it stands behind.
+# How much likelier than an average line of the same file it is quoted, counted over recorded edits: by the kind of the
+# line, and by what the previous line is.
 _WORTH: Final = {
     "comment": (2.4, 0.15, 0.8, 0.8),
     "import": (5.0, 5.0, 2.0, 5.0),
@@ -75,17 +77,17 @@ _WORTH: Final = {
 }
 _NO_WORTH: Final = (0.0, 0.0, 0.0, 0.0)
 _OTHERS: Final = _WORTH["other"]
-# Edits do not quote it, but it says what is to be done.
+# Edits do not quote failures, but they say what is to be done.
 _FAILED: Final = (3.0, 3.0, 3.0, 3.0)
 _LEAVES: Final = {"comment": _COMMENT, "import": _IMPORT}
 
 
-_Seen = tuple[str, float, tuple[float, ...], int]
-"""What a line is by itself, wherever it stands: bare, how much its worth counts, its worth by what it stands behind,
-and what the next line stands behind then. One that says nothing of its own counts for nothing."""
+_LineTraits = tuple[str, float, tuple[float, ...], int]
+"""The bare line, a factor for its worth, its worth by what the previous line is, and what it is for the next line.
+The factor is 0 for lines without content."""
 
 
-def _seen(line: str) -> _Seen:
+def _find_traits(line: str) -> _LineTraits:
     match = _LINE.match(line)
     start, end = match.span(1) if match else (0, 0)
     bare = line[end:].strip()
@@ -95,7 +97,7 @@ def _seen(line: str) -> _Seen:
     worths = _FAILED if kind == "other" and _may_fail(bare) and find_error_lines(bare) else _WORTH[kind]
     scale, size = 0.0, len(bare)
     if size >= _SHORTEST:
-        # Two blanks are a step for some, four for others: the first is taken for half a step.
+        # An indentation step is two blanks or four: two blanks count as half a step.
         steps = line.count("\t", start, end) * 3 + end - start if end > start else 0
         scale = _DEPTH[steps // 4] if steps < _DEEPEST else _DEPTH[-1]
         if size < _SHORT:
@@ -104,8 +106,8 @@ def _seen(line: str) -> _Seen:
 
 
 def _may_fail(line: str) -> bool:
-    """Whether it is worth a closer look: nearly no line is. The most usual words only, for every line is asked."""
+    """A cheap test before the exact one, because nearly no line is a failure."""
     return "rror" in line or "ail" in line or "FAIL" in line or "xception" in line or "annot" in line or "not f" in line
 
 
-_KNOWN: Final = BoundedMemo(_seen, longest=_LONG, most=1 << 15)
+_TRAITS: Final = BoundedMemo(_find_traits, longest=_LONG, most=1 << 15)

@@ -1,8 +1,8 @@
-"""What an old group is worth, line by line: how likely it is that the work to come needs it word for word.
+"""The value of each line of old groups: how likely it is that later work needs it word for word.
 
-A line is worth what its place in the text says (`keylines`) times the weight of its file: how lately it was named, by
-anybody. Worth nothing: what is shown again further on, what an edit took away, what was written anew, a run that was
-made again. Worth less: what a later look at the whole file showed.
+The value is the worth of the line (`key_lines.py`) times the weight of its file, which depends on when the file was
+last named by anybody. Lines are worth nothing if they are shown again later, were removed by an edit, or are of a file
+that was rewritten or a command that was run again. They are worth less if the whole file was read again later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,19 +14,19 @@ import msgspec
 from tidegate.core.messages import calls_of, result_of, text_of
 from tidegate.core.sweep.key_lines import KeyLine, find_key_lines
 from tidegate.core.sweep.shortening import LineSlot
-from tidegate.core.tool_calls import CallTarget, call_target_of, find_file_names
+from tidegate.core.text.tool_calls import CallTarget, call_target_of, find_file_names
 from tidegate.core.turns import Group
 from tidegate.core.view import Item, View
 
-_NO_FILE: Final = 0.3
-_AGEING: Final = 1.0  # how much less a file is worth that was not named for as long as all of the view
-_SEEN_AGAIN: Final = 0.5  # of a file that was looked at whole further on: of that look, too, only some lines are there
-_CALL: Final = 24  # what a group costs that is kept for some of its lines: framing, the name of the tool, the stub
-_ARGUMENTS: Final = 200  # characters of the arguments that stay with it
+_NO_FILE_WEIGHT: Final = 0.3
+_AGEING: Final = 1.0  # a file last named at the beginning of the view weighs 1 / (1 + this)
+_SEEN_AGAIN: Final = 0.5  # factor for a file that was read whole again later: of that, too, only some lines are kept
+_MESSAGE_TOKENS: Final = 24  # cost of each message of a kept group: framing, name of the tool, stub
+_ARGUMENT_CHARS: Final = 200  # characters of the arguments that are kept with a call
 
 
 class LineChoice(msgspec.Struct, frozen=True, gc=False):
-    """A line that may be kept: in which group and where, what it is worth, what it costs, and the one by the other."""
+    """A line that may be kept: its group and place, its value, its cost in tokens, and value by cost (`density`)."""
 
     group: int
     slot: LineSlot
@@ -40,18 +40,18 @@ _DENSITY: Final = attrgetter("density")
 
 
 def appraise_groups(units: Sequence[Group], first: int, view: View) -> list[LineChoice]:
-    """What may be kept of the groups before `first`; those from there on stay whole."""
-    look = _Look(units, view)
+    """The lines that may be kept of the groups before index `first`. The later groups stay whole."""
+    appraiser = _LineAppraiser(units, view)
     for unit in reversed(units[first:]):
-        look.lines(unit, -1)
-    return [choice for number in range(first - 1, -1, -1) for choice in look.lines(units[number], number)]
+        appraiser.lines(unit, -1)
+    return [choice for number in range(first - 1, -1, -1) for choice in appraiser.lines(units[number], number)]
 
 
 def select_lines(choices: Sequence[LineChoice], old: Sequence[Group], room: float) -> dict[int, list[LineChoice]]:
-    """The choices that are worth most for what they cost, by group; of two alike the one that was given first.
+    """The choices with the highest value for their cost that fit into `room` tokens, by group.
 
-    The first line of a group pays for its call. So the best lines of a group are taken together, as many as make the
-    most of that; others may follow one by one.
+    Keeping any line of a group also costs its calls. So the best lines of a group are offered together, as many as give
+    the highest density with that cost; the others are offered one by one.
     """
     by_group: dict[int, list[LineChoice]] = {}
     for choice in choices:
@@ -92,11 +92,11 @@ def _offers(number: int, mine: Sequence[LineChoice], overhead: float) -> list[_O
 
 def _overhead(unit: Group) -> float:
     calls = [call for item in unit.items for call in calls_of(item.message)]
-    return _CALL * len(unit.items) + sum(min(len(call.arguments), _ARGUMENTS) // 4 for call in calls)
+    return _MESSAGE_TOKENS * len(unit.items) + sum(min(len(call.arguments), _ARGUMENT_CHARS) // 4 for call in calls)
 
 
 def _last_named(units: Sequence[Group], targets: Mapping[str, CallTarget]) -> dict[str, float]:
-    """For each file how much of the view, from 0 to 1, came since it was last named, by anybody."""
+    """For each file the share of the view, from 0 to 1, that came after it was last named by anybody."""
     total = max(1, sum(unit.tokens for unit in units))
     found: dict[str, float] = {}
     age = 0
@@ -118,7 +118,7 @@ class _Passage(msgspec.Struct, frozen=True, gc=False):
 
 
 def _passages(item: Item, targets: Mapping[str, CallTarget]) -> list[_Passage]:
-    """The texts of a message of which lines may be kept. What a change reports says nothing that its call does not."""
+    """The texts of a message whose lines may be kept. The result of a write repeats its call, so it has none."""
     message = item.message
     result = result_of(message)
     if result is not None:
@@ -133,8 +133,8 @@ def _passages(item: Item, targets: Mapping[str, CallTarget]) -> list[_Passage]:
     ]
 
 
-class _Look:
-    """Goes through groups from the newest to the oldest, and remembers what it saw."""
+class _LineAppraiser:
+    """Values the lines of groups, from the newest to the oldest, and remembers what it has seen."""
 
     def __init__(self, units: Sequence[Group], view: View) -> None:
         items = [item for unit in units for item in unit.items]
@@ -170,7 +170,7 @@ class _Look:
         files = passage.target.files if passage.target else frozenset()
         if files and files <= self._written:
             return []
-        weight = max((self._weight(name) for name in files), default=_NO_FILE)
+        weight = max((self._weight(name) for name in files), default=_NO_FILE_WEIGHT)
         if files and files <= self._seen_again:
             weight *= _SEEN_AGAIN
         taken = frozenset().union(*(self._taken.get(name, ()) for name in files))

@@ -1,4 +1,4 @@
-"""What was found of short texts that come again and again: the words and lines of a view, whenever it is swept."""
+"""A bounded cache for functions of short texts, such as the words and lines of a view. Facts and key lines share it."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,8 +7,7 @@ _T = TypeVar("_T")
 
 
 class BoundedMemo(dict[str, _T]):
-    """Within bounds: only of texts that are not too long, and if there are too many all are forgotten. That does not
-    show: they are found again."""
+    """Results of `find` by text. Texts over `longest` characters are not cached; it is emptied at `most` entries."""
 
     def __init__(self, find: Callable[[str], _T], *, longest: int, most: int) -> None:
         super().__init__()

@@ -1,11 +1,9 @@
-"""Cutting texts: the only place where content is sliced.
+"""Clipping of texts to a limit of characters, bytes, lines or tokens.
 
-A cut made elsewhere sooner or later splits a surrogate pair and makes a session that no provider accepts, or trusts
-characters for tokens and overflows the request it was to save. Here the limit is kept for every text: the notice is
-part of the result and is counted; where it would take more than half of the limit it is left out.
-
-Cuts avoid the inside of what a reader sees as one character (accents, emoji joined or coloured, flags), looking at
-the few characters around the cut only.
+A clipped text never exceeds its limit: the notice is part of the result and is counted, and it is left out if it would
+take more than half of the limit. A cut never splits a surrogate pair, which no provider accepts. It avoids the inside
+of what a reader sees as one character (accents, joined or colored emoji, flags); only a few characters around the cut
+are examined for that.
 """
 
 import unicodedata
@@ -33,7 +31,7 @@ ClipMode = Literal["head", "head_tail"]
 
 CLIP_NOTICE = "\n[... {chars} characters, {lines} lines left out ...]\n"
 
-_STEPS = 32  # longest run of joined code points we are ready to step over
+_STEPS = 32  # the longest run of joined code points that a cut steps over
 _FLAGS = 1_000  # flags are pairs counted from the first of a run
 _ZWJ = "\u200d"
 # No vocabulary has a token of more characters: a longer text is over the limit without being counted.
@@ -49,7 +47,7 @@ class ClippedText(msgspec.Struct, frozen=True):
 
 
 def _joined(text: str, at: int) -> bool:
-    """Would a cut before `at` split what belongs together?"""
+    """Whether a cut before `at` would split one visible character."""
     here, before = text[at], text[at - 1]
     if here < "\u0300":
         return here == "\n" and before == "\r"
@@ -74,7 +72,7 @@ def _flags_before(text: str, at: int) -> int:
 
 
 def _before(text: str, at: int) -> int:
-    """The nearest good cut at or before `at`. If there is none near, half of something is better than nothing."""
+    """The nearest good cut at or before `at`; if none is near, `at` itself, moved only out of a surrogate pair."""
     for place in range(at, max(at - _STEPS, 0), -1):
         if place >= len(text) or not _joined(text, place):
             return place
@@ -116,7 +114,7 @@ def _halves(keep: int, mode: ClipMode) -> tuple[int, int]:
 
 
 def clip_chars(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE) -> ClippedText:
-    """At most `limit` characters. `{chars}` and `{lines}` in the notice become what was left out."""
+    """Clip to `limit` characters. `{chars}` and `{lines}` in the notice become the numbers of what was left out."""
     if len(text) <= limit:
         return ClippedText(text)
     taken = len(_longest(notice, text))
@@ -126,7 +124,7 @@ def clip_chars(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
 
 
 def clip_bytes(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE) -> ClippedText:
-    """At most `limit` bytes of UTF-8; a character is in whole or not at all. A lone surrogate counts three."""
+    """Clip to `limit` bytes of UTF-8 without splitting a character. A lone surrogate counts as three bytes."""
     if len(text) * 4 <= limit:
         return ClippedText(text)
     raw = text.encode("utf-8", "surrogatepass")
@@ -147,7 +145,7 @@ def clip_bytes(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
 
 
 def clip_lines(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE) -> ClippedText:
-    """At most `limit` lines; from four on the notice is one of them."""
+    """Clip to `limit` lines. From a limit of four on, the notice is one of them."""
     total = text.count("\n") + (0 if text.endswith("\n") or not text else 1)
     if total <= limit:
         return ClippedText(text)
@@ -182,10 +180,10 @@ def _line_start(text: str, lines: int) -> int:
 def clip_tokens(
     text: str, limit: int, counter: TokenCounter, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE
 ) -> ClippedText:
-    """At most `limit` tokens as `counter` counts the result itself, whatever the script.
+    """Clip to `limit` tokens, as `counter` counts the result.
 
-    How many characters fit is guessed from the density found so far and then counted; a guess that fits is only ever
-    replaced by a longer one that fits.
+    The number of characters that fit is guessed from the density so far and then counted. A guess that fits is replaced
+    only by a longer one that fits.
     """
     if limit <= 0:
         return _assemble(text, 0, 0, "")
@@ -218,7 +216,7 @@ def _search(text: str, guess: int, limit: int, counter: TokenCounter, mode: Clip
                 break
         else:
             high = keep - 1
-        # Follow the density while it leads somewhere, then halve: some texts have no density to speak of.
+        # Follow the density at first, then halve: some texts have no even density.
         guess = keep * limit * 99 // max(count * 100, 1) if attempt < _TRIES // 2 else (low + high + 1) // 2
         if low and max(guess, low) - low <= low // 100:
             break
@@ -226,7 +224,7 @@ def _search(text: str, guess: int, limit: int, counter: TokenCounter, mode: Clip
 
 
 def _crumb(text: str, limit: int, counter: TokenCounter) -> ClippedText | None:
-    """A few characters of a text so dense that no larger piece was found to fit."""
+    """The first few characters, for a text so dense that no larger piece fits."""
     for keep in (16, 8, 4, 2, 1):
         clipped = _assemble(text, keep, 0, "")
         if keep < len(text) and clipped.text and counter.count_text(clipped.text) <= limit:

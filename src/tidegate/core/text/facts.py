@@ -1,4 +1,4 @@
-"""Hard facts in a text: what a summary may not lose, for nobody can guess it again.
+"""Facts in a text: paths, names, numbers and other values that a summary must not lose.
 
 Every expression here is a run of one class of characters or a choice of words: none can backtrack badly, and a text
 is only read at its head and tail, so the time is bounded whatever a tool printed.
@@ -72,7 +72,7 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
 
 
 def head_and_tail(text: str, limit: int) -> str:
-    """The head and tail of a long text, for reading: what is wanted stands at either end. Never shown to anyone."""
+    """The beginning and end of a long text, to search for facts. It is not meant to be shown."""
     if len(text) <= limit:
         return text
     head = limit * 2 // 3
@@ -80,7 +80,7 @@ def head_and_tail(text: str, limit: int) -> str:
 
 
 def find_facts(text: str, limit: int = 8_000) -> list[Fact]:
-    """Each distinct fact of a text, in order of appearance; what stands in quotes behind all others."""
+    """The distinct facts of a text, in order of appearance; quotations come last."""
     text = head_and_tail(text, limit)
     runs = split_runs(text)
     found: dict[str, Fact] = {}
@@ -93,7 +93,7 @@ def find_facts(text: str, limit: int = 8_000) -> list[Fact]:
 
 
 def split_runs(text: str) -> list[str]:
-    """What a text consists of, in its order, with a sign for the end of each line."""
+    """The runs (texts without white space) of a text, in order, with a mark for the end of each line."""
     raw = text.encode("utf-8", "surrogatepass")
     if not text.isascii():
         raw = raw.replace(_ARROW, b" ")
@@ -104,7 +104,7 @@ def split_runs(text: str) -> list[str]:
 
 
 def find_quotes(text: str) -> Iterable[str]:
-    """What stands in quotes and may be a name, each once."""
+    """The distinct quotations of a text that may be names."""
     values = [value for sign, quoted in _QUOTED if sign in text for value in quoted.findall(text)]
     return filter(_nameable, dict.fromkeys(map(str.strip, values)))
 
@@ -114,7 +114,7 @@ def _nameable(value: str) -> bool:
 
 
 def strip_punctuation(run: str) -> str:
-    """Without what stands around a name in a sentence. A dot before it is its own: .env"""
+    """A run without the punctuation around it. A leading dot stays: .env"""
     return run.lstrip(_BEFORE).rstrip(_BEHIND)
 
 
@@ -123,7 +123,7 @@ def _classify_or_word(run: str) -> Fact | None:
 
 
 def _word(word: str) -> Fact | None:
-    """Letters only. A plain word is no name: nearly all of a text is passed over here."""
+    """The fact in a run of letters: a name in camel case, or None. Most runs are plain words."""
     if word.islower() or not _WORD <= len(word) <= _LONGEST:
         return None
     return Fact("name", word) if word.isascii() and _humps(word) else None
@@ -132,11 +132,11 @@ def _word(word: str) -> Fact | None:
 classify_run: Final[Callable[[str], Fact | None]] = BoundedMemo(
     _classify_or_word, longest=2 * _LONGEST, most=1 << 16
 ).__getitem__
-"""The fact in a run of a text, if there is one. Its context may be for `in_context` to find."""
+"""The fact in a run of a text, or None. Its context may have to be found by `add_context`."""
 
 
 def add_context(fact: Fact, runs: Sequence[str]) -> Fact:
-    """The fact with the words that stand before it where it is first in these runs."""
+    """The fact with the words before its first occurrence in these runs as its context."""
     if fact.context[:1] != "\n":
         return fact
     at = runs.index(fact.context[1:])
@@ -178,7 +178,7 @@ def _context(before: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _label(run: str) -> str:
-    """A run as a word that says what the value behind it is; nothing if it is no word."""
+    """A run as a label for the value after it; empty if it is no word."""
     word = run.strip(".,:;=-?!")
     return word if 1 < len(word) <= 24 and word.replace("_", "").isalpha() else ""
 
@@ -275,12 +275,12 @@ def split_sentences(text: str, limit: int = 8_000) -> list[str]:
 
 
 def find_rule_sentences(text: str, limit: int = 8_000) -> list[str]:
-    """Sentences in which somebody lays down a rule, in any of the languages known here."""
+    """Sentences that state a rule, in any of the supported languages."""
     return [sentence for sentence in split_sentences(text, limit) if len(sentence) <= 600 and _RULE.search(sentence)]
 
 
 def find_error_lines(text: str, limit: int = 8_000) -> list[str]:
-    """Lines that report a failure, stack frames left out."""
+    """Lines that report a failure, without stack frames."""
     lines = (line.strip() for line in head_and_tail(text, limit).split("\n"))
     return [
         line
@@ -290,7 +290,7 @@ def find_error_lines(text: str, limit: int = 8_000) -> list[str]:
 
 
 def find_last_line(text: str) -> str:
-    """The last line with words in it: where most programs say how it ended."""
+    """The last line with words in it. Most programs end with their outcome."""
     for line in reversed(text[-2_000:].split("\n")):
         if any(map(str.isalnum, line)):
             return line.strip()

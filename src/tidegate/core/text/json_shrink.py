@@ -1,4 +1,4 @@
-"""Making JSON smaller without breaking it.
+"""Shortening of JSON that keeps it valid.
 
 Call arguments may only be shortened if they stay what a provider accepts: one JSON object. Strings carry nearly all
 of the weight, so they go first; names of keys say what was done and go last.
@@ -18,7 +18,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class JsonCut(msgspec.Struct, frozen=True):
-    """A valid JSON array of the first `shown` of `total` items, in the words of the original."""
+    """A valid JSON array of the first `shown` of `total` items, in the original text."""
 
     text: str
     shown: int
@@ -33,7 +33,7 @@ class _Caps(NamedTuple):
 
 
 def shrink_json(arguments: str, max_chars: int) -> str:
-    """An object in at most `max_chars` (at least 2) characters. Text that is no object is put into one."""
+    """A JSON object in at most `max_chars` (at least 2) characters. Text that is no object is put into one."""
     limit = max(max_chars, 2)
     value = _object(arguments)
     if value is not None and len(arguments) <= limit and _strict(arguments):
@@ -55,7 +55,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _strict(text: str) -> bool:
-    """NaN and the infinities are read by Python but are no JSON."""
+    """Whether the text is JSON without NaN and infinities, which Python reads but which are not JSON."""
 
     def refuse(word: str) -> None:
         raise ValueError(word)
@@ -68,7 +68,7 @@ def _strict(text: str) -> bool:
 
 
 def dump_json(value: Any) -> str:
-    """As JSON, short, and without the halves of characters that no provider takes."""
+    """The value as compact JSON without lone surrogates, which no provider accepts."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if text.isascii():
         return text
@@ -76,14 +76,14 @@ def dump_json(value: Any) -> str:
 
 
 def _ladder(limit: int) -> list[_Caps]:
-    """From the least loss to the greatest; the first rung that fits is then widened."""
+    """The caps to try, from the least loss to the greatest. The first that fits is then widened."""
     items = [limit, 16, 8, 4, 2, 1]
     lists = [_Caps(limit, _LEAST, count, 24) for count in items]
     return lists + [_Caps(limit, _LEAST, 1, depth) for depth in (4, 3, 2, 1)]
 
 
 def _widest(value: dict[str, Any], caps: _Caps, limit: int) -> str:
-    """The longest strings that still fit: halving, since a longer cap never makes a shorter text."""
+    """The longest strings that fit, found by bisection: a larger cap never makes a shorter text."""
     low, high = caps.string, limit
     best = dump_json(_shrunk(value, caps))
     while low < high:
@@ -125,7 +125,7 @@ def _short(text: str, cap: int) -> str:
 
 
 def _keys_only(value: dict[str, Any], limit: int) -> str:
-    """As many keys as fit; what room they leave goes to their values, in the order they were written."""
+    """As many keys as fit. The remaining room goes to their values, in order."""
     kept: dict[str, Any] = {}
     room = limit - 2
     for key in islice(value, limit):
@@ -160,7 +160,7 @@ def cut_json_array(text: str, fits: Callable[[str], bool]) -> JsonCut | None:
 
 
 def _item_ends(text: str) -> list[int]:
-    """Where each item of an array ends in the text; empty if it is not one well-formed array."""
+    """The index at which each item of an array ends; empty if the text is not one well-formed array."""
     decoder = json.JSONDecoder()
     at = _skip(text, 0)
     if text[at : at + 1] != "[":

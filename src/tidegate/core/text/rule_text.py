@@ -1,4 +1,4 @@
-"""Which text of a user message may lay down rules: what the user typed.
+"""The part of a user message that may give rules: the text that the user typed.
 
 A user message also carries text of others: mentioned files, pasted logs, diffs, blocks that a program put between
 tags. None of that may become a rule, or a README could give orders for the rest of the session. A text that is marked
@@ -42,7 +42,7 @@ _QUOTES: Final = {'"': '"', "“": "”", "„": "“", "«": "»", "「": "」"
 
 
 def rule_text(message: Message) -> str:
-    """The text of a user message in which rules are looked for. What is left out leaves empty lines."""
+    """The text of a user message to search for rules: what may have been typed, in the user's own words."""
     texts = [part for part in message.parts if isinstance(part, Text) and part.typed is not False]
     # In a log from before there were marks, the chat put mentioned files into parts of their own.
     texts = [part for part in texts if part.typed or not part.text.startswith(MENTIONED_FILE)]
@@ -52,7 +52,7 @@ def rule_text(message: Message) -> str:
 
 
 def own_words(text: str) -> str:
-    """The text without blocks that are not the user's own words, each line of them empty."""
+    """The text with each line that is not in the user's own words made empty."""
     lines = _without_fences(text[:READ_CHARS].split("\n"))
     lines = _without_tags("\n".join(lines)).split("\n")
     lines = _without_quotations(_without_diffs(lines))
@@ -107,7 +107,7 @@ def _without_tags(text: str) -> str:
 
 
 def _without_diffs(lines: list[str]) -> list[str]:
-    """A diff ends where a paragraph begins that does not look like one."""
+    """The lines with those of diffs made empty. A diff ends at a paragraph that does not look like one."""
     kept: list[str] = []
     inside = False
     after_blank = True
@@ -123,7 +123,7 @@ def _without_diffs(lines: list[str]) -> list[str]:
 
 
 def _without_quotations(lines: list[str]) -> list[str]:
-    """A quotation that begins a line and does not end on it goes on to its closing mark or the end of the paragraph."""
+    """The lines with quotations that begin a line made empty, up to the closing mark or the end of the paragraph."""
     kept: list[str] = []
     closing = ""
     for line in lines:

@@ -1,4 +1,4 @@
-"""Rules in the words of the user: what must hold from now on, told apart from what is asked once.
+"""Rules in user messages: what must hold from now on, as opposed to a single request.
 
 The sentences come back word for word, so that whoever keeps them keeps what was said. Only text that the user may have
 typed is read (`core/text/rule_text.py`): the same words in a file or in tool output are data. A rule that is missed
@@ -16,7 +16,7 @@ from tidegate.core.messages import Message, is_user_request
 from tidegate.core.text.rule_text import LIST_ITEM, rule_text
 
 MAX_RULE_CHARS: Final = 400
-"""The longest sentence that is a rule. A longer one is a text, which recall gives back whole."""
+"""Characters. A longer sentence is not taken for a rule; recall returns the whole message."""
 MAX_RULES_PER_MESSAGE: Final = 40
 """The most rules taken from one message."""
 
@@ -127,12 +127,12 @@ _SENTENCE_FEW: Final = 4
 
 
 def rules_of(message: Message) -> list[str]:
-    """The rules in a message of the user, each once, in their order, word for word."""
+    """The distinct rules of a user message, in order, word for word."""
     return find_rules(rule_text(message)) if is_user_request(message) else []
 
 
 def find_rules(text: str) -> list[str]:
-    """The sentences of a text that lay down a rule, whoever wrote them."""
+    """The sentences of a text that state a rule, whoever wrote them."""
     found: dict[str, None] = {}
     listed = False
     for line in text.split("\n"):
@@ -165,7 +165,7 @@ def _lays_down(sentence: str) -> bool:
 
 
 def _sentences(line: str) -> list[tuple[int, int]]:
-    """Where the sentences of a line begin and end. A full stop behind an abbreviation ends nothing."""
+    """The start and end of each sentence of a line. A full stop after an abbreviation ends none."""
     ends: list[int] = []
     start = 0
     for end in _BREAK.finditer(line):
@@ -178,6 +178,6 @@ def _sentences(line: str) -> list[tuple[int, int]]:
 
 
 def _trimmed(line: str, start: int, end: int) -> tuple[int, int]:
-    """The same place without blanks at its ends."""
+    """The same range without blanks at its ends."""
     text = line[start:end]
     return start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())

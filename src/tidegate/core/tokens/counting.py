@@ -1,7 +1,7 @@
-"""What a message costs: the one place where sizes are made.
+"""Token counts of messages, system prompts and tools. All sizes are computed here.
 
-A `Counter` is handed in (exact vocabularies live at the edge, in `tidegate.models.token_counters`); here is only what
-is counted. Everything that will be sent has a cost, opaque data included, and adding a part never lowers the sum.
+The caller passes a `TokenCounter` (exact vocabularies are in `tidegate.models.token_counters`). Everything that is sent
+is counted, also opaque data, and adding a part never lowers the sum.
 """
 
 import math
@@ -51,7 +51,7 @@ _OPENAI_SHORT = 768
 
 
 class TokenCounter(Protocol):
-    """Tokens of a text. `name` says how they were found, for people and for the log."""
+    """Counts the tokens of a text. `name` says how, for people and for the log."""
 
     @property
     def name(self) -> str: ...
@@ -102,7 +102,7 @@ def count_image(image: Image) -> int:
 
 
 def count_message(message: Message, counter: TokenCounter, *, thinking: bool = False) -> int:
-    """All that a renderer may send of a message. Plain thinking is sent to few providers: only when asked."""
+    """The tokens of everything that a renderer may send of a message. Plain thinking counts only with `thinking`."""
     count = MESSAGE_OVERHEAD + (LABEL_OVERHEAD if message.role == "system" else 0)
     for part in message.parts:
         count += _count_part(part, counter, thinking)
@@ -194,7 +194,7 @@ def fits_its_length(tokens: int, message: Message) -> bool:
 
 
 def _extent(parts: Iterable[Part]) -> tuple[int, int]:
-    """Bytes of text that are sent for certain, and how many pictures."""
+    """The bytes of text that are certainly sent, and the number of images."""
     size = pictures = 0
     for part in parts:
         if isinstance(part, Text):

@@ -1,4 +1,4 @@
-"""Tokens of a text without a tokenizer.
+"""An estimate of the tokens of a text, without a tokenizer.
 
 A count by characters is wrong exactly where agents live: ids, logs, hashes and CJK cost two to four times what
 `chars / 4` says. So we look at kinds of characters and at the borders between them, because a tokenizer breaks at
@@ -91,7 +91,7 @@ _FOREIGN: Final[tuple[tuple[bytes, int], ...]] = (
 
 
 class TokenEstimator:
-    """The counter for models whose vocabulary nobody published."""
+    """The counter for models whose vocabulary is not public."""
 
     name = "estimate"
 

@@ -1,4 +1,4 @@
-"""How large a picture is, read from the first bytes of its base64 text.
+"""The size of an image in pixels, read from the first bytes of its base64 text.
 
 The size decides the cost. A megabyte of base64 is never decoded for it: each format says its size near the front,
 and for JPEG we walk from segment to segment, decoding only the few bytes of each head.

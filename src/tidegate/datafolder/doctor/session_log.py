@@ -21,7 +21,7 @@ from tidegate.core.events import (
     encode_event,
 )
 from tidegate.core.messages import Message, Text
-from tidegate.core.repair import repair_view
+from tidegate.core.stages.repair import repair_view
 from tidegate.core.tokens.counting import TokenEstimator, count_message, fits_its_length
 from tidegate.core.view import RefoldNeeded, View, fold_log, resolve_visibility
 from tidegate.datafolder.archive.recount import EventRecounter

@@ -30,7 +30,7 @@ from tidegate.core.policy.policy import (
     judge_rule,
     measure_for_triggers,
 )
-from tidegate.core.turns import outline_turns
+from tidegate.core.turns import split_turns
 from tidegate.core.view import View
 from tidegate.session.reports.explanation import DUE_METRIC, forecast_sweep
 from tidegate.session.session import Session
@@ -226,7 +226,7 @@ def _turns_away(trigger: Trigger, at: TriggerContext) -> float | None:
 
 def _tokens_per_turn(view: View, budget: Budget) -> float:
     """What a turn takes on average, of those that are still in the view."""
-    turns = outline_turns(hide_ledger(view)).turns
+    turns = split_turns(hide_ledger(view))
     return sum(turn.tokens for turn in turns) * budget.scale / len(turns) if turns else 0.0
 
 

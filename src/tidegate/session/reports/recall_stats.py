@@ -19,7 +19,7 @@ from tidegate.core.edits import Drop, Insert, Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of
 from tidegate.core.stages.notices import HINT_PREFIX
-from tidegate.core.tool_calls import call_target_of, file_name_of, iterate_strings, parse_call_arguments
+from tidegate.core.text.tool_calls import call_target_of, file_name_of, iterate_strings, parse_call_arguments
 from tidegate.session.recall import RECALL_USAGE
 from tidegate.store.log import LogReader
 

@@ -1,13 +1,14 @@
-"""Mend what came in broken, in both directions, and nothing else.
+"""The repair: complete the pairs of call and result. The plan runs it before the rules of a moment.
 
-Histories arrive cut off: a call whose tool never returned, a result whose call someone trimmed away. A provider
-refuses both for ever after. A call without a result is answered with a plain statement that it was interrupted; a
-result without a call leaves the view (the log keeps it). A whole history is left as it is.
+A history may arrive cut off: a call whose tool never returned, a result whose call was trimmed away. A provider refuses
+every request with either. The repair answers a call without a result with the statement that it was interrupted, and
+drops a result without a call from the view (the log keeps it). A complete history is left as it is.
 """
 
 from tidegate.core.edits import Drop, Edit, Insert
 from tidegate.core.messages import INTERRUPTED, Message, Result, Text
 from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.turns import split_groups
 from tidegate.core.view import View
 
 _NO_RESULT_TEXT = "[interrupted: no result was recorded; it is not known whether the call took effect]"
@@ -18,24 +19,12 @@ def repair_view(view: View) -> Outcome:
     if view.orphans:
         edits.append(Drop(tuple(item.message.id for item in view.orphans)))
     open_calls = 0
+    last_ids = {group.ids[0]: group.last_id for group in split_groups(view)} if view.unanswered else {}
     for caller, call_ids in view.unanswered.items():
-        behind = _last_of_group(view, caller)
         for call_id in call_ids:
             open_calls += 1
             result = Result(call_id, (Text(_NO_RESULT_TEXT),), error=True)
-            edits.append(Insert(Message("tool", (result,), kind=INTERRUPTED), after_id=behind))
+            edits.append(Insert(Message("tool", (result,), kind=INTERRUPTED), after_id=last_ids[caller]))
     if not edits:
         return NO_OUTCOME
     return Outcome(tuple(edits), why=f"{open_calls} calls had no result, {len(view.orphans)} results had no call")
-
-
-def _last_of_group(view: View, caller: str) -> str:
-    last, inside = caller, False
-    for item in view.items:
-        if item.message.id == caller:
-            inside = True
-        elif inside:
-            if item.message.role != "tool":
-                break
-            last = item.message.id
-    return last

@@ -1,0 +1,185 @@
+"""The meaning of a tool call: which files it names, and whether it reads or changes something.
+
+This is the only place that decides it. The sweep, the ledger, the digest and the recall statistics ask here.
+"""
+
+import json
+import re
+from collections.abc import Container, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple
+
+from tidegate.core.messages import Call
+from tidegate.core.text.facts import classify_run, head_and_tail, split_runs
+
+ToolAccess = Literal["write", "read", "other"]
+
+_WRITES: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append|delet|remov|move|renam", re.I)
+_READS: Final = re.compile(r"read|view|cat|open|get|list|ls|grep|search|find|glob|fetch|show", re.I)
+_WRITES_WHOLE_FILE: Final = re.compile(r"writ|creat|save", re.I)
+_READS_WHOLE_FILE: Final = re.compile(r"^(?:read|view|open|cat)|read_?file|file_?read", re.I)
+_PATH_KEYS: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url", re.I)
+_REPLACED_TEXT_KEYS: Final = re.compile(r"^old|^search|^find|^before", re.I)
+_PARTIAL_READ_KEYS: Final = ("offset", "limit", "start_line", "view_range", "start", "end")
+_CONTENT_CHARS: Final = 200
+COMMAND_KEYS: Final = ("command", "cmd", "script")
+"""Arguments that hold a command."""
+INCIDENTAL_KEYS: Final = frozenset({"workdir", "cwd", "description", "timeout", "explanation"})
+"""Arguments that say how or why a call is made, not what it is about."""
+MAX_ARGUMENT_ENTRIES: Final = 64
+"""Entries of one object or list that are read."""
+MAX_ARGUMENT_DEPTH: Final = 6
+_MAX_TODOS: Final = 40
+_CLOSED_STATUSES: Final = ("completed", "done", "cancelled")
+_MAX_PARSED_CHARS: Final = 400_000
+_MAX_CACHED_CHARS: Final = 16_000
+_ARGUMENT_HEAD_CHARS: Final = 1_000
+_FILE_NAME_CHARS: Final = 4_000  # characters of a text in which file names are searched for
+_PATCHED_FILES: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^(?:\+\+\+|---) [ab]/(.+)$", re.M)
+
+
+class ContentArgument(NamedTuple):
+    """A long text among the arguments. `is_replaced_text`: it is the old text that an edit removes."""
+
+    text: str
+    is_replaced_text: bool
+
+
+class CallTarget(NamedTuple):
+    """The files that a call names, and what it does.
+
+    `files` are names without folders, because the same file is named by many paths. `whole_file`: all of the file was
+    read or written.
+    """
+
+    files: frozenset[str]
+    writes: bool
+    whole_file: bool
+    runs_command: bool
+    texts: tuple[ContentArgument, ...]
+
+
+def is_content_argument(value: str) -> bool:
+    """Whether an argument is content, of which a sweep keeps some lines: it is long or has several lines.
+
+    A shorter argument says what was done, and is kept whole.
+    """
+    return len(value) > _CONTENT_CHARS or "\n" in value
+
+
+def file_name_of(path: str) -> str:
+    """The last part of a path, without a line number."""
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2].partition(":")[0]
+
+
+def find_file_names(text: str) -> frozenset[str]:
+    """The files that a text names, without folders."""
+    return _find_file_names(head_and_tail(text, _FILE_NAME_CHARS))
+
+
+@lru_cache(maxsize=1_024)
+def _find_file_names(text: str) -> frozenset[str]:
+    # Cached because every sweep asks again for the messages that are still in the view.
+    facts = [classify_run(run) for run in set(split_runs(text)) if "." in run]
+    found = (file_name_of(fact.value) for fact in facts if fact is not None and fact.kind in ("path", "file"))
+    return frozenset(name for name in found if "." in name)
+
+
+def parse_call_arguments(call: Call) -> Any:
+    """The arguments as JSON values, or their text if they are no JSON. Do not change them: the value is shared."""
+    if len(call.arguments) > _MAX_PARSED_CHARS:
+        return call.arguments
+    parse = _parse_cached if len(call.arguments) <= _MAX_CACHED_CHARS else _parse
+    return parse(call.arguments)
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text
+
+
+# Cached because a sweep asks several times for the same arguments, and the next sweep asks again for those that stayed.
+_parse_cached = lru_cache(maxsize=1_024)(_parse)
+
+
+def classify_call(call: Call) -> ToolAccess:
+    """Whether a call changes something, reads something, or does neither.
+
+    The name of the tool decides; one that fits both (`search_and_replace`) writes. A patch among the arguments writes,
+    whatever the tool is called. Writes by a shell command (`sed -i`, `>`) are not recognized.
+    """
+    return _classify(call.name, (value for _, value in iterate_strings(parse_call_arguments(call))))
+
+
+def _classify(tool_name: str, arguments: Iterable[str]) -> ToolAccess:
+    if _WRITES.search(tool_name) or any(map(_is_patch, arguments)):
+        return "write"
+    return "read" if _READS.search(tool_name) else "other"
+
+
+def _is_patch(value: str) -> bool:
+    return "*** " in value[:40] and is_content_argument(value)
+
+
+def call_target_of(call: Call) -> CallTarget:
+    """The files that a call names, and what it does."""
+    if len(call.arguments) > _MAX_CACHED_CHARS:
+        return _find_target(call.name, parse_call_arguments(call))
+    return _find_target_cached(call.name, call.arguments)
+
+
+@lru_cache(maxsize=1_024)
+def _find_target_cached(name: str, arguments: str) -> CallTarget:
+    return _find_target(name, _parse_cached(arguments))
+
+
+def _find_target(name: str, arguments: Any) -> CallTarget:
+    files: set[str] = set()
+    texts: list[ContentArgument] = []
+    for key, value in iterate_strings(arguments):
+        if is_content_argument(value):
+            files.update(file_name_of(one or two) for one, two in _PATCHED_FILES.findall(value))
+            texts.append(ContentArgument(value, _REPLACED_TEXT_KEYS.search(key) is not None))
+        elif _PATH_KEYS.search(key):
+            files.add(file_name_of(value))
+        else:
+            files |= find_file_names(value[:_ARGUMENT_HEAD_CHARS])
+    keys = arguments.keys() if isinstance(arguments, dict) else ()
+    writes = _classify(name, (text.text for text in texts)) == "write"
+    if writes:
+        is_edit = any(text.is_replaced_text or _is_patch(text.text) for text in texts)
+        whole = bool(texts) and not is_edit and _WRITES_WHOLE_FILE.search(name) is not None
+    else:
+        whole = _READS_WHOLE_FILE.search(name) is not None
+    whole = whole and not any(key in keys for key in _PARTIAL_READ_KEYS)
+    return CallTarget(frozenset(files), writes, whole, any(key in keys for key in COMMAND_KEYS), tuple(texts))
+
+
+def iterate_strings(
+    value: Any, key: str = "", depth: int = 0, *, skip: Container[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Every string in the arguments with the key it stands under. Keys in `skip` are left out with all below them."""
+    if depth > MAX_ARGUMENT_DEPTH or key in skip:
+        return
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, inner in list(value.items())[:MAX_ARGUMENT_ENTRIES]:
+            yield from iterate_strings(inner, str(name), depth + 1, skip=skip)
+    elif isinstance(value, list):
+        for inner in value[:MAX_ARGUMENT_ENTRIES]:
+            yield from iterate_strings(inner, key, depth + 1, skip=skip)
+
+
+def open_todos_of(arguments: Any) -> list[str]:
+    """The open items of a to-do list, as several agents keep one with a tool."""
+    items = arguments.get("todos") or arguments.get("plan") if isinstance(arguments, dict) else None
+    found = []
+    for item in items[:_MAX_TODOS] if isinstance(items, list) else ():
+        if isinstance(item, dict) and item.get("status") not in _CLOSED_STATUSES:
+            text = item.get("content") or item.get("step") or item.get("title")
+            if isinstance(text, str) and text:
+                found.append(text)
+    return found
