@@ -49,7 +49,7 @@ def ask(*messages: Any, tools: Any = (TOOL,), **head: Any) -> Body:
     return body if tools is None else {**body, "tools": list(tools)}
 
 
-def row(rule: str, phrase: str, bad: Any, good: Any, **flags: bool) -> Case:
+def row(rule: str, phrase: str, bad: Any, good: Any, **flags: Any) -> Case:
     return Case(
         rule, phrase, bad, good, check_anthropic.validate, ValidationProfile(**flags) if flags else STRICT_PROFILE
     )

@@ -33,7 +33,7 @@ def chat(*messages: Any, **head: Any) -> Body:
     return {"model": "m", "messages": list(messages), **head}
 
 
-def row(rule: str, phrase: str, bad: Any, good: Any, **flags: bool) -> Case:
+def row(rule: str, phrase: str, bad: Any, good: Any, **flags: Any) -> Case:
     return Case(
         rule, phrase, bad, good, check_openai_chat.validate, ValidationProfile(**flags) if flags else STRICT_PROFILE
     )
@@ -138,7 +138,14 @@ CHAT = [
     ),
     row("OC10", "maximum length 10485760", chat(USER | {"content": LONG}), chat(USER | {"content": LONG[1:]})),
     row("OC11", "Conversation roles must alternate user/assistant", chat(SAID, USER), chat(USER, SAID, USER)),
-    row("OC11", "does not support successive user or assistant messages", chat(USER, USER), chat(USER, SAID, USER)),
+    row("OC11", "(messages[0] and messages[1] in your input)", chat(USER, USER), chat(USER, SAID, USER)),
+    row(
+        "OC11",
+        "... No repeats. (messages[0]",
+        chat(USER, USER),
+        chat(USER, SAID, USER),
+        repeated_role_text="No repeats.",
+    ),
     row("OC11", "roles must alternate", chat(*DONE["messages"], SAID), chat(*DONE["messages"], SAID, USER)),
     row("OC11", "System message must be at the beginning", chat(USER, SYSTEM), chat(SYSTEM, USER)),
     row("OC11", "Only one system message", chat(SYSTEM, SYSTEM, USER), chat(SYSTEM, USER)),

@@ -16,22 +16,30 @@ import msgspec
 
 from tidegate.models.catalog import LOCAL_PROVIDERS
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
-from tidegate.models.http.endpoints import build_headers, build_url, get_endpoint, is_loopback_url
+from tidegate.models.http.endpoints import build_headers, build_url, is_loopback_url
+from tidegate.wire.dialect import Endpoint
 from tidegate.wire.limits import MAX_LISTING_BYTES, MAX_LISTING_VALUES, has_too_many_values
+from tidegate.wire.registry import DIALECTS, get_dialect
 
 _PROBE_SECONDS: Final = 2.0
 _TOTAL_SECONDS: Final = 6.0
 _OLLAMA_DEFAULT_WINDOW: Final = 4_096
 """What Ollama loads on a machine with less than 24 GiB of video memory if nobody says otherwise."""
 
+
+def _domain_of(endpoint: Endpoint) -> str:
+    return ".".join((urlsplit(endpoint.base_url).hostname or "").split(".")[-2:])
+
+
+_ENDPOINTS: Final = tuple(dialect.endpoint for dialect in DIALECTS.values())
 # Services, not servers: they have no loaded size to ask for beyond their list of models.
 _HOSTED_DOMAINS: Final = (
-    "openai.com anthropic.com googleapis.com deepseek.com mistral.ai openrouter.ai groq.com together.xyz x.ai "
-    "moonshot.ai moonshot.cn z.ai bigmodel.cn cerebras.ai cohere.com fireworks.ai minimax.io azure.com amazonaws.com "
-    "aliyuncs.com perplexity.ai"
-).split()
-_DOMAINS_WITHOUT_WINDOWS: Final = ("openai.com", "deepseek.com")
-"""Their lists of models say nothing of windows: not worth a request."""
+    *map(_domain_of, _ENDPOINTS),
+    *"openrouter.ai groq.com together.xyz x.ai moonshot.ai moonshot.cn z.ai bigmodel.cn cerebras.ai cohere.com".split(),
+    *"fireworks.ai minimax.io azure.com amazonaws.com aliyuncs.com perplexity.ai".split(),
+)
+_DOMAINS_WITHOUT_WINDOWS: Final = tuple(_domain_of(endpoint) for endpoint in _ENDPOINTS if not endpoint.lists_windows)
+"""Their lists of models do not name windows: not worth a request."""
 
 _LOADED_KEYS: Final = ("max_model_len", "loaded_context_length")
 # Numbers of a service about what it serves. Of a server at home they may be what the weights could do: asked last.
@@ -101,7 +109,7 @@ async def probe_server(
     patience: float = _PROBE_SECONDS,
 ) -> ProbeResult | None:
     """None if there is nobody to ask; an answer without a number says why there is none."""
-    endpoint = get_endpoint(wire)
+    endpoint = get_dialect(wire).endpoint
     build_url(endpoint, model, base_url)
     base = (base_url or endpoint.base_url).rstrip("/")
     name = urlsplit(base).hostname or ""
@@ -130,7 +138,7 @@ def is_hosted_service(base_url: str) -> bool:
     return not base_url or _is_under_domain(urlsplit(base_url).hostname or "", _HOSTED_DOMAINS)
 
 
-def _is_under_domain(name: str, domains: list[str] | tuple[str, ...]) -> bool:
+def _is_under_domain(name: str, domains: tuple[str, ...]) -> bool:
     return any(name == domain or name.endswith(f".{domain}") for domain in domains)
 
 
@@ -169,7 +177,7 @@ async def probe_window(server: ProbedServer, model: str) -> ProbeResult:
 async def _get_model_entry(server: ProbedServer, model: str) -> Mapping[str, Any]:
     """The server's entry for the model in its list of models."""
     versioned = server.address if _VERSION_SUFFIX.search(server.address) else f"{server.address}/v1"
-    if server.is_hosted and server.wire in ("anthropic", "gemini"):
+    if server.is_hosted and get_dialect(server.wire).endpoint.has_model_pages:
         return _as_object(await server.get(f"{versioned}/models/{quote(model.removeprefix('models/'), safe='')}"))
     return _find_model_entry(await server.get(f"{versioned}/models"), model)
 

@@ -5,53 +5,10 @@ The key goes into a header and nowhere else: an address is written into logs, er
 
 from collections.abc import Mapping
 from ipaddress import ip_address
-from types import MappingProxyType
-from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from tidegate.core.errors import BadInput
-
-
-class Endpoint(NamedTuple):
-    """`key` is the header that bears the key, behind `scheme`. `stream` is what the body must say to get a stream."""
-
-    base_url: str
-    path: str
-    key_header: str = "authorization"
-    key_prefix: str = "Bearer "
-    stream_fields: bytes = b'"stream":true'
-    headers: Mapping[str, str] = MappingProxyType({})
-
-
-_STREAM_WITH_USAGE = b'"stream":true,"stream_options":{"include_usage":true}'
-_ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType(
-    {
-        "openai_chat": Endpoint("https://api.openai.com/v1", "/chat/completions", stream_fields=_STREAM_WITH_USAGE),
-        "deepseek": Endpoint("https://api.deepseek.com", "/chat/completions", stream_fields=_STREAM_WITH_USAGE),
-        # Mistral reports usage unasked and refuses fields it does not know.
-        "mistral": Endpoint("https://api.mistral.ai/v1", "/chat/completions"),
-        "openai_responses": Endpoint("https://api.openai.com/v1", "/responses"),
-        # The version and the header every compatible server knows; `headers` of a provider replace them.
-        "anthropic": Endpoint(
-            "https://api.anthropic.com",
-            "/v1/messages",
-            "x-api-key",
-            "",
-            headers=MappingProxyType({"anthropic-version": "2023-06-01"}),
-        ),
-        "gemini": Endpoint(
-            "https://generativelanguage.googleapis.com/v1beta",
-            "/models/{model}:streamGenerateContent?alt=sse",
-            "x-goog-api-key",
-            "",
-            b"",
-        ),
-    }
-)
-
-
-def get_endpoint(wire: str) -> Endpoint:
-    return _ENDPOINTS[wire]
+from tidegate.wire.dialect import Endpoint
 
 
 def build_url(endpoint: Endpoint, model: str, base_url: str) -> str:

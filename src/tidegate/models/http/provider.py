@@ -33,7 +33,6 @@ from tidegate.models.http.endpoints import (
     add_stream_option,
     build_headers,
     build_url,
-    get_endpoint,
     is_loopback_url,
 )
 from tidegate.models.pace import Pace
@@ -100,10 +99,11 @@ class HttpProvider:
         retries: RetrySettings | None = None,
         marks: ControlTokenEscaper | None = None,
     ) -> None:
-        self.wire = get_dialect(dialect).name
+        found = get_dialect(dialect)
+        self.wire = found.name
         self._marks = marks
         self.model = model
-        self._endpoint = get_endpoint(self.wire)
+        self._endpoint = found.endpoint
         self.url = _check_url(build_url(self._endpoint, model, base_url))
         self.limits = limits or ProviderLimits()
         self.retries = retries or RetrySettings()

@@ -147,8 +147,8 @@ class ChatValidator:
         if not before and role != "user":
             self._say("OC11", _ALTERNATE, where)
         elif before == role:
-            text = "deepseek-reasoner does not support successive user or assistant messages"
-            self._say("OC11", f"{_ALTERNATE} {text} (messages[{at - 1}] and {where} in your input).", where)
+            text = f"{_ALTERNATE} {self._profile.repeated_role_text}".rstrip()
+            self._say("OC11", f"{text} (messages[{at - 1}] and {where} in your input).", where)
 
     def _system(self, at: int) -> None:
         self._systems += 1

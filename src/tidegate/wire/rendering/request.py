@@ -12,11 +12,12 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.messages import Tool
+from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import repair_json_unicode, require_object
-from tidegate.wire.registry import Dialect, IncrementalValidator, get_dialect
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject, LayoutBlock, RenderableView, RequestOptions
 from tidegate.wire.rendering.layout import Layout
-from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.validation.faults import RequestFault, RequestValidator
 
 _encode = msgspec.json.Encoder().encode
 
@@ -51,7 +52,7 @@ class RequestRenderer:
         self._head: JsonObject = {}
         self._head_bytes = b""
         self._head_of: tuple[bool, bool, int] | None = None
-        self._check: IncrementalValidator | None = None
+        self._check: RequestValidator | None = None
         self._read = 0  # how many messages the validator has read
 
     def update(self, view: RenderableView) -> None:

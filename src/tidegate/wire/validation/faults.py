@@ -30,7 +30,8 @@ class ValidationProfile(msgspec.Struct, frozen=True, kw_only=True):
     tool_results_plain_text: bool = True  # OC15 for tool messages only: a plain string, no parts, no images
     allows_prefill: bool = False  # AN8: older models let the request end with the start of the answer
     allows_developer_role: bool = False  # OC9: the server knows the developer role
-    requires_reasoning: bool = False  # OC12: DeepSeek and Kimi want their reasoning back
+    repeated_role_text: str = ""  # OC11: the server's own sentence for two messages of one role
+    requires_reasoning: bool = False  # OC12: the server wants its reasoning back
     text_only: bool = False  # OC15 for every role
     moonshot: bool = False  # OC13
     minimax: bool = False  # OC14
