@@ -64,7 +64,7 @@ async def answered(agent: Agent, text: str) -> Answered:
     stop, words, failure = "", "", ""
     stages: list[str] = []
     try:
-        async for each in agent.turn(text):
+        async for each in agent.run_turn(text):
             if isinstance(each, RequestSent):
                 asked = each.request.tokens
                 stages += [decision.stage for decision in each.decisions if decision.acted]

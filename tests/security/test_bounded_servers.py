@@ -224,7 +224,7 @@ from tidegate.agent.loop import ToolFinished
 
 async def main():
     async with agent_with(over_stdio(), [call("fine"), call(sys.argv[1]), "Done."], Path(sys.argv[2])) as agent:
-        async for each in agent.turn("Use them."):
+        async for each in agent.run_turn("Use them."):
             if isinstance(each, ToolFinished):
                 print(each.result.text)
                 status = Path("/proc/self/status").read_text()

@@ -91,7 +91,7 @@ from tidegate.models.provider import Delta
 async def main():
     config = read_config(locate_config_files(Path.cwd(), os.environ), os.environ)
     async with open_agent(config, data=None, name="own", workspace=Path.cwd()) as agent:
-        async for each in agent.turn(sys.argv[2]):
+        async for each in agent.run_turn(sys.argv[2]):
             if isinstance(each, Delta) and each.kind == "text":
                 print(each.text, end="")
     print()

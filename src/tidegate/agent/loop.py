@@ -1,7 +1,7 @@
 """The loop: ask, run what was called for, ask again, until the model has answered.
 
     agent = Agent(session, provider, tools)
-    async for each in agent.turn("Find out why the build is slow."):
+    async for each in agent.run_turn("Find out why the build is slow."):
         show(each)
 
 Everything that happened is in the session's log before the next step begins, so it can be stopped anywhere: cancel the

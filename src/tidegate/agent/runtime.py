@@ -1,7 +1,7 @@
 """An agent as a whole, put together from its configuration. Everything here only joins.
 
 async with open_agent(config, data=data, name="build-fix", workspace=Path(".")) as agent:
-    async for each in agent.turn("Why is the build slow?"):
+    async for each in agent.run_turn("Why is the build slow?"):
         show(each)
 
 Commands of the `shell` tool can read the environment of this process through `/proc`. The command line prevents that; a
