@@ -111,7 +111,7 @@ _OUTPUT_SENTENCES: Final = (
     r"max_new_tokens[`']? must be <= <limit>",
     r"expected a value <= <limit>, but got <output> instead",
 )
-_RATE_SENTENCES: Final = (r"limit:? <limit>, (?:used:? <>, )?requested:? <asked>",)
+_RATE_SENTENCES: Final = (r"limit:? <limit>, (?:used:? <>, )?requested:? <requested>",)
 _SIZE_SENTENCES: Final = (r"size exceeds the limit: <limit> bytes", r"<output> bytes > <limit> bytes")
 
 _SENTENCES_BY_KIND: Final[Mapping[ErrorKind, tuple[str, ...]]] = MappingProxyType(
