@@ -280,7 +280,7 @@ provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
 session = Session("gpt-4o", count="chars/4")
-session.watch = create_span_watcher()
+session.on_event = create_span_watcher()
 session.record({"prompt_tokens": 1, "completion_tokens": 1})
 print([(span.name, span.instrumentation_scope.name) for span in exporter.get_finished_spans()])
 """

@@ -35,7 +35,12 @@ def chat(*messages: Any, **head: Any) -> Body:
 
 def row(rule: str, phrase: str, bad: Any, good: Any, **flags: Any) -> Case:
     return Case(
-        rule, phrase, bad, good, check_openai_chat.validate, ValidationProfile(**flags) if flags else STRICT_PROFILE
+        rule,
+        phrase,
+        bad,
+        good,
+        check_openai_chat.ChatValidator.validate,
+        ValidationProfile(**flags) if flags else STRICT_PROFILE,
     )
 
 

@@ -37,14 +37,24 @@ class Dialect(NamedTuple):
 
 
 DIALECTS = [
-    Dialect("chat", "messages", check_openai_chat.validate, check_openai_chat.ChatValidator, [*CHAT, *MISTRAL]),
     Dialect(
-        "responses", "input", check_openai_responses.validate, check_openai_responses.ResponsesValidator, RESPONSES
+        "chat", "messages", check_openai_chat.ChatValidator.validate, check_openai_chat.ChatValidator, [*CHAT, *MISTRAL]
     ),
     Dialect(
-        "anthropic", "messages", check_anthropic.validate, check_anthropic.AnthropicValidator, [*ANTHROPIC, *BEDROCK]
+        "responses",
+        "input",
+        check_openai_responses.ResponsesValidator.validate,
+        check_openai_responses.ResponsesValidator,
+        RESPONSES,
     ),
-    Dialect("gemini", "contents", check_gemini.validate, check_gemini.GeminiValidator, GEMINI),
+    Dialect(
+        "anthropic",
+        "messages",
+        check_anthropic.AnthropicValidator.validate,
+        check_anthropic.AnthropicValidator,
+        [*ANTHROPIC, *BEDROCK],
+    ),
+    Dialect("gemini", "contents", check_gemini.GeminiValidator.validate, check_gemini.GeminiValidator, GEMINI),
 ]
 PROFILES = [
     STRICT_PROFILE,

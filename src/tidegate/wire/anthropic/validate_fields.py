@@ -12,6 +12,7 @@ from tidegate.wire.validation.json_checks import (
     has_only_finite_numbers,
     is_tool_name,
 )
+from tidegate.wire.validation.validator import walk_tools
 
 RESULT_BLOCK_TYPES = frozenset(("text", "image", "document", "search_result", "tool_reference"))
 USER_BLOCK_TYPES = RESULT_BLOCK_TYPES | {"tool_result", "container_upload"}
@@ -165,21 +166,19 @@ def _check_tools(tools: object) -> Iterator[RequestFault]:
     if not isinstance(tools, list):
         yield RequestFault("AN10", "tools: Input should be a valid list", "tools")
         return
-    names: set[str] = set()
-    for n, tool in enumerate(tools):
-        if not isinstance(tool, dict):
-            yield RequestFault("AN10", f"tools.{n}: Input should be a valid dictionary", f"tools.{n}")
+    for where, _, tool, problem in walk_tools(
+        ((f"tools.{n}", tool) for n, tool in enumerate(tools)), is_tool_name, set()
+    ):
+        if tool is None:
+            yield RequestFault("AN10", f"{where}: Input should be a valid dictionary", where)
             continue
-        name = tool.get("name")
-        if not isinstance(name, str) or not is_tool_name(name):
-            text = f"tools.{n}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
-            yield RequestFault("AN10", text, f"tools.{n}.name")
-        elif name in names:
-            yield RequestFault("AN10", "tools: Tool names must be unique.", f"tools.{n}.name")
-        else:
-            names.add(name)
+        if problem == "bad name":
+            text = f"{where}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
+            yield RequestFault("AN10", text, f"{where}.name")
+        elif problem:
+            yield RequestFault("AN10", "tools: Tool names must be unique.", f"{where}.name")
         if tool.get("type", "custom") == "custom":  # the provider's own tools bring no schema
-            yield from _check_input_schema(tool.get("input_schema"), f"tools.{n}.custom.input_schema")
+            yield from _check_input_schema(tool.get("input_schema"), f"{where}.custom.input_schema")
 
 
 def _check_input_schema(schema: object, where: str) -> Iterator[RequestFault]:

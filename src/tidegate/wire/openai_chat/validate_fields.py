@@ -4,18 +4,20 @@ from collections.abc import Iterator, Mapping
 
 from tidegate.wire.validation.faults import RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import (
-    MAX_STRING_CHARS,
-    UnsendableError,
+    MAX_ARGUMENT_CHARS,
     describe_json_type,
     describe_value,
     find_schema_fault,
+    is_json_object,
     is_tool_name,
     lacks_required_list,
-    longest_string_length,
-    measure_json_bytes,
 )
+from tidegate.wire.validation.validator import walk_tools
 
 _MAX_TOOLS = 128
+_MAX_USER_CHARS = 64
+NO_OBJECT_TEXT = "arguments must be a valid JSON object string"
+UNSENDABLE_TEXT = "We could not parse the JSON body of your request"
 
 
 def wrong_type_text(where: str, wanted: str, value: object) -> str:
@@ -60,15 +62,27 @@ def describe_bad_function_name(where: str, name: object) -> str:
     )
 
 
-def describe_unsendable(value: object, where: str) -> str:
-    """OC10: why OpenAI cannot read this part of the body; empty if it can."""
-    try:
-        size = measure_json_bytes(value)
-    except UnsendableError as error:
-        return f"We could not parse the JSON body of your request: {error}"
-    if size > MAX_STRING_CHARS and (longest := longest_string_length(value)) > MAX_STRING_CHARS:
-        return string_too_long_text(where, MAX_STRING_CHARS, longest)
-    return ""
+def check_user_name(head: Mapping[str, object]) -> Iterator[RequestFault]:
+    user = head.get("user")
+    if isinstance(user, str) and len(user) > _MAX_USER_CHARS:
+        yield RequestFault("OC6", string_too_long_text("user", _MAX_USER_CHARS, len(user)), "user")
+
+
+def check_id_length(key: str, limit: int, rule: str, where: str) -> Iterator[RequestFault]:
+    if not key:
+        yield RequestFault(rule, empty_string_text(where), where)
+    elif len(key) > limit:
+        yield RequestFault(rule, string_too_long_text(where, limit, len(key)), where)
+
+
+def check_call_arguments(arguments: object, rule: str, where: str, *, no_object: str = "") -> Iterator[RequestFault]:
+    """`no_object` is the fault of a text that is no JSON object; empty: any text is taken."""
+    if not isinstance(arguments, str):
+        yield RequestFault(rule, wrong_type_text(where, "a string", arguments), where)
+    elif len(arguments) > MAX_ARGUMENT_CHARS:
+        yield RequestFault(rule, string_too_long_text(where, MAX_ARGUMENT_CHARS, len(arguments)), where)
+    elif no_object and not is_json_object(arguments):
+        yield RequestFault(rule, no_object, where)
 
 
 def check_function_tools(tools: object, profile: ValidationProfile, *, flat: bool) -> Iterator[RequestFault]:
@@ -81,26 +95,34 @@ def check_function_tools(tools: object, profile: ValidationProfile, *, flat: boo
         yield RequestFault("OC5", empty_array_text("tools"), "tools")
     if len(tools) > _MAX_TOOLS:
         yield RequestFault("OC5", array_too_long_text("tools", _MAX_TOOLS, len(tools)), "tools")
-    names: set[object] = set()
-    for at, tool in enumerate(tools):
-        where = f"tools[{at}]" if flat else f"tools[{at}].function"
-        kind = tool.get("type") if isinstance(tool, dict) else None
-        if flat and isinstance(kind, str) and kind != "function":
-            continue  # tools that run at the provider have no name of ours and no schema
-        function = tool if flat else tool.get("function") if kind == "function" else None
-        if kind != "function" or not isinstance(function, dict):
+    ours = (
+        (f"tools[{at}]" if flat else f"tools[{at}].function", tool)
+        for at, tool in enumerate(tools)
+        if not (flat and _runs_at_provider(tool))
+    )
+    for where, tool, function, problem in walk_tools(ours, is_tool_name, set(), lambda tool: _function_of(tool, flat)):
+        if function is None:
             yield RequestFault(rule, wrong_type_text(where, "an object with type 'function'", tool), where)
             continue
         name = function.get("name")
-        if text := describe_bad_function_name(f"{where}.name", name):
-            yield RequestFault(rule, text, f"{where}.name")
-        elif name in names:
-            yield RequestFault(
-                rule, f"Invalid 'tools': function names must be unique, but '{name}' is repeated.", where
-            )
-        else:
-            names.add(name)
+        if problem == "bad name":
+            yield RequestFault(rule, describe_bad_function_name(f"{where}.name", name), f"{where}.name")
+        elif problem:
+            text = f"Invalid 'tools': function names must be unique, but '{name}' is repeated."
+            yield RequestFault(rule, text, where)
         yield from _check_parameters(function, name if isinstance(name, str) else "", where, profile)
+
+
+def _runs_at_provider(tool: object) -> bool:
+    """Such a tool has no name of ours and no schema."""
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    return isinstance(kind, str) and kind != "function"
+
+
+def _function_of(tool: object, flat: bool) -> object:
+    if not isinstance(tool, dict) or tool.get("type") != "function":
+        return None
+    return tool if flat else tool.get("function")
 
 
 def _check_parameters(
@@ -130,8 +152,6 @@ _PART_TYPES_BY_ROLE: Mapping[str, frozenset[str]] = {
     "user": frozenset(("text", "image_url", "input_audio", "file")),
     "assistant": frozenset(("text", "refusal")),
 }
-_ITEM_PART_TYPES_BY_ROLE: Mapping[str, frozenset[str]] = {"assistant": frozenset(("output_text", "refusal"))}
-_ITEM_INPUT_TYPES = frozenset(("input_text", "input_image", "input_file"))
 
 
 def check_chat_content(
@@ -180,23 +200,3 @@ def _check_part(part: object, role: str, where: str, profile: ValidationProfile)
 
 def _is_filled(value: object) -> bool:
     return isinstance(value, str) and bool(value)
-
-
-def check_item_content(content: object, role: str, where: str) -> Iterator[RequestFault]:
-    """The same for an item of the Responses form: what the model said and what it is told have other part types."""
-    if not isinstance(content, list):
-        yield RequestFault("OC8", wrong_type_text(where, "a string or array of objects", content), where)
-        return
-    if not content:
-        yield RequestFault("OC8", empty_array_text(where), where)
-    allowed = _ITEM_PART_TYPES_BY_ROLE.get(role, _ITEM_INPUT_TYPES)
-    for n, part in enumerate(content):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if not isinstance(kind, str) or kind not in allowed:
-            known = " and ".join(f"'{one}'" for one in sorted(allowed))
-            yield RequestFault(
-                "OC8", f"Invalid value: {describe_value(kind)}. Supported values are: {known}.", f"{where}[{n}]"
-            )
-        elif kind.endswith("_text") and not isinstance(part.get("text"), str):
-            text = wrong_type_text(f"{where}[{n}].text", "a string", part.get("text"))
-            yield RequestFault("OC8", text, f"{where}[{n}]")

@@ -7,7 +7,7 @@ and a fake server all say what the user would have read after the refusal.
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
@@ -108,15 +108,12 @@ class IdSet:
 
 
 class RequestValidator(Protocol):
-    """What the four dialects' `Check` have in common: made from the body's head, then fed its messages in order."""
+    """Checks a request message by message. A fork continues independently of its parent."""
 
     @property
     def faults(self) -> list[RequestFault]: ...
-
     def feed(self, message: object, /) -> None: ...
-
-    def fork(self) -> "RequestValidator": ...
-
+    def fork(self) -> Self: ...
     def finish(self) -> list[RequestFault]: ...
 
 
