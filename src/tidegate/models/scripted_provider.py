@@ -8,7 +8,7 @@ answers, always.
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
 import msgspec
 
@@ -62,7 +62,7 @@ class ScriptedProvider:
     def bodies(self) -> list[JsonObject]:
         return [msgspec.json.decode(request, type=dict[str, object]) for request in self.requests]
 
-    async def stream(self, request: bytes) -> AsyncIterator[Delta | Reply]:
+    async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
         self.requests.append(request)
         step = await self._step(request)
         if isinstance(step, ProviderError):

@@ -8,7 +8,8 @@ import asyncio
 import re
 import ssl
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from contextlib import AbstractAsyncContextManager
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -75,13 +76,13 @@ class ProbedServer(NamedTuple):
     def root(self) -> str:
         return _VERSION_SUFFIX.sub("", self.address)
 
-    async def get(self, url: str) -> Any:
+    async def get(self, url: str) -> object:
         return await self._json(self.client.stream("GET", url))
 
-    async def post(self, url: str, body: Mapping[str, object]) -> Any:
+    async def post(self, url: str, body: Mapping[str, object]) -> object:
         return await self._json(self.client.stream("POST", url, json=dict(body)))
 
-    async def _json(self, sent: Any) -> Any:
+    async def _json(self, sent: AbstractAsyncContextManager[httpx.Response]) -> object:
         """The answer as JSON, or None: an error, a web page or a flood says nothing about windows."""
         async with sent as response:
             if response.status_code != 200:
@@ -174,7 +175,7 @@ async def probe_window(server: ProbedServer, model: str) -> ProbeResult:
     return remark or ProbeResult(None, f"The server at {server.host} does not say how much {model} holds.")
 
 
-async def _get_model_entry(server: ProbedServer, model: str) -> Mapping[str, Any]:
+async def _get_model_entry(server: ProbedServer, model: str) -> Mapping[str, object]:
     """The server's entry for the model in its list of models."""
     versioned = server.address if _VERSION_SUFFIX.search(server.address) else f"{server.address}/v1"
     if server.is_hosted and get_dialect(server.wire).endpoint.has_model_pages:
@@ -250,7 +251,7 @@ async def _tgi(server: ProbedServer, model: str) -> ProbeResult | None:
 # Reading what they say.
 
 
-def _as_object(value: object) -> Mapping[str, Any]:
+def _as_object(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
@@ -259,7 +260,7 @@ def _as_window(value: object) -> int | None:
     return value if sound and isinstance(value, int) else None
 
 
-def _loaded_window(entry: Mapping[str, Any]) -> int | None:
+def _loaded_window(entry: Mapping[str, object]) -> int | None:
     sizes = [
         *(_as_window(entry.get(key)) for key in _LOADED_KEYS),
         _as_window(_as_object(entry.get("meta")).get("n_ctx")),
@@ -267,7 +268,7 @@ def _loaded_window(entry: Mapping[str, Any]) -> int | None:
     return next((size for size in sizes if size), None)
 
 
-def _advertised_window(entry: Mapping[str, Any], service: bool) -> int | None:
+def _advertised_window(entry: Mapping[str, object], service: bool) -> int | None:
     # What is called a maximum is one only where nobody but the maker loads the model.
     keys = _ADVERTISED_KEYS if service else [key for key in _ADVERTISED_KEYS if not key.startswith("max_")]
     sizes = [_as_window(entry.get(key)) for key in keys]
@@ -275,10 +276,10 @@ def _advertised_window(entry: Mapping[str, Any], service: bool) -> int | None:
     return min((size for size in sizes if size), default=None)
 
 
-def _find_model_entry(listing: object, model: str, *, alone: bool = True) -> Mapping[str, Any]:
+def _find_model_entry(listing: object, model: str, *, alone: bool = True) -> Mapping[str, object]:
     """The model's entry in a list; the only one of a list is meant if `alone`, whatever its name."""
     listed = listing if isinstance(listing, list) else next(_lists(_as_object(listing)), [])
-    entries: list[dict[str, Any]] = [entry for entry in listed if isinstance(entry, dict)]
+    entries: list[dict[str, object]] = [entry for entry in listed if isinstance(entry, dict)]
     for same in (_normalize_name, _strip_owner):
         meant = [entry for entry in entries if same(model) in {same(name) for name in _entry_names(entry)}]
         if len(meant) == 1 or (meant and same is _normalize_name):
@@ -286,18 +287,18 @@ def _find_model_entry(listing: object, model: str, *, alone: bool = True) -> Map
     return entries[0] if alone and len(entries) == 1 else {}
 
 
-def _lists(listing: Mapping[str, Any]) -> Iterator[list[Any]]:
-    return (listing[key] for key in ("data", "models") if isinstance(listing.get(key), list))
+def _lists(listing: Mapping[str, object]) -> Iterator[list[object]]:
+    return (found for key in ("data", "models") if isinstance(found := listing.get(key), list))
 
 
-def _entry_names(entry: Mapping[str, Any]) -> list[str]:
+def _entry_names(entry: Mapping[str, object]) -> list[str]:
     names = [entry.get(key) for key in ("id", "name", "model", "key")]
     names += [each.get("id") for each in _loaded_instances(entry) or []]
     aliases = entry.get("aliases")
     return [name for name in [*names, *(aliases if isinstance(aliases, list) else [])] if isinstance(name, str)]
 
 
-def _loaded_instances(entry: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+def _loaded_instances(entry: Mapping[str, object]) -> list[Mapping[str, object]] | None:
     """What LM Studio has loaded of a model; None if this is no entry of its."""
     found = entry.get("loaded_instances")
     return [_as_object(each) for each in found] if isinstance(found, list) else None

@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tidegate.core.errors import BadInput
 from tidegate.core.tokens.counting import TokenCounter
@@ -120,12 +120,19 @@ def _available_memory() -> int:
         return _MAX_MEMORY_BYTES
 
 
+class _LlamaServer(Protocol):
+    """What is used of the library's server; it stops when the last reference to it is gone."""
+
+    @property
+    def listening_address(self) -> str: ...
+
+
 class _EmbeddedServer:
-    """The server while there is one. It must not know the Embedded it belongs to, or that would never be let go."""
+    """The running server, if any. It holds no reference to its EmbeddedProvider, which could then never be freed."""
 
     def __init__(self) -> None:
         self.provider: HttpProvider | None = None
-        self._server: Any = None
+        self._server: _LlamaServer | None = None
         self._turn = threading.Lock()
 
     def start(self, model: EmbeddedProvider) -> HttpProvider:
@@ -137,16 +144,17 @@ class _EmbeddedServer:
             if self.provider is None:
                 key = secrets.token_urlsafe(24)
                 try:
-                    self._server = importlib.import_module(_LIBRARY).Server(_server_settings(model, key))
+                    server: _LlamaServer = importlib.import_module(_LIBRARY).Server(_server_settings(model, key))
                 except (RuntimeError, ImportError, MemoryError) as failure:
                     cause = f"{model.path} could not be loaded with a window of {model.window:,} tokens: {failure}"
                     raise ProviderError(
                         "model", f"{cause} It may be cut off, of an unknown kind, or too large."
                     ) from failure
+                self._server = server
                 self.provider = HttpProvider(
                     model.wire,
                     model.model,
-                    base_url=f"{self._server.listening_address}/v1",
+                    base_url=f"{server.listening_address}/v1",
                     key=key,
                     limits=_LIMITS,
                     marks=ControlTokenEscaper(read_special_tokens(model.path)),
@@ -155,7 +163,7 @@ class _EmbeddedServer:
 
     def stop(self) -> None:
         with self._turn:
-            self.provider = self._server = None  # it stops when nobody holds it
+            self.provider = self._server = None
 
 
 def _server_settings(model: EmbeddedProvider, key: str) -> Any:

@@ -7,7 +7,7 @@ Every face of a failure comes through here: an HTTP answer (`fault_of`), a frame
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from tidegate.core.errors import TidegateError
 from tidegate.core.text.secrets import SecretMask
@@ -242,7 +242,7 @@ def _cut_between_words(text: str) -> str:
     return text if len(text) <= 8 * MAX_SHOWN_CHARS else text[: 8 * MAX_SHOWN_CHARS].rpartition(" ")[0]
 
 
-def _read_error_frame(frame: Mapping[str, Any]) -> ErrorBody | None:
+def _read_error_frame(frame: Mapping[str, object]) -> ErrorBody | None:
     """What an error frame says. A field `error` that is null or empty is no error."""
     response = frame.get("response")
     kind = frame.get("type")
@@ -259,7 +259,7 @@ def _read_error_frame(frame: Mapping[str, Any]) -> ErrorBody | None:
     return None
 
 
-def _read_status(frame: Mapping[str, Any]) -> int | None:
+def _read_status(frame: Mapping[str, object]) -> int | None:
     """The status a gateway could no longer send, because 200 had gone out."""
     error = frame.get("error")
     codes = [error.get(key) for key in ("code", "status_code", "status")] if isinstance(error, Mapping) else []
@@ -269,7 +269,7 @@ def _read_status(frame: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _find_failed_stop(frame: Mapping[str, Any]) -> str | None:
+def _find_failed_stop(frame: Mapping[str, object]) -> str | None:
     """A stop reason of the frame that means failure, in any dialect's place for it."""
     delta, choices, candidates = frame.get("delta"), frame.get("choices"), frame.get("candidates")
     places = [

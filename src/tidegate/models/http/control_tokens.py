@@ -7,7 +7,7 @@ apart, such a mark is sent with a blank in it. It then is the text it was meant 
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -44,7 +44,7 @@ def _split_token(mark: re.Match[bytes]) -> bytes:
 def _unescape_arguments(request: bytes) -> bytes:
     """Arguments of calls are JSON inside of JSON, in which a mark may stand spelled out; a server reads it all."""
     try:
-        body: Any = msgspec.json.decode(request)
+        body: object = msgspec.json.decode(request)
     except (msgspec.MsgspecError, RecursionError):
         return request
     changed = False
@@ -58,7 +58,7 @@ def _unescape_arguments(request: bytes) -> bytes:
     return msgspec.json.encode(body) if changed else request
 
 
-def _dicts(value: object, key: str) -> list[dict[str, Any]]:
+def _dicts(value: object, key: str) -> list[dict[str, object]]:
     found = value.get(key) if isinstance(value, dict) else None
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
