@@ -201,11 +201,13 @@ def test_minimax_and_mistral_tell_orphans_in_their_own_words() -> None:
     ] == ["OC14"]
     twice = oc.chat(oc.USER, oc.calls(oc.call(oc.A9)), oc.answer(oc.A9), oc.answer(oc.A9))
     assert [
-        fault.rule for fault in check_openai_chat.ChatValidator.validate(twice, ValidationProfile(mistral=True))
+        fault.rule
+        for fault in check_openai_chat.ChatValidator.validate(twice, ValidationProfile(chat=oc.MISTRAL_DEMANDS))
     ] == ["MI2"]
     system = oc.chat(oc.USER, oc.SAID, oc.SYSTEM, oc.USER)
     assert [
-        fault.rule for fault in check_openai_chat.ChatValidator.validate(system, ValidationProfile(mistral=True))
+        fault.rule
+        for fault in check_openai_chat.ChatValidator.validate(system, ValidationProfile(chat=oc.MISTRAL_DEMANDS))
     ] == ["MI1"]
 
 

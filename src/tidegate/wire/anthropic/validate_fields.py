@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES
-from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.validation.faults import FaultWording, RequestFault
 from tidegate.wire.validation.json_checks import (
     describe_value,
     find_schema_fault,
@@ -21,11 +20,6 @@ MAX_CACHE_MARKERS = 4
 TOO_MANY_MARKERS_TEXT = "A maximum of {} blocks with cache_control may be provided. Found {}."
 
 _is_id = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
-
-
-class FaultWording(NamedTuple):
-    rule: str
-    text: str
 
 
 # Bedrock enforces the same structure under its own names and words.

@@ -10,7 +10,7 @@ from tidegate.wire.openai_chat.dialect import CHAT_PATH, STREAM_WITH_USAGE, crea
 from tidegate.wire.openai_chat.parse import FAMILY, NO_REASONING_TEXT
 from tidegate.wire.openai_chat.render import CAPABILITIES, render_block, render_compatible_head
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
-from tidegate.wire.validation.faults import ValidationProfile
+from tidegate.wire.validation.faults import ChatDemands, ValidationProfile
 
 
 def _render_block(block: LayoutBlock, options: RequestOptions) -> list[JsonObject]:
@@ -25,7 +25,7 @@ def _choose_profile(model: str) -> ValidationProfile:
     return ValidationProfile(
         requires_reasoning=True,
         text_only=True,
-        repeated_role_text="deepseek-reasoner does not support successive user or assistant messages",
+        chat=ChatDemands(repeated_role_text="deepseek-reasoner does not support successive user or assistant messages"),
     )
 
 

@@ -20,13 +20,12 @@ from tidegate.wire.openai_chat.validate_fields import (
     string_too_long_text,
     wrong_type_text,
 )
-from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
+from tidegate.wire.validation.faults import STRICT_PROFILE, FaultWording, RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import describe_value
 from tidegate.wire.validation.validator import BodyFormat, MessageListValidator
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 _MAX_ID_CHARS = 40
-_is_mistral_id = re.compile(r"[a-zA-Z0-9]{9}").fullmatch
 
 _ORPHAN = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
 _UNANSWERED = (
@@ -35,8 +34,6 @@ _UNANSWERED = (
 )
 _ALTERNATE = "Conversation roles must alternate user/assistant/user/assistant/..."
 _MINIMAX = "invalid params, tool call result does not follow tool call (2013)"
-_MISTRAL_LAST = "Expected last role User or Tool (or Assistant with prefix) for serving but got "
-_MISTRAL_EMPTY = "Assistant message must have either content or tool_calls, but not both."
 
 
 class ChatValidator(MessageListValidator):
@@ -64,8 +61,8 @@ class ChatValidator(MessageListValidator):
         self._read_head(head)
 
     def _check_message(self, message: dict[str, object], at: int, where: str) -> None:
-        if self._prefix and self._profile.mistral:
-            self._add("MI1", "Assistant message with prefix True must be last message", f"messages[{at - 1}]")
+        if self._prefix:
+            self._demand(self._profile.chat.prefix_last, f"messages[{at - 1}]")
         self._prefix = False
         role = message.get("role")
         if (
@@ -101,24 +98,29 @@ class ChatValidator(MessageListValidator):
             self._add("OC5", text, "tool_choice")
         self._found.extend(check_user_name(head))
 
+    def _demand(self, wording: FaultWording | None, where: str, *, role: str = "", key: str = "") -> None:
+        if wording:
+            self._add(wording.rule, wording.text.format(role=role, key=key), where)
+
     def _turn(self, role: str, at: int) -> None:
         """OC11 and MI1: what may follow what. A run of tool messages stands on the user's side."""
         before, self._role = self._role, role
         where = f"messages[{at}]"
-        if before == "tool" and role == "user" and self._profile.mistral:
-            self._add("MI1", "Unexpected role 'user' after role 'tool'", where)
+        if before == "tool" and role == "user":
+            self._demand(self._profile.chat.user_after_results, where)
         if not self._profile.alternate or role == "tool":
             return
         if not before and role != "user":
             self._add("OC11", _ALTERNATE, where)
         elif before == role:
-            text = f"{_ALTERNATE} {self._profile.repeated_role_text}".rstrip()
+            text = f"{_ALTERNATE} {self._profile.chat.repeated_role_text}".rstrip()
             self._add("OC11", f"{text} (messages[{at - 1}] and {where} in your input).", where)
 
     def _system(self, at: int) -> None:
         self._systems += 1
-        if self._profile.mistral and self._role in ("tool", "assistant"):
-            self._add("MI1", f"Unexpected role 'system' after role '{self._role}'", f"messages[{at}]")
+        wording = self._profile.chat.system_after
+        if wording and self._role in ("tool", "assistant"):
+            self._demand(wording, f"messages[{at}]", role=self._role)
         elif at > 0:
             text = "System message must be at the beginning." if self._systems == 1 else "Only one system message."
             self._add("OC11", f"{_ALTERNATE} {text}", f"messages[{at}]")
@@ -128,8 +130,8 @@ class ChatValidator(MessageListValidator):
             return
         where = f"messages[{self._calls_at}].tool_calls"
         missing = ", ".join(key[:80] for key, answered in self._calls.items() if not answered)
-        if self._profile.mistral:
-            yield RequestFault("MI2", "Not the same number of function calls and responses", where)
+        if wording := self._profile.chat.result_count:
+            yield RequestFault(wording.rule, wording.text, where)
         elif self._profile.minimax:
             yield RequestFault("OC14", _MINIMAX, where)
         else:
@@ -152,8 +154,8 @@ class ChatValidator(MessageListValidator):
             self._add("OC14", _MINIMAX, where)
         elif self._profile.moonshot:
             self._add("OC13", "Invalid request: tool_call_id  is not found", where)  # it never fills the id in
-        elif self._profile.mistral and calls is not None and key in calls:
-            self._add("MI2", "Not the same number of function calls and responses", where)
+        elif self._profile.chat.result_count and calls is not None and key in calls:
+            self._demand(self._profile.chat.result_count, where)
         elif calls is None:
             self._add("OC2", _ORPHAN, f"messages[{at}].role")
         else:
@@ -163,17 +165,17 @@ class ChatValidator(MessageListValidator):
     def _id(self, key: str, where: str) -> None:
         if not key or len(key) > _MAX_ID_CHARS:
             self._found.extend(check_id_length(key, _MAX_ID_CHARS, "OC6", where))
-        if self._profile.mistral and not _is_mistral_id(key):
-            text = f"Tool call id was {key[:80]} but must be a-z, A-Z, 0-9, with a length of 9."
-            self._add("MI3", text, where)
+        wording = self._profile.chat.call_id
+        if wording and not re.fullmatch(self._profile.chat.call_id_pattern, key):
+            self._demand(wording, where, key=key[:80])
 
     def _assistant(self, message: dict[str, object], at: int) -> None:
         self._prefix = message.get("prefix") is True
         calls = message.get("tool_calls", ())
         if "tool_calls" in message:
             self._open(calls, at)
-        if self._profile.mistral and not calls and not message.get("content"):
-            self._add("MI4", _MISTRAL_EMPTY, f"messages[{at}]")
+        if not calls and not message.get("content"):
+            self._demand(self._profile.chat.content_or_calls, f"messages[{at}]")
         if not self._profile.requires_reasoning:
             return
         reasoning = message.get("reasoning_content")
@@ -214,7 +216,7 @@ class ChatValidator(MessageListValidator):
                 self._add("OC2", f"Invalid '{where}.id': '{key[:80]}' is repeated in one message.", f"{where}.id")
             group.setdefault(key, False)
         if text := describe_bad_function_name(f"{where}.function.name", function.get("name")):
-            self._add("MI5" if self._profile.mistral else "OC5", text, f"{where}.function.name")
+            self._add(self._profile.chat.tool_rule, text, f"{where}.function.name")
         place = f"{where}.function.arguments"
         no_object = f"{place}: {NO_OBJECT_TEXT}" if self._profile.json_arguments else ""
         self._found.extend(check_call_arguments(function.get("arguments"), "OC7", place, no_object=no_object))
@@ -227,9 +229,9 @@ class ChatValidator(MessageListValidator):
         last = f"messages[{self._at - 1}]"
         if self._role in ("user", "tool"):
             return
-        if self._profile.mistral:
+        if wording := self._profile.chat.last_role:
             if not self._prefix:
-                yield RequestFault("MI1", f"{_MISTRAL_LAST}{self._role or 'system'}", last)
+                yield RequestFault(wording.rule, wording.text.format(role=self._role or "system"), last)
         elif self._profile.alternate:
             text = "The last message must be a user message or a tool message."
             yield RequestFault("OC11", f"{_ALTERNATE} {text}", last)

@@ -87,7 +87,7 @@ def check_call_arguments(arguments: object, rule: str, where: str, *, no_object:
 
 def check_function_tools(tools: object, profile: ValidationProfile, *, flat: bool) -> Iterator[RequestFault]:
     """OC5, MI5 and XA1: the same list in both OpenAI forms, but chat nests each function one level deeper."""
-    rule = "MI5" if profile.mistral else "OC5"
+    rule = profile.chat.tool_rule
     if not isinstance(tools, list):
         yield RequestFault(rule, wrong_type_text("tools", "an array of objects", tools), "tools")
         return
@@ -132,9 +132,9 @@ def _check_parameters(
     if schema is None:
         return
     where = f"{where}.parameters"
-    rule = "MI5" if profile.mistral else "OC5"
-    start = "Invalid tool schema" if profile.mistral else f"Invalid schema for function '{name[:64]}'"
-    if fault := find_schema_fault(schema, regex=profile.mistral):
+    rule = profile.chat.tool_rule
+    start = profile.chat.schema_text or f"Invalid schema for function '{name[:64]}'"
+    if fault := find_schema_fault(schema, regex=profile.chat.compiles_patterns):
         yield RequestFault(rule, f"{start}: {fault}", where)
     elif not isinstance(schema, dict) or schema.get("type") != "object":
         kind = describe_value(schema.get("type") if isinstance(schema, dict) else None)
@@ -161,8 +161,8 @@ def check_chat_content(
     where = f"messages[{at}].content"
     if content is None:
         spoken = role == "assistant" and any(message.get(key) for key in ("tool_calls", "refusal", "audio"))
-        if role == "system" and profile.mistral:
-            yield RequestFault("MI5", "System prompt must have content", where)
+        if role == "system" and profile.chat.system_content:
+            yield RequestFault(*profile.chat.system_content, where)
         elif not spoken:
             yield RequestFault("OC8", "Invalid value for 'content': expected a string, got null.", where)
     elif not isinstance(content, list):

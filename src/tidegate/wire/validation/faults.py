@@ -7,7 +7,7 @@ and a fake server all say what the user would have read after the refusal.
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -16,6 +16,31 @@ class RequestFault(msgspec.Struct, frozen=True):
     rule: str  # a key of RULES, or SHAPE
     text: str  # the provider's words, numbers and ids filled in
     where: str  # the place in the body, in the provider's own notation
+
+
+class FaultWording(NamedTuple):
+    """A provider's sentence for a broken rule, with the fields to fill in in braces."""
+
+    rule: str
+    text: str
+
+
+class ChatDemands(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server of the OpenAI chat family demands beyond the others, in its own words; None: no such demand."""
+
+    prefix_last: FaultWording | None = None  # an assistant message with `prefix` ends the request
+    user_after_results: FaultWording | None = None  # no user message directly after tool results
+    system_after: FaultWording | None = None  # no system message after tool results or an assistant message
+    result_count: FaultWording | None = None  # as many results as calls
+    call_id: FaultWording | None = None  # call ids match `call_id_pattern`
+    call_id_pattern: str = ""
+    content_or_calls: FaultWording | None = None  # an assistant message has content or calls
+    system_content: FaultWording | None = None  # a system message has content
+    last_role: FaultWording | None = None  # the request ends with a user message or a result
+    repeated_role_text: str = ""  # added to OC11
+    tool_rule: str = "OC5"
+    schema_text: str = ""
+    compiles_patterns: bool = False  # patterns in schemas are compiled as Python does
 
 
 class ValidationProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,12 +55,11 @@ class ValidationProfile(msgspec.Struct, frozen=True, kw_only=True):
     tool_results_plain_text: bool = True  # OC15 for tool messages only: a plain string, no parts, no images
     allows_prefill: bool = False  # AN8: older models let the request end with the start of the answer
     allows_developer_role: bool = False  # OC9: the server knows the developer role
-    repeated_role_text: str = ""  # OC11: the server's own sentence for two messages of one role
     requires_reasoning: bool = False  # OC12: the server wants its reasoning back
     text_only: bool = False  # OC15 for every role
     moonshot: bool = False  # OC13
     minimax: bool = False  # OC14
-    mistral: bool = False  # MI1 to MI5, on the chat form
+    chat: ChatDemands = ChatDemands()
     bedrock: bool = False  # BR1 to BR5, on the Anthropic form
     requires_signatures: bool = False  # GE6
     xai: bool = False  # XA1
