@@ -29,10 +29,10 @@ _RESPONSES_PART_TYPES = frozenset({"input_text", "output_text", "input_image", "
 
 
 def detect_dialect(obj: object) -> str:
-    """The dialect a single message, item or content is written in.
+    """Return the name of the dialect in which a single message, item or content is written.
 
-    What two dialects write alike is read alike by both, so either answer is right; only an assistant message keeps
-    the name, as its origin, and then a list of texts is what Anthropic answers with.
+    Where two dialects have the same form, both parse it alike, so either answer is right. Only an assistant message
+    keeps the name, as its origin; a list of texts is then Anthropic's form.
     """
     message = require_object(obj, "A message")
     if "parts" in message:
@@ -54,23 +54,23 @@ def detect_dialect(obj: object) -> str:
 
 
 def parse_any_message(obj: object) -> list[Message]:
-    """Read a message in whatever dialect it is written."""
+    """Parse a message of any dialect."""
     return DIALECTS[detect_dialect(obj)].parse_message(obj)
 
 
 def find_dialect_of_model(model: str) -> Dialect | None:
-    """The dialect of the provider whose models have such names, if one is known."""
+    """Return the dialect of the provider whose models have names like this, if one is known."""
     name = model.rsplit("/", 1)[-1].lower()
     return next((each for each in _ALL if each.vendor and name.startswith(each.vendor.model_prefixes)), None)
 
 
 def resolve_dialect(wire: str, model: str) -> Dialect:
-    """The dialect of this name; without a name the one of the model's maker, else OpenAI chat."""
+    """Return the dialect of this name; without a name that of the model's maker, else OpenAI chat."""
     return get_dialect(wire) if wire else find_dialect_of_model(model) or OPENAI_CHAT
 
 
 def parse_tools(tools: Iterable[Mapping[str, object] | Tool]) -> tuple[Tool, ...]:
-    """Tools in the form of OpenAI (chat, Responses), Anthropic or Gemini."""
+    """Parse tools in the form of OpenAI (chat, Responses), Anthropic or Gemini."""
     found: list[Tool] = []
     for tool in tools:
         found.extend([tool] if isinstance(tool, Tool) else _read_tools(require_object(tool, "A tool")))

@@ -26,7 +26,9 @@ FAMILY = "anthropic"
 
 
 def parse_message(obj: object) -> list[Message]:
-    """A user message with results gives a tool message each, and a user message for what else it holds."""
+    """Parse one message. A user message with results becomes a tool message for each, and a user message for the
+    rest.
+    """
     message = require_object(obj, "A message")
     role, content = message.get("role"), message.get("content")
     if role == "assistant":

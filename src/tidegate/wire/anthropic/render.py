@@ -1,7 +1,7 @@
-"""Anthropic Messages.
+"""Renderer for Anthropic Messages.
 
-Thinking blocks are signed, and bound to all that stands before them: they are sent back exactly as they came, in their
-place, or not at all. The blocks of tools that the server runs itself travel the same way, a use with its result.
+Thinking blocks are signed and bound to everything before them: they are sent back unchanged and in their place, or not
+at all. The same holds for the blocks of tools that the server runs: a use is sent with its result.
 """
 
 import re
@@ -26,7 +26,7 @@ _SERVER_TOOL_TYPES = ("server_tool_use", "mcp_tool_use")
 
 _NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-# Of the 32 MB of a request, what is left for words is far more than any window holds.
+# A request may have 32 MB; the rest is more text than any window holds.
 _IMAGE_LIMITS = ImageLimits(
     _IMAGE_TYPES,
     max_images=100,
@@ -46,13 +46,13 @@ CAPABILITIES = DialectCapabilities(
 
 
 def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, calls: bool = False) -> JsonObject:
-    """The body without its messages.
+    """Render the body without its messages.
 
-    A history with calls is refused when no tools are given, so it gets one that cannot be chosen.
+    A history with calls is refused when no tools are given, so such a request gets a tool that cannot be chosen.
     """
     body: JsonObject = {"model": options.model} if options.model else {}
     body["max_tokens"] = options.max_tokens or _DEFAULT_MAX_TOKENS
-    if not options.thinking_budget:  # which allows neither; and of the two only one may be given
+    if not options.thinking_budget:  # thinking allows neither of the two; otherwise only one may be given
         body |= dict(list(options.sampling().items())[:1])
     if not is_blank(system):
         body["system"] = system
@@ -68,7 +68,9 @@ def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, cal
 
 
 def _add_head_marker(body: JsonObject) -> JsonObject:
-    """The tools stand before the system text in what the provider keeps, so one mark behind the last serves both."""
+    """Add one cache marker. The provider's cache holds the tools before the system text, so a marker on the last
+    serves both.
+    """
     system, tools = body.get("system"), body.get("tools")
     if isinstance(system, str):
         return body | {"system": [{"type": "text", "text": system, **CACHE_MARKER}]}
@@ -78,7 +80,7 @@ def _add_head_marker(body: JsonObject) -> JsonObject:
 
 
 def add_cache_marker(message: JsonObject) -> JsonObject | None:
-    """The message with a mark on its last block: what stands up to there is kept, and read from there next time."""
+    """Return the message with a cache marker on its last block: the provider caches the request up to there."""
     content = message.get("content")
     if not isinstance(content, list) or not content or content[-1].get("type") not in _MARKABLE_TYPES:
         return None
@@ -125,13 +127,13 @@ def _render_assistant(block: LayoutBlock) -> list[JsonObject]:
     served &= {each.get("tool_use_id") for each in content if isinstance(each.get("tool_use_id"), str)}
     content = [each for each in content if _is_sendable_block(each, served)]
     if content[-1].get("type") in _THINKING_TYPES:
-        # An answer that was cut off while it thought: a last block of thinking is refused, part of it too.
+        # The answer was cut off during thinking: a final thinking block is refused.
         content = [each for each in content if each.get("type") not in _THINKING_TYPES]
     return content
 
 
 def _is_sendable_block(block: JsonObject, served: set[object]) -> bool:
-    """Thinking is worth nothing without its signature, a tool the server runs nothing without its result."""
+    """Thinking is useless without its signature, and the use of a server tool without its result."""
     kind = block.get("type")
     if kind in _SERVER_TOOL_TYPES:
         return block.get("id") in served
@@ -167,10 +169,10 @@ def _render_parts(parts: Iterable[Part]) -> list[JsonObject]:
 
 
 def allows_thinking(messages: Sequence[JsonObject]) -> bool:
-    """Whether thinking may be asked for: a tool loop that is under way must start with the thinking it started with.
+    """Return whether the request may ask for thinking: a running tool loop must start with its original thinking.
 
-    A user message that mixes results and text may or may not start a loop of its own in the provider's eyes, so the
-    answer behind it must start with thinking, too.
+    The provider may or may not count a user message with results and text as the start of a new loop, so the answer
+    after it must start with thinking, too.
     """
     for place in range(len(messages) - 1, 0, -2):
         if _block_type_at(messages[place], 0) != "tool_result":
@@ -183,7 +185,7 @@ def allows_thinking(messages: Sequence[JsonObject]) -> bool:
 
 
 def _block_type_at(message: JsonObject, place: int) -> object:
-    """Results stand first in a message, so its first and last block tell whether it holds any, and anything else."""
+    """The type of a block. Results come first in a message, so its first and last block show what it holds."""
     content = message.get("content")
     block = content[place] if isinstance(content, list) and content else None
     return block.get("type") if isinstance(block, dict) else None

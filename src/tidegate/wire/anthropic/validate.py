@@ -36,13 +36,13 @@ class AnthropicValidator(MessageListValidator):
         self._words = known.BEDROCK_WORDING if profile.bedrock else known.ANTHROPIC_WORDING
         self._role = ""
         self._ids = IdSet()
-        self._uses: dict[str, bool] = {}  # calls of the newest assistant run: id -> answered
+        self._uses: dict[str, bool] = {}  # calls of the latest assistant run: id -> answered
         self._uses_at = 0
         self._served: frozenset[str] = frozenset()  # provider-run calls of that run without their result
-        self._others = False  # this user run holds something else than results
+        self._others = False  # this user run holds something other than results
         self._tool_blocks = False
-        self._void_at = -1  # the newest message, if it is an assistant one that says nothing
-        self._ragged = False  # the newest message ends in white space
+        self._void_at = -1  # index of the latest message if it is an empty assistant message
+        self._ragged = False  # the latest message ends in white space
         self._loop = ToolLoop()
         self._marks = 0
         self._media = MediaTally()
@@ -196,7 +196,7 @@ class AnthropicValidator(MessageListValidator):
             self._plain(inner, kind, at, n, f"{where}.content.{m}")
 
     def _plain(self, block: dict[str, object], kind: str, at: int, n: int, where: str) -> None:
-        """AN7 and AN15: the blocks that may stand in messages and in results."""
+        """AN7 and AN15: the blocks that are allowed in messages and in results."""
         if kind == "text":
             text = block.get("text")
             if not isinstance(text, str):

@@ -1,4 +1,6 @@
-"""Single blocks of an Anthropic message, and the two wordings in which its structure is enforced."""
+"""Checks of single blocks and of the head of an Anthropic request, and Anthropic's and Bedrock's wording of its
+rules.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,7 +24,7 @@ TOO_MANY_MARKERS_TEXT = "A maximum of {} blocks with cache_control may be provid
 _is_id = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
 
 
-# Bedrock enforces the same structure under its own names and words.
+# Bedrock has the same rules under its own names, in its own words.
 ANTHROPIC_WORDING: Mapping[str, FaultWording] = {
     "first": FaultWording("AN1", 'messages: first message must use the "user" role'),
     "alternate": FaultWording(
@@ -94,7 +96,7 @@ BEDROCK_WORDING: Mapping[str, FaultWording] = {
 
 
 def check_cache_marker(block: Mapping[str, object], where: str) -> Iterator[RequestFault]:
-    """AN11, for a block that carries a cache mark; their number is the caller's to count."""
+    """AN11, for a block that has a cache marker; the caller counts them."""
     mark = block["cache_control"]
     if not isinstance(mark, dict) or mark.get("type") != "ephemeral":
         yield RequestFault("AN11", f"{where}.cache_control.type: Input should be 'ephemeral'", where)
@@ -105,7 +107,7 @@ def check_cache_marker(block: Mapping[str, object], where: str) -> Iterator[Requ
 
 
 def check_tool_use(block: dict[str, object], where: str) -> Iterator[RequestFault]:
-    """A tool_use block taken alone: id, name, input."""
+    """Check a single tool_use block: id, name, input."""
     key = block.get("id")
     if not isinstance(key, str) or not _is_id(key):
         yield RequestFault("AN6", f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", where)
@@ -120,7 +122,7 @@ def check_tool_use(block: dict[str, object], where: str) -> Iterator[RequestFaul
         yield RequestFault("OC10", f"The request body is not valid JSON: NaN or Infinity at {where}", where)
 
 
-# What an Anthropic request says besides its messages: system, tools, thinking, tool_choice.
+# The head of a request: system, tools, thinking, tool_choice.
 
 
 def check_head(head: Mapping[str, object]) -> Iterator[RequestFault]:
@@ -135,7 +137,7 @@ def check_head(head: Mapping[str, object]) -> Iterator[RequestFault]:
 
 
 def is_thinking_enabled(head: Mapping[str, object]) -> bool:
-    """With a budget the model always thinks; in adaptive mode it may not, so nothing can be demanded back."""
+    """Return whether the model always thinks. In adaptive mode it may not, so no thinking can be demanded."""
     thinking = head.get("thinking")
     return isinstance(thinking, dict) and thinking.get("type") == "enabled"
 
@@ -171,7 +173,7 @@ def _check_tools(tools: object) -> Iterator[RequestFault]:
             yield RequestFault("AN10", text, f"{where}.name")
         elif problem:
             yield RequestFault("AN10", "tools: Tool names must be unique.", f"{where}.name")
-        if tool.get("type", "custom") == "custom":  # the provider's own tools bring no schema
+        if tool.get("type", "custom") == "custom":  # the provider's own tools have no schema
             yield from _check_input_schema(tool.get("input_schema"), f"{where}.custom.input_schema")
 
 

@@ -38,7 +38,7 @@ def parse_message(obj: object) -> list[Message]:
 
 
 def _read_content(obj: object, pending: list[Call]) -> list[Message]:
-    """`pending` are calls not answered yet: a response without an id answers the first of its name."""
+    """Parse a content. `pending` are open calls: a response without an id answers the first of its name."""
     content = require_object(obj, "A content")
     role = content.get("role", "user")
     parts = [require_object(part, "A part") for part in require_list(content.get("parts"), "parts")]
@@ -54,7 +54,7 @@ def _read_content(obj: object, pending: list[Call]) -> list[Message]:
 
 
 def _get_field(part: JsonObject, key: str) -> object:
-    """A field by its JSON name or by the name Google's Python package gives it."""
+    """Return a field by its JSON name or by its name in Google's Python package."""
     return part.get(key, part.get(_UPPERCASE.sub(lambda letter: "_" + letter[0].lower(), key)))
 
 

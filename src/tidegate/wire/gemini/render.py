@@ -1,11 +1,11 @@
-"""Gemini generateContent.
+"""Renderer for Gemini generateContent.
 
-Calls have no id here: results stand in the order of the calls, one for each, all in one content, under the same name.
-A name therefore serves as the id of a call that was read from a history without ids.
+Calls have no id: results come in the order of the calls, one for each, all in one content, under the same name. A name
+therefore serves as the id of a call that was read from a history without ids.
 
-Gemini 3 signs the first call of each step and refuses it unsigned in the turn under way. What another provider called,
-and what lost its signature to an edit, carries the provider's own word for that. It stays when the turn is over: nobody
-checks it then, and taking it out would change the prefix.
+Gemini 3 signs the first call of each step and refuses it unsigned in the current turn. A call of another provider, or
+one that lost its signature to an edit, gets the provider's placeholder. The placeholder stays after the turn: it is not
+checked then, and removing it would change the prefix.
 """
 
 import re
@@ -28,7 +28,7 @@ _UNSIGNED_MODELS = re.compile(r"gemini-[12]\b")
 
 
 def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, calls: bool = False) -> JsonObject:
-    """The model stands in the address, not in the body."""
+    """Render the body without its contents. The model is part of the address."""
     body: JsonObject = {}
     if not is_blank(system):
         body["systemInstruction"] = {"parts": [{"text": system}]}
@@ -73,7 +73,7 @@ def render_block(block: LayoutBlock, options: RequestOptions) -> list[JsonObject
 
 
 def requires_signatures(model: str) -> bool:
-    """Gemini 3 and later; a model that is not named is taken for a new one."""
+    """Return whether calls must be signed: Gemini 3 and later, and any model without a known name."""
     return not _UNSIGNED_MODELS.search(model)
 
 
@@ -101,7 +101,9 @@ def _render_model_parts(block: LayoutBlock, signed: bool) -> list[JsonObject]:
 
 
 def _validate_model_part(part: JsonObject) -> JsonObject:
-    """A part Gemini made that is more than a text: a signed thought, code it ran. Anything else is not its own."""
+    """Return a part that Gemini made and that is more than a text (a signed thought, code it ran); {} for anything
+    else.
+    """
     whole = len(_MODEL_PART_KEYS & part.keys()) == 1 and part.keys() <= _MODEL_PART_KEYS | _THOUGHT_KEYS
     return part if whole and isinstance(part.get("text", ""), str) else {}
 

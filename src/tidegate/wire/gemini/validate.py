@@ -63,9 +63,9 @@ class GeminiValidator(MessageListValidator):
     def __init__(self, head: Mapping[str, object], profile: ValidationProfile = STRICT_PROFILE) -> None:
         super().__init__(head, profile)
         self._role = ""
-        self._calls: tuple[str, ...] = ()  # names called by the newest model content, not yet answered
+        self._calls: tuple[str, ...] = ()  # names called by the latest model content, not yet answered
         self._calls_at = 0
-        self._unsigned = FaultLog()  # GE6 in the running turn; forgotten when the user speaks again
+        self._unsigned = FaultLog()  # GE6 in the current turn; cleared by the next user message
         self._read_head(head)
 
     @classmethod
@@ -161,7 +161,9 @@ class GeminiValidator(MessageListValidator):
 
 
 def _function_names(parts: list[object], field: str) -> list[str]:
-    """The names of all calls or responses; a nameless one counts too, its own fault is told with its part."""
+    """Return the names of all calls or responses. One without a name counts, too; its fault is reported with its
+    part.
+    """
     found = []
     for part in parts:
         if isinstance(part, dict) and field in part:
@@ -172,7 +174,7 @@ def _function_names(parts: list[object], field: str) -> list[str]:
 
 
 def _is_signed(parts: list[object]) -> bool:
-    """Only the first call of a step carries the signature; its parallel siblings have none."""
+    """Return whether the first call of a step is signed; its parallel siblings have no signature."""
     for part in parts:
         if isinstance(part, dict) and "functionCall" in part:
             signature = part.get("thoughtSignature")

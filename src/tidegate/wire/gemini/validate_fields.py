@@ -1,4 +1,4 @@
-"""Gemini's function declarations, and the field names it knows: anything else is refused by name (GE8)."""
+"""Checks of Gemini's function declarations and field names; an unknown field is refused by name (GE8)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -88,7 +88,7 @@ def _check_declaration(entry: ToolEntry) -> Iterator[RequestFault]:
 
 
 def _check_schema(schema: object, where: str) -> Iterator[RequestFault]:
-    """`parameters` is a message of Gemini's own, not JSON Schema: $ref or additionalProperties are unknown names."""
+    """`parameters` has Gemini's own format, not JSON Schema: $ref and additionalProperties are unknown fields."""
     stack = [schema]
     while stack:
         node = stack.pop()

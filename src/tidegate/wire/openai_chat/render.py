@@ -18,7 +18,7 @@ CAPABILITIES = DialectCapabilities(FAMILY, IdentifierRules(re.compile(r"[!-~]{1,
 
 
 def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, calls: bool = False) -> JsonObject:
-    """The body without its messages; the system text is the first of these, see `lead`."""
+    """Render the body without its messages. The system text is a message, see `render_leading_messages`."""
     body: JsonObject = {}
     if options.model:
         body["model"] = options.model
@@ -40,7 +40,7 @@ def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, cal
 def render_compatible_head(
     system: str, tools: Iterable[Tool], options: RequestOptions, calls: bool = False
 ) -> JsonObject:
-    """Compatible servers know the limit of the answer by its older name."""
+    """Render the head for compatible servers, which know the output limit by its older name."""
     body = render_head(system, tools, options, calls)
     if "max_completion_tokens" in body:
         body["max_tokens"] = body.pop("max_completion_tokens")

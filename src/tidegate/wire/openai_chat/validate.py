@@ -52,12 +52,12 @@ class ChatValidator(MessageListValidator):
 
     def __init__(self, head: Mapping[str, object], profile: ValidationProfile = STRICT_PROFILE) -> None:
         super().__init__(head, profile)
-        self._role = ""  # of the newest message that is not a system one
+        self._role = ""  # of the latest message that is not a system message
         self._systems = 0
-        self._calls: dict[str, bool] | None = None  # the open group: call id -> answered
+        self._calls: dict[str, bool] | None = None  # the open calls: id -> answered
         self._calls_at = 0
-        self._tool_turn = False  # the running turn has called tools
-        self._prefix = False  # the newest message is an assistant prefix
+        self._tool_turn = False  # the current turn has called tools
+        self._prefix = False  # the latest message is an assistant prefix
         self._read_head(head)
 
     def _check_message(self, message: dict[str, object], at: int, where: str) -> None:
@@ -103,7 +103,7 @@ class ChatValidator(MessageListValidator):
             self._add(wording.rule, wording.text.format(role=role, key=key), where)
 
     def _turn(self, role: str, at: int) -> None:
-        """OC11 and MI1: what may follow what. A run of tool messages stands on the user's side."""
+        """OC11 and MI1: the order of roles. A run of tool messages counts as user side."""
         before, self._role = self._role, role
         where = f"messages[{at}]"
         if before == "tool" and role == "user":
@@ -138,7 +138,7 @@ class ChatValidator(MessageListValidator):
             yield RequestFault("OC3", f"{_UNANSWERED}{missing}", where)
 
     def _answer(self, message: dict[str, object], at: int) -> None:
-        """OC2 and its dialects: the tool message answers an open call, each call once."""
+        """OC2 and its variants: a tool message answers an open call, each call once."""
         where = f"messages[{at}].tool_call_id"
         key = message.get("tool_call_id")
         if not isinstance(key, str):

@@ -1,4 +1,4 @@
-"""OpenAI's wording for a bad field, and its tool list: the same in chat and in Responses."""
+"""OpenAI's wording for a bad field, and the checks of tools and content that need no memory."""
 
 from collections.abc import Iterator, Mapping
 
@@ -47,7 +47,7 @@ def array_too_long_text(where: str, limit: int, got: int) -> str:
 
 
 def describe_bad_function_name(where: str, name: object) -> str:
-    """Why OpenAI refuses this function name; empty if it does not."""
+    """Return why OpenAI refuses this function name; empty if it does not."""
     if not isinstance(name, str):
         return wrong_type_text(where, "a string", name)
     if is_tool_name(name):
@@ -76,7 +76,9 @@ def check_id_length(key: str, limit: int, rule: str, where: str) -> Iterator[Req
 
 
 def check_call_arguments(arguments: object, rule: str, where: str, *, no_object: str = "") -> Iterator[RequestFault]:
-    """`no_object` is the fault of a text that is no JSON object; empty: any text is taken."""
+    """Check the arguments of a call. `no_object` is the fault text for a text that is no JSON object; empty: any
+    text is allowed.
+    """
     if not isinstance(arguments, str):
         yield RequestFault(rule, wrong_type_text(where, "a string", arguments), where)
     elif len(arguments) > MAX_ARGUMENT_CHARS:
@@ -86,7 +88,7 @@ def check_call_arguments(arguments: object, rule: str, where: str, *, no_object:
 
 
 def check_function_tools(tools: object, profile: ValidationProfile, *, flat: bool) -> Iterator[RequestFault]:
-    """OC5, MI5 and XA1: the same list in both OpenAI forms, but chat nests each function one level deeper."""
+    """OC5, MI5 and XA1: check the list of tools. Chat nests each function one level deeper than Responses (`flat`)."""
     rule = profile.chat.tool_rule
     if not isinstance(tools, list):
         yield RequestFault(rule, wrong_type_text("tools", "an array of objects", tools), "tools")
@@ -114,7 +116,7 @@ def check_function_tools(tools: object, profile: ValidationProfile, *, flat: boo
 
 
 def _runs_at_provider(tool: object) -> bool:
-    """Such a tool has no name of ours and no schema."""
+    """Return whether the provider runs the tool: it has no name of ours and no schema."""
     kind = tool.get("type") if isinstance(tool, dict) else None
     return isinstance(kind, str) and kind != "function"
 
@@ -145,7 +147,7 @@ def _check_parameters(
         yield RequestFault("XA1", text, where)
 
 
-# OC8 and OC15: what the content of a message may be, role by role. A plain string never gets here.
+# OC8 and OC15: the content that each role may have. A plain string needs no check.
 
 _TEXT_PART_TYPES = frozenset(("text",))
 _PART_TYPES_BY_ROLE: Mapping[str, frozenset[str]] = {

@@ -30,7 +30,7 @@ _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
 
 
 def parse_message(obj: object) -> list[Message]:
-    """One item. Reasoning is a message by itself here: it belongs to the assistant message that follows."""
+    """Parse one item. Reasoning becomes a message of its own; it belongs to the assistant message that follows."""
     item = require_object(obj, "An item")
     kind = item.get("type", "message" if "role" in item else None)
     if kind == "message":

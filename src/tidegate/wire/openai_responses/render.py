@@ -1,7 +1,7 @@
-"""OpenAI Responses, used without the server's memory: `store` is false.
+"""Renderer for OpenAI Responses, used without the server's storage: `store` is false.
 
-Then no item may carry an id of the server. Reasoning comes back encrypted and is replayed inline, directly before the
-item it led to; the organisation that made it can read it, nobody else.
+No item may then have an id of the server. Reasoning comes encrypted and is sent back inline, directly before the item
+it led to; only the organization that made it can read it.
 """
 
 import re
@@ -34,7 +34,7 @@ def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, cal
         body["instructions"] = system
     defined = define_tools(tools, CAPABILITIES.identifiers)
     if defined:
-        # Not strict: a strict schema must list every property as required, which people's own schemas do not.
+        # Not strict: a strict schema must list every property as required, which users' schemas do not.
         body["tools"] = [
             {
                 "type": "function",
@@ -67,7 +67,9 @@ def render_block(block: LayoutBlock, options: RequestOptions) -> list[JsonObject
 
 
 def _render_assistant(block: LayoutBlock) -> list[JsonObject]:
-    """Of several reasoning items in a row only the last has an item behind it; the others would be refused."""
+    """Render the items of an assistant block. Of adjacent reasoning items only the last has an item after it; the
+    others would be refused and are left out.
+    """
     items: list[JsonObject] = []
     reasoning: JsonObject | None = None
     texts: list[JsonObject] | None = None
@@ -90,7 +92,9 @@ def _render_assistant(block: LayoutBlock) -> list[JsonObject]:
 
 
 def _render_reasoning(item: JsonObject) -> JsonObject | None:
-    """What of a reasoning item may be sent. A server that forgot it can do nothing without the encrypted content."""
+    """Return the fields of a reasoning item that may be sent; None without encrypted content, which the server
+    needs.
+    """
     encrypted, summary = item.get("encrypted_content"), item.get("summary")
     if item.get("type") != "reasoning" or not (isinstance(encrypted, str) and encrypted):
         return None

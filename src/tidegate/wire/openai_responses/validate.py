@@ -70,10 +70,10 @@ class ResponsesValidator(MessageListValidator):
         self._open: dict[str, str] = {}  # call id -> type of the call that waits for its output
         self._in_run = False
         self._reasoned = False  # this run has a reasoning item
-        self._reasoning = ""  # the reasoning item just fed, by id or place; empty if the newest item is none
+        self._reasoning = ""  # the reasoning item just fed, by id or place; empty if the latest item is another
         self._chained = any(head.get(key) is not None for key in ("previous_response_id", "conversation"))
         self._stored = head.get("store") is not False
-        self._thinks = head.get("reasoning") is not None  # a model that reasons; also once a reasoning item was met
+        self._thinks = head.get("reasoning") is not None  # a reasoning model; also set by the first reasoning item
         self._read_head(head)
 
     @classmethod
@@ -114,7 +114,7 @@ class ResponsesValidator(MessageListValidator):
             self._add("SHAPE", f"Invalid value: '{kind[:80]}'. Supported values are item types.", f"{where}.type")
 
     def _check_head(self, head: Mapping[str, object]) -> None:
-        if head.get("tools") not in (None, []):  # unlike chat, an empty list is taken
+        if head.get("tools") not in (None, []):  # unlike chat, an empty list is allowed
             self._found.extend(check_function_tools(head["tools"], self._profile, flat=True))
         instructions = head.get("instructions")
         if instructions is not None and not isinstance(instructions, str):
@@ -123,11 +123,12 @@ class ResponsesValidator(MessageListValidator):
         include = head.get("include")
         blobs = isinstance(include, list) and "reasoning.encrypted_content" in include
         if self._thinks and not self._stored and not blobs:
-            # The server takes this request; it is the next one that fails, when it is too late to ask for the blob.
+            # The server accepts this request, but the next one fails: it is then too late to ask for the encrypted
+            # content.
             self._add("OR5", f"{_NOT_STORED}reasoning: include 'reasoning.encrypted_content'.", "include")
 
     def _run(self, kind: str, spoken: bool, item: dict[str, object], where: str) -> None:
-        """OR1, OR3, OR4, OR10: the rules about neighbours."""
+        """OR1, OR3, OR4, OR10: the rules about adjacent items."""
         begins = (spoken or kind == "reasoning") and not self._in_run
         if begins:
             self._found.extend(self._unanswered(where))
@@ -161,14 +162,14 @@ class ResponsesValidator(MessageListValidator):
         elif not key.startswith(prefix):
             self._add("OR6", f"Invalid '{place}': '{key}'. Expected an ID that begins with '{prefix}'.", place)
         elif not self._ids.add(key) or (self._chained and kind in _OUTPUTS):
-            rule = "OR2" if self._chained and kind in _OUTPUTS else "OR6"  # the chain holds its calls already
+            rule = "OR2" if self._chained and kind in _OUTPUTS else "OR6"  # the server has its calls already
             self._add(rule, f"Duplicate item found with id {key}. Remove duplicate items from your input.", place)
         elif spoken and prefix and self._thinks and not self._reasoned:
             needs = "preceding item of type 'reasoning'" if kind == "message" else "'reasoning' item"
             self._add("OR4", f"Item '{key}' of type '{kind}' was provided without its required {needs}.", where)
 
     def _call_id(self, item: dict[str, object], where: str) -> str:
-        """The call id, or an empty string if it is unusable (then the fault is already told)."""
+        """Return the call id, or an empty string if it is unusable (its fault is then already reported)."""
         place = f"{where}.call_id"
         key = item.get("call_id")
         if not isinstance(key, str):

@@ -1,8 +1,8 @@
-"""What a validator finds, how strict it is, and the two small collections that make forking cheap.
+"""Request faults, validation profiles, and two small collections that can be forked cheaply.
 
-The validators judge the JSON that is about to be sent, never our own messages, and share no code with the renderers:
-a mistake made in one cannot hide in the other. A fault carries the provider's own wording, so that a test, a log line
-and a fake server all say what the user would have read after the refusal.
+The validators check the JSON that is about to be sent, not our own messages, and share no code with the renderers: a
+mistake in one cannot hide in the other. A fault has the provider's own wording, so that a test, a log line and a fake
+server say what the provider would have said.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ import msgspec
 
 
 class RequestFault(msgspec.Struct, frozen=True):
-    rule: str  # a key of RULES, or SHAPE
+    rule: str  # a key of RULE_DESCRIPTIONS, or SHAPE
     text: str  # the provider's words, numbers and ids filled in
     where: str  # the place in the body, in the provider's own notation
 
@@ -44,16 +44,17 @@ class ChatDemands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValidationProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """Which servers the request must satisfy.
+    """The servers that a request must satisfy.
 
-    The first three are what compatible servers demand and first-party ones do not; they are on because a history
-    that meets them is accepted everywhere. The others describe one vendor each and are off.
+    The first three demands come from compatible servers, not from the providers themselves; they are on because a
+    history that meets them is accepted everywhere. The others are off: `allows_` fields relax a rule, the rest are
+    demands of single servers, in `chat` those with a wording of their own.
     """
 
     alternate: bool = True  # OC11, AN2, GE2: user and model take turns
     json_arguments: bool = True  # OC7: call arguments hold a JSON object
     tool_results_plain_text: bool = True  # OC15 for tool messages only: a plain string, no parts, no images
-    allows_prefill: bool = False  # AN8: older models let the request end with the start of the answer
+    allows_prefill: bool = False  # AN8: the request may end with the start of the answer, as older models allow
     allows_developer_role: bool = False  # OC9: the server knows the developer role
     requires_reasoning: bool = False  # OC12: the server wants its reasoning back
     text_only: bool = False  # OC15 for every role
@@ -69,7 +70,7 @@ STRICT_PROFILE = ValidationProfile()
 
 
 class FaultLog:
-    """Faults in the order they were met. A fork keeps what stood before it and grows apart from its parent."""
+    """Faults in the order they were found. A fork keeps the earlier faults and grows independently of its parent."""
 
     __slots__ = ("_before", "_own", "_upto")
 
@@ -85,7 +86,7 @@ class FaultLog:
         self._own.extend(faults)
 
     def fork(self) -> "FaultLog":
-        # A link of the chain that holds nothing is skipped, so clean prefixes cost nothing however often they fork.
+        # An empty link of the chain is skipped, so forks of a clean prefix cost nothing.
         return FaultLog(self, len(self._own)) if self._own else FaultLog(self._before, self._upto)
 
     def all(self) -> list[RequestFault]:
@@ -98,9 +99,9 @@ class FaultLog:
 
 
 class IdSet:
-    """A set of ids with O(1) fork. The number stored beside an id hides from a fork what its parent learned later.
+    """A set of ids with O(1) fork. The number stored with an id hides from a fork what its parent added later.
 
-    A lookup walks the chain of forks that added something: keep one trunk and fork it anew for each tail.
+    A lookup walks the chain of forks that added something: keep one trunk and fork it again for each tail.
     """
 
     __slots__ = ("_before", "_own", "_upto")
