@@ -375,7 +375,7 @@ def test_the_counter_counts_as_the_model_does() -> None:
             provider = model._running.provider
             assert provider is not None
             url = provider.url.replace("/v1/chat/completions", "/tokenize")
-            told = [await provider._here().post(url, json={"content": text}) for text in TEXTS]
+            told = [await provider._client_of_this_loop().post(url, json={"content": text}) for text in TEXTS]
             return [first, *(len(each.json()["tokens"]) for each in told)]
         finally:
             await model.close()

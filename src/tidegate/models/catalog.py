@@ -65,11 +65,6 @@ def find_model(name: str, overrides: Mapping[str, ModelInfo] | None = None) -> M
     return ModelInfo(own.window or known.window, own.max_output or known.max_output, own.prices or known.prices, images)
 
 
-def list_model_names() -> tuple[str, ...]:
-    """The names of the models in the catalog."""
-    return tuple(_load_catalog())
-
-
 def accepts_images(model: str, overrides: Mapping[str, ModelInfo] | None = None) -> bool | None:
     """Return whether the model takes images; None: unknown."""
     found = find_model(model, overrides)

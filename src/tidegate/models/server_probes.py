@@ -6,7 +6,6 @@ are sent; redirects are not followed.
 
 import asyncio
 import re
-import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
@@ -17,7 +16,7 @@ import msgspec
 
 from tidegate.models.catalog import LOCAL_PROVIDERS
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
-from tidegate.models.http.endpoints import build_headers, build_url, is_loopback_url
+from tidegate.models.http.endpoints import build_headers, build_url, choose_tls, is_loopback_url
 from tidegate.wire.dialect import Endpoint
 from tidegate.wire.limits import MAX_LISTING_BYTES, MAX_LISTING_VALUES, has_too_many_values
 from tidegate.wire.registry import DIALECTS, get_dialect
@@ -118,12 +117,11 @@ async def probe_server(
         return None
     host = urlsplit(base).netloc
     sent = build_headers(endpoint, key, headers or {}) | {"accept": "application/json"}
-    verify: ssl.SSLContext | bool = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if base.startswith("http:") else True
     try:
         async with (
             asyncio.timeout(max(_TOTAL_SECONDS, patience)),
             httpx.AsyncClient(
-                timeout=patience, headers=sent, verify=verify, trust_env=not is_loopback_url(base)
+                timeout=patience, headers=sent, verify=choose_tls(base), trust_env=not is_loopback_url(base)
             ) as client,
         ):
             server = ProbedServer(

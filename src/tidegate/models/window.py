@@ -83,7 +83,7 @@ def shared_learned_windows() -> LearnedWindows:
 
 
 class WindowResolver:
-    """The window of one model at one address. `window` never waits; `query_server` asks the server first if that can help."""
+    """The window of one model at one address. `window` never waits; `query_server` asks the server first."""
 
     def __init__(
         self,

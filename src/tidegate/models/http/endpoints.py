@@ -3,6 +3,7 @@
 The key goes into a header and nowhere else: an address is written into logs, errors and proxies.
 """
 
+import ssl
 from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
@@ -38,6 +39,12 @@ def is_loopback_url(url: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def choose_tls(url: str) -> ssl.SSLContext | bool:
+    """The `verify` option of a client. Loading the certificates takes longer than a local server needs to answer, so
+    for plain http there is a context without any, which trusts no server."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http:") else True
 
 
 def build_headers(endpoint: Endpoint, key: str, more: Mapping[str, str]) -> dict[str, str]:
