@@ -1,6 +1,6 @@
-"""Where a dialect's requests go and what travels with them: the address, the headers, the wish for a stream.
+"""Builds the address, the headers and the stream option of a request.
 
-The key goes into a header and nowhere else: an address is written into logs, errors and proxies.
+The key goes into a header only: addresses are written to logs, errors and proxies.
 """
 
 import ssl
@@ -13,7 +13,9 @@ from tidegate.wire.dialect import Endpoint
 
 
 def build_url(endpoint: Endpoint, model: str, base_url: str) -> str:
-    """The address for one's own base URL, or the provider's. A base that names the version or the path is fine."""
+    """Return the address of requests for a base URL, or the provider's own. The base may include the version or the
+    path.
+    """
     base = (base_url or endpoint.base_url).rstrip("/")
     bad = BadInput("The base URL is no http or https address.", "Give one like http://localhost:8080/v1.")
     try:
@@ -33,7 +35,9 @@ def build_url(endpoint: Endpoint, model: str, base_url: str) -> str:
 
 
 def is_loopback_url(url: str) -> bool:
-    """A server here is asked directly: a proxy elsewhere has another idea of what localhost is."""
+    """Return whether the server is on this machine. It is then asked without a proxy, which would have its own
+    localhost.
+    """
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
         return ip_address(host).is_loopback
@@ -54,7 +58,7 @@ def build_headers(endpoint: Endpoint, key: str, more: Mapping[str, str]) -> dict
 
 
 def add_stream_option(endpoint: Endpoint, request: bytes) -> bytes:
-    """The request with the wish for a stream put in at its end: every other byte is as it was."""
+    """Add the option for a stream at the end of the request; all other bytes stay the same."""
     body = request.rstrip()
     if not endpoint.stream_fields or not body.endswith(b"}"):
         return request

@@ -1,11 +1,11 @@
-"""Models behind HTTP: OpenAI (chat, Responses) and every server that speaks it, Anthropic, Gemini.
+"""Model providers over HTTP: OpenAI (chat, Responses) and compatible servers, Anthropic, Gemini.
 
-The bytes of a request are ours and go out as they are (but for `marks`). What comes back is whole or a Fault: a stream
-that was cut is never taken for an answer. Before the first delta the same request is sent again after failures that
-pass by; once something was shown it is not, for nobody can take back what was read.
+The bytes of a request are sent as they are (except for control tokens). The result is a complete answer or a
+ProviderError: a stream that was cut is never used as an answer. Before the first delta the same request is sent again
+after temporary failures; once something was displayed it is not, because that cannot be taken back.
 
-Answers are bounded (`wire/limits.py`) and handled in small steps (`Pace`), so that a server that sends without end
-neither exhausts the memory nor blocks the event loop; large frames are parsed on another thread.
+Answers are limited (`wire/limits.py`) and handled in small steps (`Pace`), so that a server that sends without end
+neither exhausts the memory nor blocks the event loop. Large frames are parsed on another thread.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ from tidegate.wire.streaming.reply import Delta, Reply, ReplyAssembler
 _T = TypeVar("_T")
 _LAST_FRAME_TYPES = frozenset(("message_stop", "response.completed", "response.incomplete"))
 _DRAIN_SECONDS = 0.5
-"""Seconds to wait for the end of a stream whose answer is whole: then its connection can be used again."""
+"""Seconds to wait for the end of a stream after a complete answer, so that its connection can be reused."""
 _SLICE_BYTES = 16_384
 _LARGE_FRAME_CHARS = 1_048_576
 """Characters above which a frame is parsed on another thread."""
@@ -61,9 +61,10 @@ _FRAME_OVERHEAD_BYTES = 1_024
 
 
 class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How often to ask again, and how long to wait: twice as long each time, or what the provider says.
+    """The number of retries and the delays: doubled each time, or as the provider says.
 
-    A provider that wants more than `longest` seconds is not waited for. `chance` spreads those who failed together.
+    A provider that asks for more than `max_delay` seconds is not waited for. `jitter` spreads clients that failed
+    together.
     """
 
     max_retries: int = 3
@@ -83,8 +84,8 @@ class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
 class HttpProvider:
     """`base_url` as the provider's own SDK takes it; empty: the provider itself. `headers` are added to every request.
 
-    `marks`: those of a chat format are told as text, for a server that would take them for its own.
-    One provider serves any number of streams at a time. It may be used in one event loop after another.
+    `marks` escapes control tokens, for a server that would take them for its own. A provider serves any number of
+    streams at a time. It may be used in one event loop after another.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class HttpProvider:
             request.headers.update(sent)
             return request
 
-        # In a closure and put on request by request, so that no dump of this object or its client shows the key.
+        # In a closure and added to each request, so that no dump of this object or its client shows the key.
         self._create_client: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
             auth=add_key_headers,
             timeout=times,
@@ -164,7 +165,7 @@ class HttpProvider:
             await response.aclose()
 
     def _client_of_this_loop(self) -> httpx.AsyncClient:
-        """The client of this loop. Connections of a loop that is gone are gone with it."""
+        """Return the client of this event loop. The connections of a closed loop are closed with it."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             self._client, self._loop = self._create_client(), loop
@@ -187,7 +188,7 @@ class HttpProvider:
 
     async def _read_refusal(self, response: httpx.Response, deadline: float) -> ProviderError:
         body = bytearray()
-        with suppress(ProviderError):  # what came of the body tells more than that the rest did not
+        with suppress(ProviderError):  # a part of the error body says more than a failed connection
             async with aclosing(self._pieces(response, deadline)) as pieces:
                 async for piece in pieces:
                     body += piece
@@ -231,10 +232,10 @@ class HttpProvider:
         return deltas
 
     async def _frames(self, response: httpx.Response, deadline: float) -> AsyncGenerator[tuple[int, JsonObject], None]:
-        """The frames of the stream with their sizes, up to the one that says it is over.
+        """Yield the frames of the stream with their sizes, up to the last.
 
-        Servers that do not stream answer with one JSON value, some under the name of a stream; what stands between us
-        and the server answers with a web page. The first character tells.
+        Servers that do not stream answer with one JSON value, some with the content type of a stream; proxies answer
+        with a web page. The first character shows which.
         """
         async with aclosing(self._pieces(response, deadline)) as pieces:
             piece = b""
@@ -273,7 +274,7 @@ class HttpProvider:
             raise self._limit_error(str(exceeded.args[0])) from None
 
     async def _decode_frame(self, frame: SseFrame) -> JsonObject | None:
-        """None stands for the word that the stream is over."""
+        """Decode a frame; None marks the end of the stream."""
         try:
             return (
                 decode_frame(frame)
