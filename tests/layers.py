@@ -146,6 +146,18 @@ def purity_faults(source: Source) -> list[str]:
     return faults
 
 
+def validator_faults(source: Source) -> list[str]:
+    """A validator must not share code with a renderer or a parser: a mistake made in one could hide in the other."""
+    if not re.fullmatch(r"tidegate\.wire\.(validation(\..+)?|\w+\.validate\w*)", source.module):
+        return []
+    shared = re.compile(r"tidegate\.wire\.(parsing|rendering|registry|dialect|\w+\.(render|parse|dialect))(\..+)?")
+    return [
+        f"{source.module}:{line}: a validator must not know {target}"
+        for line, target, _ in imports_of(source)
+        if shared.fullmatch(target)
+    ]
+
+
 def size_faults(source: Source) -> list[str]:
     lines = len(source.text.splitlines())
     faults = [f"{source.module}: {lines} lines, over {MAX_FILE}"] if lines > MAX_FILE else []

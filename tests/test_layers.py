@@ -19,6 +19,7 @@ from tests.layers import (
     repeated_names,
     room_of,
     size_faults,
+    validator_faults,
 )
 
 # The house as it stands.
@@ -28,7 +29,7 @@ def test_the_package_is_read() -> None:
     assert {room_of(source.module) for source in package_sources()} >= {"tidegate", "core"}
 
 
-CHECKS = [arrow_faults, purity_faults, size_faults, name_faults]
+CHECKS = [arrow_faults, purity_faults, validator_faults, size_faults, name_faults]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: str(check.__name__))
@@ -154,6 +155,21 @@ def test_impure_code_is_seen(text: str) -> None:
 def test_pure_code_and_outer_rooms_are_left_alone() -> None:
     assert purity_faults(Source("tidegate.core.file", "import re, msgspec\nfrom collections.abc import Iterable")) == []
     assert purity_faults(Source("tidegate.store.file", "import os\nasync def f(): open('x')")) == []
+
+
+@pytest.mark.parametrize("module", ["validation.faults", "gemini.validate", "anthropic.validate_media"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from tidegate.wire.parsing import require_object",
+        "from tidegate.wire.rendering.blocks import JsonObject",
+        "from tidegate.wire.gemini import render",
+        "def f():\n    from tidegate.wire.openai_chat.parse import FAMILY",
+    ],
+)
+def test_a_validator_that_knows_a_renderer_or_parser_is_seen(module: str, text: str) -> None:
+    assert len(validator_faults(Source(f"tidegate.wire.{module}", text))) == 1
+    assert validator_faults(Source("tidegate.wire.gemini.dialect", text)) == []
 
 
 def test_sizes_are_seen_at_the_limit() -> None:

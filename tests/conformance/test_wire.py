@@ -81,7 +81,7 @@ def test_the_provider_would_accept_it(name: str, dialect: str, tools: tuple[Tool
 @CELLS
 def test_bedrock_would_accept_it(name: str) -> None:
     body = rendered("anthropic", view_of(HISTORIES[name])).body()
-    assert check_anthropic.validate(body, ValidationProfile(bedrock=True)) == []
+    assert check_anthropic.AnthropicValidator.validate(body, ValidationProfile(bedrock=True)) == []
 
 
 def accept_as_mistral(body: dict[str, Any]) -> None:

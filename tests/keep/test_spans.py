@@ -257,9 +257,9 @@ def test_who_does_not_ask_does_not_load_it_and_who_lacks_it_is_told() -> None:
 import sys
 sys.modules["opentelemetry"] = None
 from tidegate import BadInput
-from tidegate.integrations.otel_spans import spans
+from tidegate.integrations.otel_spans import create_span_watcher
 try:
-    spans()
+    create_span_watcher()
 except BadInput as told:
     print(told)
 """
@@ -273,14 +273,14 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tidegate import Session
-from tidegate.integrations.otel_spans import spans
+from tidegate.integrations.otel_spans import create_span_watcher
 
 exporter = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
 session = Session("gpt-4o", count="chars/4")
-session.watch = spans()
+session.on_event = create_span_watcher()
 session.record({"prompt_tokens": 1, "completion_tokens": 1})
 print([(span.name, span.instrumentation_scope.name) for span in exporter.get_finished_spans()])
 """

@@ -30,8 +30,14 @@ OVERFLOW = "This model's maximum context length is 8192 tokens. However, your me
 
 
 def known(fault: ProviderError) -> dict[str, int]:
-    names = ("window", "tokens", "output", "total", "limit")
-    return {name: number for name in names if (number := getattr(fault, name)) is not None}
+    numbers = {
+        "window": fault.window,
+        "tokens": fault.prompt_tokens,
+        "output": fault.requested_output,
+        "total": fault.requested_total,
+        "limit": fault.limit,
+    }
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 NUMBERS = [

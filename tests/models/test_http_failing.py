@@ -112,7 +112,7 @@ def test_nobody_there() -> None:
 
 
 def open_connections(provider: HttpProvider) -> int:
-    return len(getattr(provider._here()._transport, "_pool").connections)  # noqa: B009 - httpx tells nobody
+    return len(getattr(provider._client_of_this_loop()._transport, "_pool").connections)  # noqa: B009 - httpx tells nobody
 
 
 def left(leave: Callable[[HttpProvider, bytes], Any]) -> None:

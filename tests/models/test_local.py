@@ -69,9 +69,9 @@ def without(tmp_path: Path, *names: str) -> str:
 import sys
 sys.path[:0] = [{str(SOURCE)!r}, {str(tmp_path)!r}]
 from tidegate.core.errors import BadInput
-from tidegate.models.embedded.provider import Embedded
+from tidegate.models.embedded.provider import EmbeddedProvider
 try:
-    Embedded(environment={{}})
+    EmbeddedProvider(environment={{}})
 except BadInput as bad:
     print(bad)
 """
@@ -320,21 +320,21 @@ def test_a_stream_that_is_left_is_not_written_to_its_end() -> None:
 
 QUIET = """
 import asyncio
-from tidegate.models.errors.classification import Fault
-from tidegate.models.embedded.provider import Embedded
+from tidegate.models.errors.classification import ProviderError
+from tidegate.models.embedded.provider import EmbeddedProvider
 
 async def act(model):
     stream = model.stream(b'{"messages": [{"role": "user", "content": "Tell a very long story."}]}')
     for _ in range(5):
         await anext(stream)
     try:
-        await anext(Embedded("cut.gguf", window=512).stream(b"{}"))
-    except Fault as fault:
+        await anext(EmbeddedProvider("cut.gguf", window=512).stream(b"{}"))
+    except ProviderError as fault:
         assert fault.kind == "model", fault
         raise SystemExit(3)
 
 # Not asyncio.run: it would close the stream first.
-asyncio.new_event_loop().run_until_complete(act(Embedded(window=512)))
+asyncio.new_event_loop().run_until_complete(act(EmbeddedProvider(window=512)))
 """
 
 
@@ -375,7 +375,7 @@ def test_the_counter_counts_as_the_model_does() -> None:
             provider = model._running.provider
             assert provider is not None
             url = provider.url.replace("/v1/chat/completions", "/tokenize")
-            told = [await provider._here().post(url, json={"content": text}) for text in TEXTS]
+            told = [await provider._client_of_this_loop().post(url, json={"content": text}) for text in TEXTS]
             return [first, *(len(each.json()["tokens"]) for each in told)]
         finally:
             await model.close()

@@ -94,7 +94,7 @@ async def laid_out(model: EmbeddedProvider, request: bytes) -> list[int]:
     """The tokens of a request as the server itself lays it out and reads it."""
     provider = await asyncio.to_thread(model._running.start, model)
     base = provider.url.removesuffix("/v1/chat/completions")
-    client = provider._here()  # it bears the key
+    client = provider._client_of_this_loop()  # it bears the key
     asked = await client.post(f"{base}/apply-template", content=request)
     assert asked.status_code == 200, asked.text
     wish = {"content": asked.json()["prompt"], "parse_special": True, "add_special": False}

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from itertools import repeat
 
 import msgspec
@@ -111,7 +111,7 @@ class Silent:
         self.text = text
         self.closed = 0
 
-    async def stream(self, request: bytes) -> AsyncIterator[Delta | Reply]:
+    async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
         try:
             while True:
                 if not self.text:

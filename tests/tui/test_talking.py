@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from tests.tui.stage import on_stage, played
@@ -48,7 +48,7 @@ def test_it_streams(tmp_path: Path) -> None:
     seen = threading.Event()
 
     class Slow(ScriptedProvider):
-        async def stream(self, request: bytes) -> AsyncIterator[Delta | Reply]:
+        async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
             async for each in super().stream(request):
                 yield each
                 while not seen.is_set():
@@ -193,7 +193,7 @@ def test_escape_interrupts_and_the_session_goes_on(tmp_path: Path) -> None:
     hang = threading.Event()
 
     class Hanging(ScriptedProvider):
-        async def stream(self, request: bytes) -> AsyncIterator[Delta | Reply]:
+        async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
             async for each in super().stream(request):
                 yield each
                 if len(self.requests) == 1:

@@ -49,9 +49,14 @@ def ask(*messages: Any, tools: Any = (TOOL,), **head: Any) -> Body:
     return body if tools is None else {**body, "tools": list(tools)}
 
 
-def row(rule: str, phrase: str, bad: Any, good: Any, **flags: bool) -> Case:
+def row(rule: str, phrase: str, bad: Any, good: Any, **flags: Any) -> Case:
     return Case(
-        rule, phrase, bad, good, check_anthropic.validate, ValidationProfile(**flags) if flags else STRICT_PROFILE
+        rule,
+        phrase,
+        bad,
+        good,
+        check_anthropic.AnthropicValidator.validate,
+        ValidationProfile(**flags) if flags else STRICT_PROFILE,
     )
 
 
@@ -227,7 +232,9 @@ ANTHROPIC = [
 
 def _bound(later: object, profile: ValidationProfile) -> list[RequestFault]:
     assert isinstance(later, dict)
-    return validate_thinking.check_thinking_bindings(FIRST, later) + check_anthropic.validate(later, profile)
+    return validate_thinking.check_thinking_bindings(FIRST, later) + check_anthropic.AnthropicValidator.validate(
+        later, profile
+    )
 
 
 FIRST = ask(U, model(thinking(), use()), user(result()), system="s", thinking=THINK)

@@ -4,7 +4,8 @@ from typing import Any
 
 from tests.wire.cases import Body, Case
 from tidegate.wire.openai_chat import validate as check_openai_chat
-from tidegate.wire.validation.faults import STRICT_PROFILE, ValidationProfile
+from tidegate.wire.registry import DIALECTS
+from tidegate.wire.validation.faults import STRICT_PROFILE, ChatDemands, ValidationProfile
 
 OBJECT = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 USER = {"role": "user", "content": "hi"}
@@ -33,12 +34,18 @@ def chat(*messages: Any, **head: Any) -> Body:
     return {"model": "m", "messages": list(messages), **head}
 
 
-def row(rule: str, phrase: str, bad: Any, good: Any, **flags: bool) -> Case:
+def row(rule: str, phrase: str, bad: Any, good: Any, **flags: Any) -> Case:
     return Case(
-        rule, phrase, bad, good, check_openai_chat.validate, ValidationProfile(**flags) if flags else STRICT_PROFILE
+        rule,
+        phrase,
+        bad,
+        good,
+        check_openai_chat.ChatValidator.validate,
+        ValidationProfile(**flags) if flags else STRICT_PROFILE,
     )
 
 
+MISTRAL_DEMANDS = DIALECTS["mistral"].profile_for_model("").chat
 A, B = "call_1", "call_2"
 A9, B9 = "abcdEF123", "abcdEF124"
 TWO = calls(call(A), call(B))
@@ -138,7 +145,14 @@ CHAT = [
     ),
     row("OC10", "maximum length 10485760", chat(USER | {"content": LONG}), chat(USER | {"content": LONG[1:]})),
     row("OC11", "Conversation roles must alternate user/assistant", chat(SAID, USER), chat(USER, SAID, USER)),
-    row("OC11", "does not support successive user or assistant messages", chat(USER, USER), chat(USER, SAID, USER)),
+    row("OC11", "(messages[0] and messages[1] in your input)", chat(USER, USER), chat(USER, SAID, USER)),
+    row(
+        "OC11",
+        "... No repeats. (messages[0]",
+        chat(USER, USER),
+        chat(USER, SAID, USER),
+        chat=ChatDemands(repeated_role_text="No repeats."),
+    ),
     row("OC11", "roles must alternate", chat(*DONE["messages"], SAID), chat(*DONE["messages"], SAID, USER)),
     row("OC11", "System message must be at the beginning", chat(USER, SYSTEM), chat(SYSTEM, USER)),
     row("OC11", "Only one system message", chat(SYSTEM, SYSTEM, USER), chat(SYSTEM, USER)),
@@ -187,51 +201,61 @@ CHAT = [
 MISTRAL_DONE = chat(USER, calls(call(A9)), answer(A9), tools=[tool()])
 PREFIX = SAID | {"prefix": True}
 MISTRAL = [
-    row("MI1", "prefix True must be last", chat(USER, PREFIX, USER), chat(USER, SAID, USER), mistral=True),
-    row("MI1", "Expected last role User or Tool", chat(USER, SAID), chat(USER, SAID | {"prefix": True}), mistral=True),
+    row("MI1", "prefix True must be last", chat(USER, PREFIX, USER), chat(USER, SAID, USER), chat=MISTRAL_DEMANDS),
+    row(
+        "MI1",
+        "Expected last role User or Tool",
+        chat(USER, SAID),
+        chat(USER, SAID | {"prefix": True}),
+        chat=MISTRAL_DEMANDS,
+    ),
     row(
         "MI1",
         "Unexpected role 'user' after role 'tool'",
         chat(USER, calls(call(A9)), answer(A9), USER),
         MISTRAL_DONE,
-        mistral=True,
+        chat=MISTRAL_DEMANDS,
     ),
     row(
         "MI2",
         "Not the same number of function calls and responses",
         chat(USER, calls(call(A9), call(B9)), answer(A9), SAID, USER),
         chat(USER, calls(call(A9), call(B9)), answer(A9), answer(B9), SAID, USER),
-        mistral=True,
+        chat=MISTRAL_DEMANDS,
     ),
     row(
         "MI3",
         "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.",
         DONE,
         MISTRAL_DONE,
-        mistral=True,
+        chat=MISTRAL_DEMANDS,
     ),
     row(
         "MI4",
         "Assistant message must have either content or tool_calls",
         chat(USER, SAID | {"content": ""}, USER),
         chat(USER, SAID, USER),
-        mistral=True,
+        chat=MISTRAL_DEMANDS,
     ),
     row(
-        "MI5", "does not match pattern", chat(USER, tools=[tool("a b")]), chat(USER, tools=[tool("a_b")]), mistral=True
+        "MI5",
+        "does not match pattern",
+        chat(USER, tools=[tool("a b")]),
+        chat(USER, tools=[tool("a_b")]),
+        chat=MISTRAL_DEMANDS,
     ),
     row(
         "MI5",
         "Invalid tool schema",
         chat(USER, tools=[tool(parameters=OBJECT | {"required": 5})]),
         chat(USER, tools=[tool()]),
-        mistral=True,
+        chat=MISTRAL_DEMANDS,
     ),
     row(
         "MI5",
         "System prompt must have content",
         chat(SYSTEM | {"content": None}, USER),
         chat(SYSTEM, USER),
-        mistral=True,
+        chat=MISTRAL_DEMANDS,
     ),
 ]

@@ -38,8 +38,15 @@ def declare(name: str = "find", **more: Any) -> list[Body]:
     return [{"functionDeclarations": [{"name": name, **more}]}]
 
 
-def row(rule: str, phrase: str, bad: Any, good: Any, **flags: bool) -> Case:
-    return Case(rule, phrase, bad, good, check_gemini.validate, ValidationProfile(**flags) if flags else STRICT_PROFILE)
+def row(rule: str, phrase: str, bad: Any, good: Any, **flags: Any) -> Case:
+    return Case(
+        rule,
+        phrase,
+        bad,
+        good,
+        check_gemini.GeminiValidator.validate,
+        ValidationProfile(**flags) if flags else STRICT_PROFILE,
+    )
 
 
 U, M = user(text()), model(text())

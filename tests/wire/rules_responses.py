@@ -31,7 +31,7 @@ def ask(*items: Any, **head: Any) -> Body:
 
 
 def row(rule: str, phrase: str, bad: Any, good: Any) -> Case:
-    return Case(rule, phrase, bad, good, check_openai_responses.validate)
+    return Case(rule, phrase, bad, good, check_openai_responses.ResponsesValidator.validate)
 
 
 BLOB = {"encrypted_content": "gAAAA"}

@@ -151,10 +151,10 @@ GEMINI_ROWS: list[Row] = [
 
 Judge = Callable[[object, ValidationProfile], list[RequestFault]]
 TABLES: list[tuple[str, Body, Judge, list[Row]]] = [
-    ("chat", CHAT, check_openai_chat.validate, CHAT_ROWS),
-    ("responses", RESPONSES, check_openai_responses.validate, RESPONSES_ROWS),
-    ("anthropic", ANTHROPIC, check_anthropic.validate, ANTHROPIC_ROWS),
-    ("gemini", GEMINI, check_gemini.validate, GEMINI_ROWS),
+    ("chat", CHAT, check_openai_chat.ChatValidator.validate, CHAT_ROWS),
+    ("responses", RESPONSES, check_openai_responses.ResponsesValidator.validate, RESPONSES_ROWS),
+    ("anthropic", ANTHROPIC, check_anthropic.AnthropicValidator.validate, ANTHROPIC_ROWS),
+    ("gemini", GEMINI, check_gemini.GeminiValidator.validate, GEMINI_ROWS),
 ]
 ROWS = [
     pytest.param(base, judge, row, id=f"{name}-{'.'.join(map(str, row[0]))}-{row[2]}-{at}")
@@ -176,37 +176,47 @@ LOOSE = ValidationProfile(alternate=False)
 
 
 def test_without_alternation_neighbours_are_read_as_one_message() -> None:
-    assert check_anthropic.validate(MERGED, LOOSE) == []
-    assert {fault.rule for fault in check_anthropic.validate(MERGED)} == {"AN2"}
+    assert check_anthropic.AnthropicValidator.validate(MERGED, LOOSE) == []
+    assert {fault.rule for fault in check_anthropic.AnthropicValidator.validate(MERGED)} == {"AN2"}
     late = an.ask(an.U, an.model(an.use()), an.U, an.user(an.result()))
-    assert {fault.rule for fault in check_anthropic.validate(late, LOOSE)} == {"AN5"}
+    assert {fault.rule for fault in check_anthropic.AnthropicValidator.validate(late, LOOSE)} == {"AN5"}
     lost = an.ask(an.U, an.model(an.use()), an.U, an.U)
-    assert {fault.rule for fault in check_anthropic.validate(lost, LOOSE)} == {"AN3"}
+    assert {fault.rule for fault in check_anthropic.AnthropicValidator.validate(lost, LOOSE)} == {"AN3"}
     twice = oc.chat(oc.USER, oc.USER, oc.SAID, oc.SYSTEM)
-    assert check_openai_chat.validate(twice, LOOSE) == []
-    assert check_gemini.validate(ge.ask(ge.U, ge.U), LOOSE) == []
+    assert check_openai_chat.ChatValidator.validate(twice, LOOSE) == []
+    assert check_gemini.GeminiValidator.validate(ge.ask(ge.U, ge.U), LOOSE) == []
 
 
 def test_a_call_turn_needs_a_turn_before_it() -> None:
-    faults = check_gemini.validate(ge.ask(ge.U, ge.M, ge.model(ge.call()), ge.user(ge.response())), LOOSE)
+    faults = check_gemini.GeminiValidator.validate(
+        ge.ask(ge.U, ge.M, ge.model(ge.call()), ge.user(ge.response())), LOOSE
+    )
     assert [fault.rule for fault in faults] == ["GE3"]
 
 
 def test_minimax_and_mistral_tell_orphans_in_their_own_words() -> None:
     orphan = oc.chat(oc.USER, oc.answer())
-    assert [fault.rule for fault in check_openai_chat.validate(orphan, ValidationProfile(minimax=True))] == ["OC14"]
+    assert [
+        fault.rule for fault in check_openai_chat.ChatValidator.validate(orphan, ValidationProfile(minimax=True))
+    ] == ["OC14"]
     twice = oc.chat(oc.USER, oc.calls(oc.call(oc.A9)), oc.answer(oc.A9), oc.answer(oc.A9))
-    assert [fault.rule for fault in check_openai_chat.validate(twice, ValidationProfile(mistral=True))] == ["MI2"]
+    assert [
+        fault.rule
+        for fault in check_openai_chat.ChatValidator.validate(twice, ValidationProfile(chat=oc.MISTRAL_DEMANDS))
+    ] == ["MI2"]
     system = oc.chat(oc.USER, oc.SAID, oc.SYSTEM, oc.USER)
-    assert [fault.rule for fault in check_openai_chat.validate(system, ValidationProfile(mistral=True))] == ["MI1"]
+    assert [
+        fault.rule
+        for fault in check_openai_chat.ChatValidator.validate(system, ValidationProfile(chat=oc.MISTRAL_DEMANDS))
+    ] == ["MI1"]
 
 
 def test_a_tool_loop_goes_on_until_the_user_speaks() -> None:
     """Thinking is owed for the running loop only, and only at its start."""
     first = (an.U, an.model(an.thinking(), an.use()), an.user(an.result()))
     later = (an.model(an.use("toolu_2")), an.user(an.result("toolu_2")))
-    assert check_anthropic.validate(an.ask(*first, *later, thinking=an.THINK)) == []
+    assert check_anthropic.AnthropicValidator.validate(an.ask(*first, *later, thinking=an.THINK)) == []
     bare = (an.U, an.model(an.use()), an.user(an.result()), an.M)
-    assert check_anthropic.validate(an.ask(*bare, an.U, thinking=an.THINK)) == []
+    assert check_anthropic.AnthropicValidator.validate(an.ask(*bare, an.U, thinking=an.THINK)) == []
     words = an.ask(an.U, an.model(an.use()), an.user(an.result(), an.text()), thinking=an.THINK)
-    assert [fault.rule for fault in check_anthropic.validate(words)] == ["AN12"]
+    assert [fault.rule for fault in check_anthropic.AnthropicValidator.validate(words)] == ["AN12"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.wire.cases import Body, Case, places, replaced
 from tests.wire.rules_anthropic import ANTHROPIC
 from tests.wire.rules_bedrock import BEDROCK
-from tests.wire.rules_chat import CHAT, MISTRAL
+from tests.wire.rules_chat import CHAT, MISTRAL, MISTRAL_DEMANDS
 from tests.wire.rules_gemini import GEMINI
 from tests.wire.rules_responses import RESPONSES
 from tidegate.wire.anthropic import validate as check_anthropic
@@ -37,14 +37,24 @@ class Dialect(NamedTuple):
 
 
 DIALECTS = [
-    Dialect("chat", "messages", check_openai_chat.validate, check_openai_chat.ChatValidator, [*CHAT, *MISTRAL]),
     Dialect(
-        "responses", "input", check_openai_responses.validate, check_openai_responses.ResponsesValidator, RESPONSES
+        "chat", "messages", check_openai_chat.ChatValidator.validate, check_openai_chat.ChatValidator, [*CHAT, *MISTRAL]
     ),
     Dialect(
-        "anthropic", "messages", check_anthropic.validate, check_anthropic.AnthropicValidator, [*ANTHROPIC, *BEDROCK]
+        "responses",
+        "input",
+        check_openai_responses.ResponsesValidator.validate,
+        check_openai_responses.ResponsesValidator,
+        RESPONSES,
     ),
-    Dialect("gemini", "contents", check_gemini.validate, check_gemini.GeminiValidator, GEMINI),
+    Dialect(
+        "anthropic",
+        "messages",
+        check_anthropic.AnthropicValidator.validate,
+        check_anthropic.AnthropicValidator,
+        [*ANTHROPIC, *BEDROCK],
+    ),
+    Dialect("gemini", "contents", check_gemini.GeminiValidator.validate, check_gemini.GeminiValidator, GEMINI),
 ]
 PROFILES = [
     STRICT_PROFILE,
@@ -59,7 +69,7 @@ PROFILES = [
         requires_reasoning=True, text_only=True, moonshot=True, bedrock=True, requires_signatures=True, xai=True
     ),
     ValidationProfile(minimax=True),
-    ValidationProfile(mistral=True),
+    ValidationProfile(chat=MISTRAL_DEMANDS),
 ]
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("\ud83d"),

@@ -18,9 +18,9 @@ from mistral_common.protocol.instruct.validator import (
 from mistral_common.utils.json_utils import validate_json_schema_by_draft7
 from PIL import Image
 
-from tests.wire.rules_chat import A9, B9, SAID, SYSTEM, USER, answer, call, calls, chat
+from tests.wire.rules_chat import A9, B9, MISTRAL_DEMANDS, SAID, SYSTEM, USER, answer, call, calls, chat
 from tidegate.wire.anthropic.validate_media import UNKNOWN_PIXEL_SIZE, PixelSize, read_pixel_size
-from tidegate.wire.openai_chat.validate import validate
+from tidegate.wire.openai_chat.validate import ChatValidator
 from tidegate.wire.validation.faults import ValidationProfile
 from tidegate.wire.validation.json_checks import find_schema_fault
 
@@ -43,7 +43,7 @@ def test_what_we_accept_mistral_accepts() -> None:
     accepted = 0
     for length in range(1, 5):
         for messages in itertools.product(ALPHABET, repeat=length):
-            if validate(chat(*messages), ValidationProfile(mistral=True)) == []:
+            if ChatValidator.validate(chat(*messages), ValidationProfile(chat=MISTRAL_DEMANDS)) == []:
                 accepted += 1
                 validator.validate_request(ChatCompletionRequest(**chat(*messages)))
     assert accepted > 10

@@ -5,6 +5,7 @@ import pytest
 from tests.wire.histories import HISTORIES, PICTURE, FakeView, Seen, call, gave, said, system, told, view_of
 from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking
 from tidegate.wire.anthropic import render as anthropic
+from tidegate.wire.openai_chat import mistral
 from tidegate.wire.openai_chat import render as openai_chat
 from tidegate.wire.openai_responses import render as openai_responses
 from tidegate.wire.registry import DIALECTS
@@ -189,7 +190,7 @@ def test_an_id_fits_and_is_the_same_every_time(shape: IdentifierRules, call_id: 
 
 
 def test_ids_stay_apart_even_when_one_is_made_up_to_collide() -> None:
-    shape = openai_chat.MISTRAL_CAPABILITIES.identifiers
+    shape = mistral.DIALECT.capabilities.identifiers
     made = assign_call_id("call_1", "m1", 0, shape, set())
     used = {made}
     other = assign_call_id("call_1", "m1", 0, shape, used)

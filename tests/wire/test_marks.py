@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.wire.histories import HISTORIES, TOOLS, FakeView, Seen, call, gave, said, told, view_of
 from tidegate.wire.anthropic import render as anthropic
-from tidegate.wire.anthropic.validate import validate
+from tidegate.wire.anthropic.validate import AnthropicValidator
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.rendering.request import RequestRenderer
 
@@ -52,7 +52,7 @@ def assert_lawful(cached: RequestRenderer, bare: RequestRenderer) -> None:
     assert plain(body) == bare.body()
     assert cached.to_bytes() == msgspec.json.encode(body)
     assert cached.shared == bare.shared
-    assert cached.faults() == bare.faults() == validate(body)
+    assert cached.faults() == bare.faults() == AnthropicValidator.validate(body)
     assert len(marks_of(body)) <= 2
 
 

@@ -22,7 +22,7 @@ from tests.wire.histories import (
 )
 from tidegate.core.messages import Message, Text, Thinking, Tool
 from tidegate.wire.anthropic.render import allows_thinking
-from tidegate.wire.gemini.render import SIGNATURE_PLACEHOLDER
+from tidegate.wire.gemini.parse import SIGNATURE_PLACEHOLDER
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.rendering.request import RequestRenderer

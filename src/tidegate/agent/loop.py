@@ -191,7 +191,7 @@ class Agent:
             yield RequestSent(request, self.session.last_decisions)
             shown: list[str] = []
             try:
-                async with aclosing(self.provider.stream(request.to_bytes())) as stream:  # type: ignore[type-var]
+                async with aclosing(self.provider.stream(request.to_bytes())) as stream:
                     async for each in stream:
                         self._check_reply(each, shown)
                         yield each

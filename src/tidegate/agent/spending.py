@@ -239,7 +239,7 @@ class MeteredProvider:
             meter.check_limit()
         shown, left, replied = 0, False, False
         try:
-            async with aclosing(self._provider.stream(request)) as answer:  # type: ignore[type-var]
+            async with aclosing(self._provider.stream(request)) as answer:
                 async for each in answer:
                     if isinstance(each, Reply):
                         replied = True

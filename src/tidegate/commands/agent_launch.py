@@ -20,9 +20,7 @@ from tidegate.agent.config.settings import BrainSettings, PolicySettings
 from tidegate.agent.config.trust import check_trust
 from tidegate.core.config.values import quote_value
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.wire.registry import resolve_dialect
-
-_PROVIDER_BY_DIALECT = {"anthropic": "anthropic", "gemini": "gemini", "deepseek": "deepseek", "mistral": "mistral"}
+from tidegate.wire.registry import find_dialect_of_model
 
 
 class LoadedConfig(NamedTuple):
@@ -110,10 +108,10 @@ def _guess_provider(model: str) -> str:
         return EMBEDDED_PROVIDER
     if model.lower().startswith(("gpt-", "o1", "o3", "o4", "chatgpt-")):
         return "openai"
-    maker = _PROVIDER_BY_DIALECT.get(resolve_dialect("", model).name)
-    if maker is None:
+    dialect = find_dialect_of_model(model)
+    if dialect is None or dialect.vendor is None:
         raise BadInput(
             f"Nothing says who serves the model {quote_value(model)}.",
             f"Say PROVIDER/MODEL; known: {', '.join(KNOWN_PROVIDERS)}.",
         )
-    return maker
+    return dialect.vendor.name

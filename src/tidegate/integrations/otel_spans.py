@@ -17,6 +17,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.event_check import is_possible_time
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Message, calls_of, result_of
+from tidegate.wire.registry import DIALECTS, find_dialect_of_model
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanKind, Tracer
@@ -25,15 +26,11 @@ _MAX_REMEMBERED = 1_000
 """So many open calls and passed moments are remembered: a call that is never answered must not stay for ever."""
 
 _VENDORS = {
-    "openai": "openai",
-    "anthropic": "anthropic",
-    "gemini": "gcp.gemini",
+    **{dialect.vendor.name: dialect.vendor.otel_name for dialect in DIALECTS.values() if dialect.vendor},
     "google": "gcp.gemini",
     "vertex_ai": "gcp.vertex_ai",
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
-    "mistral": "mistral_ai",
-    "deepseek": "deepseek",
     "xai": "x_ai",
     "groq": "groq",
     "cohere": "cohere",
@@ -44,10 +41,6 @@ _MAKERS = (
     ("o1", "openai"),
     ("o3", "openai"),
     ("o4", "openai"),
-    ("claude-", "anthropic"),
-    ("gemini-", "gcp.gemini"),
-    ("mistral-", "mistral_ai"),
-    ("deepseek-", "deepseek"),
     ("grok-", "x_ai"),
 )
 
@@ -75,6 +68,9 @@ def guess_provider(model: str) -> str:
     vendor, slash, _ = model.lower().partition("/")
     if slash:
         return _VENDORS.get(vendor, "")
+    dialect = find_dialect_of_model(vendor)
+    if dialect and dialect.vendor:
+        return dialect.vendor.otel_name
     return next((maker for start, maker in _MAKERS if vendor.startswith(start)), "")
 
 

@@ -1,1 +1,1 @@
-"""What is known about models: how they count, how much they hold."""
+"""Models: providers, their errors, token counters, windows and prices."""

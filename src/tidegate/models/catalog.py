@@ -1,10 +1,10 @@
-"""What is known of well-known models: how much they hold, how much they say at most, what they cost.
+"""The catalog of well-known models: window, output limit, prices.
 
-The window is the largest prompt the provider accepts. A model on one's own machine holds what its server loaded,
-whatever the weights could do: for those the answer is None, and the server is to be asked (`models/window.py`).
+The window is the largest prompt the provider accepts. The window of a model on the user's machine is what its server
+loaded, whatever the weights allow: for those the catalog has None, and the server is asked (`models/window.py`).
 
-The figures are data/models.json, a snapshot of two packages' tables that bench/catalog.py writes, with its sources and
-the rules by which they were put together. What the user says of a model stands above it.
+The figures are in data/models.json, a snapshot of two packages' tables that bench/catalog.py writes, with its sources
+and the rules by which they were merged. The user's own settings for a model take precedence.
 """
 
 import difflib
@@ -33,14 +33,14 @@ LOCAL_PROVIDERS: Final = (
 )
 _DATE_SUFFIX: Final = re.compile(r"[-@](20\d{6}|20\d\d-\d\d-\d\d)(-v\d+)?$")
 _BEDROCK_PREFIX: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|deepseek|openai)\.")
-# The tag of weights on one's own machine: a size or a quantisation. Hosts have `:free`, `:0`, `:thinking`.
+# The tag of local weights: a size or a quantization. Hosted models have `:free`, `:0`, `:thinking`.
 _WEIGHTS_TAG: Final = re.compile(r":(?:latest|(?:.*[-_])?(?:e?\d+(?:\.\d+)?[bm](?:[-_].*)?|i?q\d.*|b?fp?16))$")
 
 
 class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """None or empty: not known. `prices` are steps; the first holds from the first token on.
+    """None or empty: unknown. `prices` are steps; the first applies from the first token on.
 
-    `images`: does it take any?
+    `images`: whether the model takes images.
     """
 
     window: int | None = None
@@ -54,7 +54,9 @@ class _CatalogFile(msgspec.Struct):
 
 
 def find_model(name: str, overrides: Mapping[str, ModelInfo] | None = None) -> ModelInfo | None:
-    """What is known of a model, or None. What `overrides` (see `read_models`) leave out is the catalog's."""
+    """Return the entry of a model, or None. Fields that `overrides` (see `parse_model_overrides`) leave out come
+    from the catalog.
+    """
     known = _find_in_catalog(name)
     own = find_entry(name, overrides) if overrides else None
     if own is None or known is None:
@@ -63,13 +65,8 @@ def find_model(name: str, overrides: Mapping[str, ModelInfo] | None = None) -> M
     return ModelInfo(own.window or known.window, own.max_output or known.max_output, own.prices or known.prices, images)
 
 
-def list_model_names() -> tuple[str, ...]:
-    """The models of the catalog."""
-    return tuple(_load_catalog())
-
-
 def accepts_images(model: str, overrides: Mapping[str, ModelInfo] | None = None) -> bool | None:
-    """None: nobody said so."""
+    """Return whether the model takes images; None: unknown."""
     found = find_model(model, overrides)
     return found.images if found else None
 
@@ -82,13 +79,15 @@ def find_window(model: str, overrides: Mapping[str, ModelInfo] | None = None) ->
 def compute_model_cost(
     usage: Usage, model: str | ModelInfo | None, overrides: Mapping[str, ModelInfo] | None = None
 ) -> RequestCost | None:
-    """What a request cost, or None if the model's prices are not known. A host that resells may ask another price."""
+    """Return the cost of a request, or None if the model's prices are unknown. A reseller may charge another price."""
     found = find_model(model, overrides) if isinstance(model, str) else model
     return compute_cost(usage, found.prices) if found else None
 
 
 def parse_model_overrides(given: object, where: str = "models") -> dict[str, ModelInfo]:
-    """The user's own entries: name to window, max_output and prices (one set of rates, or a list of steps)."""
+    """Parse the user's own entries: a name with window, max_output and prices (one set of rates, or a list of
+    steps).
+    """
     if not isinstance(given, Mapping):
         raise BadInput(f"{where} is not a mapping.", "Give model names, each with window, max_output or prices.")
     return {str(name).strip().lower(): _parse_model(told, f"{where}.{name}") for name, told in given.items()}
@@ -141,17 +140,19 @@ def _find_in_catalog(name: str) -> ModelInfo | None:
     if tuned in models:
         return models[tuned]
     found = find_entry(asked, models)
-    # Whoever tunes a model pays other prices than those of the model.
+    # A fine-tuned model costs more than its base model.
     return ModelInfo(found.window, found.max_output, images=found.images) if tuned and found else found
 
 
 def find_entry(name: str, models: Mapping[str, ModelInfo]) -> ModelInfo | None:
-    """The entry that is meant by a name in any of its forms."""
+    """Return the entry for a name in any of its forms."""
     return next((models[each] for each in _name_variants(name.strip().lower()) if each in models), None)
 
 
 def _name_variants(name: str) -> Iterator[str]:
-    """The name as it is, behind its host, bare, without a date, with hyphens: the first that is known is meant."""
+    """Yield the forms of a name: as it is, without its host, bare, without a date, with hyphens. The first known one
+    is used.
+    """
     yield name
     bare = strip_model_name(name)
     host, slash, _ = name.partition("/")
@@ -164,7 +165,7 @@ def _name_variants(name: str) -> Iterator[str]:
 
 @cache
 def _load_catalog() -> Mapping[str, ModelInfo]:
-    """Read late and once: a session whose window is set never needs it."""
+    """Loaded on first use: a session whose window is set never needs it."""
     from importlib import resources  # noqa: PLC0415 - slow to load, and needed only here
 
     text = resources.files("tidegate").joinpath("data", "models.json").read_bytes()

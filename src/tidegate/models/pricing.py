@@ -1,4 +1,4 @@
-"""What tokens cost, in dollars. The provider's bill is the truth; this is for caps and for the screen."""
+"""The cost of tokens, in dollars. An estimate for spending limits and display; the provider's bill decides."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,10 +12,10 @@ _MILLION = 1_000_000
 
 
 class TokenRates(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Dollars for a million tokens, for prompts of more than `above` tokens.
+    """Dollars per million tokens, for prompts of more than `above` tokens.
 
-    None: the provider has no such price, and what it reads from its cache or writes to it costs as any input. To take
-    it for free would let a spend cap pass by.
+    None: the provider has no such price, and tokens read from or written to its cache cost as much as other input.
+    Treating them as free would let spending limits be exceeded.
     """
 
     input: float
@@ -26,7 +26,7 @@ class TokenRates(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
 
 def compute_relative_prices(rates: Sequence[TokenRates]) -> CachePrices:
-    """What a policy weighs: reading from the cache and writing to it, in the price of fresh input."""
+    """The prices that a policy compares: reading from the cache and writing to it, relative to fresh input."""
     if not rates or not rates[0].input:
         return ASSUMED_PRICES
     first = rates[0]
@@ -61,7 +61,7 @@ def _or_input(price: float | None, rates: TokenRates) -> float:
 
 
 class RequestCost(NamedTuple):
-    """Dollars. `cached` and `written` are what was read from and written to the provider's cache."""
+    """Dollars. `cached` and `written` are for tokens read from and written to the provider's cache."""
 
     input: float
     cached: float
@@ -71,7 +71,7 @@ class RequestCost(NamedTuple):
 
 
 def compute_cost(usage: Usage, rates: Sequence[TokenRates]) -> RequestCost | None:
-    """None without rates: the price is not known. A prompt above a step pays that step's rates for all its tokens."""
+    """Compute the cost; None without rates. A prompt above a step pays that step's rates for all its tokens."""
     reached = [rate for rate in rates if rate.above == 0 or usage.input_tokens > rate.above]
     if not reached:
         return None

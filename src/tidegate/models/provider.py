@@ -1,6 +1,7 @@
-"""The seam to a model: bytes of a request in, deltas and one reply out."""
+"""The protocol of a model provider: the bytes of a request in, deltas and one reply out."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Protocol
 
 from tidegate.models.errors.classification import transport_error
@@ -10,29 +11,25 @@ __all__ = ["Delta", "Provider", "Reply", "collect_reply"]
 
 
 class Provider(Protocol):
-    """`stream` gives deltas for the screen and the Reply last, exactly once, or raises a Fault.
+    """A connection to one model, which answers requests of one dialect (`wire`).
 
-    The bytes are those of `Request.to_bytes()` and go out as they are; a provider adds only what belongs to the way
-    they travel. Closing the stream, and cancelling whoever reads it, closes the connection.
+    `stream` yields deltas for display and the Reply last, exactly once, or raises a ProviderError. The bytes are those
+    of `RenderedRequest.to_bytes()` and are sent as they are; a provider adds only transport fields. Closing the
+    stream, or cancelling its reader, closes the connection.
     """
 
     @property
     def model(self) -> str: ...
     @property
     def wire(self) -> str: ...
-    def stream(self, request: bytes, /) -> AsyncIterator[Delta | Reply]: ...
+    def stream(self, request: bytes, /) -> AsyncGenerator[Delta | Reply, None]: ...
     async def close(self) -> None: ...
 
 
 async def collect_reply(provider: Provider, request: bytes) -> Reply:
-    """The reply, for those who show nothing meanwhile."""
-    stream = provider.stream(request)
-    try:
+    """Read the stream to its end and return the reply, for callers that display nothing meanwhile."""
+    async with aclosing(provider.stream(request)) as stream:
         async for each in stream:
             if isinstance(each, Reply):
                 return each
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
     raise transport_error("The stream ended without an answer.")

@@ -1,14 +1,15 @@
-"""A provider that answers from a script: for tests, demonstrations and replay.
+"""A provider that answers from a script, for tests, demonstrations and replay.
 
-    Scripted("anthropic", ["Good morning.", Spoken(calls=(Call("c1", "read"),)), fault_of(529), Broken(...)])
+    answers = ["Good morning.", ScriptedAnswer(calls=(Call("c1", "read"),)), classify_response(529), BrokenAnswer(...)]
+    ScriptedProvider("anthropic", answers)
 
-What it says goes through the same frames and the same assembler as a real answer. The same script gives the same
-answers, always.
+Its answers pass through the same frames and the same assembler as real ones. The same script always gives the same
+answers.
 """
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
 import msgspec
 
@@ -25,7 +26,7 @@ __all__ = ["BrokenAnswer", "ScriptStep", "ScriptedAnswer", "ScriptedProvider"]
 
 
 class BrokenAnswer(msgspec.Struct, frozen=True):
-    """An answer that fails under way, when so many deltas have come."""
+    """An answer that fails after this many deltas."""
 
     answer: ScriptedAnswer
     delta_count: int
@@ -37,10 +38,11 @@ ScriptStep = ScriptedResult | Callable[[bytes], ScriptedResult | Awaitable[Scrip
 
 
 class ScriptedProvider:
-    """`steps` are taken one a request, in the order the requests come; one may be a function of the request's bytes,
-    also one that waits. `requests` holds what was sent.
+    """Takes one of `steps` per request, in the order of the requests. A step may be a function of the request's bytes,
+    also an async one.
 
-    `count` measures a request; with it, an answer that says nothing of its usage reports what was counted.
+    `requests` holds the requests as sent, `bodies` the same decoded; `closed` is set by `close`. With `count`, which
+    measures a request, an answer without usage reports the counted tokens.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class ScriptedProvider:
     def bodies(self) -> list[JsonObject]:
         return [msgspec.json.decode(request, type=dict[str, object]) for request in self.requests]
 
-    async def stream(self, request: bytes) -> AsyncIterator[Delta | Reply]:
+    async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
         self.requests.append(request)
         step = await self._step(request)
         if isinstance(step, ProviderError):
@@ -76,7 +78,7 @@ class ScriptedProvider:
                     raise broken.fault
                 shown += 1
                 yield delta
-                await asyncio.sleep(0)  # whoever wants to interrupt gets a chance
+                await asyncio.sleep(0)  # lets other tasks interrupt the stream
         if broken:
             raise broken.fault
         yield answer.finish()

@@ -1,14 +1,14 @@
-"""Asks a server how much the model it serves holds: the size that is loaded, never what the weights could do.
+"""Asks a server for the window of a model: the size that is loaded, not the size that the weights allow.
 
-Only questions that change nothing, with a short patience: a server that does not answer is one that did not say. The
-key goes where requests go and nowhere else; a redirect is not followed.
+The requests change nothing and have short timeouts; no answer counts as unknown. The key is sent only where requests
+are sent; redirects are not followed.
 """
 
 import asyncio
 import re
-import ssl
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from contextlib import AbstractAsyncContextManager
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -16,25 +16,33 @@ import msgspec
 
 from tidegate.models.catalog import LOCAL_PROVIDERS
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
-from tidegate.models.http.endpoints import build_headers, build_url, get_endpoint, is_loopback_url
+from tidegate.models.http.endpoints import build_headers, build_url, choose_tls, is_loopback_url
+from tidegate.wire.dialect import Endpoint
 from tidegate.wire.limits import MAX_LISTING_BYTES, MAX_LISTING_VALUES, has_too_many_values
+from tidegate.wire.registry import DIALECTS, get_dialect
 
 _PROBE_SECONDS: Final = 2.0
 _TOTAL_SECONDS: Final = 6.0
 _OLLAMA_DEFAULT_WINDOW: Final = 4_096
-"""What Ollama loads on a machine with less than 24 GiB of video memory if nobody says otherwise."""
+"""The default window of Ollama on a machine with less than 24 GiB of video memory."""
 
-# Services, not servers: they have no loaded size to ask for beyond their list of models.
+
+def _domain_of(endpoint: Endpoint) -> str:
+    return ".".join((urlsplit(endpoint.base_url).hostname or "").split(".")[-2:])
+
+
+_ENDPOINTS: Final = tuple(dialect.endpoint for dialect in DIALECTS.values())
+# Hosted services, not servers: they have no loaded size, only a list of models.
 _HOSTED_DOMAINS: Final = (
-    "openai.com anthropic.com googleapis.com deepseek.com mistral.ai openrouter.ai groq.com together.xyz x.ai "
-    "moonshot.ai moonshot.cn z.ai bigmodel.cn cerebras.ai cohere.com fireworks.ai minimax.io azure.com amazonaws.com "
-    "aliyuncs.com perplexity.ai"
-).split()
-_DOMAINS_WITHOUT_WINDOWS: Final = ("openai.com", "deepseek.com")
-"""Their lists of models say nothing of windows: not worth a request."""
+    *map(_domain_of, _ENDPOINTS),
+    *"openrouter.ai groq.com together.xyz x.ai moonshot.ai moonshot.cn z.ai bigmodel.cn cerebras.ai cohere.com".split(),
+    *"fireworks.ai minimax.io azure.com amazonaws.com aliyuncs.com perplexity.ai".split(),
+)
+_DOMAINS_WITHOUT_WINDOWS: Final = tuple(_domain_of(endpoint) for endpoint in _ENDPOINTS if not endpoint.lists_windows)
+"""Their lists of models do not contain windows, so they are not asked."""
 
 _LOADED_KEYS: Final = ("max_model_len", "loaded_context_length")
-# Numbers of a service about what it serves. Of a server at home they may be what the weights could do: asked last.
+# Sizes that a service advertises. On a local server they may be those of the weights, so they are tried last.
 _ADVERTISED_KEYS: Final = (
     "context_length",
     "context_window",
@@ -47,7 +55,7 @@ _NUM_CTX: Final = re.compile(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
 
 
 class ProbeResult(NamedTuple):
-    """`sure` is False as long as the model is not loaded: then ask again after its first answer."""
+    """`is_final` is False while the model is not loaded: ask again after its first answer."""
 
     tokens: int | None
     explanation: str
@@ -55,7 +63,7 @@ class ProbeResult(NamedTuple):
 
 
 class ProbedServer(NamedTuple):
-    """`address` is what requests are sent to, `root` the same without version, `host` for people to read."""
+    """`address` is the base URL of requests, `root` the same without the version, `host` is for display."""
 
     client: httpx.AsyncClient
     address: str
@@ -67,14 +75,14 @@ class ProbedServer(NamedTuple):
     def root(self) -> str:
         return _VERSION_SUFFIX.sub("", self.address)
 
-    async def get(self, url: str) -> Any:
+    async def get(self, url: str) -> object:
         return await self._json(self.client.stream("GET", url))
 
-    async def post(self, url: str, body: Mapping[str, object]) -> Any:
+    async def post(self, url: str, body: Mapping[str, object]) -> object:
         return await self._json(self.client.stream("POST", url, json=dict(body)))
 
-    async def _json(self, sent: Any) -> Any:
-        """The answer as JSON, or None: an error, a web page or a flood says nothing about windows."""
+    async def _json(self, sent: AbstractAsyncContextManager[httpx.Response]) -> object:
+        """Return the answer as JSON; None for an error, a web page or an oversized answer."""
         async with sent as response:
             if response.status_code != 200:
                 return None
@@ -100,8 +108,8 @@ async def probe_server(
     headers: Mapping[str, str] | None = None,
     patience: float = _PROBE_SECONDS,
 ) -> ProbeResult | None:
-    """None if there is nobody to ask; an answer without a number says why there is none."""
-    endpoint = get_endpoint(wire)
+    """Ask a server for the window of a model. None if there is no server to ask; a result without a number says why."""
+    endpoint = get_dialect(wire).endpoint
     build_url(endpoint, model, base_url)
     base = (base_url or endpoint.base_url).rstrip("/")
     name = urlsplit(base).hostname or ""
@@ -109,12 +117,11 @@ async def probe_server(
         return None
     host = urlsplit(base).netloc
     sent = build_headers(endpoint, key, headers or {}) | {"accept": "application/json"}
-    verify: ssl.SSLContext | bool = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if base.startswith("http:") else True
     try:
         async with (
             asyncio.timeout(max(_TOTAL_SECONDS, patience)),
             httpx.AsyncClient(
-                timeout=patience, headers=sent, verify=verify, trust_env=not is_loopback_url(base)
+                timeout=patience, headers=sent, verify=choose_tls(base), trust_env=not is_loopback_url(base)
             ) as client,
         ):
             server = ProbedServer(
@@ -126,29 +133,29 @@ async def probe_server(
 
 
 def is_hosted_service(base_url: str) -> bool:
-    """Is it one of the providers that serve everybody? All else is a server of one's own, or of one's firm."""
+    """Return whether the URL belongs to a public provider, not to a server of the user or of their company."""
     return not base_url or _is_under_domain(urlsplit(base_url).hostname or "", _HOSTED_DOMAINS)
 
 
-def _is_under_domain(name: str, domains: list[str] | tuple[str, ...]) -> bool:
+def _is_under_domain(name: str, domains: tuple[str, ...]) -> bool:
     return any(name == domain or name.endswith(f".{domain}") for domain in domains)
 
 
 def _strip_request_path(base: str) -> str:
-    """A base that names the path of the requests is fine, as it is for them."""
+    """Remove the path of requests from a base URL."""
     for path in ("/chat/completions", "/responses", "/messages"):
         base = base.removesuffix(path)
     return base
 
 
 def _strip_local_prefix(model: str) -> str:
-    """The name as the server knows it, without the word that says it is at home."""
+    """Return the model's name without the prefix of a local provider."""
     first, slash, rest = model.strip().partition("/")
     return rest if slash and first.lower() in LOCAL_PROVIDERS else model.strip()
 
 
 async def probe_window(server: ProbedServer, model: str) -> ProbeResult:
-    """What a server says of a model. One that answers at all may still hang up on a question it does not know."""
+    """Return the window that a server reports. A server may drop the connection on a request it does not know."""
     listed = await _get_model_entry(server, model)
     if tokens := _loaded_window(listed):
         return ProbeResult(tokens, f"The server at {server.host} holds {tokens:,} tokens of {model}.")
@@ -166,16 +173,16 @@ async def probe_window(server: ProbedServer, model: str) -> ProbeResult:
     return remark or ProbeResult(None, f"The server at {server.host} does not say how much {model} holds.")
 
 
-async def _get_model_entry(server: ProbedServer, model: str) -> Mapping[str, Any]:
-    """The server's entry for the model in its list of models."""
+async def _get_model_entry(server: ProbedServer, model: str) -> Mapping[str, object]:
+    """Return the entry of the model in the server's list of models."""
     versioned = server.address if _VERSION_SUFFIX.search(server.address) else f"{server.address}/v1"
-    if server.is_hosted and server.wire in ("anthropic", "gemini"):
+    if server.is_hosted and get_dialect(server.wire).endpoint.has_model_pages:
         return _as_object(await server.get(f"{versioned}/models/{quote(model.removeprefix('models/'), safe='')}"))
     return _find_model_entry(await server.get(f"{versioned}/models"), model)
 
 
 async def _llama_cpp(server: ProbedServer, model: str) -> ProbeResult | None:
-    # A router of several models would load one that is asked about, if it were not told to leave it.
+    # Without autoload=false, a router of several models would load the model.
     told = _as_object(await server.get(f"{server.root}/props?model={quote(model, safe='')}&autoload=false"))
     tokens = _as_window(_as_object(told.get("default_generation_settings")).get("n_ctx"))
     return (
@@ -214,7 +221,7 @@ async def _ollama(server: ProbedServer, model: str) -> ProbeResult | None:
 
 
 async def _lm_studio(server: ProbedServer, model: str) -> ProbeResult | None:
-    """From 0.4 on by its own interface; the older one still answers, and before that it was the only one."""
+    """Since 0.4 LM Studio has its own interface; the older one still works, and before 0.4 it was the only one."""
     entry = _find_model_entry(await server.get(f"{server.root}/api/v1/models"), model, alone=False)
     if _loaded_instances(entry) is None:
         entry = _find_model_entry(await server.get(f"{server.root}/api/v0/models"), model, alone=False)
@@ -224,7 +231,7 @@ async def _lm_studio(server: ProbedServer, model: str) -> ProbeResult | None:
     else:
         loaded = _loaded_instances(entry) or []
         own = [each for each in loaded if each.get("id") == model] or loaded
-        # Which of several is asked nobody knows: the smallest holds for all.
+        # It is unknown which of several instances will answer, so the smallest window is used.
         sizes = [_as_window(_as_object(each.get("config")).get("context_length")) for each in own]
         tokens = min((size for size in sizes if size), default=None)
     if tokens:
@@ -239,10 +246,10 @@ async def _tgi(server: ProbedServer, model: str) -> ProbeResult | None:
     return ProbeResult(tokens, f"The server at {server.host} takes {tokens:,} tokens of {model}.") if tokens else None
 
 
-# Reading what they say.
+# Reading the answers.
 
 
-def _as_object(value: object) -> Mapping[str, Any]:
+def _as_object(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
@@ -251,7 +258,7 @@ def _as_window(value: object) -> int | None:
     return value if sound and isinstance(value, int) else None
 
 
-def _loaded_window(entry: Mapping[str, Any]) -> int | None:
+def _loaded_window(entry: Mapping[str, object]) -> int | None:
     sizes = [
         *(_as_window(entry.get(key)) for key in _LOADED_KEYS),
         _as_window(_as_object(entry.get("meta")).get("n_ctx")),
@@ -259,18 +266,18 @@ def _loaded_window(entry: Mapping[str, Any]) -> int | None:
     return next((size for size in sizes if size), None)
 
 
-def _advertised_window(entry: Mapping[str, Any], service: bool) -> int | None:
-    # What is called a maximum is one only where nobody but the maker loads the model.
+def _advertised_window(entry: Mapping[str, object], service: bool) -> int | None:
+    # On a local server, a maximum is that of the weights.
     keys = _ADVERTISED_KEYS if service else [key for key in _ADVERTISED_KEYS if not key.startswith("max_")]
     sizes = [_as_window(entry.get(key)) for key in keys]
     sizes.append(_as_window(_as_object(entry.get("top_provider")).get("context_length")))
     return min((size for size in sizes if size), default=None)
 
 
-def _find_model_entry(listing: object, model: str, *, alone: bool = True) -> Mapping[str, Any]:
-    """The model's entry in a list; the only one of a list is meant if `alone`, whatever its name."""
+def _find_model_entry(listing: object, model: str, *, alone: bool = True) -> Mapping[str, object]:
+    """Find the model's entry in a list. With `alone`, the only entry of a list is used whatever its name."""
     listed = listing if isinstance(listing, list) else next(_lists(_as_object(listing)), [])
-    entries: list[dict[str, Any]] = [entry for entry in listed if isinstance(entry, dict)]
+    entries: list[dict[str, object]] = [entry for entry in listed if isinstance(entry, dict)]
     for same in (_normalize_name, _strip_owner):
         meant = [entry for entry in entries if same(model) in {same(name) for name in _entry_names(entry)}]
         if len(meant) == 1 or (meant and same is _normalize_name):
@@ -278,19 +285,19 @@ def _find_model_entry(listing: object, model: str, *, alone: bool = True) -> Map
     return entries[0] if alone and len(entries) == 1 else {}
 
 
-def _lists(listing: Mapping[str, Any]) -> Iterator[list[Any]]:
-    return (listing[key] for key in ("data", "models") if isinstance(listing.get(key), list))
+def _lists(listing: Mapping[str, object]) -> Iterator[list[object]]:
+    return (found for key in ("data", "models") if isinstance(found := listing.get(key), list))
 
 
-def _entry_names(entry: Mapping[str, Any]) -> list[str]:
+def _entry_names(entry: Mapping[str, object]) -> list[str]:
     names = [entry.get(key) for key in ("id", "name", "model", "key")]
     names += [each.get("id") for each in _loaded_instances(entry) or []]
     aliases = entry.get("aliases")
     return [name for name in [*names, *(aliases if isinstance(aliases, list) else [])] if isinstance(name, str)]
 
 
-def _loaded_instances(entry: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """What LM Studio has loaded of a model; None if this is no entry of its."""
+def _loaded_instances(entry: Mapping[str, object]) -> list[Mapping[str, object]] | None:
+    """Return the instances that LM Studio has loaded; None if the entry is not one of LM Studio."""
     found = entry.get("loaded_instances")
     return [_as_object(each) for each in found] if isinstance(found, list) else None
 
@@ -300,5 +307,5 @@ def _normalize_name(name: str) -> str:
 
 
 def _strip_owner(name: str) -> str:
-    """Without the owner. The tag stays: two sizes of a model are two models, loaded each in its own way."""
+    """Return the name without its owner. The tag stays: two sizes of a model are two models."""
     return _normalize_name(name).rsplit("/", 1)[-1]

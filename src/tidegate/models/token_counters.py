@@ -1,22 +1,22 @@
-"""Which counter belongs to a model.
+"""The token counter of a model.
 
-The vocabularies are compiled into splintr: nothing is downloaded and nothing is read from disk. It is imported on
-first use, because a session with another counter never needs it.
+The vocabularies are compiled into splintr: nothing is downloaded or read from disk. It is imported on first use,
+because a session with another counter never needs it.
 
-What was measured, as reported usage divided by our count of the same tool results in recorded sessions:
+Measured: reported usage divided by our count of the same tool results in recorded sessions:
 
-| model | vocabulary | reported / counted |
-|---|---|---|
-| gpt-5.4, gpt-5.4-mini | o200k_base | 1.01 to 1.02 (their framing) |
-| gemini-3-flash | gemma4 | 1.00 to 1.01 |
-| deepseek-v4-flash | deepseek_v3 | 1.02 |
-| llama-4-maverick | o200k_base | 1.01 |
-| claude-opus-4-7, 4-8 | o200k_base | 1.56 to 1.71 for a session, 1.95 for the worst single result |
+    | model | vocabulary | reported / counted |
+    |---|---|---|
+    | gpt-5.4, gpt-5.4-mini | o200k_base | 1.01 to 1.02 (their framing) |
+    | gemini-3-flash | gemma4 | 1.00 to 1.01 |
+    | deepseek-v4-flash | deepseek_v3 | 1.02 |
+    | llama-4-maverick | o200k_base | 1.01 |
+    | claude-opus-4-7, 4-8 | o200k_base | 1.56 to 1.71 for a session, 1.95 for the worst single result |
 
-Nobody published Claude's vocabulary. A factor on o200k_base is closer than any estimate by kinds of characters, for
-it keeps the shape of the text. From 4.7 on the factor is 1.75; earlier models make up to 1.35 times fewer tokens of
-the same text, as their maker says, and 1.18 to 1.3 times those of o200k_base, as others found: 1.35 is a safe bound.
-A wrong factor lasts only until the first usage report.
+Claude's vocabulary is not published. A factor on o200k_base is closer than an estimate by kinds of characters, because
+it follows the shape of the text. From 4.7 on the factor is 1.75. Earlier models make up to 1.35 times fewer tokens of
+the same text according to Anthropic, and 1.18 to 1.3 times those of o200k_base according to others: 1.35 is a safe
+bound. A wrong factor lasts only until the first usage report.
 """
 
 import math
@@ -30,17 +30,17 @@ from tidegate.core.tokens.counting import TokenCounter, TokenEstimator, parse_ch
 
 _DEFAULT_VOCABULARY: Final = "o200k_base"
 
-# A text longer than this is counted in pieces: the tokens of a piece stand in memory while they are counted.
+# A longer text is counted in pieces, because the tokens of a piece are in memory while they are counted.
 MAX_PIECE_CHARS: Final = 1_000_000
 _LOOK_BACK: Final = 4_096
 _SEAM_TOKENS: Final = 2
-# The same short texts come again and again (tool definitions, notices); a long one is counted once and logged.
+# Short texts recur (tool definitions, notices); a long text is counted once and logged.
 _CACHED: Final = 512
 _CACHED_LENGTH: Final = 8_192
 
 
 class Vocabulary(NamedTuple):
-    """A bundled vocabulary, and what its count is multiplied with for a model that has a relative of it."""
+    """A bundled vocabulary, and the factor for a model whose own vocabulary is similar."""
 
     name: str
     factor: float = 1.0
@@ -63,7 +63,7 @@ class ExactCounter:
         return self._in_pieces(text)
 
     def _in_pieces(self, text: str) -> int:
-        """A seam between words costs nothing; one inside a word may differ by a token or so, and is overcharged."""
+        """A cut between words costs nothing; one inside a word may change the count by a token, which is added."""
         total = start = 0
         while len(text) - start > MAX_PIECE_CHARS:
             cut = _word_start(text, start + MAX_PIECE_CHARS)
@@ -85,7 +85,7 @@ class ScaledCounter:
 
 
 def _word_start(text: str, near: int) -> int:
-    """The last place before `near` where one space stands between two words: no token reaches over it. Or 0."""
+    """Return the last position before `near` with a single space between two words, which no token crosses; or 0."""
     for _ in range(64):
         at = text.rfind(" ", near - _LOOK_BACK, near)
         if at <= 0:
@@ -101,7 +101,7 @@ def _tokenizer(vocabulary: str) -> Callable[[str], int]:
     import splintr  # noqa: PLC0415 - heavy, and not every session counts with it
 
     tokenizer = splintr.Tokenizer.from_pretrained(vocabulary)
-    # The fast call takes special tokens for what they spell, so it may only see texts without one.
+    # The fast call reads special tokens as such, so it is used only for texts without one.
     marks = sorted({mark[:2] for mark in tokenizer.special_tokens()})
     plain_is_safe = tokenizer.family == "BPE" and len(marks) <= 4
 
@@ -117,7 +117,7 @@ def _tokenizer(vocabulary: str) -> Callable[[str], int]:
 
 
 def repair_surrogates(text: str) -> str:
-    """Joins what are pairs and puts U+FFFD for what is alone: what a request would carry instead."""
+    """Join surrogate pairs and replace single halves by U+FFFD, as a request does."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -154,7 +154,7 @@ _CLAUDE: Final = re.compile(r"claude(?:[^0-9]*(\d{1,2})(?!\d)(?:[.-](\d{1,2})(?!
 
 
 def strip_model_name(model: str) -> str:
-    """A model's name without provider, region, fine-tuning owner and tag: `ollama/qwen2.5:14b` -> `qwen2.5`."""
+    """Return a model's name without provider, region, fine-tuning owner and tag: `ollama/qwen2.5:14b` -> `qwen2.5`."""
     name = model.strip().lower().removeprefix("ft:").rsplit("/", 1)[-1]
     return name.split(":", 1)[0].split("@", 1)[0]
 
@@ -169,7 +169,9 @@ def find_vocabulary(model: str) -> Vocabulary | None:
 
 
 def create_counter(model: str, count: str = "auto") -> TokenCounter:
-    """`auto`: a vocabulary if one is known, else the estimate. `exact`: always a vocabulary, without a factor."""
+    """Create a counter. `auto`: a vocabulary if one is known, else the estimate. `exact`: always a vocabulary, no
+    factor.
+    """
     by_chars = parse_chars_counter(count)
     if by_chars is not None:
         return by_chars

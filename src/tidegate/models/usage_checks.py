@@ -1,9 +1,9 @@
-"""Servers that do not say what they did: that cut a prompt in silence, or report no usage.
+"""Detects servers that truncate prompts silently or report no usage.
 
-A report below the count has innocent reasons, and an alarm for them would be ignored when it matters. The model may
-count otherwise, images above all: then the reports grow as the prompts do. Or the server reports only what was not in
-its cache: then a report is about as large as what was added. A cut prompt shows in that the reports stay where they are
-while the prompts grow, or in that the server once read more of a shorter one.
+A report below our count has harmless reasons, and false alarms would be ignored when it matters. The model may count
+differently, above all images: then the reports grow with the prompts. Or the server reports only uncached input: then a
+report is about as large as what was added. A truncated prompt shows when the reports stay the same while the prompts
+grow, or when the server once read more of a shorter prompt.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,25 @@ from statistics import median
 from typing import Final, NamedTuple
 
 _MIN_LOW_REPORTS: Final = 3
-"""One odd report is a slip of the server; so many in a row are its way."""
+"""One odd report is an accident; this many in a row are a pattern."""
 _MIN_EMPTY_REPORTS: Final = 2
 MAX_USAGE_REPORTS: Final = 16
 _MIN_COUNTED_TOKENS: Final = 256
 """Below this many tokens the framing of messages is too large a part of the count."""
 _LOW_SHARE: Final = 0.7
-"""A report of less than this part of what the counter would expect by now is a low one."""
+"""A report below this fraction of the expected count is low."""
 _LOW_SHARE_WITHOUT_HISTORY: Final = 0.5
-"""The same while there is nothing yet to go by."""
+"""The same while there are no earlier reports."""
 _IMPOSSIBLE_SHARE: Final = 0.25
-"""No vocabulary makes so few tokens of a text that another makes four times as many."""
+"""A report below this fraction of the count is impossible: no two vocabularies differ by a factor of four."""
 _MIN_SLOPE: Final = 0.15
-"""Reports that grow by at least this part of what the prompts grow by follow them."""
+"""Reports that grow by at least this fraction of the growth of the prompts follow them."""
 _MIN_GROWTH: Final = 1.4
-"""Prompts that differ by less than this tell little: reports scatter too."""
+"""Prompts that differ by less than this factor prove little, because reports vary, too."""
 
 
 class UsageReport(NamedTuple):
-    """Our count of a request, as the counter gave it, and the provider's of all that it read, cached or not."""
+    """Our count of a request, and the provider's count of all input, cached or not."""
 
     counted: int
     reported: int
@@ -41,7 +41,7 @@ class UsageReport(NamedTuple):
 
 
 def find_usage_problem(counted: int, reported: int, history: Sequence[UsageReport] = ()) -> str | None:
-    """The sentence to tell the user, or None. `history` are the earlier reports of the same model, oldest first."""
+    """Return the warning for the user, or None. `history` are the earlier reports of the same model, oldest first."""
     reports = [*history[-MAX_USAGE_REPORTS:], UsageReport(counted, reported)]
     if len(reports) >= _MIN_EMPTY_REPORTS and all(each.reported <= 0 for each in reports[-_MIN_EMPTY_REPORTS:]):
         return (
@@ -82,7 +82,7 @@ def _reported(report: UsageReport) -> int:
 
 
 def _reports_follow_prompts(low: list[UsageReport]) -> bool:
-    """Do the reports grow as the prompts do? The slope of the line through them tells."""
+    """Return whether the reports grow with the prompts, by the slope of the line through them."""
     middle = sum(each.counted for each in low) / len(low)
     spread = sum((each.counted - middle) ** 2 for each in low)
     together = sum((each.counted - middle) * each.reported for each in low)
@@ -90,9 +90,9 @@ def _reports_follow_prompts(low: list[UsageReport]) -> bool:
 
 
 def _reports_only_new_tokens(reports: list[UsageReport]) -> bool:
-    """Are the reports about what was added each time? Then the rest came from a cache.
+    """Return whether each report is about the size of what was added; the rest then came from a cache.
 
-    Most of them are near to it; or, as the count may be off by a factor, they are nearer to it than to one another.
+    Most reports are near that size or, as the count may be off by a factor, nearer to it than to each other.
     """
     added = [abs(now.counted - before.counted) for before, now in pairwise(reports)]
     told = [now.reported for now in reports[1:]]

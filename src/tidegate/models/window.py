@@ -1,11 +1,11 @@
-"""How much a model really holds, and who says so.
+"""The window of a model, and its source.
 
-In this order: what the user set, what the provider said in its own error, what the server said when asked, what the
-catalog says; else it is unknown, and unknown is said. A window belongs to a model at an address: the same model holds
-more with one provider, plan or machine than with another.
+In order of precedence: the user's setting, the number in the provider's own error, the server's answer when asked, the
+catalog; else the window is unknown and reported so. A window belongs to a model at an address: the same model can have
+different windows with different providers, plans or machines.
 
-What was said in an error is true until it is shown not to be: when the server names more than it did then (it was
-started again with a larger one), or has read more than that in one request.
+A number from an error is used until it is disproved: when the server reports more than it did then (it was restarted
+with a larger window), or has read more tokens in one request.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ WindowQuery = Callable[[], Awaitable[ProbeResult | None]]
 
 
 class ResolvedWindow(msgspec.Struct, frozen=True):
-    """`said` is the sentence for the user. Not `sure`: the model is not loaded yet, or nobody answered; ask again."""
+    """`explanation` is for the user. Not `is_final`: the model is not loaded yet, or no server answered; ask again."""
 
     tokens: int | None
     source: WindowSource
@@ -32,9 +32,9 @@ class ResolvedWindow(msgspec.Struct, frozen=True):
 
 
 class LearnedWindow(msgspec.Struct, frozen=True):
-    """A record that can be kept: `address` is the base URL, empty for the provider itself.
+    """A record that can be stored. `address` is the base URL, empty for the provider itself.
 
-    `named` is what the server had said when it was asked before the error, 0: nothing. Some name more than they take.
+    `named` is the window that the server had reported before the error, 0: none. Some report more than they accept.
     """
 
     address: str
@@ -44,13 +44,13 @@ class LearnedWindow(msgspec.Struct, frozen=True):
 
 
 class LearnedWindows:
-    """What providers said in their errors. The newest word counts: a server may be started again with another size."""
+    """Windows learned from errors. The newest counts: a server may be restarted with another size."""
 
     def __init__(self, kept: Iterable[LearnedWindow] = ()) -> None:
         self._windows = {_key(each.address, each.model): each for each in kept if each.tokens > 0}
 
     def learn(self, address: str, model: str, fault: ProviderError, named: int = 0) -> LearnedWindow | None:
-        """Only a number that the provider named as the window. Nothing is ever lowered by a guess."""
+        """Learn a window only from a number that the provider named as such. No guess ever lowers a window."""
         if fault.kind not in ("overflow", "output_cap") or fault.window is None:
             return None
         learned = LearnedWindow(address.rstrip("/"), model, fault.window, named)
@@ -68,7 +68,7 @@ class LearnedWindows:
         self._windows.pop(_key(address, model), None)
 
     def to_records(self) -> list[LearnedWindow]:
-        """To be stored, and handed to the next process."""
+        """Return the records, to be stored and passed to the next process."""
         return sorted(self._windows.values(), key=lambda each: (each.address, each.model))
 
 
@@ -78,12 +78,12 @@ def _key(address: str, model: str) -> tuple[str, str]:
 
 @cache
 def shared_learned_windows() -> LearnedWindows:
-    """What this process learned: what one session was told, the next one knows."""
+    """The windows that this process learned, shared by its sessions."""
     return LearnedWindows()
 
 
 class WindowResolver:
-    """The window of one model at one address. `window` never waits; `ask` goes to the server first if that can help."""
+    """The window of one model at one address. `window` never waits; `query_server` asks the server first."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class WindowResolver:
         self._catalog = find_window(model)
         self._learned = shared_learned_windows() if learned is None else learned
         self._asked: ProbeResult | None = None
-        self.forgotten_notice = ""  # the sentence for the user, when what was learned proved to be no longer true
+        self.forgotten_notice = ""  # the notice for the user after a learned window was disproved
         # In a closure, so that no dump of this object shows the key.
         self._ask: WindowQuery = lambda: probe_server(model, wire=wire, base_url=base_url, key=key, headers=headers)
 
@@ -130,7 +130,7 @@ class WindowResolver:
         )
 
     async def query_server(self, *, again: bool = False) -> ResolvedWindow:
-        """Asks at most once until the answer is sure. Nothing is asked if one is set."""
+        """Ask at most once until the answer is final. Do not ask if a window is set."""
         if not self._setting and (again or self._asked is None or not self._asked.is_final):
             self._asked = await self._ask()
             learned, named = self._learned.find(self.address, self.model), self._named
@@ -139,11 +139,11 @@ class WindowResolver:
         return self.window
 
     def learn(self, fault: ProviderError) -> bool:
-        """True if a window was learned; `window` tells it from now on, unless one is set by hand."""
+        """Return True if a window was learned; `window` has it from now on, unless one is set by hand."""
         return self._learned.learn(self.address, self.model, fault, self._named) is not None
 
     def confirm_tokens(self, tokens: int) -> bool:
-        """So many tokens were read in one request. True if an error had told of a smaller window: that is over."""
+        """Record that one request had this many tokens. Return True if that disproved a smaller learned window."""
         learned = self._learned.find_tokens(self.address, self.model)
         if not learned or tokens <= learned:
             return False

@@ -15,8 +15,9 @@ from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visi
 from tidegate.session.recall import find_edit_to_toggle, recall_message
 from tidegate.store.errors import StaleHead
 from tidegate.store.log import Log
+from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import normalize_message_arguments, repair_message_unicode, repair_unicode
-from tidegate.wire.registry import Dialect, parse_any_message, parse_tools
+from tidegate.wire.registry import parse_any_message, parse_tools
 from tidegate.wire.usage import read_usage
 
 _MAX_APPEND_ATTEMPTS = 100

@@ -1,1 +1,1 @@
-"""The wire dialects: parse what people hand in, render what is sent, and check it apart from the renderer."""
+"""The wire dialects: parse requests, render them, and validate them independently of the renderer."""

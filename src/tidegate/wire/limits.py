@@ -32,10 +32,11 @@ _PIECE: Final = 65_536
 class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds and bytes for one answer of a model provider.
 
-    `idle` is the time between two pieces: a model may think for long before the first. `answer` counts the bytes as
-    received, `content` those that are kept: most of a stream is the frames around them. `line` bounds one line or
-    frame, and an answer that is not streamed. `error` is how much of an error body is read. `kept` is the number of
-    idle connections; they belong to the event loop that made them.
+    `idle_seconds` is the time between two pieces: a model may think for long before the first. `max_answer_bytes`
+    counts the bytes as received, `content` those that are kept: most of a stream is the frames around them.
+    `max_line_bytes` limits one line or frame, and an answer that is not streamed. `max_error_bytes` is how much of an
+    error body is read. `keepalive_connections` is the number of idle connections; they belong to the event loop that
+    made them.
     """
 
     connect_seconds: float = 15.0
@@ -90,7 +91,7 @@ def has_too_many_values(text: str | bytes, most: int = MAX_JSON_VALUES) -> bool:
     found, strings, start, in_string = 0, 0, 0, False
     while start < len(data) and found <= most:
         piece = data[start : start + _PIECE]
-        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # never cut behind a backslash that escapes the next byte
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # never cut after a backslash that escapes the next byte
             piece = data[start : start + _PIECE + 1]
         start += len(piece)
         runs = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')

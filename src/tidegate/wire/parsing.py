@@ -1,7 +1,7 @@
-"""Reading what people hand in.
+"""Reading messages and requests that callers hand in.
 
-Input is never trusted to have the type it should: every step asks, and refuses with a cause and a remedy. Nothing
-that was said is dropped in silence; what has no place in a `Message` is refused.
+Input is not trusted to have the right type: every step checks it, and refuses it with a cause and a remedy. Nothing is
+dropped silently; content that has no place in a `Message` is refused.
 """
 
 import json
@@ -19,7 +19,7 @@ _MAX_DEPTH = 200
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
-    """The body of a request, read."""
+    """The parsed body of a request."""
 
     system: str = ""
     tools: tuple[Tool, ...] = ()
@@ -31,7 +31,7 @@ def raise_bad_input(cause: str, remedy: str) -> NoReturn:
 
 
 def abbreviate_value(value: object) -> str:
-    """A value short enough to stand in a message."""
+    """Shorten a value so that an error message can quote it."""
     return repair_unicode(str(value))[:40]
 
 
@@ -43,7 +43,7 @@ def _type_name(value: object) -> str:
 
 
 def repair_unicode(text: str) -> str:
-    """Valid Unicode: halves of a pair that stand side by side are joined, a half alone becomes U+FFFD."""
+    """Return valid Unicode: adjacent halves of a surrogate pair are joined, a single half becomes U+FFFD."""
     if text.isascii():
         return text
     try:
@@ -54,7 +54,7 @@ def repair_unicode(text: str) -> str:
 
 
 def repair_json_unicode(value: object, depth: int = 0) -> object:
-    """A JSON value with every string, keys included, cleaned."""
+    """Repair every string of a JSON value, keys included."""
     if isinstance(value, str):
         return repair_unicode(value)
     if depth > _MAX_DEPTH:
@@ -69,7 +69,7 @@ def repair_json_unicode(value: object, depth: int = 0) -> object:
 
 
 def encode_json_text(value: object) -> str:
-    """A JSON value as text, valid Unicode."""
+    """Encode a JSON value as text that is valid Unicode."""
     return msgspec.json.encode(repair_json_unicode(value)).decode()
 
 
@@ -78,7 +78,7 @@ def _reject_constant(text: str) -> NoReturn:
 
 
 def normalize_arguments(raw: str) -> str:
-    """Call arguments as the text of a JSON object: as written where they are one, else whole under the key `input`."""
+    """Return call arguments as the text of a JSON object. Anything else is wrapped whole under the key `input`."""
     if is_object_text(raw):
         return raw
     if not raw or raw.isspace():
@@ -86,7 +86,7 @@ def normalize_arguments(raw: str) -> str:
     if has_too_many_values(raw):
         return encode_json_text({"input": raw})
     try:
-        # The strict reader refuses half a surrogate pair inside an escape; everything else may still be sound.
+        # The strict decoder refuses half a surrogate pair in an escape; the rest of the text may still be sound.
         value = json.loads(raw, parse_constant=_reject_constant)
         if isinstance(value, dict) and is_object_text(text := encode_json_text(value)):
             return text
@@ -109,7 +109,7 @@ def is_object_text(raw: str) -> bool:
 
 
 def decode_object(text: str) -> dict[str, object]:
-    """The JSON object in a text, or an empty one: for what was checked before and for blocks a provider made."""
+    """Decode a JSON object, or return an empty one. For text that was checked before and for blocks a provider made."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
@@ -168,7 +168,7 @@ PartReader = Callable[[dict[str, object], str], Part]
 
 
 def read_parts(content: object, what: str, read: PartReader) -> tuple[Part, ...]:
-    """A content that is null, a text or a list of parts."""
+    """Read content that is null, a text or a list of parts."""
     if content is None:
         return ()
     if isinstance(content, str):
@@ -183,7 +183,7 @@ def read_parts(content: object, what: str, read: PartReader) -> tuple[Part, ...]
 
 
 def image_from_url(url: str, media: str = "image/png") -> Image:
-    """An image from its URL; the bytes of a data URL are looked at for their size."""
+    """Read an image from its URL; the size of a data URL is read from its bytes."""
     if not url.startswith("data:"):
         return Image(media=media, url=url)
     header, _, data = url.partition(",")
@@ -197,7 +197,7 @@ def image_from_base64(data: str, media: str) -> Image:
 
 
 def _require_text_or_image(parts: Iterable[Part], what: str) -> tuple[Text | Image, ...]:
-    """The parts of a result: texts and images, nothing else."""
+    """Build a tool message. Its parts are texts and images, nothing else."""
     found = []
     for part in parts:
         if not isinstance(part, Text | Image):
@@ -222,7 +222,7 @@ def build_tool(name: str, description: object, parameters: object) -> Tool:
 
 
 def build_parsed_request(messages: Iterable[Message], system: str, tools: Iterable[Tool]) -> ParsedRequest:
-    """System messages at the head are the system text; those in mid-conversation stay where they are."""
+    """Build a request: leading system messages become the system text, later ones stay where they are."""
     found = list(messages)
     texts = [system] if system else []
     while found and found[0].role == "system":
@@ -231,7 +231,7 @@ def build_parsed_request(messages: Iterable[Message], system: str, tools: Iterab
 
 
 def merge_adjacent_messages(messages: Iterable[Message], role: Role) -> list[Message]:
-    """Neighbours of one role as one message: for dialects that write down each part by itself."""
+    """Merge adjacent messages of one role, for dialects that write each part as a message."""
     found: list[Message] = []
     for message in messages:
         if found and message.role == role == found[-1].role:
@@ -246,7 +246,7 @@ def merge_adjacent_messages(messages: Iterable[Message], role: Role) -> list[Mes
 
 
 def normalize_message_arguments(message: Message) -> Message:
-    """A Message handed in as such, with call arguments as a parser would have left them: the text of an object."""
+    """Return the message with call arguments as a parser would have made them: the text of a JSON object."""
     if not any(isinstance(part, Call) for part in message.parts):
         return message
     parts = tuple(
@@ -257,5 +257,5 @@ def normalize_message_arguments(message: Message) -> Message:
 
 
 def repair_message_unicode(message: Message) -> Message:
-    """The same with valid Unicode in every text."""
+    """Return the message with valid Unicode in every text."""
     return msgspec.convert(repair_json_unicode(msgspec.to_builtins(message)), Message)

@@ -1,4 +1,4 @@
-"""What providers call the same four numbers."""
+"""Reading a provider's usage report: four numbers under different names."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from tidegate.core.event_check import is_possible_count
 
 
 class Usage(NamedTuple):
-    """`input_tokens` is all that was read, cached or not."""
+    """`input_tokens` counts all input, cached or not."""
 
     input_tokens: int
     output_tokens: int
@@ -16,9 +16,9 @@ class Usage(NamedTuple):
 
 
 def read_usage(usage: Mapping[str, object]) -> Usage:
-    """OpenAI (chat, Responses), Anthropic or Gemini usage. A number that is missing or impossible is 0."""
+    """Read the usage of OpenAI (chat, Responses), Anthropic or Gemini. A missing or impossible number is 0."""
     read = _read(usage)
-    cached = min(read.cache_read, read.input_tokens)  # what was cached is part of what was read
+    cached = min(read.cache_read, read.input_tokens)  # cached input is part of the input
     return read._replace(cache_read=cached, cache_write=min(read.cache_write, read.input_tokens - cached))
 
 

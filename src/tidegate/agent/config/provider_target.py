@@ -11,18 +11,18 @@ from tidegate.agent.config.reader import SecretString
 from tidegate.agent.config.settings import BrainSettings, ProviderSettings
 from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.errors import BadInput
-from tidegate.wire.registry import resolve_dialect
+from tidegate.wire.registry import DIALECTS, get_dialect, resolve_dialect
 
 EMBEDDED_PROVIDER = "embedded"
 _P = ProviderSettings
 KNOWN_PROVIDERS: Final[Mapping[str, ProviderSettings]] = MappingProxyType(
     {
         EMBEDDED_PROVIDER: _P(wire="openai_chat"),
-        "openai": _P("", "OPENAI_API_KEY", "openai_chat"),
-        "anthropic": _P("", "ANTHROPIC_API_KEY", "anthropic"),
-        "gemini": _P("", "GEMINI_API_KEY", "gemini"),
-        "deepseek": _P("", "DEEPSEEK_API_KEY", "deepseek"),
-        "mistral": _P("", "MISTRAL_API_KEY", "mistral"),
+        **{
+            dialect.vendor.name: _P("", dialect.vendor.key_variable, dialect.name)
+            for dialect in DIALECTS.values()
+            if dialect.vendor
+        },
         "groq": _P("https://api.groq.com/openai/v1", "GROQ_API_KEY", "openai_chat"),
         "openrouter": _P("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openai_chat"),
         "together": _P("https://api.together.xyz/v1", "TOGETHER_API_KEY", "openai_chat"),
@@ -42,7 +42,6 @@ _DIALECT_BY_BACKEND: Final[Mapping[str, str]] = MappingProxyType(
         EMBEDDED_PROVIDER: "openai_chat",
     }
 )
-_OPENAI_COMPATIBLE = frozenset({"openai_chat", "deepseek", "mistral"})
 
 
 class ProviderTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,5 +110,5 @@ def _choose_dialect(brain: BrainSettings, declared: ProviderSettings | None, kno
         return _DIALECT_BY_BACKEND[brain.backend]
     wire = (declared.wire if declared else None) or (known.wire if known else None)
     if brain.backend == "openai_compat":
-        return wire if wire in _OPENAI_COMPATIBLE else "openai_chat"
+        return wire if wire and get_dialect(wire).family == "openai_chat" else "openai_chat"
     return wire or resolve_dialect("", brain.model).name

@@ -4,13 +4,14 @@
 stands, `chosen` makes of them what one agent runs with.
 """
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from tidegate.agent.hooks.types import Hook
 from tidegate.agent.tools.approval import ApprovalVerdict
+from tidegate.wire.registry import DIALECTS
 
 NonNegativeInt = Annotated[int, Meta(ge=0)]
 PositiveInt = Annotated[int, Meta(ge=1)]
@@ -23,7 +24,10 @@ _Scalar = str | int | float | bool | None
 UserRule = Annotated[str, Meta(min_length=1, max_length=500)]
 VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
-DialectName = Literal["openai_chat", "openai_responses", "anthropic", "gemini", "mistral", "deepseek"]
+if TYPE_CHECKING:
+    DialectName = str
+else:  # the file may name any dialect of the registry
+    DialectName = Literal[tuple(DIALECTS)]
 BackendName = Literal["openai_compat", "openai", "openai_responses", "anthropic", "gemini", "embedded"]
 
 

@@ -1,6 +1,4 @@
-"""What a GGUF file says of its model, in the header before the weights: how much it holds, what that costs, how it
-counts.
-"""
+"""Reads the header of a GGUF file: context length, memory per token, vocabulary."""
 
 import mmap
 import struct
@@ -18,9 +16,9 @@ _PIECE_CHARS: Final = 1 << 20
 
 
 class GgufHeader(NamedTuple):
-    """`context` is the most the model was made for. `token_bytes` is what a token of the conversation takes in memory.
+    """`context` is the longest context the model was trained for. `token_bytes` is the memory for one token of context.
 
-    `tools`: the model's own template shows tools to it; without one they would be dropped in silence.
+    `supports_tools`: the model's template shows tools to it; without that they would be dropped silently.
     """
 
     context: int
@@ -32,13 +30,13 @@ _NUMBERS: Final = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f"
 _TEXT, _ARRAY = 8, 9
 _MOST_FIELDS: Final = 65_536
 _LONGEST_KEPT: Final = 4_096
-_DEFAULT_TOKEN_BYTES: Final = 131_072  # bytes; as models of seven billion parameters take
+_DEFAULT_TOKEN_BYTES: Final = 131_072  # bytes; typical of models with seven billion parameters
 
 _Value = int | float | bool | str | list[int | float] | list[str] | None
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
-    """The header alone: nothing of the weights is read, so it takes milliseconds."""
+    """Read the header alone, without the weights, which takes milliseconds."""
     fields = _read_fields(path)
     family = fields.get("general.architecture")
     context = fields.get(f"{family}.context_length")
@@ -60,7 +58,7 @@ def _read_fields(path: Path, lists: Container[str] = ()) -> dict[str, _Value]:
 
 
 def _fields(data: mmap.mmap, lists: Container[str]) -> dict[str, _Value]:
-    """`lists` names the lists of texts that are wanted: a vocabulary is long, and seldom is."""
+    """Read the fields. `lists` names the lists of texts to keep: a vocabulary is long and seldom needed."""
     magic, version, _, count = struct.unpack_from("<4sIQQ", data, 0)
     if magic != b"GGUF" or version not in (2, 3) or count > _MOST_FIELDS:
         raise ValueError
@@ -94,7 +92,7 @@ def _value(data: mmap.mmap, place: int, kind: int, *, wanted: bool) -> tuple[_Va
 
 
 def _array(data: mmap.mmap, place: int, *, wanted: bool) -> tuple[_Value, int]:
-    """Short lists of numbers are kept (heads, layer by layer); long ones and texts only if they are wanted."""
+    """Read a list. Short lists of numbers are kept (heads per layer); long ones and texts only if they are wanted."""
     kind, count = struct.unpack_from("<IQ", data, place)
     place += 12
     if kind == _TEXT and wanted:
@@ -118,7 +116,7 @@ def _array(data: mmap.mmap, place: int, *, wanted: bool) -> tuple[_Value, int]:
 
 
 def _token_bytes(fields: Mapping[str, _Value], family: str) -> int:
-    """Keys and values of every layer, two bytes each. Where the header is silent, a guess on the safe side."""
+    """Return the bytes of keys and values of all layers, two bytes each. A missing field gets a cautious guess."""
 
     def number(name: str, default: int = 0) -> int:
         value = fields.get(family + name)
@@ -135,8 +133,8 @@ def _token_bytes(fields: Mapping[str, _Value], family: str) -> int:
 
 
 _TOKENS, _MERGES, _KINDS = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"
-_SPECIAL: Final = (2, 3)  # unknown, control: what a text never means, and what a server takes it for all the same
-# How a text is split before the merges, by the name the file gives to it. These are the ones compared with the server.
+_SPECIAL: Final = (2, 3)  # unknown, control: a text never means them, but a server reads them as such
+# How a text is split before the merges, by the name in the file. These were compared with the server.
 _SPLITS: Final = {
     "smollm": [
         {"type": "Digits", "individual_digits": True},
@@ -146,7 +144,7 @@ _SPLITS: Final = {
 
 
 class GgufCounter:
-    """Counts with the vocabulary that the weights bring along: what the model itself will count."""
+    """Counts with the vocabulary in the weights, as the model itself does."""
 
     def __init__(self, name: str, tokens: list[str], merges: list[str], split: list[dict[str, object]]) -> None:
         import splintr  # noqa: PLC0415 - heavy, and the vocabulary is asked for late
@@ -165,7 +163,7 @@ class GgufCounter:
 
 
 def read_special_tokens(path: Path) -> list[str]:
-    """The marks of this vocabulary that are no text; none if the file does not say."""
+    """Return the control tokens of the vocabulary; none if the file does not say."""
     fields = _read_fields(path, (_TOKENS, _KINDS))
     tokens, kinds = fields.get(_TOKENS), fields.get(_KINDS)
     if not isinstance(tokens, list) or not isinstance(kinds, list) or len(tokens) != len(kinds):
@@ -174,7 +172,7 @@ def read_special_tokens(path: Path) -> list[str]:
 
 
 def load_gguf_counter(path: Path) -> TokenCounter | None:
-    """A counter that is exact for these weights, or None if they bring a kind of vocabulary we cannot count with."""
+    """Return an exact counter for these weights, or None if we cannot count with their kind of vocabulary."""
     fields = _read_fields(path, (_TOKENS, _MERGES))
     tokens, merges = fields.get(_TOKENS), fields.get(_MERGES)
     split = _SPLITS.get(str(fields.get("tokenizer.ggml.pre")))

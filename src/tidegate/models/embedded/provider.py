@@ -1,10 +1,10 @@
-"""The embedded model: a real one, on this machine's processor, without a key, a server to set up or a compiler.
+"""The embedded model: a real model on this machine's CPU, without a key, a separate server or a compiler.
 
-    model = Embedded(window=4096)
+    model = EmbeddedProvider(window=4096)
     session = Session(model.model, wire=model.wire, window=model.window, count=model.counter)
 
-It runs in a llama server inside this process, on a free port that only this machine reaches and behind a key that only
-this process knows: requests take the same way, and errors have the same texts, as with a server of one's own.
+It runs in a llama server inside this process, on a free local port and with a key that only this process knows.
+Requests and errors are the same as with any other server.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tidegate.core.errors import BadInput
 from tidegate.core.tokens.counting import TokenCounter
@@ -33,22 +33,23 @@ from tidegate.wire.streaming.reply import Delta, Reply
 
 _LIBRARY: Final = "xllamacpp"
 _MAX_MEMORY_BYTES: Final = 1 << 30
-"""Bytes for the conversation beside the weights, at most; on a small machine it is an eighth of what it has."""
+"""Most bytes for the context, besides the weights; on a small machine an eighth of its memory."""
 _WINDOW_STEP: Final = 256
 """The server rounds its window up to a multiple of this."""
 _MAX_OUTPUT_TOKENS: Final = 1024
-# A slow processor may read a long prompt for many minutes before it says a word. To connect anew costs nothing here,
-# and a model that is used in one event loop after another leaves no connection behind in any.
+# A slow CPU may read a long prompt for many minutes before the first token. A new connection costs nothing here, and a
+# model that is used in several event loops leaves no connection open in any.
 _LIMITS: Final = ProviderLimits(idle_seconds=3600.0, total_seconds=7200.0, keepalive_connections=0)
 
 
 class EmbeddedProvider:
     """`model` is the path of a GGUF file; empty: `$TIDEGATE_GGUF`, else the weights of the extra, in `folder` or
-    installed. What is wrong with them is said at once; they are loaded at the first request.
+    installed. A problem with the file is raised at once; the weights are loaded at the first request.
 
-    `window` is what will be loaded: what was asked for, never more than the model was made for; unasked, as much as
-    fits into `memory` bytes. `tools` says whether the model is shown any. An answer ends after `max_output` tokens: a
-    small model may not find an end by itself. With a `seed` the same request has the same answer.
+    `window` is the size that will be loaded: as requested, but never more than the model was trained for; by default as
+    much as fits into `memory` bytes. `supports_tools` says whether the model is shown any. An answer ends after
+    `max_output` tokens, because a small model may not stop by itself. With a `seed` the same request has the same
+    answer.
     """
 
     wire: Final = "openai_chat"
@@ -79,12 +80,12 @@ class EmbeddedProvider:
         self.threads = max(1, threads)
         self.seed = seed
         self._running = _EmbeddedServer()
-        # A server that is still writing when the interpreter goes away would use what is gone.
+        # A server that is still writing at interpreter exit would use freed objects.
         weakref.finalize(self, self._running.stop)
 
     @cached_property
     def counter(self) -> TokenCounter:
-        """The model's own vocabulary where it can be read: other counters are out by up to three times for it."""
+        """The model's own vocabulary if it can be read: other counters are off by up to a factor of three."""
         return load_gguf_counter(self.path) or create_counter(self.model)
 
     def __repr__(self) -> str:
@@ -97,14 +98,14 @@ class EmbeddedProvider:
                 yield each
 
     async def close(self) -> None:
-        """Ends the server and frees its memory. The next request would load the model again."""
+        """Stop the server and free its memory. The next request loads the model again."""
         if self._running.provider is not None:
             await self._running.provider.close()
         await asyncio.to_thread(self._running.stop)
 
 
 def choose_embedded_window(header: GgufHeader, asked: int | None, memory: int) -> int:
-    """The smaller of what the model was made for and what was asked, or what the memory holds."""
+    """Return the smaller of the trained context and the requested window, or what the memory holds."""
     if asked is not None:
         if asked <= 0:
             raise BadInput(f"The window is {asked} tokens.", "Give a positive number, or none.")
@@ -116,37 +117,46 @@ def choose_embedded_window(header: GgufHeader, asked: int | None, memory: int) -
 def _available_memory() -> int:
     try:
         return min(_MAX_MEMORY_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8)
-    except (ValueError, OSError, AttributeError):  # not every system tells
+    except (ValueError, OSError, AttributeError):  # not available on every system
         return _MAX_MEMORY_BYTES
 
 
+class _LlamaServer(Protocol):
+    """What is used of the library's server; it stops when the last reference to it is gone."""
+
+    @property
+    def listening_address(self) -> str: ...
+
+
 class _EmbeddedServer:
-    """The server while there is one. It must not know the Embedded it belongs to, or that would never be let go."""
+    """The running server, if any. It holds no reference to its EmbeddedProvider, which could then never be freed."""
 
     def __init__(self) -> None:
         self.provider: HttpProvider | None = None
-        self._server: Any = None
+        self._server: _LlamaServer | None = None
         self._turn = threading.Lock()
 
     def start(self, model: EmbeddedProvider) -> HttpProvider:
-        """Called in a thread: whoever is cancelled meanwhile leaves a server behind that the next one uses.
+        """Start the server if it is not running. Called in a thread; after a cancellation the server stays for the next
+        caller.
 
-        The library lets no other Python code run while it loads: half a second for the bundled weights.
+        The library blocks all other Python code while it loads: half a second for the bundled weights.
         """
         with self._turn:
             if self.provider is None:
                 key = secrets.token_urlsafe(24)
                 try:
-                    self._server = importlib.import_module(_LIBRARY).Server(_server_settings(model, key))
+                    server: _LlamaServer = importlib.import_module(_LIBRARY).Server(_server_settings(model, key))
                 except (RuntimeError, ImportError, MemoryError) as failure:
                     cause = f"{model.path} could not be loaded with a window of {model.window:,} tokens: {failure}"
                     raise ProviderError(
                         "model", f"{cause} It may be cut off, of an unknown kind, or too large."
                     ) from failure
+                self._server = server
                 self.provider = HttpProvider(
                     model.wire,
                     model.model,
-                    base_url=f"{self._server.listening_address}/v1",
+                    base_url=f"{server.listening_address}/v1",
                     key=key,
                     limits=_LIMITS,
                     marks=ControlTokenEscaper(read_special_tokens(model.path)),
@@ -155,7 +165,7 @@ class _EmbeddedServer:
 
     def stop(self) -> None:
         with self._turn:
-            self.provider = self._server = None  # it stops when nobody holds it
+            self.provider = self._server = None
 
 
 def _server_settings(model: EmbeddedProvider, key: str) -> Any:
@@ -164,17 +174,17 @@ def _server_settings(model: EmbeddedProvider, key: str) -> Any:
     settings.model_alias = {model.model}
     settings.hostnames, settings.port, settings.api_keys = ["127.0.0.1"], 0, [key]
     settings.n_ctx, settings.n_parallel, settings.n_predict = model.window, 1, model.max_output
-    # More threads than idle cores wait for each other in busy loops: ten times slower than one.
+    # More threads than idle cores wait for each other in busy loops: ten times slower than one thread.
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = model.threads
     settings.n_gpu_layers, settings.fit_params, settings.offline = 0, False, True
     settings.n_threads_http, settings.cache_ram_mib = 2, 0
-    settings.verbosity = -1  # not a word: the terminal is the app's
+    settings.verbosity = -1  # no output: the terminal belongs to the application
     settings.ui = settings.endpoint_slots = False
-    # Also how long the server takes to notice that it should stop while it is writing.
+    # This is also how long a writing server takes to notice that it should stop.
     settings.sse_ping_interval = 1
     if model.seed is not None:
         settings.sampling.seed = model.seed
     if model.path.name == SMOLLM2.file:
-        # As its makers recommend, and a penalty: a model this small soon says the same again and again.
+        # The makers' recommendation, plus a penalty: a model this small soon repeats itself.
         settings.sampling.temp, settings.sampling.top_p, settings.sampling.penalty_repeat = 0.2, 0.9, 1.1
     return settings

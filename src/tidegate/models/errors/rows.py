@@ -1,11 +1,11 @@
-"""The rows of the table that are tried before any that may shrink the view.
+"""The grammar of the error table, and the rows that are tried before any that may shrink the view.
 
-Order is meaning. A text often speaks of two things (a rate limit speaks of tokens, a broken history of "must" and
-"exceeds"), so what must not be taken for an overflow stands before it: shrinking the view is the one answer that loses
-something. Each row is tried on the provider's words and codes, line by line, without regard to case.
+The order matters. A text often mentions two things (a rate limit mentions tokens, a broken history "must" and
+"exceeds"), so texts that must not be classified as overflow come first: shrinking the view is the only reaction that
+loses something. Each row is compared with the provider's sentences and codes, line by line, ignoring case.
 
-In a row every line is one way to say it: a regular expression in which `<40>` stands for a gap of up to 40 characters
-and `<input>`, `<context>`, `<over>`, `<out>` for the words below. What numbers may be learned is in `fault_numbers`.
+Every line of a row is one regular expression, in which `<40>` stands for a gap of up to 40 characters and `<input>`,
+`<context>`, `<over>`, `<out>` for the words below. The numbers that may be read are in `numbers`.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class ErrorPattern(NamedTuple):
     kind: ErrorKind
     description: str
     patterns: str
-    excluded_statuses: frozenset[int] = frozenset()  # statuses that outweigh these words
+    excluded_statuses: frozenset[int] = frozenset()  # statuses that override these words
 
 
 PATTERN_WORDS: Final[Mapping[str, str]] = MappingProxyType(

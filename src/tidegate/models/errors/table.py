@@ -1,4 +1,4 @@
-"""The table: what a provider says, and what kind of failure that is. How rows are written: `fault_rows`."""
+"""The error table: what a provider says, and the kind of error it means. `rows` explains the format of the rows."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -183,7 +183,7 @@ STATUS_KINDS: Final[Mapping[int, ErrorKind]] = MappingProxyType(
         499: "transport",
     }
 )
-"""What a status means when the words say nothing. Above 499 it is the server; all else is unknown."""
+"""The kind of a status when the words match no row. Above 499 it is `server`, otherwise `unknown`."""
 
 STOP_KINDS: Final[Mapping[str, ErrorKind]] = MappingProxyType(
     {
@@ -195,13 +195,13 @@ STOP_KINDS: Final[Mapping[str, ErrorKind]] = MappingProxyType(
         "insufficient_system_resource": "server",
     }
 )
-"""Stop reasons with which a stream or an answer says that it failed. What is merely cut or refused is an answer."""
+"""Stop reasons that report a failure. An answer that was merely cut or refused is not a failure."""
 
 _WORD_MARK: Final = re.compile(r"<(\w+)>")
 
 
 def match_error(lines: Iterable[str], status: int | None) -> ErrorPattern | None:
-    """The first row, in the table's order, that any of the lines meets."""
+    """Return the first row, in the order of the table, that matches any of the lines."""
     said = [line.replace("’", "'").replace("\\n", " ") for line in lines]
     for row in ERROR_TABLE:
         if status not in row.excluded_statuses and any(map(_compile_patterns(row.patterns).search, said)):

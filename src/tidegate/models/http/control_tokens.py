@@ -1,13 +1,13 @@
-"""Marks of chat formats in what people, tools and files say.
+"""Escapes control tokens of chat formats in texts.
 
-A server that lays a conversation out as one text finds the marks of its format wherever they stand in it: a file with
-`<|im_start|>system` in it would speak with the system's voice. So where we do not know that the provider keeps the two
-apart, such a mark is sent with a blank in it. It then is the text it was meant to be, and costs no more tokens.
+A server that renders a conversation as one text finds the control tokens of its format anywhere in it: a file with
+`<|im_start|>system` in it would speak with the authority of the system. Unless the provider is known to keep the two
+apart, such a token is sent with a space in it. It is then plain text, and costs no more tokens.
 """
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -23,14 +23,14 @@ _UNICODE_ESCAPE: Final = b"\\\\u"
 
 
 class ControlTokenEscaper:
-    """`tokens` are a vocabulary's own; without any, those of the formats in use."""
+    """`tokens` are those of a vocabulary; without any, those of the common formats."""
 
     def __init__(self, tokens: Iterable[str] = ()) -> None:
         found = [re.escape(token) for token in sorted(tokens, key=len, reverse=True) if len(token) > 1]
         self._pattern = re.compile("|".join(found or _COMMON_PATTERNS).encode())
 
     def escape(self, request: bytes) -> bytes:
-        """The request with no mark in its texts; the very bytes where there is none."""
+        """Return the request without control tokens in its texts; the same bytes if there are none."""
         if _UNICODE_ESCAPE in request:
             request = _unescape_arguments(request)
         return self._pattern.sub(_split_token, request)
@@ -42,9 +42,9 @@ def _split_token(mark: re.Match[bytes]) -> bytes:
 
 
 def _unescape_arguments(request: bytes) -> bytes:
-    """Arguments of calls are JSON inside of JSON, in which a mark may stand spelled out; a server reads it all."""
+    """Decode escapes in call arguments, which are JSON inside JSON: a server would read an escaped token, too."""
     try:
-        body: Any = msgspec.json.decode(request)
+        body: object = msgspec.json.decode(request)
     except (msgspec.MsgspecError, RecursionError):
         return request
     changed = False
@@ -58,7 +58,7 @@ def _unescape_arguments(request: bytes) -> bytes:
     return msgspec.json.encode(body) if changed else request
 
 
-def _dicts(value: object, key: str) -> list[dict[str, Any]]:
+def _dicts(value: object, key: str) -> list[dict[str, object]]:
     found = value.get(key) if isinstance(value, dict) else None
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 

@@ -1,61 +1,21 @@
-"""Where a dialect's requests go and what travels with them: the address, the headers, the wish for a stream.
+"""Builds the address, the headers and the stream option of a request.
 
-The key goes into a header and nowhere else: an address is written into logs, errors and proxies.
+The key goes into a header only: addresses are written to logs, errors and proxies.
 """
 
+import ssl
 from collections.abc import Mapping
 from ipaddress import ip_address
-from types import MappingProxyType
-from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from tidegate.core.errors import BadInput
-
-
-class Endpoint(NamedTuple):
-    """`key` is the header that bears the key, behind `scheme`. `stream` is what the body must say to get a stream."""
-
-    base_url: str
-    path: str
-    key_header: str = "authorization"
-    key_prefix: str = "Bearer "
-    stream_fields: bytes = b'"stream":true'
-    headers: Mapping[str, str] = MappingProxyType({})
-
-
-_STREAM_WITH_USAGE = b'"stream":true,"stream_options":{"include_usage":true}'
-_ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType(
-    {
-        "openai_chat": Endpoint("https://api.openai.com/v1", "/chat/completions", stream_fields=_STREAM_WITH_USAGE),
-        "deepseek": Endpoint("https://api.deepseek.com", "/chat/completions", stream_fields=_STREAM_WITH_USAGE),
-        # Mistral reports usage unasked and refuses fields it does not know.
-        "mistral": Endpoint("https://api.mistral.ai/v1", "/chat/completions"),
-        "openai_responses": Endpoint("https://api.openai.com/v1", "/responses"),
-        # The version and the header every compatible server knows; `headers` of a provider replace them.
-        "anthropic": Endpoint(
-            "https://api.anthropic.com",
-            "/v1/messages",
-            "x-api-key",
-            "",
-            headers=MappingProxyType({"anthropic-version": "2023-06-01"}),
-        ),
-        "gemini": Endpoint(
-            "https://generativelanguage.googleapis.com/v1beta",
-            "/models/{model}:streamGenerateContent?alt=sse",
-            "x-goog-api-key",
-            "",
-            b"",
-        ),
-    }
-)
-
-
-def get_endpoint(wire: str) -> Endpoint:
-    return _ENDPOINTS[wire]
+from tidegate.wire.dialect import Endpoint
 
 
 def build_url(endpoint: Endpoint, model: str, base_url: str) -> str:
-    """The address for one's own base URL, or the provider's. A base that names the version or the path is fine."""
+    """Return the address of requests for a base URL, or the provider's own. The base may include the version or the
+    path.
+    """
     base = (base_url or endpoint.base_url).rstrip("/")
     bad = BadInput("The base URL is no http or https address.", "Give one like http://localhost:8080/v1.")
     try:
@@ -75,12 +35,20 @@ def build_url(endpoint: Endpoint, model: str, base_url: str) -> str:
 
 
 def is_loopback_url(url: str) -> bool:
-    """A server here is asked directly: a proxy elsewhere has another idea of what localhost is."""
+    """Return whether the server is on this machine. It is then asked without a proxy, which would have its own
+    localhost.
+    """
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def choose_tls(url: str) -> ssl.SSLContext | bool:
+    """The `verify` option of a client. Loading the certificates takes longer than a local server needs to answer, so
+    for plain http there is a context without any, which trusts no server."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http:") else True
 
 
 def build_headers(endpoint: Endpoint, key: str, more: Mapping[str, str]) -> dict[str, str]:
@@ -90,7 +58,7 @@ def build_headers(endpoint: Endpoint, key: str, more: Mapping[str, str]) -> dict
 
 
 def add_stream_option(endpoint: Endpoint, request: bytes) -> bytes:
-    """The request with the wish for a stream put in at its end: every other byte is as it was."""
+    """Add the option for a stream at the end of the request; all other bytes stay the same."""
     body = request.rstrip()
     if not endpoint.stream_fields or not body.endswith(b"}"):
         return request

@@ -1,16 +1,15 @@
-"""Models behind HTTP: OpenAI (chat, Responses) and every server that speaks it, Anthropic, Gemini.
+"""Model providers over HTTP: OpenAI (chat, Responses) and compatible servers, Anthropic, Gemini.
 
-The bytes of a request are ours and go out as they are (but for `marks`). What comes back is whole or a Fault: a stream
-that was cut is never taken for an answer. Before the first delta the same request is sent again after failures that
-pass by; once something was shown it is not, for nobody can take back what was read.
+The bytes of a request are sent as they are (except for control tokens). The result is a complete answer or a
+ProviderError: a stream that was cut is never used as an answer. Before the first delta the same request is sent again
+after temporary failures; once something was displayed it is not, because that cannot be taken back.
 
-Answers are bounded (`wire/limits.py`) and handled in small steps (`Pace`), so that a server that sends without end
-neither exhausts the memory nor blocks the event loop; large frames are parsed on another thread.
+Answers are limited (`wire/limits.py`) and handled in small steps (`Pace`), so that a server that sends without end
+neither exhausts the memory nor blocks the event loop. Large frames are parsed on another thread.
 """
 
 import asyncio
 import random
-import ssl
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
@@ -33,7 +32,7 @@ from tidegate.models.http.endpoints import (
     add_stream_option,
     build_headers,
     build_url,
-    get_endpoint,
+    choose_tls,
     is_loopback_url,
 )
 from tidegate.models.pace import Pace
@@ -53,18 +52,19 @@ from tidegate.wire.streaming.reply import Delta, Reply, ReplyAssembler
 _T = TypeVar("_T")
 _LAST_FRAME_TYPES = frozenset(("message_stop", "response.completed", "response.incomplete"))
 _DRAIN_SECONDS = 0.5
-"""Seconds to wait for the end of a stream whose answer is whole: then its connection can be used again."""
-_SLICE = 16_384
-_LARGE = 1_048_576
+"""Seconds to wait for the end of a stream after a complete answer, so that its connection can be reused."""
+_SLICE_BYTES = 16_384
+_LARGE_FRAME_CHARS = 1_048_576
 """Characters above which a frame is parsed on another thread."""
-_OVERHEAD = 1_024
+_FRAME_OVERHEAD_BYTES = 1_024
 """Bytes of a frame that do not count as content: the names and ids around a delta."""
 
 
 class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How often to ask again, and how long to wait: twice as long each time, or what the provider says.
+    """The number of retries and the delays: doubled each time, or as the provider says.
 
-    A provider that wants more than `longest` seconds is not waited for. `chance` spreads those who failed together.
+    A provider that asks for more than `max_delay` seconds is not waited for. `jitter` spreads clients that failed
+    together.
     """
 
     max_retries: int = 3
@@ -84,8 +84,8 @@ class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
 class HttpProvider:
     """`base_url` as the provider's own SDK takes it; empty: the provider itself. `headers` are added to every request.
 
-    `marks`: those of a chat format are told as text, for a server that would take them for its own.
-    One provider serves any number of streams at a time. It may be used in one event loop after another.
+    `marks` escapes control tokens, for a server that would take them for its own. A provider serves any number of
+    streams at a time. It may be used in one event loop after another.
     """
 
     def __init__(
@@ -100,10 +100,11 @@ class HttpProvider:
         retries: RetrySettings | None = None,
         marks: ControlTokenEscaper | None = None,
     ) -> None:
-        self.wire = get_dialect(dialect).name
+        found = get_dialect(dialect)
+        self.wire = found.name
         self._marks = marks
         self.model = model
-        self._endpoint = get_endpoint(self.wire)
+        self._endpoint = found.endpoint
         self.url = _check_url(build_url(self._endpoint, model, base_url))
         self.limits = limits or ProviderLimits()
         self.retries = retries or RetrySettings()
@@ -112,18 +113,16 @@ class HttpProvider:
             raise BadInput("The key or a header holds characters that cannot be sent.", "Check how it was copied.")
         times = httpx.Timeout(self.limits.idle_seconds, connect=self.limits.connect_seconds)
 
-        def bear(request: httpx.Request) -> httpx.Request:
+        def add_key_headers(request: httpx.Request) -> httpx.Request:
             request.headers.update(sent)
             return request
 
-        # In a closure and put on request by request, so that no dump of this object or its client shows the key.
-        plain = self.url.startswith("http:")
-        self._connected: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
-            auth=bear,
+        # In a closure and added to each request, so that no dump of this object or its client shows the key.
+        self._create_client: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
+            auth=add_key_headers,
             timeout=times,
             limits=httpx.Limits(max_keepalive_connections=self.limits.keepalive_connections),
-            # To load the certificates takes longer than a local server needs to answer. Without any, nobody is trusted.
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
+            verify=choose_tls(self.url),
             trust_env=not is_loopback_url(self.url),
         )
         self._mask = SecretMask([key, *(headers or {}).values()])
@@ -139,7 +138,7 @@ class HttpProvider:
         while True:
             shown = False
             try:
-                async with aclosing(self._once(body)) as answer:
+                async with aclosing(self._send_once(body)) as answer:
                     async for each in answer:
                         shown = True
                         yield each
@@ -151,45 +150,45 @@ class HttpProvider:
             await self.retries.sleep(pause)
             tried += 1
 
-    async def _once(self, body: bytes) -> AsyncGenerator[Delta | Reply, None]:
-        client = self._here()
+    async def _send_once(self, body: bytes) -> AsyncGenerator[Delta | Reply, None]:
+        client = self._client_of_this_loop()
         deadline = asyncio.get_running_loop().time() + self.limits.total_seconds
         request = client.build_request("POST", self.url, content=body)
-        response: httpx.Response = await self._within(deadline, client.send(request, stream=True))
+        response: httpx.Response = await self._wait_until(deadline, client.send(request, stream=True))
         try:
             if not response.is_success:
-                raise await self._refusal(response, deadline)
-            async with aclosing(self._read(response, deadline)) as answer:
+                raise await self._read_refusal(response, deadline)
+            async with aclosing(self._read_answer(response, deadline)) as answer:
                 async for each in answer:
                     yield each
         finally:
             await response.aclose()
 
-    def _here(self) -> httpx.AsyncClient:
-        """The client of this loop. Connections of a loop that is gone are gone with it."""
+    def _client_of_this_loop(self) -> httpx.AsyncClient:
+        """Return the client of this event loop. The connections of a closed loop are closed with it."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            self._client, self._loop = self._connected(), loop
+            self._client, self._loop = self._create_client(), loop
         return self._client
 
-    async def _within(self, deadline: float, waited: Awaitable[_T]) -> _T:
+    async def _wait_until(self, deadline: float, waited: Awaitable[_T]) -> _T:
         try:
             async with asyncio.timeout_at(deadline):
                 return await waited
         except TimeoutError:
-            raise self._lost(f"It took longer than {self.limits.total_seconds:g} seconds.") from None
+            raise self._transport_error(f"It took longer than {self.limits.total_seconds:g} seconds.") from None
         except httpx.HTTPError as error:
-            raise self._lost(f"{type(error).__name__}: {error}") from None
+            raise self._transport_error(f"{type(error).__name__}: {error}") from None
 
-    def _lost(self, why: str) -> ProviderError:
+    def _transport_error(self, why: str) -> ProviderError:
         return transport_error(why, self._mask)
 
-    def _excess(self, what: str) -> ProviderError:
+    def _limit_error(self, what: str) -> ProviderError:
         return excess_fault(what, self._mask)
 
-    async def _refusal(self, response: httpx.Response, deadline: float) -> ProviderError:
+    async def _read_refusal(self, response: httpx.Response, deadline: float) -> ProviderError:
         body = bytearray()
-        with suppress(ProviderError):  # what came of the body tells more than that the rest did not
+        with suppress(ProviderError):  # a part of the error body says more than a failed connection
             async with aclosing(self._pieces(response, deadline)) as pieces:
                 async for piece in pieces:
                     body += piece
@@ -198,15 +197,15 @@ class HttpProvider:
         said = bytes(body[: self.limits.max_error_bytes])
         return await asyncio.to_thread(classify_response, response.status_code, said, response.headers, self._mask)
 
-    async def _read(self, response: httpx.Response, deadline: float) -> AsyncGenerator[Delta | Reply, None]:
+    async def _read_answer(self, response: httpx.Response, deadline: float) -> AsyncGenerator[Delta | Reply, None]:
         answer, pace, content = create_assembler(self.wire), Pace(), 0
         try:
             async with aclosing(self._frames(response, deadline)) as frames:
                 async for size, frame in frames:
-                    deltas = self._fed(answer, frame)
-                    content += max(size - _OVERHEAD, sum(len(delta.text) for delta in deltas))
+                    deltas = self._feed_frame(answer, frame)
+                    content += max(size - _FRAME_OVERHEAD_BYTES, sum(len(delta.text) for delta in deltas))
                     if content > self.limits.content:
-                        raise self._excess(f"The answer holds more than {self.limits.content:,} bytes of content.")
+                        raise self._limit_error(f"The answer holds more than {self.limits.content:,} bytes of content.")
                     for delta in deltas:
                         yield delta
                         await pace.step()
@@ -217,14 +216,14 @@ class HttpProvider:
         try:
             reply = answer.finish()
         except IncompleteReply as cut:
-            raise self._lost(str(cut.args[0])) from None
+            raise self._transport_error(str(cut.args[0])) from None
         yield reply
 
-    def _fed(self, answer: ReplyAssembler, frame: JsonObject) -> list[Delta]:
+    def _feed_frame(self, answer: ReplyAssembler, frame: JsonObject) -> list[Delta]:
         try:
             deltas = answer.feed(frame)
-        except LimitExceeded as much:
-            raise self._excess(str(much.args[0])) from None
+        except LimitExceeded as exceeded:
+            raise self._limit_error(str(exceeded.args[0])) from None
         fault = classify_frame(self.wire, frame, self._mask)
         if fault is None and answer.error is not None:
             fault = classify_response(None, {"error": answer.error}, mask=self._mask)
@@ -233,10 +232,10 @@ class HttpProvider:
         return deltas
 
     async def _frames(self, response: httpx.Response, deadline: float) -> AsyncGenerator[tuple[int, JsonObject], None]:
-        """The frames of the stream with their sizes, up to the one that says it is over.
+        """Yield the frames of the stream with their sizes, up to the last.
 
-        Servers that do not stream answer with one JSON value, some under the name of a stream; what stands between us
-        and the server answers with a web page. The first character tells.
+        Servers that do not stream answer with one JSON value, some with the content type of a stream; proxies answer
+        with a web page. The first character shows which.
         """
         async with aclosing(self._pieces(response, deadline)) as pieces:
             piece = b""
@@ -247,23 +246,23 @@ class HttpProvider:
                 async for more in pieces:
                     body += more
                     if len(body) > self.limits.max_line_bytes:
-                        raise self._excess(
+                        raise self._limit_error(
                             f"The answer is longer than {self.limits.max_line_bytes:,} bytes and not streamed."
                         )
-                for whole in await asyncio.to_thread(self._whole, bytes(body)):
+                for whole in await asyncio.to_thread(self._split_unstreamed_body, bytes(body)):
                     yield 0, whole
                 return
             reader, pace = SseReader(self.limits.max_line_bytes), Pace()
             while piece:
-                for at in range(0, len(piece), _SLICE):
-                    for frame in self._split(reader, piece[at : at + _SLICE]):
+                for at in range(0, len(piece), _SLICE_BYTES):
+                    for frame in self._split(reader, piece[at : at + _SLICE_BYTES]):
                         if not frame.data.strip():
                             continue
-                        value = await self._parsed(frame)
+                        value = await self._decode_frame(frame)
                         if value is not None:
                             yield len(frame.data), value
                         if value is None or value.get("type") in _LAST_FRAME_TYPES:
-                            await self._drained(pieces)
+                            await self._drain(pieces)
                             return
                     await pace.step()
                 piece = await anext(pieces, b"")
@@ -271,26 +270,30 @@ class HttpProvider:
     def _split(self, reader: SseReader, piece: bytes) -> list[SseFrame]:
         try:
             return reader.feed(piece)
-        except LimitExceeded as much:
-            raise self._excess(str(much.args[0])) from None
+        except LimitExceeded as exceeded:
+            raise self._limit_error(str(exceeded.args[0])) from None
 
-    async def _parsed(self, frame: SseFrame) -> JsonObject | None:
-        """None stands for the word that the stream is over."""
+    async def _decode_frame(self, frame: SseFrame) -> JsonObject | None:
+        """Decode a frame; None marks the end of the stream."""
         try:
-            return decode_frame(frame) if len(frame.data) <= _LARGE else await asyncio.to_thread(decode_frame, frame)
-        except LimitExceeded as much:
-            raise self._excess(str(much.args[0])) from None
+            return (
+                decode_frame(frame)
+                if len(frame.data) <= _LARGE_FRAME_CHARS
+                else await asyncio.to_thread(decode_frame, frame)
+            )
+        except LimitExceeded as exceeded:
+            raise self._limit_error(str(exceeded.args[0])) from None
         except BadInput as bad:
-            raise self._lost(str(bad.args[0])) from None
+            raise self._transport_error(str(bad.args[0])) from None
 
-    def _whole(self, body: bytes) -> list[JsonObject]:
+    def _split_unstreamed_body(self, body: bytes) -> list[JsonObject]:
         if has_too_many_values(body):
-            raise self._excess(f"The answer holds more than {MAX_JSON_VALUES:,} values.")
+            raise self._limit_error(f"The answer holds more than {MAX_JSON_VALUES:,} values.")
         try:
             value = msgspec.json.decode(body)
         except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
             what = "a web page" if body.lstrip().startswith(b"<") else "no JSON, or only the beginning of it"
-            raise self._lost(f"The server answered with {what}.") from None
+            raise self._transport_error(f"The server answered with {what}.") from None
         if isinstance(value, dict):
             return frames_from_response(self.wire, value)
         return [frame for frame in value if isinstance(frame, dict)]
@@ -298,21 +301,23 @@ class HttpProvider:
     async def _pieces(self, response: httpx.Response, deadline: float) -> AsyncGenerator[bytes, None]:
         size, pace, encoding = 0, Pace(), response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", "deflate"):
-            raise self._lost(f"The answer is compressed with {encoding[:40]!r}, which was not requested.")
-        unpacked = _unpacker() if encoding != "identity" else lambda data: iter([data] if data else [])
+            raise self._transport_error(f"The answer is compressed with {encoding[:40]!r}, which was not requested.")
+        unpacked = _create_decompressor() if encoding != "identity" else lambda data: iter([data] if data else [])
         async with aclosing(response.aiter_raw()) as pieces:  # type: ignore[type-var] # it is a generator
-            while (packed := await self._within(deadline, anext(pieces, None))) is not None:
+            while (packed := await self._wait_until(deadline, anext(pieces, None))) is not None:
                 try:
                     for piece in unpacked(packed):
                         size += len(piece)
                         if size > self.limits.max_answer_bytes:
-                            raise self._excess(f"The answer is longer than {self.limits.max_answer_bytes:,} bytes.")
+                            raise self._limit_error(
+                                f"The answer is longer than {self.limits.max_answer_bytes:,} bytes."
+                            )
                         await pace.step()
                         yield piece
                 except zlib.error as error:
-                    raise self._lost(f"The answer cannot be decompressed: {error}.") from None
+                    raise self._transport_error(f"The answer cannot be decompressed: {error}.") from None
 
-    async def _drained(self, pieces: AsyncIterator[bytes]) -> None:
+    async def _drain(self, pieces: AsyncIterator[bytes]) -> None:
         with suppress(TimeoutError, ProviderError):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 async for _ in pieces:
@@ -324,15 +329,15 @@ class HttpProvider:
         self._client = None
 
 
-def _unpacker() -> Callable[[bytes], Iterator[bytes]]:
+def _create_decompressor() -> Callable[[bytes], Iterator[bytes]]:
     """Return a function that decompresses in small pieces: a few compressed bytes may hold a gigabyte."""
     stream = zlib.decompressobj(wbits=47)  # gzip or zlib, as its header says
 
     def unpack(data: bytes) -> Iterator[bytes]:
         full = True
         while full or data:
-            piece = stream.decompress(data, _SLICE)
-            data, full = stream.unconsumed_tail, len(piece) == _SLICE
+            piece = stream.decompress(data, _SLICE_BYTES)
+            data, full = stream.unconsumed_tail, len(piece) == _SLICE_BYTES
             if piece:
                 yield piece
 

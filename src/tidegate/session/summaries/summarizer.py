@@ -14,6 +14,7 @@ over: so a model can make a summary better, and can break nothing.
 import asyncio
 import math
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Final, NamedTuple
 
 import msgspec
@@ -306,16 +307,11 @@ class _ModelSummarizer:
     async def _read_reply(self, question: _Question) -> Reply:
         """The reply at the end of the stream. One that does not end is left."""
         seen, most = 0, _MAX_CHARS_PER_TOKEN * self._output_limit(question.asked.max_tokens) + 100_000
-        stream = self._provider.stream(question.body)
-        try:
+        async with aclosing(self._provider.stream(question.body)) as stream:
             async for each in stream:
                 if not isinstance(each, Delta):
                     return each
                 seen += len(each.text)
                 if seen > most:
                     raise AnswerRejected("it did not end")
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
         raise AnswerRejected("there was no answer")

@@ -1,39 +1,22 @@
-"""Anthropic Messages.
+"""Renderer for Anthropic Messages.
 
-Thinking blocks are signed, and bound to all that stands before them: they are sent back exactly as they came, in their
-place, or not at all. The blocks of tools that the server runs itself travel the same way, a use with its result.
+Thinking blocks are signed and bound to everything before them: they are sent back unchanged and in their place, or not
+at all. The same holds for the blocks of tools that the server runs: a use is sent with its result.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 
-from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking, Tool
+from tidegate.core.messages import Call, Image, Part, Text, Thinking, Tool
+from tidegate.wire.anthropic.parse import FAMILY
 from tidegate.wire.parsing import (
-    ParsedRequest,
-    abbreviate_value,
-    build_parsed_request,
-    build_tool,
-    build_tool_message,
     decode_object,
-    encode_json_text,
-    image_from_base64,
-    join_text_parts,
-    raise_bad_input,
-    read_call_arguments,
-    read_optional_text,
-    read_parts,
-    require_field,
-    require_list,
-    require_object,
-    require_text,
-    unknown_part_error,
 )
 from tidegate.wire.rendering.blocks import CallAnswer, DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.rendering.identifiers import IdentifierRules, define_tools
 from tidegate.wire.rendering.image_limits import ImageLimits
 from tidegate.wire.rendering.layout import is_blank
 
-FAMILY = "anthropic"
 _THINKING_TYPES = ("thinking", "redacted_thinking")
 _DEFAULT_MAX_TOKENS = 4096
 _STUB_TOOL_NAME = "none"
@@ -43,7 +26,7 @@ _SERVER_TOOL_TYPES = ("server_tool_use", "mcp_tool_use")
 
 _NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-# Of the 32 MB of a request, what is left for words is far more than any window holds.
+# A request may have 32 MB; the rest is more text than any window holds.
 _IMAGE_LIMITS = ImageLimits(
     _IMAGE_TYPES,
     max_images=100,
@@ -62,17 +45,14 @@ CAPABILITIES = DialectCapabilities(
 )
 
 
-# --- render -------------------------------------------------------------------------------------------------------
-
-
 def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, calls: bool = False) -> JsonObject:
-    """The body without its messages.
+    """Render the body without its messages.
 
-    A history with calls is refused when no tools are given, so it gets one that cannot be chosen.
+    A history with calls is refused when no tools are given, so such a request gets a tool that cannot be chosen.
     """
     body: JsonObject = {"model": options.model} if options.model else {}
     body["max_tokens"] = options.max_tokens or _DEFAULT_MAX_TOKENS
-    if not options.thinking_budget:  # which allows neither; and of the two only one may be given
+    if not options.thinking_budget:  # thinking allows neither of the two; otherwise only one may be given
         body |= dict(list(options.sampling().items())[:1])
     if not is_blank(system):
         body["system"] = system
@@ -88,7 +68,9 @@ def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, cal
 
 
 def _add_head_marker(body: JsonObject) -> JsonObject:
-    """The tools stand before the system text in what the provider keeps, so one mark behind the last serves both."""
+    """Add one cache marker. The provider's cache holds the tools before the system text, so a marker on the last
+    serves both.
+    """
     system, tools = body.get("system"), body.get("tools")
     if isinstance(system, str):
         return body | {"system": [{"type": "text", "text": system, **CACHE_MARKER}]}
@@ -98,7 +80,7 @@ def _add_head_marker(body: JsonObject) -> JsonObject:
 
 
 def add_cache_marker(message: JsonObject) -> JsonObject | None:
-    """The message with a mark on its last block: what stands up to there is kept, and read from there next time."""
+    """Return the message with a cache marker on its last block: the provider caches the request up to there."""
     content = message.get("content")
     if not isinstance(content, list) or not content or content[-1].get("type") not in _MARKABLE_TYPES:
         return None
@@ -145,13 +127,13 @@ def _render_assistant(block: LayoutBlock) -> list[JsonObject]:
     served &= {each.get("tool_use_id") for each in content if isinstance(each.get("tool_use_id"), str)}
     content = [each for each in content if _is_sendable_block(each, served)]
     if content[-1].get("type") in _THINKING_TYPES:
-        # An answer that was cut off while it thought: a last block of thinking is refused, part of it too.
+        # The answer was cut off during thinking: a final thinking block is refused.
         content = [each for each in content if each.get("type") not in _THINKING_TYPES]
     return content
 
 
 def _is_sendable_block(block: JsonObject, served: set[object]) -> bool:
-    """Thinking is worth nothing without its signature, a tool the server runs nothing without its result."""
+    """Thinking is useless without its signature, and the use of a server tool without its result."""
     kind = block.get("type")
     if kind in _SERVER_TOOL_TYPES:
         return block.get("id") in served
@@ -187,10 +169,10 @@ def _render_parts(parts: Iterable[Part]) -> list[JsonObject]:
 
 
 def allows_thinking(messages: Sequence[JsonObject]) -> bool:
-    """Whether thinking may be asked for: a tool loop that is under way must start with the thinking it started with.
+    """Return whether the request may ask for thinking: a running tool loop must start with its original thinking.
 
-    A user message that mixes results and text may or may not start a loop of its own in the provider's eyes, so the
-    answer behind it must start with thinking, too.
+    The provider may or may not count a user message with results and text as the start of a new loop, so the answer
+    after it must start with thinking, too.
     """
     for place in range(len(messages) - 1, 0, -2):
         if _block_type_at(messages[place], 0) != "tool_result":
@@ -203,83 +185,7 @@ def allows_thinking(messages: Sequence[JsonObject]) -> bool:
 
 
 def _block_type_at(message: JsonObject, place: int) -> object:
-    """Results stand first in a message, so its first and last block tell whether it holds any, and anything else."""
+    """The type of a block. Results come first in a message, so its first and last block show what it holds."""
     content = message.get("content")
     block = content[place] if isinstance(content, list) and content else None
     return block.get("type") if isinstance(block, dict) else None
-
-
-# --- parse --------------------------------------------------------------------------------------------------------
-
-
-def parse_message(obj: object) -> list[Message]:
-    """A user message with results gives a tool message each, and a user message for what else it holds."""
-    message = require_object(obj, "A message")
-    role, content = message.get("role"), message.get("content")
-    if role == "assistant":
-        return [Message("assistant", read_parts(content, "the assistant message", _read_assistant_part), origin=FAMILY)]
-    if role == "system":
-        return [Message("system", read_parts(content, "the system message", _read_user_part))]
-    if role != "user":
-        raise_bad_input(f"The role '{abbreviate_value(role)}' is unknown.", "Use user or assistant.")
-    if not isinstance(content, list | tuple):
-        return [Message("user", read_parts(content, "the user message", _read_user_part))]
-    results: list[Message] = []
-    rest: list[object] = []
-    for each in content:
-        if isinstance(each, dict) and each.get("type") == "tool_result":
-            results.append(_read_result(each))
-        else:
-            rest.append(each)
-    if rest or not results:
-        results.append(Message("user", read_parts(rest, "the user message", _read_user_part)))
-    return results
-
-
-def _read_result(block: JsonObject) -> Message:
-    call_id = require_field(block, "tool_use_id", "A tool_result")
-    parts = read_parts(block.get("content"), "a tool_result", _read_user_part)
-    return build_tool_message(call_id, parts, bool(block.get("is_error")))
-
-
-def _read_user_part(block: JsonObject, what: str) -> Part:
-    kind = block.get("type")
-    if kind == "text":
-        return Text(require_text(block.get("text"), f"A text of {what}"))
-    if kind != "image":
-        raise unknown_part_error(kind, what)
-    source = require_object(block.get("source"), f"The source of an image of {what}")
-    if source.get("type") == "url":
-        return Image(url=require_field(source, "url", "The source of an image"))
-    media = read_optional_text(source.get("media_type"), "The media_type of an image") or "image/png"
-    return image_from_base64(require_field(source, "data", "The source of an image"), media)
-
-
-def _read_assistant_part(block: JsonObject, what: str) -> Part:
-    kind = block.get("type")
-    if kind in ("text", "image"):
-        return _read_user_part(block, what)
-    if kind == "tool_use":
-        call_id = read_optional_text(block.get("id"), "The id of a tool_use")
-        return Call(call_id, require_field(block, "name", "A tool_use"), read_call_arguments(block.get("input")))
-    if not isinstance(kind, str) or kind == "tool_result":
-        raise unknown_part_error(kind, what)
-    return Thinking(block=encode_json_text(block))
-
-
-def parse_body(body: object) -> ParsedRequest:
-    request = require_object(body, "The body")
-    listed = require_list(request.get("messages"), "messages")
-    system = join_text_parts(read_parts(request.get("system"), "the system text", _read_user_part))
-    tools = require_list(request.get("tools") or [], "tools")
-    return build_parsed_request(
-        (message for obj in listed for message in parse_message(obj)), system, map(_read_tool, tools)
-    )
-
-
-def _read_tool(value: object) -> Tool:
-    tool = require_object(value, "A tool")
-    if tool.get("type", "custom") != "custom":
-        label = abbreviate_value(tool.get("type"))
-        raise_bad_input(f"A tool has the type '{label}'.", "Only tools with an input_schema are known.")
-    return build_tool(require_field(tool, "name", "A tool"), tool.get("description"), tool.get("input_schema"))

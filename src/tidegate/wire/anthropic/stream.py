@@ -1,7 +1,7 @@
-"""Anthropic Messages as a stream: blocks that are started, grown by deltas and stopped, told apart by index.
+"""Assembler for Anthropic streams: blocks are started, extended by deltas and stopped, identified by index.
 
-A block is kept as the server sent it, unknown ones too: thinking with its signature, redacted thinking, the blocks of
-tools that the server runs. Only what deltas bring is put in its place.
+A block is kept as the server sent it, unknown types included: thinking with its signature, redacted thinking, the
+blocks of tools that the server runs. Only the content of deltas is added.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ _STOPS: Mapping[str, StopReason] = MappingProxyType(
         "refusal": "refused",
     }
 )
-# A delta's type, the field it grows and what the screen calls it.
+# The type of a delta, the field it extends and its kind for display.
 _DELTA_FIELDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "text_delta": ("text", "text"),
@@ -52,7 +52,7 @@ _DELTA_FIELDS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 class _PartialBlock(msgspec.Struct, eq=False):
-    """Pieces are joined once, at the end: a long answer is not copied with every word."""
+    """Pieces are joined once, at the end, so that a long answer is not copied with every piece."""
 
     block: JsonObject
     grown: dict[str, list[str]]
@@ -90,7 +90,7 @@ class AnthropicAssembler:
 
     @property
     def done(self) -> bool:
-        """Why it stopped is said behind the last block."""
+        """Read the stop reason, which comes after the last block."""
         return bool(self._reason) and self.error is None
 
     def feed(self, frame: Mapping[str, object]) -> list[Delta]:
@@ -117,7 +117,7 @@ class AnthropicAssembler:
     def _start(self, frame: Mapping[str, object]) -> list[Delta]:
         block = as_object(frame.get("content_block"))
         place = as_index(frame.get("index"), len(self._blocks))
-        while place in self._blocks:  # a server that numbers every block alike
+        while place in self._blocks:  # some servers give every block the same index
             place += 1
         self._blocks[place] = growing = _PartialBlock(block, {}, [])
         self._calls += growing.is_call
@@ -176,7 +176,7 @@ class AnthropicAssembler:
 
 
 def frames_from_body(body: Mapping[str, object]) -> list[JsonObject]:
-    """An answer that did not come as a stream, as the frames it would have been."""
+    """Convert an unstreamed answer to the frames of a stream."""
     if body.get("type") == "error" or body.get("error"):
         return [{"type": "error", "error": body.get("error")}]
     frames: list[JsonObject] = [{"type": "message_start", "message": body}]

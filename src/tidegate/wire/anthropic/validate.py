@@ -1,8 +1,8 @@
-"""Judges the body of an Anthropic Messages request (and, in Bedrock's words, the same structure on Bedrock).
+"""Validator for Anthropic Messages requests, and for the same structure on Bedrock in Bedrock's words.
 
-Calls and results are blocks inside messages here, so the unit is the *run*: neighbouring messages of one role, which
-the server reads as one message. The results of a run answer the calls of the run before it, all of them and nothing
-else. A strict profile refuses runs of more than one message altogether.
+Calls and results are blocks inside messages, so the unit is the *run*: adjacent messages of one role, which the server
+reads as one message. The results of a run answer exactly the calls of the run before it. A strict profile refuses runs
+of more than one message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,81 +11,53 @@ from tidegate.wire.anthropic import validate_fields as known
 from tidegate.wire.anthropic.validate_fields import check_head, is_thinking_enabled
 from tidegate.wire.anthropic.validate_media import MediaTally
 from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES, ToolLoop, check_thinking_block
-from tidegate.wire.validation.faults import STRICT_PROFILE, FaultLog, IdSet, RequestFault, ValidationProfile
-from tidegate.wire.validation.json_checks import UnsendableError, describe_value, measure_json_bytes
-
-_MAX_BODY_BYTES = 33_554_432
-
-
-def validate(body: object, profile: ValidationProfile = STRICT_PROFILE) -> list[RequestFault]:
-    """Every fault of the body; a body of any shape is judged, none raises."""
-    if not isinstance(body, Mapping):
-        return [RequestFault("SHAPE", "Input should be a valid dictionary", "")]
-    state = AnthropicValidator(body, profile)
-    messages = body.get("messages")
-    if not isinstance(messages, list):
-        return [*state.faults, RequestFault("SHAPE", "messages: Input should be a valid list", "messages")]
-    for message in messages:
-        state.feed(message)
-    return state.finish()
+from tidegate.wire.validation.faults import STRICT_PROFILE, IdSet, RequestFault, ValidationProfile
+from tidegate.wire.validation.json_checks import describe_value
+from tidegate.wire.validation.validator import BodyFormat, MessageListValidator
 
 
-class AnthropicValidator:
-    """Feed the messages in order; `finish` may be asked at any point and changes nothing."""
+class AnthropicValidator(MessageListValidator):
+    """The rules over the message list: runs, calls with their results, thinking, cache markers, media."""
+
+    body_format = BodyFormat(
+        "messages",
+        "messages.",
+        "",
+        bad_body=lambda body: "Input should be a valid dictionary",
+        bad_list=lambda messages: "messages: Input should be a valid list",
+        bad_message=lambda where, message: f"{where}: Input should be a valid dictionary",
+        unsendable="The request body is not valid JSON",
+        max_bytes=33_554_432,
+        too_large=RequestFault("AN15", "Request exceeds the maximum size", "body"),
+    )
 
     def __init__(self, head: Mapping[str, object], profile: ValidationProfile = STRICT_PROFILE) -> None:
-        self._profile = profile
+        super().__init__(head, profile)
         self._words = known.BEDROCK_WORDING if profile.bedrock else known.ANTHROPIC_WORDING
-        self._found = FaultLog()
-        self._at = 0
         self._role = ""
         self._ids = IdSet()
-        self._uses: dict[str, bool] = {}  # calls of the newest assistant run: id -> answered
+        self._uses: dict[str, bool] = {}  # calls of the latest assistant run: id -> answered
         self._uses_at = 0
         self._served: frozenset[str] = frozenset()  # provider-run calls of that run without their result
-        self._others = False  # this user run holds something else than results
+        self._others = False  # this user run holds something other than results
         self._tool_blocks = False
-        self._void_at = -1  # the newest message, if it is an assistant one that says nothing
-        self._ragged = False  # the newest message ends in white space
+        self._void_at = -1  # index of the latest message if it is an empty assistant message
+        self._ragged = False  # the latest message ends in white space
         self._loop = ToolLoop()
-        self._marks = self._size = 0
+        self._marks = 0
         self._media = MediaTally()
         self._thinks = is_thinking_enabled(head)
         self._tools = bool(head.get("tools"))
-        self._head(head)
+        self._read_head(head)
 
-    @property
-    def faults(self) -> list[RequestFault]:
-        return self._found.all()
-
-    def fork(self) -> "AnthropicValidator":
-        child = AnthropicValidator.__new__(AnthropicValidator)
-        child.__dict__.update(self.__dict__)
-        child._found = self._found.fork()
-        child._ids = self._ids.fork()
-        child._uses = dict(self._uses)
-        child._media = self._media.fork()
-        child._loop = self._loop.fork()
-        return child
-
-    def finish(self) -> list[RequestFault]:
-        return [*self._found.all(), *self._end()]
-
-    def feed(self, message: object) -> None:
-        at = self._at
-        self._at = at + 1
-        where = f"messages.{at}"
-        if not isinstance(message, dict):
-            self._say("SHAPE", f"{where}: Input should be a valid dictionary", where)
-            return
-        self._weigh(message, where)
+    def _check_message(self, message: dict[str, object], at: int, where: str) -> None:
         if self._void_at >= 0:
             self._tell("void", f"messages.{self._void_at}", at=self._void_at)
             self._void_at = -1
         role = message.get("role")
         if role not in ("user", "assistant") or not isinstance(role, str):
             text = "The Messages API accepts a top-level `system` parameter"
-            self._say("AN1", f"messages: Unexpected role {describe_value(role)}. {text}", f"{where}.role")
+            self._add("AN1", f"messages: Unexpected role {describe_value(role)}. {text}", f"{where}.role")
             return
         self._take_turn(role, where)
         content = message.get("content")
@@ -94,10 +66,7 @@ class AnthropicValidator:
         elif isinstance(content, list):
             self._blocks(content, role, at)
         else:
-            self._say("SHAPE", f"{where}.content: Input should be a valid list", f"{where}.content")
-
-    def _say(self, rule: str, text: str, where: str) -> None:
-        self._found.add(rule, text, where)
+            self._add("SHAPE", f"{where}.content: Input should be a valid list", f"{where}.content")
 
     def _tell(self, word: str, where: str, at: int = 0, n: int = 0, key: str = "", role: str = "") -> None:
         self._found.extend([self._fault(word, where, at, n, key, role)])
@@ -106,16 +75,7 @@ class AnthropicValidator:
         rule, text = self._words[word]
         return RequestFault(rule, text.format(at=at, n=n, key=key, role=role, next=at + 1), where)
 
-    def _weigh(self, value: object, where: str) -> None:
-        try:
-            self._size += measure_json_bytes(value)
-        except UnsendableError as error:
-            self._say("OC10", f"The request body is not valid JSON: {error}", where)
-
-    def _head(self, head: Mapping[str, object]) -> None:
-        for key, value in head.items():
-            if key != "messages":
-                self._weigh(value, str(key))
+    def _check_head(self, head: Mapping[str, object]) -> None:
         self._found.extend(check_head(head))
         for key in ("system", "tools"):
             blocks = head.get(key)
@@ -139,8 +99,9 @@ class AnthropicValidator:
         if role == "user":
             self._others = False
             return
-        self._found.extend(self._unanswered())
-        self._uses = {}
+        if self._uses:
+            self._found.extend(self._unanswered())
+            self._uses = {}
         self._served = frozenset()
 
     def _unanswered(self) -> Iterator[RequestFault]:
@@ -175,7 +136,7 @@ class AnthropicValidator:
         for n, block in enumerate(content):
             kind = block.get("type") if isinstance(block, dict) else None
             if not isinstance(block, dict) or not isinstance(kind, str):
-                self._say("SHAPE", f"messages.{at}.content.{n}: Input should be a valid dictionary", f"messages.{at}")
+                self._add("SHAPE", f"messages.{at}.content.{n}: Input should be a valid dictionary", f"messages.{at}")
                 continue
             kinds.append(kind)
             if "cache_control" in block:
@@ -198,21 +159,21 @@ class AnthropicValidator:
         self._only_results(where)
         if kind not in known.USER_BLOCK_TYPES:
             rule = {"tool_use": "AN3", "thinking": "AN12", "redacted_thinking": "AN12"}.get(kind, "SHAPE")
-            self._say(rule, f"{where}: `{kind[:80]}` blocks can only be in `assistant` messages", where)
+            self._add(rule, f"{where}: `{kind[:80]}` blocks can only be in `assistant` messages", where)
         self._plain(block, kind, at, n, where)
 
     def _only_results(self, where: str) -> None:
         if self._served:
-            self._say("AN5", f"{where}: only `tool_result` blocks may follow while a server tool has no result", where)
+            self._add("AN5", f"{where}: only `tool_result` blocks may follow while a server tool has no result", where)
 
     def _result(self, block: dict[str, object], at: int, n: int) -> None:
         where = f"messages.{at}.content.{n}"
         self._tool_blocks = True
         if self._others:
-            self._say("AN5", f"{where}: tool_result blocks must come first in the content of a user message", where)
+            self._add("AN5", f"{where}: tool_result blocks must come first in the content of a user message", where)
         key = block.get("tool_use_id")
         if not isinstance(key, str):
-            self._say("AN4", f"{where}.tool_result.tool_use_id: Field required", where)
+            self._add("AN4", f"{where}.tool_result.tool_use_id: Field required", where)
         elif key not in self._uses:
             self._tell("orphan", where, at, n, key[:80])
         elif self._uses[key]:
@@ -221,13 +182,13 @@ class AnthropicValidator:
             self._uses[key] = True
         content = block.get("content")
         if not content and block.get("is_error") is True:
-            self._say("AN7", f"{where}.tool_result: content cannot be empty if `is_error` is true", where)
+            self._add("AN7", f"{where}.tool_result: content cannot be empty if `is_error` is true", where)
         if content is None or isinstance(content, str):
             return
         for m, inner in enumerate(content if isinstance(content, list) else [content]):
             kind = inner.get("type") if isinstance(inner, dict) else None
             if not isinstance(inner, dict) or not isinstance(kind, str) or kind not in known.RESULT_BLOCK_TYPES:
-                self._say(
+                self._add(
                     "SHAPE", f"{where}.tool_result.content.{m}: Input tag {describe_value(kind)} does not match", where
                 )
                 continue
@@ -235,11 +196,11 @@ class AnthropicValidator:
             self._plain(inner, kind, at, n, f"{where}.content.{m}")
 
     def _plain(self, block: dict[str, object], kind: str, at: int, n: int, where: str) -> None:
-        """AN7 and AN15: the blocks that may stand in messages and in results."""
+        """AN7 and AN15: the blocks that are allowed in messages and in results."""
         if kind == "text":
             text = block.get("text")
             if not isinstance(text, str):
-                self._say("SHAPE", f"{where}.text.text: Field required", where)
+                self._add("SHAPE", f"{where}.text.text: Field required", where)
             elif not text:
                 self._tell("empty", where, at, n)
             elif text.isspace():
@@ -264,7 +225,7 @@ class AnthropicValidator:
             self._found.extend(check_thinking_block(block, where, bedrock=self._profile.bedrock))
         elif kind not in known.MODEL_BLOCK_TYPES:
             rule = "AN4" if kind == "tool_result" else "SHAPE"
-            self._say(rule, f"{where}: `{kind[:80]}` blocks can only be in `user` messages", where)
+            self._add(rule, f"{where}: `{kind[:80]}` blocks can only be in `user` messages", where)
 
     def _use(self, block: dict[str, object], at: int, n: int) -> None:
         where = f"messages.{at}.content.{n}"
@@ -277,7 +238,7 @@ class AnthropicValidator:
                 self._tell("reused", where, at, n, key[:80])
             self._uses[key] = False
 
-    def _end(self) -> Iterator[RequestFault]:
+    def _end_faults(self) -> Iterator[RequestFault]:
         last = f"messages.{self._at - 1}"
         if not self._at:
             yield RequestFault("AN1", "messages: at least one message is required", "messages")
@@ -293,5 +254,3 @@ class AnthropicValidator:
         if self._marks > known.MAX_CACHE_MARKERS:
             yield RequestFault("AN11", known.TOO_MANY_MARKERS_TEXT.format(known.MAX_CACHE_MARKERS, self._marks), "body")
         yield from self._media.end_faults()
-        if self._size > _MAX_BODY_BYTES:
-            yield RequestFault("AN15", "Request exceeds the maximum size", "body")

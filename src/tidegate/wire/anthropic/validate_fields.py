@@ -1,17 +1,19 @@
-"""Single blocks of an Anthropic message, and the two wordings in which its structure is enforced."""
+"""Checks of single blocks and of the head of an Anthropic request, and Anthropic's and Bedrock's wording of its
+rules.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES
-from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.validation.faults import FaultWording, RequestFault
 from tidegate.wire.validation.json_checks import (
     describe_value,
     find_schema_fault,
     has_only_finite_numbers,
     is_tool_name,
 )
+from tidegate.wire.validation.validator import walk_tools
 
 RESULT_BLOCK_TYPES = frozenset(("text", "image", "document", "search_result", "tool_reference"))
 USER_BLOCK_TYPES = RESULT_BLOCK_TYPES | {"tool_result", "container_upload"}
@@ -22,12 +24,7 @@ TOO_MANY_MARKERS_TEXT = "A maximum of {} blocks with cache_control may be provid
 _is_id = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
 
 
-class FaultWording(NamedTuple):
-    rule: str
-    text: str
-
-
-# Bedrock enforces the same structure under its own names and words.
+# Bedrock has the same rules under its own names, in its own words.
 ANTHROPIC_WORDING: Mapping[str, FaultWording] = {
     "first": FaultWording("AN1", 'messages: first message must use the "user" role'),
     "alternate": FaultWording(
@@ -99,7 +96,7 @@ BEDROCK_WORDING: Mapping[str, FaultWording] = {
 
 
 def check_cache_marker(block: Mapping[str, object], where: str) -> Iterator[RequestFault]:
-    """AN11, for a block that carries a cache mark; their number is the caller's to count."""
+    """AN11, for a block that has a cache marker; the caller counts them."""
     mark = block["cache_control"]
     if not isinstance(mark, dict) or mark.get("type") != "ephemeral":
         yield RequestFault("AN11", f"{where}.cache_control.type: Input should be 'ephemeral'", where)
@@ -110,7 +107,7 @@ def check_cache_marker(block: Mapping[str, object], where: str) -> Iterator[Requ
 
 
 def check_tool_use(block: dict[str, object], where: str) -> Iterator[RequestFault]:
-    """A tool_use block taken alone: id, name, input."""
+    """Check a single tool_use block: id, name, input."""
     key = block.get("id")
     if not isinstance(key, str) or not _is_id(key):
         yield RequestFault("AN6", f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", where)
@@ -125,7 +122,7 @@ def check_tool_use(block: dict[str, object], where: str) -> Iterator[RequestFaul
         yield RequestFault("OC10", f"The request body is not valid JSON: NaN or Infinity at {where}", where)
 
 
-# What an Anthropic request says besides its messages: system, tools, thinking, tool_choice.
+# The head of a request: system, tools, thinking, tool_choice.
 
 
 def check_head(head: Mapping[str, object]) -> Iterator[RequestFault]:
@@ -140,7 +137,7 @@ def check_head(head: Mapping[str, object]) -> Iterator[RequestFault]:
 
 
 def is_thinking_enabled(head: Mapping[str, object]) -> bool:
-    """With a budget the model always thinks; in adaptive mode it may not, so nothing can be demanded back."""
+    """Return whether the model always thinks. In adaptive mode it may not, so no thinking can be demanded."""
     thinking = head.get("thinking")
     return isinstance(thinking, dict) and thinking.get("type") == "enabled"
 
@@ -165,21 +162,19 @@ def _check_tools(tools: object) -> Iterator[RequestFault]:
     if not isinstance(tools, list):
         yield RequestFault("AN10", "tools: Input should be a valid list", "tools")
         return
-    names: set[str] = set()
-    for n, tool in enumerate(tools):
-        if not isinstance(tool, dict):
-            yield RequestFault("AN10", f"tools.{n}: Input should be a valid dictionary", f"tools.{n}")
+    for where, _, tool, problem in walk_tools(
+        ((f"tools.{n}", tool) for n, tool in enumerate(tools)), is_tool_name, set()
+    ):
+        if tool is None:
+            yield RequestFault("AN10", f"{where}: Input should be a valid dictionary", where)
             continue
-        name = tool.get("name")
-        if not isinstance(name, str) or not is_tool_name(name):
-            text = f"tools.{n}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
-            yield RequestFault("AN10", text, f"tools.{n}.name")
-        elif name in names:
-            yield RequestFault("AN10", "tools: Tool names must be unique.", f"tools.{n}.name")
-        else:
-            names.add(name)
-        if tool.get("type", "custom") == "custom":  # the provider's own tools bring no schema
-            yield from _check_input_schema(tool.get("input_schema"), f"tools.{n}.custom.input_schema")
+        if problem == "bad name":
+            text = f"{where}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
+            yield RequestFault("AN10", text, f"{where}.name")
+        elif problem:
+            yield RequestFault("AN10", "tools: Tool names must be unique.", f"{where}.name")
+        if tool.get("type", "custom") == "custom":  # the provider's own tools have no schema
+            yield from _check_input_schema(tool.get("input_schema"), f"{where}.custom.input_schema")
 
 
 def _check_input_schema(schema: object, where: str) -> Iterator[RequestFault]:

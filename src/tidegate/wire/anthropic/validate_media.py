@@ -1,4 +1,6 @@
-"""Images on the wire: how many, how heavy, and how many pixels, read from their first bytes without decoding them."""
+"""Checks of images and documents: number, bytes, and pixels, read from the first bytes of an image without decoding
+it.
+"""
 
 import base64
 import binascii
@@ -10,7 +12,7 @@ from tidegate.wire.validation.faults import RequestFault
 _MAX_IMAGE_CHARS = 5_242_880  # counted on the base64 text
 _MAX_MEDIA = 100
 
-_HEADER_CHARS = 262_144  # a JPEG may carry a preview and colour profiles before it says its size
+_HEADER_CHARS = 262_144  # a JPEG may hold a preview and color profiles before its size
 
 
 class PixelSize(NamedTuple):
@@ -22,7 +24,7 @@ UNKNOWN_PIXEL_SIZE = PixelSize(0, 0)
 
 
 def read_pixel_size(data: str) -> PixelSize:
-    """Of a base64 PNG, GIF, JPEG or WebP; UNKNOWN for anything that is none of these or is cut short."""
+    """Read the size of a base64 PNG, GIF, JPEG or WebP; UNKNOWN_PIXEL_SIZE for anything else or if it is cut short."""
     start = data[:_HEADER_CHARS]
     try:
         raw = base64.b64decode(start[: len(start) // 4 * 4])
@@ -65,10 +67,10 @@ _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 class MediaTally:
-    """AN15: what the images and documents of one Anthropic request add up to.
+    """AN15: the images and documents of one request together.
 
-    The narrower pixel limit depends on how many images the whole request holds, so an image that was fine for hours
-    becomes illegal when the twenty-first joins it: that is judged at the end.
+    The lower pixel limit depends on the number of images in the whole request, so the twenty-first image can make an
+    earlier one illegal. That is checked at the end.
     """
 
     __slots__ = ("first_large_image", "images", "pages")

@@ -1,4 +1,4 @@
-"""Signed thinking on the Anthropic wire: what must be sent back (AN12), and what it is bound to (AN13)."""
+"""Checks of signed thinking: what must be sent back (AN12), and what it is bound to (AN13)."""
 
 from collections.abc import Iterator, Mapping
 
@@ -17,7 +17,7 @@ _UNBOUND_TEXT = (
 
 
 def check_thinking_block(block: dict[str, object], where: str, *, bedrock: bool) -> Iterator[RequestFault]:
-    """AN12 and BR5: a block without its signature is a block that was cut."""
+    """AN12 and BR5: a thinking block without its signature was cut off."""
     if block.get("type") == "redacted_thinking":
         data = block.get("data")
         if not isinstance(data, str) or not data:
@@ -31,16 +31,16 @@ def check_thinking_block(block: dict[str, object], where: str, *, bedrock: bool)
 
 
 class ToolLoop:
-    """The running tool loop: all the model did since the user last spoke. It must begin with thinking.
+    """The running tool loop: the model's messages since the last user message. It must begin with thinking.
 
-    A user message that brings results, with or without words beside them, does not end the loop. Later steps of a
-    loop need no thinking of their own: without interleaved thinking the model makes none.
+    A user message with results, with or without text, does not end the loop. Later steps of a loop need no thinking:
+    without interleaved thinking the model makes none.
     """
 
     __slots__ = ("_at", "_calls", "_first")
 
     def __init__(self, first: str = "", at: int = 0, calls: bool = False) -> None:
-        self._first = first  # the type of the first block; empty before the model speaks
+        self._first = first  # the type of the first block; empty before the first model message
         self._at = at
         self._calls = calls
 
@@ -70,11 +70,12 @@ class ToolLoop:
 def check_thinking_bindings(
     earlier: "Mapping[str, object] | FlatRequest", later: "Mapping[str, object] | FlatRequest"
 ) -> list[RequestFault]:
-    """AN13, which no single request can show: do the thinking blocks of `later` still stand on what they stood on?
+    """AN13, which needs two requests: check that each thinking block of `later` still follows the content it is bound
+    to.
 
-    `earlier` is the request before it in the same conversation. A block that was in `earlier`, or that answered it,
-    needs the same system, tools and messages before it; cache marks are not compared, and older thinking may be gone
-    from the front of the run but not from its middle. Whoever judges one after the other may hand in what is `Flat`.
+    `earlier` is the previous request of the same conversation. A block that was in `earlier`, or that answered it,
+    needs the same system, tools and messages before it. Cache markers are not compared. Older thinking may be missing
+    at the front of a run but not in its middle. A caller that checks a series of requests may pass `FlatRequest`s.
     """
     try:
         after = later if isinstance(later, FlatRequest) else FlatRequest(later)
@@ -102,7 +103,7 @@ def _find_unbound(before: "FlatRequest", after: "FlatRequest") -> list[RequestFa
 
 
 class FlatRequest:
-    """A request as one list of blocks, each with its role, without cache marks."""
+    """A request as one list of blocks, each with its role, without cache markers."""
 
     def __init__(self, body: Mapping[str, object]) -> None:
         thinking = body.get("thinking")
@@ -139,7 +140,7 @@ def _signature(block: object) -> str:
 
 
 def _has_same_prefix(before: FlatRequest, theirs: int, after: FlatRequest, mine: int) -> bool:
-    """Equal prefixes. A block that answered `earlier` brings what the model said before it in the same answer."""
+    """Return whether the prefixes are equal. A block that answered `earlier` comes with the rest of that answer."""
     new = theirs == len(before.blocks)
     old, own = before.blocks[:theirs], after.blocks[:mine]
     if new:

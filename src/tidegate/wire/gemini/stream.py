@@ -1,7 +1,6 @@
-"""Gemini generateContent as a stream: every frame is a piece of an answer in the form of a whole one.
+"""Assembler for Gemini streams: every frame has the form of a whole answer and holds a piece of it.
 
-Plain texts that follow each other are one text. A part with a signature stays a part of its own, in its place: it is
-signed as it is.
+Adjacent plain texts are joined. A part with a signature stays a part of its own, because it is signed as it is.
 """
 
 from collections.abc import Mapping
@@ -36,7 +35,7 @@ class GeminiAssembler:
         self.error: JsonObject | None = None
         self._parts: list[JsonObject] = []
         self._calls = 0
-        self._texts: list[str] = []  # what is still to be added to the last part
+        self._texts: list[str] = []  # pieces to be added to the last part
         self._usage: JsonObject = {}
         self._model = self._reason = ""
         self._blocked = False
@@ -112,5 +111,5 @@ class GeminiAssembler:
 
 
 def frames_from_body(body: Mapping[str, object]) -> list[JsonObject]:
-    """An answer that did not come as a stream is a frame like any other."""
+    """Convert an unstreamed answer to frames: it is one frame."""
     return [dict(body)]

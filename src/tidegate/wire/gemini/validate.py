@@ -1,7 +1,7 @@
-"""Judges the body of a Gemini generateContent request.
+"""Validator for Gemini generateContent requests.
 
-Gemini pairs calls with responses by position and number, not by id: a content with calls is answered by the very next
-content, whole. Field names are the camelCase ones that our requests use; any other name is refused, as the server does.
+Gemini pairs calls with responses by position and number, not by id: the next content answers all calls of a content.
+Field names are the camelCase ones that our requests use; any other name is refused, as the server does.
 """
 
 from collections import Counter
@@ -19,12 +19,11 @@ from tidegate.wire.gemini.validate_fields import (
 )
 from tidegate.wire.validation.faults import STRICT_PROFILE, FaultLog, RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import (
-    UnsendableError,
     describe_json_type,
     describe_value,
     has_only_finite_numbers,
-    measure_json_bytes,
 )
+from tidegate.wire.validation.validator import BodyFormat, MessageListValidator
 
 _MAX_BODY_BYTES = 20_971_520
 
@@ -46,63 +45,40 @@ _COUNT = (
 )
 
 
-def validate(body: object, profile: ValidationProfile = STRICT_PROFILE) -> list[RequestFault]:
-    """Every fault of the body; a body of any shape is judged, none raises."""
-    if not isinstance(body, Mapping):
-        return [RequestFault("SHAPE", f"Invalid JSON payload received: {describe_json_type(body)}", "")]
-    state = GeminiValidator(body, profile)
-    contents = body.get("contents", [])
-    if not isinstance(contents, list):
-        return [
-            *state.faults,
-            RequestFault("SHAPE", f"Invalid value at 'contents': {describe_json_type(contents)}", "contents"),
-        ]
-    for content in contents:
-        state.feed(content)
-    return state.finish()
+class GeminiValidator(MessageListValidator):
+    """The rules over the list of contents: turns, calls with their responses, signatures."""
 
-
-class GeminiValidator:
-    """Feed the contents in order; `finish` may be asked at any point and changes nothing."""
+    body_format = BodyFormat(
+        "contents",
+        "contents[",
+        "]",
+        bad_body=lambda body: f"Invalid JSON payload received: {describe_json_type(body)}",
+        bad_list=lambda contents: f"Invalid value at 'contents': {describe_json_type(contents)}",
+        bad_message=lambda where, content: f"Invalid value at '{where}': {describe_json_type(content)}",
+        unsendable="The input data is not valid json",
+        max_bytes=_MAX_BODY_BYTES,
+        too_large=RequestFault("GE8", f"Request payload size exceeds the limit: {_MAX_BODY_BYTES} bytes.", ""),
+    )
 
     def __init__(self, head: Mapping[str, object], profile: ValidationProfile = STRICT_PROFILE) -> None:
-        self._profile = profile
-        self._found = FaultLog()
-        self._at = 0
+        super().__init__(head, profile)
         self._role = ""
-        self._calls: tuple[str, ...] = ()  # names called by the newest model content, not yet answered
+        self._calls: tuple[str, ...] = ()  # names called by the latest model content, not yet answered
         self._calls_at = 0
-        self._unsigned = FaultLog()  # GE6 in the running turn; forgotten when the user speaks again
-        self._size = 0
-        self._head(head)
+        self._unsigned = FaultLog()  # GE6 in the current turn; cleared by the next user message
+        self._read_head(head)
 
-    @property
-    def faults(self) -> list[RequestFault]:
-        return self._found.all()
+    @classmethod
+    def _messages_of(cls, body: Mapping[str, object]) -> object:
+        return body.get("contents", [])
 
-    def fork(self) -> "GeminiValidator":
-        child = GeminiValidator.__new__(GeminiValidator)
-        child.__dict__.update(self.__dict__)
-        child._found = self._found.fork()
-        child._unsigned = self._unsigned.fork()
-        return child
-
-    def finish(self) -> list[RequestFault]:
-        return [*self._found.all(), *self._end()]
-
-    def feed(self, content: object) -> None:
-        at = self._at
-        self._at = at + 1
-        where = f"contents[{at}]"
-        if not isinstance(content, dict):
-            self._say("SHAPE", f"Invalid value at '{where}': {describe_json_type(content)}", where)
-            return
-        self._weigh(content, where)
+    def _check_message(self, message: dict[str, object], at: int, where: str) -> None:
+        content = message
         self._found.extend(check_field_names(content, CONTENT_FIELDS, where))
         role = content.get("role")
         parts = content.get("parts")
         if not isinstance(parts, list) or not parts:
-            self._say("GE1", _NO_PARTS, f"{where}.parts")
+            self._add("GE1", _NO_PARTS, f"{where}.parts")
             parts = []
         for n, part in enumerate(parts):
             self._found.extend(_check_part(part, f"{where}.parts[{n}]"))
@@ -114,21 +90,9 @@ class GeminiValidator:
             self._user(calls, responses, where)
             self._take_turn("user", where)
         else:
-            self._say("GE2", _ROLE, f"{where}.role")
+            self._add("GE2", _ROLE, f"{where}.role")
 
-    def _say(self, rule: str, text: str, where: str) -> None:
-        self._found.add(rule, text, where)
-
-    def _weigh(self, value: object, where: str) -> None:
-        try:
-            self._size += measure_json_bytes(value)
-        except UnsendableError as error:
-            self._say("OC10", f"The input data is not valid json: {error}", where)
-
-    def _head(self, head: Mapping[str, object]) -> None:
-        for key, value in head.items():
-            if key != "contents":
-                self._weigh(value, str(key))
+    def _check_head(self, head: Mapping[str, object]) -> None:
         self._found.extend(check_field_names(head, BODY_FIELDS, ""))
         if head.get("tools") is not None:
             self._found.extend(check_declarations(head["tools"]))
@@ -137,7 +101,7 @@ class GeminiValidator:
             return
         parts = system.get("parts") if isinstance(system, dict) else None
         if not isinstance(system, dict) or not isinstance(parts, list) or not parts:
-            self._say("GE1", _NO_PARTS, "systemInstruction.parts")
+            self._add("GE1", _NO_PARTS, "systemInstruction.parts")
             return
         self._found.extend(check_field_names(system, CONTENT_FIELDS, "system_instruction"))
         for n, part in enumerate(parts):
@@ -146,18 +110,18 @@ class GeminiValidator:
     def _take_turn(self, role: str, where: str) -> None:
         before, self._role = self._role, role
         if self._profile.alternate and (before == role or (not before and role == "model")):
-            self._say("GE2", _ALTERNATE, where)
+            self._add("GE2", _ALTERNATE, where)
 
     def _model(self, parts: list[object], calls: list[str], responses: list[str], at: int) -> None:
         where = f"contents[{at}]"
         self._found.extend(self._unanswered(0))
         self._calls, self._calls_at = tuple(calls), at
         if responses:
-            self._say("GE4", _RESPONSE, where)
+            self._add("GE4", _RESPONSE, where)
         if not calls:
             return
         if self._role != "user":
-            self._say("GE3", _CALL, where)
+            self._add("GE3", _CALL, where)
         if self._profile.requires_signatures and not _is_signed(parts):
             text = (
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
@@ -167,9 +131,9 @@ class GeminiValidator:
 
     def _user(self, calls: list[str], responses: list[str], where: str) -> None:
         if calls:
-            self._say("GE3", _CALL, where)
+            self._add("GE3", _CALL, where)
         if not self._calls and responses:
-            self._say("GE4", _RESPONSE, where)
+            self._add("GE4", _RESPONSE, where)
         elif len(self._calls) != len(responses):
             self._found.extend(self._unanswered(len(responses)))
         elif Counter(self._calls) != Counter(responses):
@@ -177,7 +141,7 @@ class GeminiValidator:
             text = (
                 f"Please ensure that the function response name equals the function call name: {', '.join(lost)[:160]}"
             )
-            self._say("GE5", text, where)
+            self._add("GE5", text, where)
         self._calls = ()
         if not responses:
             self._unsigned = FaultLog()
@@ -186,7 +150,7 @@ class GeminiValidator:
         if len(self._calls) != responses:
             yield RequestFault("GE4", _COUNT, f"contents[{self._calls_at}]")
 
-    def _end(self) -> Iterator[RequestFault]:
+    def _end_faults(self) -> Iterator[RequestFault]:
         if not self._at:
             yield RequestFault("GE1", "* GenerateContentRequest.contents: contents is not specified", "contents")
             return
@@ -194,12 +158,12 @@ class GeminiValidator:
         if self._role != "user":
             yield RequestFault("GE2", _LAST, f"contents[{self._at - 1}]")
         yield from self._unsigned.all()
-        if self._size > _MAX_BODY_BYTES:
-            yield RequestFault("GE8", f"Request payload size exceeds the limit: {_MAX_BODY_BYTES} bytes.", "")
 
 
 def _function_names(parts: list[object], field: str) -> list[str]:
-    """The names of all calls or responses; a nameless one counts too, its own fault is told with its part."""
+    """Return the names of all calls or responses. One without a name counts, too; its fault is reported with its
+    part.
+    """
     found = []
     for part in parts:
         if isinstance(part, dict) and field in part:
@@ -210,7 +174,7 @@ def _function_names(parts: list[object], field: str) -> list[str]:
 
 
 def _is_signed(parts: list[object]) -> bool:
-    """Only the first call of a step carries the signature; its parallel siblings have none."""
+    """Return whether the first call of a step is signed; its parallel siblings have no signature."""
     for part in parts:
         if isinstance(part, dict) and "functionCall" in part:
             signature = part.get("thoughtSignature")

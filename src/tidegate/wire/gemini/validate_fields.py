@@ -1,10 +1,11 @@
-"""Gemini's function declarations, and the field names it knows: anything else is refused by name (GE8)."""
+"""Checks of Gemini's function declarations and field names; an unknown field is refused by name (GE8)."""
 
 import re
 from collections.abc import Iterator, Mapping
 
 from tidegate.wire.validation.faults import RequestFault
 from tidegate.wire.validation.json_checks import describe_json_type, find_schema_fault
+from tidegate.wire.validation.validator import ToolEntry, walk_tools
 
 is_function_name = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}").fullmatch
 BAD_FUNCTION_NAME_TEXT = (
@@ -64,22 +65,21 @@ def check_declarations(tools: object) -> Iterator[RequestFault]:
         if not isinstance(declared, list):
             yield RequestFault("SHAPE", f"Invalid value at 'tools[{at}].function_declarations'", f"tools[{at}]")
             continue
-        for n, one in enumerate(declared):
-            yield from _check_declaration(one, f"tools[{at}].function_declarations[{n}]", names)
+        places = ((f"tools[{at}].function_declarations[{n}]", one) for n, one in enumerate(declared))
+        for entry in walk_tools(places, is_function_name, names):
+            yield from _check_declaration(entry)
 
 
-def _check_declaration(one: object, where: str, names: set[str]) -> Iterator[RequestFault]:
-    if not isinstance(one, dict):
-        yield RequestFault("SHAPE", f"Invalid value at '{where}': {describe_json_type(one)}", where)
+def _check_declaration(entry: ToolEntry) -> Iterator[RequestFault]:
+    where, given, one, problem = entry
+    if one is None:
+        yield RequestFault("SHAPE", f"Invalid value at '{where}': {describe_json_type(given)}", where)
         return
     yield from check_field_names(one, _DECLARATION_FIELDS, where)
-    name = one.get("name")
-    if not isinstance(name, str) or not is_function_name(name):
+    if problem == "bad name":
         yield RequestFault("GE5", f"* GenerateContentRequest.{where}.name: {BAD_FUNCTION_NAME_TEXT}", f"{where}.name")
-    elif name in names:
-        yield RequestFault("GE5", f"Duplicate function declaration found: {name}", where)
-    else:
-        names.add(name)
+    elif problem:
+        yield RequestFault("GE5", f"Duplicate function declaration found: {one['name']}", where)
     if one.get("parameters") is not None:
         yield from _check_schema(one["parameters"], f"{where}.parameters")
     free = one.get("parametersJsonSchema")
@@ -88,7 +88,7 @@ def _check_declaration(one: object, where: str, names: set[str]) -> Iterator[Req
 
 
 def _check_schema(schema: object, where: str) -> Iterator[RequestFault]:
-    """`parameters` is a message of Gemini's own, not JSON Schema: $ref or additionalProperties are unknown names."""
+    """`parameters` has Gemini's own format, not JSON Schema: $ref and additionalProperties are unknown fields."""
     stack = [schema]
     while stack:
         node = stack.pop()

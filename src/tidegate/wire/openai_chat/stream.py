@@ -1,7 +1,7 @@
-"""Chat completions as a stream, from OpenAI and everyone who speaks it.
+"""Assembler for Chat Completions streams, of OpenAI and of compatible servers.
 
-Reasoning goes by three names and comes as text, as Mistral's parts or as OpenRouter's details; it is given back under
-the name it came with. Calls come in pieces that are told apart by index, by id or by neither.
+Reasoning has three names and comes as text, as Mistral's parts or as OpenRouter's details; it is sent back under the
+name it came with. Calls come in pieces that are identified by index, by id or by neither.
 """
 
 from collections.abc import Mapping
@@ -47,11 +47,11 @@ _REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
 
 
 _LONGEST_CHECKED = 65_536
-"""Characters of arguments up to which a piece under another id is compared with them: see `_slot`."""
+"""Characters of arguments up to which a piece with another id is compared with them: see `_slot`."""
 
 
 class _PartialCall(msgspec.Struct, eq=False):
-    """Pieces are joined once, at the end: long arguments are not copied with every piece."""
+    """Pieces are joined once, at the end, so that long arguments are not copied with every piece."""
 
     index: int | None
     place: int
@@ -78,7 +78,7 @@ class ChatAssembler:
         self._thought: list[str] = []
         self._thought_key = ""
         self._details: list[JsonObject] = []
-        self._grown: list[dict[str, list[str]]] = []  # for each of them, what is still to be added to its texts
+        self._grown: list[dict[str, list[str]]] = []  # for each of them, the pieces to be added to its texts
         self._calls: list[_PartialCall] = []
         self._usage: JsonObject = {}
         self._model = self._reason = ""
@@ -102,7 +102,7 @@ class ChatAssembler:
                 return self.feed({"error": choice["error"]})
             deltas += self._take(as_object(choice.get("delta") or choice.get("message")))
             reason = as_string(choice.get("finish_reason"))
-            self._reason = "" if reason == "null" else reason  # some write null as a word
+            self._reason = "" if reason == "null" else reason  # some servers write null as a string
             self._usage = merge_usage(self._usage, choice.get("usage"))
         return deltas
 
@@ -135,7 +135,7 @@ class ChatAssembler:
         return []
 
     def _detail(self, piece: JsonObject) -> None:
-        """OpenRouter: pieces of one index belong together; their texts grow, a signature comes once."""
+        """Merge OpenRouter's pieces: those of one index belong together; their texts grow, a signature comes once."""
         last = self._details[-1] if self._details else {}
         if not last or last.get("type") != piece.get("type") or last.get("index") != piece.get("index"):
             self._details.append(dict(piece))
@@ -181,8 +181,9 @@ class ChatAssembler:
         return [*shown, Delta("call", arguments, called.place)] if arguments else shown
 
     def _slot(self, piece: JsonObject, name: str) -> _PartialCall:
-        """The call a piece belongs to. Some servers give every call the index 0, or none: another id or a second name
-        then begins another call."""
+        """Return the call that a piece belongs to. Some servers give every call the index 0, or none: another id or
+        a second name then starts another call.
+        """
         given, ident = piece.get("index"), as_string(piece.get("id"))
         index = given if isinstance(given, int) and not isinstance(given, bool) else None
         same = [each for each in self._calls if index is None or each.index == index]
@@ -220,7 +221,7 @@ class ChatAssembler:
 
 
 def _is_custom_call(called: _PartialCall) -> bool:
-    """A custom tool takes text of any form."""
+    """Build the call of a custom tool, which takes text of any form."""
     return "custom" in called.opaque
 
 
@@ -233,7 +234,7 @@ def _encode_call(called: _PartialCall, ident: str) -> JsonObject:
 
 
 def frames_from_body(body: Mapping[str, object]) -> list[JsonObject]:
-    """An answer that did not come as a stream, as the frames it would have been."""
+    """Convert an unstreamed answer to the frames of a stream."""
     choices = [as_object(each) for each in as_list(body.get("choices"))]
     for choice in choices[:1]:
         message = as_object(choice.get("message"))

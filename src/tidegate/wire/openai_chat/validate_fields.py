@@ -1,21 +1,23 @@
-"""OpenAI's wording for a bad field, and its tool list: the same in chat and in Responses."""
+"""OpenAI's wording for a bad field, and the checks of tools and content that need no memory."""
 
 from collections.abc import Iterator, Mapping
 
 from tidegate.wire.validation.faults import RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import (
-    MAX_STRING_CHARS,
-    UnsendableError,
+    MAX_ARGUMENT_CHARS,
     describe_json_type,
     describe_value,
     find_schema_fault,
+    is_json_object,
     is_tool_name,
     lacks_required_list,
-    longest_string_length,
-    measure_json_bytes,
 )
+from tidegate.wire.validation.validator import walk_tools
 
 _MAX_TOOLS = 128
+_MAX_USER_CHARS = 64
+NO_OBJECT_TEXT = "arguments must be a valid JSON object string"
+UNSENDABLE_TEXT = "We could not parse the JSON body of your request"
 
 
 def wrong_type_text(where: str, wanted: str, value: object) -> str:
@@ -45,7 +47,7 @@ def array_too_long_text(where: str, limit: int, got: int) -> str:
 
 
 def describe_bad_function_name(where: str, name: object) -> str:
-    """Why OpenAI refuses this function name; empty if it does not."""
+    """Return why OpenAI refuses this function name; empty if it does not."""
     if not isinstance(name, str):
         return wrong_type_text(where, "a string", name)
     if is_tool_name(name):
@@ -60,20 +62,34 @@ def describe_bad_function_name(where: str, name: object) -> str:
     )
 
 
-def describe_unsendable(value: object, where: str) -> str:
-    """OC10: why OpenAI cannot read this part of the body; empty if it can."""
-    try:
-        size = measure_json_bytes(value)
-    except UnsendableError as error:
-        return f"We could not parse the JSON body of your request: {error}"
-    if size > MAX_STRING_CHARS and (longest := longest_string_length(value)) > MAX_STRING_CHARS:
-        return string_too_long_text(where, MAX_STRING_CHARS, longest)
-    return ""
+def check_user_name(head: Mapping[str, object]) -> Iterator[RequestFault]:
+    user = head.get("user")
+    if isinstance(user, str) and len(user) > _MAX_USER_CHARS:
+        yield RequestFault("OC6", string_too_long_text("user", _MAX_USER_CHARS, len(user)), "user")
+
+
+def check_id_length(key: str, limit: int, rule: str, where: str) -> Iterator[RequestFault]:
+    if not key:
+        yield RequestFault(rule, empty_string_text(where), where)
+    elif len(key) > limit:
+        yield RequestFault(rule, string_too_long_text(where, limit, len(key)), where)
+
+
+def check_call_arguments(arguments: object, rule: str, where: str, *, no_object: str = "") -> Iterator[RequestFault]:
+    """Check the arguments of a call. `no_object` is the fault text for a text that is no JSON object; empty: any
+    text is allowed.
+    """
+    if not isinstance(arguments, str):
+        yield RequestFault(rule, wrong_type_text(where, "a string", arguments), where)
+    elif len(arguments) > MAX_ARGUMENT_CHARS:
+        yield RequestFault(rule, string_too_long_text(where, MAX_ARGUMENT_CHARS, len(arguments)), where)
+    elif no_object and not is_json_object(arguments):
+        yield RequestFault(rule, no_object, where)
 
 
 def check_function_tools(tools: object, profile: ValidationProfile, *, flat: bool) -> Iterator[RequestFault]:
-    """OC5, MI5 and XA1: the same list in both OpenAI forms, but chat nests each function one level deeper."""
-    rule = "MI5" if profile.mistral else "OC5"
+    """OC5, MI5 and XA1: check the list of tools. Chat nests each function one level deeper than Responses (`flat`)."""
+    rule = profile.chat.tool_rule
     if not isinstance(tools, list):
         yield RequestFault(rule, wrong_type_text("tools", "an array of objects", tools), "tools")
         return
@@ -81,26 +97,34 @@ def check_function_tools(tools: object, profile: ValidationProfile, *, flat: boo
         yield RequestFault("OC5", empty_array_text("tools"), "tools")
     if len(tools) > _MAX_TOOLS:
         yield RequestFault("OC5", array_too_long_text("tools", _MAX_TOOLS, len(tools)), "tools")
-    names: set[object] = set()
-    for at, tool in enumerate(tools):
-        where = f"tools[{at}]" if flat else f"tools[{at}].function"
-        kind = tool.get("type") if isinstance(tool, dict) else None
-        if flat and isinstance(kind, str) and kind != "function":
-            continue  # tools that run at the provider have no name of ours and no schema
-        function = tool if flat else tool.get("function") if kind == "function" else None
-        if kind != "function" or not isinstance(function, dict):
+    ours = (
+        (f"tools[{at}]" if flat else f"tools[{at}].function", tool)
+        for at, tool in enumerate(tools)
+        if not (flat and _runs_at_provider(tool))
+    )
+    for where, tool, function, problem in walk_tools(ours, is_tool_name, set(), lambda tool: _function_of(tool, flat)):
+        if function is None:
             yield RequestFault(rule, wrong_type_text(where, "an object with type 'function'", tool), where)
             continue
         name = function.get("name")
-        if text := describe_bad_function_name(f"{where}.name", name):
-            yield RequestFault(rule, text, f"{where}.name")
-        elif name in names:
-            yield RequestFault(
-                rule, f"Invalid 'tools': function names must be unique, but '{name}' is repeated.", where
-            )
-        else:
-            names.add(name)
+        if problem == "bad name":
+            yield RequestFault(rule, describe_bad_function_name(f"{where}.name", name), f"{where}.name")
+        elif problem:
+            text = f"Invalid 'tools': function names must be unique, but '{name}' is repeated."
+            yield RequestFault(rule, text, where)
         yield from _check_parameters(function, name if isinstance(name, str) else "", where, profile)
+
+
+def _runs_at_provider(tool: object) -> bool:
+    """Return whether the provider runs the tool: it has no name of ours and no schema."""
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    return isinstance(kind, str) and kind != "function"
+
+
+def _function_of(tool: object, flat: bool) -> object:
+    if not isinstance(tool, dict) or tool.get("type") != "function":
+        return None
+    return tool if flat else tool.get("function")
 
 
 def _check_parameters(
@@ -110,9 +134,9 @@ def _check_parameters(
     if schema is None:
         return
     where = f"{where}.parameters"
-    rule = "MI5" if profile.mistral else "OC5"
-    start = "Invalid tool schema" if profile.mistral else f"Invalid schema for function '{name[:64]}'"
-    if fault := find_schema_fault(schema, regex=profile.mistral):
+    rule = profile.chat.tool_rule
+    start = profile.chat.schema_text or f"Invalid schema for function '{name[:64]}'"
+    if fault := find_schema_fault(schema, regex=profile.chat.compiles_patterns):
         yield RequestFault(rule, f"{start}: {fault}", where)
     elif not isinstance(schema, dict) or schema.get("type") != "object":
         kind = describe_value(schema.get("type") if isinstance(schema, dict) else None)
@@ -123,15 +147,13 @@ def _check_parameters(
         yield RequestFault("XA1", text, where)
 
 
-# OC8 and OC15: what the content of a message may be, role by role. A plain string never gets here.
+# OC8 and OC15: the content that each role may have. A plain string needs no check.
 
 _TEXT_PART_TYPES = frozenset(("text",))
 _PART_TYPES_BY_ROLE: Mapping[str, frozenset[str]] = {
     "user": frozenset(("text", "image_url", "input_audio", "file")),
     "assistant": frozenset(("text", "refusal")),
 }
-_ITEM_PART_TYPES_BY_ROLE: Mapping[str, frozenset[str]] = {"assistant": frozenset(("output_text", "refusal"))}
-_ITEM_INPUT_TYPES = frozenset(("input_text", "input_image", "input_file"))
 
 
 def check_chat_content(
@@ -141,8 +163,8 @@ def check_chat_content(
     where = f"messages[{at}].content"
     if content is None:
         spoken = role == "assistant" and any(message.get(key) for key in ("tool_calls", "refusal", "audio"))
-        if role == "system" and profile.mistral:
-            yield RequestFault("MI5", "System prompt must have content", where)
+        if role == "system" and profile.chat.system_content:
+            yield RequestFault(*profile.chat.system_content, where)
         elif not spoken:
             yield RequestFault("OC8", "Invalid value for 'content': expected a string, got null.", where)
     elif not isinstance(content, list):
@@ -180,23 +202,3 @@ def _check_part(part: object, role: str, where: str, profile: ValidationProfile)
 
 def _is_filled(value: object) -> bool:
     return isinstance(value, str) and bool(value)
-
-
-def check_item_content(content: object, role: str, where: str) -> Iterator[RequestFault]:
-    """The same for an item of the Responses form: what the model said and what it is told have other part types."""
-    if not isinstance(content, list):
-        yield RequestFault("OC8", wrong_type_text(where, "a string or array of objects", content), where)
-        return
-    if not content:
-        yield RequestFault("OC8", empty_array_text(where), where)
-    allowed = _ITEM_PART_TYPES_BY_ROLE.get(role, _ITEM_INPUT_TYPES)
-    for n, part in enumerate(content):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if not isinstance(kind, str) or kind not in allowed:
-            known = " and ".join(f"'{one}'" for one in sorted(allowed))
-            yield RequestFault(
-                "OC8", f"Invalid value: {describe_value(kind)}. Supported values are: {known}.", f"{where}[{n}]"
-            )
-        elif kind.endswith("_text") and not isinstance(part.get("text"), str):
-            text = wrong_type_text(f"{where}[{n}].text", "a string", part.get("text"))
-            yield RequestFault("OC8", text, f"{where}[{n}]")

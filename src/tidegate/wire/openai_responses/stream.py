@@ -1,7 +1,7 @@
-"""OpenAI Responses as a stream: items by output index. An item that is done replaces what its deltas made of it.
+"""Assembler for Responses streams: items by output index. A finished item replaces what its deltas built.
 
-The last event brings the whole response once more. It is believed if it holds the items; servers that leave them out
-there have sent each of them before.
+The last event repeats the whole response. It is used if it holds the items; servers that leave them out there have sent
+each of them before.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _GROWS: Mapping[str, str] = MappingProxyType(
         "response.custom_tool_call_input.delta": "input",
     }
 )
-"""The deltas that make an item grow, and what of it."""
+"""The deltas that extend an item, and the field they extend."""
 _STOPS: Mapping[str, StopReason] = MappingProxyType(
     {
         "completed": "end",
@@ -51,10 +51,10 @@ class ResponsesAssembler:
     def __init__(self) -> None:
         self.error: JsonObject | None = None
         self._items: dict[int, JsonObject] = {}
-        self._grown: dict[int, list[tuple[str, str]]] = {}  # field and text: joined once, at the end
+        self._grown: dict[int, list[tuple[str, str]]] = {}  # field and text; joined once, at the end
         self._whole: set[int] = set()
         self._called: set[int] = set()
-        self._changes = 0  # from one field of an item to another: each makes a part
+        self._changes = 0  # switches between fields of an item; each makes a part
         self._response: JsonObject | None = None
 
     @property
@@ -114,7 +114,7 @@ class ResponsesAssembler:
         return [Delta("thinking", piece, place)] if kind.startswith("response.reasoning") else []
 
     def _joined(self, place: int) -> JsonObject:
-        """An item with what its deltas brought."""
+        """Return an item with the content of its deltas."""
         item = dict(self._items[place])
         for field, pieces in groupby(self._grown.get(place, ()), lambda pair: pair[0]):
             text = "".join(piece for _, piece in pieces)
@@ -154,7 +154,7 @@ class ResponsesAssembler:
 
 
 def _is_sealed(item: JsonObject) -> bool:
-    """Reasoning goes back to the provider as it is: what it would not take back was damaged on the way."""
+    """Refuse a damaged reasoning item: it is sent back as it is, and the provider would refuse it."""
     summary = item.get("summary") or []
     told = isinstance(summary, list) and all(isinstance(as_object(each).get("text"), str) for each in summary)
     return told and isinstance(item.get("encrypted_content") or "", str)
@@ -165,7 +165,7 @@ def _refuses(items: list[JsonObject]) -> bool:
 
 
 def frames_from_body(body: Mapping[str, object]) -> list[JsonObject]:
-    """An answer that did not come as a stream, as the frames it would have been."""
+    """Convert an unstreamed answer to the frames of a stream."""
     if body.get("error"):
         return [{"type": "error", "error": body["error"]}]
     ended = body.get("status") in ("completed", "incomplete")

@@ -1,1 +1,1 @@
-"""What the renderers of all dialects share."""
+"""The parts of rendering that all dialects share: layout, identifiers, image limits, the request."""

@@ -1,4 +1,6 @@
-"""The values between a view and a dialect: what is shown, what a dialect can carry, and the blocks laid out for it."""
+"""The values between a view and a dialect: view items, the capabilities of a dialect, and the blocks laid out for
+it.
+"""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -14,7 +16,7 @@ JsonObject = dict[str, object]
 
 
 class RenderableItem(Protocol):
-    """An item of a view. Not `signed`: something before it was edited since, so its opaque data may not be sent."""
+    """An item of a view. If it is not `signed`, something before it was edited, so its opaque data must not be sent."""
 
     @property
     def message(self) -> Message: ...
@@ -23,7 +25,7 @@ class RenderableItem(Protocol):
 
 
 class RenderableView(Protocol):
-    """A view. As long as `prefix_seq` is the same, items were only appended."""
+    """A view. While `prefix_seq` stays the same, items are only appended."""
 
     @property
     def items(self) -> Sequence[RenderableItem]: ...
@@ -36,11 +38,12 @@ class RenderableView(Protocol):
 
 
 class DialectCapabilities(msgspec.Struct, frozen=True):
-    """What a dialect can carry.
+    """The content that a dialect can hold.
 
-    `joins`: several texts of a message become one. `plain_thinking`: reasoning text is replayed. `early_thinking`:
-    thinking may come as a message of its own, right before the one it belongs to. `bounds`: of the pictures, where
-    the provider refuses a whole request for one of them. `output`: what is asked for where nobody said how much.
+    `joins_texts`: several texts of a message become one. `plain_thinking`: reasoning text is sent back.
+    `standalone_thinking`: thinking may be a message of its own, directly before the one it belongs to. `image_limits`:
+    set where the provider refuses a whole request because of one image. `default_max_tokens`: the output limit of a
+    request whose options set none.
     """
 
     family: str
@@ -56,9 +59,9 @@ class DialectCapabilities(msgspec.Struct, frozen=True):
 
 
 class RequestOptions(msgspec.Struct, frozen=True):
-    """What a request asks for beside its content. `thinking` is a budget in tokens, where a dialect has one.
+    """The options of a request besides its content. `thinking_budget` is in tokens, where a dialect has one.
 
-    `cache` asks for marks where the provider wants to be told what to keep.
+    `cache_markers` asks for markers where the provider caches only what is marked.
     """
 
     model: str = ""
@@ -69,13 +72,13 @@ class RequestOptions(msgspec.Struct, frozen=True):
     top_p: float | None = None
 
     def sampling(self) -> JsonObject:
-        """How freely to choose words, where it was said; without it the provider's own way."""
+        """Return the sampling settings that are set; for the others the provider's defaults apply."""
         wanted = {"temperature": self.temperature, "top_p": self.top_p}
         return {name: value for name, value in wanted.items() if value is not None}
 
 
 class CallSlot(NamedTuple):
-    """A call waiting for its answer: its id in the history, its id and name on the wire."""
+    """A call waiting for its answer: its id in the history, its id and name in the request."""
 
     call_id: str
     id: str
@@ -90,9 +93,10 @@ class CallAnswer(msgspec.Struct):
 
 
 class LayoutBlock(msgspec.Struct, eq=False):
-    """`key` tells whether another block would render the same; `sources` keep the messages it names alive.
+    """One turn of one side.
 
-    `wire` and `chunks` hold what was rendered from it: JSON values, and each of them encoded.
+    Two blocks with the same `key` render the same; `sources` keeps the messages alive that the key names. `rendered`
+    and `encoded` hold the JSON values made from the block, and each of them as bytes.
     """
 
     side: BlockSide

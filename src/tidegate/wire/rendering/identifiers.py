@@ -1,8 +1,8 @@
-"""Names that a provider accepts.
+"""Call ids and tool names that a provider accepts.
 
-A provider limits the shape of call ids and of tool names; what another provider or a harness made up may not fit, and
-may repeat. A name that fits is kept, so that a history goes back to its provider as it came. Any other gets a name made
-from what it names and nothing else, so that it is the same in every request: the prompt cache stays warm.
+A provider limits the form of call ids and of tool names; those of another provider or harness may not fit, and may
+repeat. A name that fits is kept, so that a history goes back to its provider unchanged. Any other is replaced by one
+derived only from what it names, so that it is the same in every request and the prompt cache stays valid.
 """
 
 import re
@@ -20,7 +20,7 @@ _NAME_TAIL = 8
 
 
 class IdentifierRules(msgspec.Struct, frozen=True):
-    """What ids and tool names must look like. `length` is that of an id of our own; 62 ** 9 of them are enough."""
+    """The form of ids and tool names. `length` is that of ids we make; 62 ** 9 of them are enough."""
 
     id_pattern: re.Pattern[str]
     name_pattern: re.Pattern[str]
@@ -28,7 +28,7 @@ class IdentifierRules(msgspec.Struct, frozen=True):
 
 
 def _short_digest(text: str, length: int) -> str:
-    """Letters and digits, the first a letter: some servers ask for that."""
+    """Return letters and digits, the first a letter, as some servers demand."""
     number = int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=32).digest(), "big")
     number, first = divmod(number, 52)
     letters = [_DIGITS[10 + first]]
@@ -39,7 +39,7 @@ def _short_digest(text: str, length: int) -> str:
 
 
 def assign_call_id(call_id: str, message_id: str, index: int, shape: IdentifierRules, used: set[str]) -> str:
-    """The id of a call in this request; it is taken in `used`, for no two calls of a request may share one."""
+    """Return the id of a call in this request and add it to `used`: no two calls of a request may share one."""
     found = call_id
     if found in used or not shape.id_pattern.fullmatch(found):
         source = f"{message_id}\0{index}\0{call_id}"
@@ -52,7 +52,7 @@ def assign_call_id(call_id: str, message_id: str, index: int, shape: IdentifierR
 
 
 def encode_tool_name(name: str, shape: IdentifierRules) -> str:
-    """The name of a tool. It depends on nothing but the name: definitions and calls must agree."""
+    """Return the tool's name in requests. It depends only on the name, so that definitions and calls agree."""
     if shape.name_pattern.fullmatch(name):
         return name
     readable = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)[: 63 - _NAME_TAIL].strip("_") or "tool"
@@ -62,12 +62,12 @@ def encode_tool_name(name: str, shape: IdentifierRules) -> str:
 
 
 def map_tool_names(tools: Iterable[Tool], shape: IdentifierRules) -> dict[str, str]:
-    """From the name on the wire to the tool's own, for reading the calls of an answer."""
+    """Map the names in requests to the tools' own, for reading the calls of an answer."""
     return {encode_tool_name(tool.name, shape): tool.name for tool in tools}
 
 
 class ToolDefinition(NamedTuple):
-    """A tool as a provider wants it."""
+    """A tool as a provider accepts it."""
 
     name: str
     description: str
@@ -75,7 +75,7 @@ class ToolDefinition(NamedTuple):
 
 
 def define_tools(tools: Iterable[Tool], shape: IdentifierRules) -> list[ToolDefinition]:
-    """Each name once (the first wins: a provider refuses the request otherwise), each schema an object."""
+    """Define each name once (the first wins; a provider refuses duplicates), each with an object as schema."""
     found: dict[str, ToolDefinition] = {}
     for tool in tools:
         name = encode_tool_name(tool.name, shape)

@@ -1,8 +1,8 @@
-"""Which pictures of a request its provider would refuse: a word is sent for them, for the oldest first.
+"""Images that the provider would refuse: they are replaced by a short text, the oldest first.
 
-What is allowed depends on the whole request. A picture that was fine for hours becomes one too many, or too wide, when
-another joins it, and a request with such a picture would be refused again and again. Only what can be known without
-decoding a picture is looked at: its kind, its weight, its size, and how many there are.
+The limits depend on the whole request. An image that was fine before becomes one too many, or too wide, when another is
+added, and every later request would be refused. Only properties that need no decoding are checked: type, size in
+characters, size in pixels, and the number of images.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,23 +15,23 @@ from tidegate.core.tokens.image_size import read_image_size
 
 IMAGE_PLACEHOLDER: Final = "(image)"
 _OMIT_STEP: Final = 5
-"""Pictures leave some at a time: each time the request reads otherwise from there on, and a cache is lost."""
+"""Images are left out in groups of this size: each change invalidates the provider's cache from there on."""
 
 
 class ImageLimits(msgspec.Struct, frozen=True):
-    """`few` is how many may stand together while any of them is wider or higher than `wide` pixels."""
+    """`max_images_if_any_large` applies when any image is wider or higher than `large_edge` pixels."""
 
     media_types: tuple[str, ...]
     max_images: int
     max_images_if_any_large: int
     max_edge: int
     large_edge: int
-    max_image_chars: int  # of one, and of all together: characters of base64
+    max_image_chars: int  # characters of base64: of one image, and of all together
     max_total_chars: int
 
 
 class _CountedImage(NamedTuple):
-    """The `place`-th picture of the message with this id (Python's). `edge` is 0 where it is not known."""
+    """The image at index `place` of the message with this Python id. `edge` is 0 if it is unknown."""
 
     message: int
     place: int
@@ -41,7 +41,7 @@ class _CountedImage(NamedTuple):
 
 
 class ImageSelection:
-    """The pictures of a view as they came, and which of them are not sent."""
+    """The images of a view in order, and those that are left out."""
 
     def __init__(self, bounds: ImageLimits | None) -> None:
         self._bounds = bounds
@@ -63,7 +63,7 @@ class ImageSelection:
             self._seen.append(_CountedImage(id(message), place, edge, weight, fit))
 
     def update_omitted(self) -> bool:
-        """Look again if there are new ones. True if others than before are left out."""
+        """Check again if there are new images. Return whether other images than before are left out."""
         if self._bounds is None or self._judged == len(self._seen):
             return False
         self._judged = len(self._seen)
@@ -74,7 +74,7 @@ class ImageSelection:
         return before != self.omitted
 
     def replace_omitted(self, message: Message) -> Message:
-        """The message as it is sent: with a word for each of its pictures that is left out."""
+        """Return the message as it is sent: with a text for each image that is left out."""
         places = self.omitted.get(id(message))
         if not places:
             return message
@@ -114,5 +114,5 @@ def _find_excess_images(pictures: Sequence[_CountedImage], bounds: ImageLimits) 
 
 
 def _round_excess(count: int, most: int) -> int:
-    """How many to leave out, a whole number of strides."""
+    """Return how many to leave out, a multiple of the group size."""
     return -(-max(count - most, 0) // _OMIT_STEP) * _OMIT_STEP

@@ -1,18 +1,18 @@
-"""From the items of a view to what every dialect can send: blocks that take turns, user first, user last.
+"""Layout of a view as blocks that every dialect can send: the sides alternate, user first and user last.
 
     user      answers to the calls of the block before, in call order; then texts and images
-    assistant texts, thinking and calls, in the order they came
+    assistant texts, thinking and calls, in their original order
 
-Providers differ in how they write this down, not in what they accept: a history laid out so is valid for the strictest
-of them. Neighbours of one side share a block, so no text is lost to alternation; a system message in mid-conversation
-goes to the user side under a label; a call nobody answered gets an answer, an answer nobody asked for becomes text.
+Providers differ in notation, not in what they accept: such a layout is valid for the strictest of them. Adjacent
+messages of one side share a block, so alternation loses no text. A system message in mid-conversation goes to the user
+side under a label. A call without an answer gets one; an answer without a call becomes text.
 
-Appending to a view touches the last block only, and a block knows nothing of its neighbours but the calls it answers.
-So a block that is done stays done, with the JSON made from it: that is what makes a request cheap and its prefix
-stable. When the view was edited the blocks are laid out again, and those made of the same messages are kept.
+Appending to a view changes only the last block, and a block depends only on the calls it answers. A finished block
+therefore keeps its JSON, which makes a request cheap and its prefix stable. After an edit of the view the blocks are
+laid out again, and those made of the same messages are kept.
 
-What we add to a request is counted by nobody. It must stay within what the count of a message (16 characters) and of
-a request (64) has to spare: at most 12 characters a message, and two fillers of at most 28 in a request.
+The text we add to a request is not counted. It must stay within the margin in the count of a message (16 characters)
+and of a request (64): at most 12 characters per message, and two fillers of at most 28 per request.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ NO_RESULT_TEXT = "(no result)"
 _SYSTEM_LABEL = "[system] "
 _RESULT_LABEL = "[result] "
 
-# What may stand between the texts of one message, in characters: an own text, one under a label, a result.
+# Characters allowed between the texts of one message: a plain text, one under a label, a result.
 _SEPARATOR_CHARS, _LABELED_SEPARATOR_CHARS, RESULT_SEPARATOR_CHARS = 10, 1, 5
 
 
@@ -52,7 +52,7 @@ class _Entry(NamedTuple):
 
 
 class _Span(msgspec.Struct, eq=False):
-    """A run of messages of one side, before it is laid out. `filler` is said when there is nothing else to say."""
+    """Adjacent messages of one side, before layout. `filler` is the text if there is no other."""
 
     side: BlockSide
     entries: list[_Entry]
@@ -68,13 +68,13 @@ def is_blank(text: str) -> bool:
 
 
 def join_within_spare(texts: Sequence[str], spare: int = _SEPARATOR_CHARS) -> str:
-    """The texts of one message as one. What stands between them is counted by nobody, so many texts stand closer."""
+    """Join the texts of one message. The separators are not counted, so many texts get shorter ones."""
     gap = next((gap for gap in ("\n\n", "\n") if len(gap) * (len(texts) - 1) <= spare), "")
     return gap.join(texts)
 
 
 class Layout:
-    """The blocks of a view, kept up as it grows."""
+    """The blocks of a view, kept up to date as it grows."""
 
     def __init__(self, rules: DialectCapabilities) -> None:
         self._rules = rules
@@ -92,11 +92,11 @@ class Layout:
 
     @property
     def stable_blocks(self) -> int:
-        """How many leading blocks no words can change any more: only the last span still grows."""
+        """The number of leading blocks that later messages cannot change: only the last span still grows."""
         return max(0, len(self._spans) - 1)
 
     def update(self, view: RenderableView) -> int:
-        """Bring the blocks up to date; the answer is the number of leading blocks that are as they were."""
+        """Bring the blocks up to date. Return the number of unchanged leading blocks."""
         items = view.items
         if view.prefix_seq != self._epoch or len(items) < self._count:
             self._clear()
@@ -106,7 +106,7 @@ class Layout:
             self._take(item.message, item.signed)
         self._count = len(items)
         if self._album.update_omitted():
-            firm = 0  # pictures that were laid out before are words now
+            firm = 0  # images that were laid out before are texts now
         old = self.blocks[firm:]
         known = {block.key: block for block in old}
         del self.blocks[firm:]
@@ -206,8 +206,9 @@ class Layout:
         return _join_text_parts(parts) if rules.joins_texts else parts
 
     def _lay_user(self, block: LayoutBlock, before: tuple[CallSlot, ...]) -> None:
-        """Answers stand in the order of the calls, whatever the order they came in. Ids may repeat in a group: the
-        first answer to an id belongs to the first call with it."""
+        """Order the answers like the calls. Ids may repeat in a group: the first answer to an id belongs to the
+        first call with it.
+        """
         answers: list[CallAnswer | None] = [None] * len(before)
         moved: list[list[Part]] = [[] for _ in before]
         for message in map(self._album.replace_omitted, block.sources):
@@ -244,7 +245,9 @@ class Layout:
         return found
 
     def _answer(self, slot: CallSlot, result: Result, place: int, moved: list[Part]) -> CallAnswer:
-        """Where a result may hold no image, its images go behind the results, under the number of their call."""
+        """Move the images of results after the results, under the number of their call, where a result may hold
+        none.
+        """
         parts = self._user_parts(result.parts)
         kept: list[Text | Image] = []
         for part in parts:
@@ -264,7 +267,7 @@ class Layout:
 
 
 def _has_sendable_part(message: Message, other: type[Call] | type[Result]) -> bool:
-    """Whether anything of a message can be sent by itself; thinking goes only with what was thought."""
+    """Return whether a message holds anything that can be sent by itself; thinking cannot."""
     return any(
         not is_blank(part.text) if isinstance(part, Text) else isinstance(part, Image | other) for part in message.parts
     )
@@ -284,7 +287,7 @@ def _add_label(label: str, parts: list[Part]) -> list[Part]:
 
 
 def _join_text_parts(parts: list[Part], spare: int = _SEPARATOR_CHARS) -> list[Part]:
-    """All texts as one, in the place of the first. Texts between images keep their places: they name them."""
+    """Join all texts in the place of the first. Texts between images keep their places, because they describe them."""
     texts = [part.text for part in parts if isinstance(part, Text)]
     if len(texts) < 2 or any(isinstance(part, Image) for part in parts):
         return parts

@@ -1,8 +1,8 @@
 """The request of a session, kept up to date.
 
-A session asks for its request before every call, and little changed since the last one. So everything here is kept by
-block: the JSON values, their bytes, and how far the validator has read. In the steady state an update renders, encodes
-and judges what is new, and joins the rest.
+A session needs its request before every call, and little has changed since the last one. So the JSON values, their
+bytes and the state of the validator are kept per block. An update usually renders, encodes and validates only what is
+new, and joins the rest.
 """
 
 from itertools import takewhile
@@ -12,11 +12,12 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.messages import Tool
+from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import repair_json_unicode, require_object
-from tidegate.wire.registry import Dialect, IncrementalValidator, get_dialect
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject, LayoutBlock, RenderableView, RequestOptions
 from tidegate.wire.rendering.layout import Layout
-from tidegate.wire.validation.faults import RequestFault
+from tidegate.wire.validation.faults import RequestFault, RequestValidator
 
 _encode = msgspec.json.Encoder().encode
 
@@ -24,8 +25,8 @@ _encode = msgspec.json.Encoder().encode
 class RequestRenderer:
     """One request in one dialect, following one view.
 
-    `shared` is the number of leading messages that the last update left as they were: what a provider that had the
-    request before may take from its cache. It is 0 when the head (system text, tools) changed.
+    `shared` is the number of leading messages that the last update left unchanged, which the provider may have cached.
+    It is 0 after a change of the head (system text, tools).
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class RequestRenderer:
         self._tools: tuple[Tool, ...] = ()
         self._messages: list[JsonObject] = []
         self._chunks: list[bytes] = []
-        self._starts: list[int] = []  # where each block begins among the messages
+        self._starts: list[int] = []  # index of the first message of each block
         self._head: JsonObject = {}
         self._head_bytes = b""
         self._head_of: tuple[bool, bool, int] | None = None
-        self._check: IncrementalValidator | None = None
-        self._read = 0  # how many messages the validator has read
+        self._check: RequestValidator | None = None
+        self._read = 0  # number of messages the validator has read
 
     def update(self, view: RenderableView) -> None:
         kept = self._layout.update(view)
@@ -92,7 +93,7 @@ class RequestRenderer:
         self._chunks.append(b"," + encoded)
 
     def _renew_head(self) -> None:
-        """Make the head again if what it depends on has changed."""
+        """Render the head again if its inputs have changed."""
         thinks = bool(self.options.thinking_budget) and self.dialect.allows_thinking(self._messages)
         calls = self._layout.has_calls
         made_of = (calls, thinks, self.options.max_tokens)
@@ -107,7 +108,7 @@ class RequestRenderer:
             self.shared = 0
 
     def lower_output(self, most: int) -> bool:
-        """Ask for at most so many tokens from the next update on. False if no more was asked for."""
+        """Lower the output limit from the next update on. Return False if the limit is not above `most` already."""
         asked = self.dialect.output_tokens(self.options)
         if most <= 0 or 0 < asked <= most:
             return False
@@ -118,20 +119,20 @@ class RequestRenderer:
 
     @property
     def messages(self) -> list[JsonObject]:
-        """The messages as they go over the wire. They are kept for the next request: read them, do not change them."""
+        """The messages of the request. They are kept for the next one: do not change them."""
         return list(self._messages)
 
     def _marked(self) -> dict[int, JsonObject]:
-        """Messages with a mark for the provider's cache, by place. What is kept here stays without: a mark moves on
-        with every request and must not count as a change.
+        """Return the messages with a cache marker, by index. The kept messages have none: markers move with every
+        request and must not count as a change.
 
-        One mark is behind the last thing said, to be read from next time. The other is where an earlier request ended
-        that began like this one: a provider looks for what it kept only so many blocks before a mark, and much may have
-        come since, or an edit may have changed the rest.
+        One marker is at the end of the last real message, for the next request. The other is where an earlier request
+        with the same beginning ended: a provider looks for cached content only a limited number of blocks before a
+        marker, and much may have been added since, or edited.
         """
         if not self.options.cache_markers or not self._starts:
             return {}
-        filler = not self._layout.blocks[-1].sources  # said by nobody, and not there next time
+        filler = not self._layout.blocks[-1].sources  # a filler will not be there next time
         last = (self._starts[-1] if filler else len(self._messages)) - 1
         known = min(self.shared - 1, last)
         while known >= 0 and self._messages[known].get("role") == "assistant":
@@ -140,7 +141,7 @@ class RequestRenderer:
         return {place: message for place, message in marked.items() if message is not None}
 
     def freeze(self) -> "RenderedRequest":
-        """The request as it is now; later updates leave it as it is."""
+        """Return the request as it is now; later updates do not change it."""
         messages, chunks = self.messages, list(self._chunks)
         for place, message in self._marked().items():
             messages[place], chunks[place] = message, b"," + _encode(message)
@@ -153,7 +154,7 @@ class RequestRenderer:
         return self.freeze().to_bytes()
 
     def faults(self) -> list[RequestFault]:
-        """What the provider would refuse. Messages that can no longer change are read once, the others on a fork."""
+        """Return what the provider would refuse. Final messages are read once, the others on a fork."""
         if self._check is None:
             self._check = self.dialect.create_validator(self._head, self.dialect.profile_for_model(self.options.model))
             self._read = 0
@@ -170,8 +171,7 @@ class RequestRenderer:
 
 
 class RenderedRequest(NamedTuple):
-    """A request of some moment: values, and the same as bytes, each with the comma before it. A body is half a megabyte
-    at every call: it is put together in one go."""
+    """A request at one moment: its messages as values and as bytes, each with a leading comma, ready to be joined."""
 
     key: str
     head: JsonObject
@@ -183,7 +183,7 @@ class RenderedRequest(NamedTuple):
         return {**self.head, self.key: self.messages}
 
     def to_bytes(self) -> bytes:
-        """The body as JSON: what `msgspec.json.encode(self.body())` gives, for the price of joining."""
+        """Return the body as JSON: the same as `msgspec.json.encode(self.body())`, at the cost of joining."""
         comma = b"," if self.head else b""
         opening = b'%s%s"%s":[' % (self.head_bytes[:-1], comma, self.key.encode())
         first = [chunk[1:] for chunk in self.chunks[:1]]
@@ -196,7 +196,7 @@ class _EncodedMessage(NamedTuple):
 
 
 def _encode_repaired(value: JsonObject) -> _EncodedMessage:
-    """A message handed in as `Message` was never parsed: half a surrogate pair in it shows only here."""
+    """Encode a message. One that was never parsed may hold half a surrogate pair, which is repaired here."""
     try:
         return _EncodedMessage(value, _encode(value))
     except UnicodeEncodeError:

@@ -1,1 +1,1 @@
-"""Streams of a provider's answer, and the messages they carry."""
+"""Streams of a provider's answer: reading, assembling and, for fakes, encoding them."""

@@ -1,12 +1,13 @@
 """From the frames of a provider's answer to a reply, in any dialect.
 
-    reader, answer = SseReader(), assembler("anthropic")
+    reader, assembler = SseReader(), create_assembler("anthropic")
     for frame in reader.feed(data):
-        deltas = answer.feed(json_of(frame))
-    reply = answer.finish()                       # raises Cut if the end is missing
-    session.add(*reply.said("anthropic"))
+        if (value := decode_frame(frame)) is not None:
+            deltas = assembler.feed(value)
+    reply = assembler.finish()                    # raises IncompleteReply if the end is missing
+    session.add(*reply.to_messages("anthropic"))
 
-A stream that was cut anywhere gives either the whole message or Cut; of the usage, what had come.
+A stream that was cut gives either the whole message or IncompleteReply.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,12 +65,12 @@ def create_assembler(dialect: str) -> ReplyAssembler:
 
 
 def frames_from_response(dialect: str, body: Mapping[str, object]) -> list[JsonObject]:
-    """An answer that did not come as a stream, as frames to feed."""
+    """Convert an unstreamed answer to frames to feed."""
     return _STREAM_FORMATS[get_dialect(dialect).family].whole(body)
 
 
 def parse_reply(dialect: str, body: Mapping[str, object]) -> Reply:
-    """The reply in an answer that did not come as a stream. Raises Cut if it holds none."""
+    """Read the reply from an unstreamed answer. Raises IncompleteReply if it holds none."""
     answer = create_assembler(dialect)
     for frame in frames_from_response(dialect, body):
         answer.feed(frame)
@@ -77,7 +78,7 @@ def parse_reply(dialect: str, body: Mapping[str, object]) -> Reply:
 
 
 def decode_frame(frame: SseFrame) -> JsonObject | None:
-    """The JSON of a frame; None for a frame that only says that the stream is over or alive."""
+    """Decode the JSON of a frame; None for a frame that only marks the end of the stream or keeps it alive."""
     text = frame.data.strip()
     if not text or text == "[DONE]":
         return None

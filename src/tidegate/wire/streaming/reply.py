@@ -1,7 +1,7 @@
-"""What comes out of a stream: deltas for the screen, and at its end one reply for the session.
+"""The results of a stream: deltas for display, and one reply at the end.
 
-Nothing here decides what a model meant. A call that was cut is kept as far as it came, and `Reply.stop` or
-`Reply.broken` says so: it is never to be run.
+Nothing is interpreted here. A call that was cut off is kept as it came, and `Reply.stop` or `Reply.broken_call_ids`
+says so: it must never be run.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ StopReason = Literal["end", "calls", "length", "refused", "filtered", "paused", 
 
 
 class IncompleteReply(TidegateError):
-    """The stream ended before the answer did, or is damaged. Nothing of it may be taken for an answer."""
+    """The stream ended before the answer did, or is damaged. No part of it may be used as an answer."""
 
 
 class Delta(NamedTuple):
-    """A bit for the screen. The first of a call holds its name, the others its arguments."""
+    """A piece for display. The first of a call holds its name, the others its arguments."""
 
     kind: Literal["text", "thinking", "call"]
     text: str
@@ -32,10 +32,10 @@ class Delta(NamedTuple):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A whole answer. `messages` are in the dialect's own form; only Responses answers with more than one.
+    """A whole answer. `messages` are in the dialect's own form; only Responses has more than one.
 
-    `usage` is as the provider reported it, {} if it did not; `reason` is its own word for why it stopped. `broken` are
-    the ids of calls whose arguments are no JSON object: servers call an answer complete that the limit cut.
+    `usage` is as the provider reported it, {} if it did not; `provider_stop` is its own stop reason. `broken_call_ids`
+    are the calls whose arguments are no JSON object: some servers call an answer complete that was cut by the limit.
     """
 
     messages: list[JsonObject]
@@ -50,15 +50,16 @@ class Reply(msgspec.Struct, frozen=True):
         return self.messages[0] if self.messages else {}
 
     def to_messages(self, wire: str) -> list[Message]:
-        """The same as the session keeps it: one message, also where the dialect writes down each part by itself."""
+        """Parse the reply to one message, also where the dialect writes each part as a message."""
         read = get_dialect(wire).parse_message
         return merge_adjacent_messages([message for each in self.messages for message in read(each)], "assistant")
 
 
 class ReplyAssembler(Protocol):
-    """Feed it the frames of one answer. `error` holds what the server said went wrong; `done` that nothing is missing.
+    """Feed it the frames of one answer. `error` is the error that the server reported; `done` means that nothing is
+    missing.
 
-    `feed` raises LimitExceeded if the answer goes on for too long, `finish` raises Cut if it is not whole.
+    `feed` raises LimitExceeded if the answer is too long, `finish` raises IncompleteReply if it is not whole.
     """
 
     @property
@@ -74,7 +75,7 @@ def incomplete_reply_error() -> IncompleteReply:
 
 
 def ensure_parseable(family: str, reply: Reply) -> Reply:
-    """A reply the session can keep. To leave out what cannot be read would make half an answer of it."""
+    """Return the reply if it can be parsed. Leaving out what cannot be parsed would make half an answer of it."""
     try:
         reply.to_messages(family)
     except BadInput as bad:
@@ -99,7 +100,7 @@ def as_object(value: object) -> JsonObject:
 
 
 def extract_error(frame: Mapping[str, object]) -> JsonObject:
-    """What a frame says went wrong; some servers say it in a bare text."""
+    """Return the error of a frame; some servers send a bare text."""
     error = frame.get("error")
     return error if isinstance(error, dict) else {"message": str(error)}
 
@@ -117,13 +118,13 @@ def as_index(value: object, otherwise: int) -> int:
 
 
 def merge_usage(known: JsonObject, new: object) -> JsonObject:
-    """Usage comes in parts, and a part may say 0 or null where another knew better."""
+    """Merge usage reports: a later one may say 0 or null where an earlier one had a number."""
     found = known | {key: value for key, value in as_object(new).items() if value or key not in known}
     return found if len(found) <= MAX_USAGE_FIELDS else dict(list(found.items())[:MAX_USAGE_FIELDS])
 
 
 def assign_unique_ids(ids: list[str]) -> list[str]:
-    """Ids of the calls of one answer, each its own: what was missing is made up, what came twice gets a number."""
+    """Make the call ids of an answer unique: a missing one is made up, a repeated one gets a number."""
     found: list[str] = []
     for place, given in enumerate(ids):
         name = given or f"call_{place}"
@@ -135,13 +136,15 @@ def assign_unique_ids(ids: list[str]) -> list[str]:
 
 
 def normalize_stop(stop: StopReason, calls: bool) -> StopReason:
-    """Some servers call it an ordinary end when the model calls a tool, or call it calls when there is none."""
+    """Correct the stop reason: some servers report an ordinary end for a tool call, or a tool call where there is
+    none.
+    """
     if stop not in ("end", "calls"):
         return stop
     return "calls" if calls else "end"
 
 
 def find_broken_calls(ids: list[str], arguments: list[str]) -> tuple[str, ...]:
-    """The calls whose arguments are no JSON object."""
+    """Return the ids of calls whose arguments are no JSON object."""
     pairs = zip(ids, arguments, strict=True)
     return tuple(ident for ident, text in pairs if text.strip() and not is_object_text(text))

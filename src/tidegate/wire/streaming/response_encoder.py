@@ -1,6 +1,6 @@
-"""An answer written down as a provider would send it: as the frames of a stream, or whole.
+"""Encodes an answer as a provider would send it, as the frames of a stream or whole.
 
-For whoever stands in for a provider: a script, a fake server. Reading it back with an assembler gives the same answer.
+For stand-ins of a provider: scripts and fake servers. An assembler reads the same answer back.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +20,9 @@ _CHUNK_CHARS = 16
 
 
 class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model says. `signature` is what a provider seals thinking with. Without `stop` it ends as it should;
-    without `usage` none is reported."""
+    """What the model answers. `signature` signs the thinking. Without `stop` the ordinary stop reason is used;
+    without `usage` none is reported.
+    """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -47,12 +48,12 @@ def encode_frames(wire: str, spoken: ScriptedAnswer) -> list[JsonObject]:
 
 
 def encode_response_body(wire: str, spoken: ScriptedAnswer) -> JsonObject:
-    """The answer to a request that asked for no stream."""
+    """Encode the answer to a request without streaming."""
     return _RESPONSE_FORMATS[get_dialect(wire).family].body(spoken)
 
 
 def encode_sse(wire: str, frames: list[JsonObject]) -> bytes:
-    """Frames as the bytes of a stream. Two dialects name their events, one says when it is over."""
+    """Encode frames as the bytes of a stream. Two dialects name their events, one marks the end."""
     family = get_dialect(wire).family
     named = family in ("anthropic", "openai_responses")
     found = b""
@@ -269,7 +270,7 @@ def _gemini_candidate(spoken: ScriptedAnswer, parts: list[JsonObject], last: boo
 
 
 def _gemini_parts(spoken: ScriptedAnswer) -> list[list[JsonObject]]:
-    """In the order they are streamed. The first call bears the signature; without calls the end of the text does."""
+    """Yield the parts in the order of the stream. The first call is signed; without calls, the end of the text."""
     parts: list[list[JsonObject]] = [[{"text": piece, "thought": True}] for piece in _pieces(spoken.thinking)]
     parts += [[{"text": piece}] for piece in _pieces(spoken.text)]
     sealed: JsonObject = {"thoughtSignature": spoken.signature} if spoken.signature else {}

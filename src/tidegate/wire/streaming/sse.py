@@ -1,6 +1,6 @@
-"""Server-sent events, from bytes that were cut anywhere.
+"""Reader for server-sent events, from bytes that were cut anywhere.
 
-A frame counts once the blank line behind it has come: what stands before a cut is never taken for a whole frame.
+A frame is complete only after its blank line, so a frame that was cut is never used.
 """
 
 from typing import NamedTuple
@@ -17,12 +17,12 @@ class SseFrame(NamedTuple):
 
 
 class SseReader:
-    """`longest` bounds a line and a frame in bytes: a server that never ends one must not fill the memory."""
+    """`longest` limits a line and a frame in bytes: a server that never ends one must not fill the memory."""
 
     def __init__(self, longest: int = _MAX_LINE_BYTES) -> None:
         self._longest = longest
-        self._line = bytearray()  # the line under way
-        self._size = 0  # of the frame under way
+        self._line = bytearray()  # the current line
+        self._size = 0  # of the current frame
         self._started = False
         self._after_cr = False
         self._event = ""
@@ -60,7 +60,7 @@ class SseReader:
             self._data.append(value)
         elif field == "event":
             self._event = value
-        elif field == "error":  # older llama.cpp servers report a failure in mid-stream under a field of its own
+        elif field == "error":  # older llama.cpp servers report an error in mid-stream in this field
             self._event = "error"
             self._data.append(value)
         return []

@@ -1,1 +1,1 @@
-"""What the validators of all dialects share."""
+"""The parts of validation that all dialects share."""

@@ -1,40 +1,66 @@
-"""What a validator finds, how strict it is, and the two small collections that make forking cheap.
+"""Request faults, validation profiles, and two small collections that can be forked cheaply.
 
-The validators judge the JSON that is about to be sent, never our own messages, and share no code with the renderers:
-a mistake made in one cannot hide in the other. A fault carries the provider's own wording, so that a test, a log line
-and a fake server all say what the user would have read after the refusal.
+The validators check the JSON that is about to be sent, not our own messages, and share no code with the renderers: a
+mistake in one cannot hide in the other. A fault has the provider's own wording, so that a test, a log line and a fake
+server say what the provider would have said.
 """
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self
 
 import msgspec
 
 
 class RequestFault(msgspec.Struct, frozen=True):
-    rule: str  # a key of RULES, or SHAPE
+    rule: str  # a key of RULE_DESCRIPTIONS, or SHAPE
     text: str  # the provider's words, numbers and ids filled in
     where: str  # the place in the body, in the provider's own notation
 
 
-class ValidationProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """Which servers the request must satisfy.
+class FaultWording(NamedTuple):
+    """A provider's sentence for a broken rule, with the fields to fill in in braces."""
 
-    The first three are what compatible servers demand and first-party ones do not; they are on because a history
-    that meets them is accepted everywhere. The others describe one vendor each and are off.
+    rule: str
+    text: str
+
+
+class ChatDemands(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server of the OpenAI chat family demands beyond the others, in its own words; None: no such demand."""
+
+    prefix_last: FaultWording | None = None  # an assistant message with `prefix` ends the request
+    user_after_results: FaultWording | None = None  # no user message directly after tool results
+    system_after: FaultWording | None = None  # no system message after tool results or an assistant message
+    result_count: FaultWording | None = None  # as many results as calls
+    call_id: FaultWording | None = None  # call ids match `call_id_pattern`
+    call_id_pattern: str = ""
+    content_or_calls: FaultWording | None = None  # an assistant message has content or calls
+    system_content: FaultWording | None = None  # a system message has content
+    last_role: FaultWording | None = None  # the request ends with a user message or a result
+    repeated_role_text: str = ""  # added to OC11
+    tool_rule: str = "OC5"
+    schema_text: str = ""
+    compiles_patterns: bool = False  # patterns in schemas are compiled as Python does
+
+
+class ValidationProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """The servers that a request must satisfy.
+
+    The first three demands come from compatible servers, not from the providers themselves; they are on because a
+    history that meets them is accepted everywhere. The others are off: `allows_` fields relax a rule, the rest are
+    demands of single servers, in `chat` those with a wording of their own.
     """
 
     alternate: bool = True  # OC11, AN2, GE2: user and model take turns
     json_arguments: bool = True  # OC7: call arguments hold a JSON object
     tool_results_plain_text: bool = True  # OC15 for tool messages only: a plain string, no parts, no images
-    allows_prefill: bool = False  # AN8: older models let the request end with the start of the answer
+    allows_prefill: bool = False  # AN8: the request may end with the start of the answer, as older models allow
     allows_developer_role: bool = False  # OC9: the server knows the developer role
-    requires_reasoning: bool = False  # OC12: DeepSeek and Kimi want their reasoning back
+    requires_reasoning: bool = False  # OC12: the server wants its reasoning back
     text_only: bool = False  # OC15 for every role
     moonshot: bool = False  # OC13
     minimax: bool = False  # OC14
-    mistral: bool = False  # MI1 to MI5, on the chat form
+    chat: ChatDemands = ChatDemands()
     bedrock: bool = False  # BR1 to BR5, on the Anthropic form
     requires_signatures: bool = False  # GE6
     xai: bool = False  # XA1
@@ -44,7 +70,7 @@ STRICT_PROFILE = ValidationProfile()
 
 
 class FaultLog:
-    """Faults in the order they were met. A fork keeps what stood before it and grows apart from its parent."""
+    """Faults in the order they were found. A fork keeps the earlier faults and grows independently of its parent."""
 
     __slots__ = ("_before", "_own", "_upto")
 
@@ -60,7 +86,7 @@ class FaultLog:
         self._own.extend(faults)
 
     def fork(self) -> "FaultLog":
-        # A link of the chain that holds nothing is skipped, so clean prefixes cost nothing however often they fork.
+        # An empty link of the chain is skipped, so forks of a clean prefix cost nothing.
         return FaultLog(self, len(self._own)) if self._own else FaultLog(self._before, self._upto)
 
     def all(self) -> list[RequestFault]:
@@ -73,9 +99,9 @@ class FaultLog:
 
 
 class IdSet:
-    """A set of ids with O(1) fork. The number stored beside an id hides from a fork what its parent learned later.
+    """A set of ids with O(1) fork. The number stored with an id hides from a fork what its parent added later.
 
-    A lookup walks the chain of forks that added something: keep one trunk and fork it anew for each tail.
+    A lookup walks the chain of forks that added something: keep one trunk and fork it again for each tail.
     """
 
     __slots__ = ("_before", "_own", "_upto")
@@ -107,15 +133,12 @@ class IdSet:
 
 
 class RequestValidator(Protocol):
-    """What the four dialects' `Check` have in common: made from the body's head, then fed its messages in order."""
+    """Checks a request message by message. A fork continues independently of its parent."""
 
     @property
     def faults(self) -> list[RequestFault]: ...
-
     def feed(self, message: object, /) -> None: ...
-
-    def fork(self) -> "RequestValidator": ...
-
+    def fork(self) -> Self: ...
     def finish(self) -> list[RequestFault]: ...
 
 

@@ -1,4 +1,4 @@
-"""Checks that every dialect shares: sendable JSON, call arguments, names, JSON Schema."""
+"""Checks that all dialects share: sendable JSON, call arguments, names, JSON Schema."""
 
 import math
 import re
@@ -12,18 +12,19 @@ MAX_ARGUMENT_CHARS = 1_048_576
 is_tool_name = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 
 _encode = msgspec.json.Encoder().encode
-# Raw values are checked but not built: the arguments only have to be an object, not to become one.
+# Raw values are checked but not built: arguments only have to be an object.
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class UnsendableError(ValueError):
-    """The value has no JSON form that a provider would read."""
+    """The value has no JSON form that a provider can read."""
 
 
 def measure_json_bytes(value: object) -> int:
-    """The bytes of the value as compact JSON.
+    """Return the size of the value as compact JSON, in bytes.
 
-    One pass in C answers three questions at once: how large, is every string valid Unicode, is it JSON at all.
+    One pass in C answers three questions: how large it is, whether every string is valid Unicode, and whether it is
+    JSON.
     """
     try:
         return len(_encode(value))
@@ -50,7 +51,7 @@ def longest_string_length(value: object) -> int:
 
 
 def has_only_finite_numbers(value: object) -> bool:
-    """False if a NaN or an infinity hides inside: Python writes them as words that are not JSON."""
+    """Return False if the value holds a NaN or an infinity, which Python writes in a form that is not JSON."""
     stack = [value]
     while stack:
         node = stack.pop()
@@ -85,7 +86,9 @@ def describe_json_type(value: object) -> str:
 
 
 def describe_value(value: object) -> str:
-    """A value as an error quotes it: short, and safe for any value (the repr of a deep list or a huge int raises)."""
+    """Describe a value for an error text: short, and safe for any value (the repr of a deep list or a huge int
+    raises).
+    """
     if isinstance(value, str):
         return f"'{value[:80]}'"
     return str(value) if value is None or isinstance(value, bool | float) else describe_json_type(value)
@@ -144,10 +147,10 @@ _KEYWORDS: Mapping[str, Callable[[object], bool]] = {
 
 
 def find_schema_fault(schema: object, *, regex: bool = False) -> str:
-    """The first thing that makes this no JSON Schema (draft 7); empty if nothing does.
+    """Return the first fault of a JSON Schema (draft 7); empty if there is none.
 
-    `regex` also compiles the patterns as Python does; schemas are written for another regex dialect, so only a
-    server known to do that asks for it.
+    `regex` also compiles the patterns as Python does. Schemas use another regex dialect, so this is only for servers
+    that do the same.
     """
     stack = [schema]
     while stack:
@@ -181,7 +184,7 @@ def _pattern_fault(node: dict[str, object]) -> str:
 
 
 def _queue_subschemas(node: dict[str, object], stack: list[object]) -> str:
-    """Queue the schemas inside this one; says what is no container of schemas."""
+    """Queue the schemas inside this one. Return the fault of a container that cannot hold schemas."""
     stack.extend(node[key] for key in _SCHEMA_KEYS if key in node)
     for key in _SCHEMA_MAP_KEYS:
         inner = node.get(key, {})
@@ -209,7 +212,7 @@ def _queue_subschemas(node: dict[str, object], stack: list[object]) -> str:
 
 
 def lacks_required_list(schema: object) -> bool:
-    """True if some object schema inside has no `required` array."""
+    """Return whether some object schema inside has no `required` array."""
     stack = [schema]
     while stack:
         node = stack.pop()

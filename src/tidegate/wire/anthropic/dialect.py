@@ -1,0 +1,39 @@
+"""The Anthropic Messages dialect."""
+
+from types import MappingProxyType
+
+from tidegate.wire.anthropic.parse import parse_body, parse_message
+from tidegate.wire.anthropic.render import (
+    CAPABILITIES,
+    add_cache_marker,
+    allows_thinking,
+    render_block,
+    render_head,
+    render_leading_messages,
+)
+from tidegate.wire.anthropic.validate import AnthropicValidator
+from tidegate.wire.dialect import Dialect, Endpoint, Vendor
+
+DIALECT = Dialect(
+    name="anthropic",
+    messages_key="messages",
+    capabilities=CAPABILITIES,
+    endpoint=Endpoint(
+        "https://api.anthropic.com",
+        "/v1/messages",
+        "x-api-key",
+        "",
+        # The version that every compatible server knows; the `headers` of a provider replace it.
+        headers=MappingProxyType({"anthropic-version": "2023-06-01"}),
+        has_model_pages=True,
+    ),
+    vendor=Vendor("anthropic", "ANTHROPIC_API_KEY", "anthropic", ("claude",)),
+    render_head=render_head,
+    render_leading_messages=render_leading_messages,
+    render_block=render_block,
+    parse_message=parse_message,
+    parse_body=parse_body,
+    create_validator=AnthropicValidator,
+    allows_thinking=allows_thinking,
+    add_cache_marker=add_cache_marker,
+)

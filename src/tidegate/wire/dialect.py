@@ -1,0 +1,100 @@
+"""The description of one dialect: how its requests are written, read and checked, and who serves it.
+
+Types only. Each dialect fills them in its own file; `wire/registry.py` lists the dialects.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.core.messages import Message, Tool
+from tidegate.wire.parsing import ParsedRequest
+from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
+from tidegate.wire.rendering.identifiers import map_tool_names
+from tidegate.wire.validation.faults import STRICT_PROFILE, RequestValidator, ValidationProfile
+
+
+class Endpoint(NamedTuple):
+    """Where requests are sent.
+
+    The key goes into `key_header`, after `key_prefix`. `stream_fields` are added to the body to get a stream.
+    `lists_windows`: the list of models says how large their windows are. `has_model_pages`: each model has an entry
+    of its own at `/models/MODEL`.
+    """
+
+    base_url: str
+    path: str
+    key_header: str = "authorization"
+    key_prefix: str = "Bearer "
+    stream_fields: bytes = b'"stream":true'
+    headers: Mapping[str, str] = MappingProxyType({})
+    lists_windows: bool = True
+    has_model_pages: bool = False
+
+
+class Vendor(NamedTuple):
+    """The provider that defined a dialect: its name in a configuration, the environment variable with its key, its
+    name in OpenTelemetry's conventions, and how the names of its models start."""
+
+    name: str
+    key_variable: str
+    otel_name: str
+    model_prefixes: tuple[str, ...] = ()
+
+
+def use_strict_profile(model: str) -> ValidationProfile:
+    return STRICT_PROFILE
+
+
+def _allow_thinking(messages: Sequence[JsonObject]) -> bool:
+    return True
+
+
+def _add_no_marker(message: JsonObject) -> JsonObject | None:
+    return None
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to write a request.
+
+    `messages_key` is the key of the messages in the body; `render_leading_messages` gives those before the first
+    block. `profile_for_model` says what the validator demands. `allows_thinking` says whether a request with these
+    messages may ask for thinking. `add_cache_marker` gives a copy of a message that ends with a marker for the
+    provider's cache, or None if the provider has no such markers. Without a `vendor`, another dialect of the same
+    provider has it.
+    """
+
+    name: str
+    messages_key: str
+    capabilities: DialectCapabilities
+    endpoint: Endpoint
+    vendor: Vendor | None = None
+    render_head: Callable[[str, tuple[Tool, ...], RequestOptions, bool], JsonObject]
+    render_leading_messages: Callable[[str], list[JsonObject]]
+    render_block: Callable[[LayoutBlock, RequestOptions], list[JsonObject]]
+    parse_message: Callable[[object], list[Message]]
+    parse_body: Callable[[object], ParsedRequest]
+    create_validator: Callable[[Mapping[str, object], ValidationProfile], RequestValidator]
+    profile_for_model: Callable[[str], ValidationProfile] = use_strict_profile
+    allows_thinking: Callable[[Sequence[JsonObject]], bool] = _allow_thinking
+    add_cache_marker: Callable[[JsonObject], JsonObject | None] = _add_no_marker
+
+    def output_tokens(self, options: RequestOptions) -> int:
+        """The number of output tokens a request asks for; 0: no limit."""
+        return options.max_tokens or self.capabilities.default_max_tokens
+
+    @property
+    def family(self) -> str:
+        """The `Message.origin` whose opaque data this dialect may send back."""
+        return self.capabilities.family
+
+    @property
+    def sends_thinking(self) -> bool:
+        """Whether plain reasoning text is part of a request, and so of its cost."""
+        return self.capabilities.plain_thinking
+
+    def tool_names(self, tools: tuple[Tool, ...]) -> dict[str, str]:
+        """Map the names that a model will use to the names of the tools."""
+        return map_tool_names(tools, self.capabilities.identifiers)

@@ -1,0 +1,40 @@
+"""The Gemini generateContent dialect."""
+
+from tidegate.wire.dialect import Dialect, Endpoint, Vendor
+from tidegate.wire.gemini.parse import parse_body, parse_message
+from tidegate.wire.gemini.render import (
+    CAPABILITIES,
+    render_block,
+    render_head,
+    render_leading_messages,
+    requires_signatures,
+)
+from tidegate.wire.gemini.validate import GeminiValidator
+from tidegate.wire.validation.faults import ValidationProfile
+
+
+def _choose_profile(model: str) -> ValidationProfile:
+    return ValidationProfile(requires_signatures=requires_signatures(model))
+
+
+DIALECT = Dialect(
+    name="gemini",
+    messages_key="contents",
+    capabilities=CAPABILITIES,
+    endpoint=Endpoint(
+        "https://generativelanguage.googleapis.com/v1beta",
+        "/models/{model}:streamGenerateContent?alt=sse",
+        "x-goog-api-key",
+        "",
+        stream_fields=b"",
+        has_model_pages=True,
+    ),
+    vendor=Vendor("gemini", "GEMINI_API_KEY", "gcp.gemini", ("gemini",)),
+    render_head=render_head,
+    render_leading_messages=render_leading_messages,
+    render_block=render_block,
+    parse_message=parse_message,
+    parse_body=parse_body,
+    create_validator=GeminiValidator,
+    profile_for_model=_choose_profile,
+)

@@ -1,0 +1,51 @@
+"""The OpenAI Chat Completions dialect, and the form that the other dialects of its family fill in."""
+
+from collections.abc import Callable
+
+from tidegate.core.messages import Tool
+from tidegate.wire.dialect import Dialect, Endpoint, Vendor, use_strict_profile
+from tidegate.wire.openai_chat.parse import parse_body, parse_message
+from tidegate.wire.openai_chat.render import CAPABILITIES, render_block, render_head, render_leading_messages
+from tidegate.wire.openai_chat.validate import ChatValidator
+from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
+from tidegate.wire.validation.faults import ValidationProfile
+
+CHAT_PATH = "/chat/completions"
+STREAM_WITH_USAGE = b'"stream":true,"stream_options":{"include_usage":true}'
+
+
+def create_chat_dialect(
+    name: str,
+    capabilities: DialectCapabilities,
+    *,
+    endpoint: Endpoint,
+    vendor: Vendor,
+    render_head: Callable[[str, tuple[Tool, ...], RequestOptions, bool], JsonObject],
+    render_block: Callable[[LayoutBlock, RequestOptions], list[JsonObject]],
+    profile: Callable[[str], ValidationProfile],
+) -> Dialect:
+    return Dialect(
+        name=name,
+        messages_key="messages",
+        capabilities=capabilities,
+        endpoint=endpoint,
+        vendor=vendor,
+        render_head=render_head,
+        render_leading_messages=render_leading_messages,
+        render_block=render_block,
+        parse_message=parse_message,
+        parse_body=parse_body,
+        create_validator=ChatValidator,
+        profile_for_model=profile,
+    )
+
+
+DIALECT = create_chat_dialect(
+    "openai_chat",
+    CAPABILITIES,
+    endpoint=Endpoint("https://api.openai.com/v1", CHAT_PATH, stream_fields=STREAM_WITH_USAGE, lists_windows=False),
+    vendor=Vendor("openai", "OPENAI_API_KEY", "openai"),
+    render_head=render_head,
+    render_block=render_block,
+    profile=use_strict_profile,
+)

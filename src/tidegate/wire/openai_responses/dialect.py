@@ -1,0 +1,19 @@
+"""The OpenAI Responses dialect."""
+
+from tidegate.wire.dialect import Dialect, Endpoint
+from tidegate.wire.openai_responses.parse import parse_body, parse_message
+from tidegate.wire.openai_responses.render import CAPABILITIES, render_block, render_head, render_leading_messages
+from tidegate.wire.openai_responses.validate import ResponsesValidator
+
+DIALECT = Dialect(
+    name="openai_responses",
+    messages_key="input",
+    capabilities=CAPABILITIES,
+    endpoint=Endpoint("https://api.openai.com/v1", "/responses", lists_windows=False),
+    render_head=render_head,
+    render_leading_messages=render_leading_messages,
+    render_block=render_block,
+    parse_message=parse_message,
+    parse_body=parse_body,
+    create_validator=ResponsesValidator,
+)
