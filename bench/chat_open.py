@@ -163,7 +163,7 @@ def child(folder: Path) -> int:
     import tidegate.tui.app as chat
     from tidegate import DataFolder
     from tidegate.agent.config.files import locate_config_files
-    from tidegate.commands.agent_launch import LaunchOptions
+    from tidegate.agent.config.launch import LaunchOptions
     from tidegate.models.scripted_provider import ScriptedProvider
 
     imported, began, cpu = time.time(), time.perf_counter(), time.process_time()
@@ -171,7 +171,9 @@ def child(folder: Path) -> int:
     config = folder / "tidegate.yaml"
     config.write_text("agents: [{id: main, brain: {provider: openai, model: gpt-4o}}]\nwindow: 16000\n")
     data = DataFolder(folder / "data", secrets=[])
-    opening = LaunchOptions(locate_config_files(folder, {}, asked=str(config)), {"HOME": str(folder)}, name="long")
+    opening = LaunchOptions(
+        locate_config_files(folder, {}, explicit_file=str(config)), {"HOME": str(folder)}, session_name="long"
+    )
 
     class Timed(chat.ChatApp):
         def _begin(self) -> None:

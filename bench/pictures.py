@@ -28,7 +28,7 @@ from textual.pilot import Pilot
 
 from tidegate import DataFolder
 from tidegate.agent.config.files import locate_config_files
-from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.tui.app import ChatApp
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.screens.context_pane import ContextPane
@@ -164,7 +164,9 @@ async def staged(folder: Path, clock: Clock, provider: Model) -> AsyncIterator[t
     environment = {"XDG_CONFIG_HOME": str(folder)}
     files = locate_config_files(workspace, environment)
     data = DataFolder(folder / "data", secrets=[], clock=clock)
-    app = ChatApp(data, LaunchOptions(files, environment, name=SESSION), workspace, provider_for=lambda _: provider)
+    app = ChatApp(
+        data, LaunchOptions(files, environment, session_name=SESSION), workspace, provider_for=lambda _: provider
+    )
     try:
         async with app.run_test(size=CHAT) as pilot:
             app.composer.cursor_blink = False

@@ -15,10 +15,10 @@ import pytest
 
 from tests.apps.chat.tmux import Terminal
 from tidegate import DataFolder
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.cli.demo.chat_demo import DEMO_SESSION, DEMO_WINDOW, create_demo_launch
 from tidegate.cli.demo.guided_app import TAKEOVER_HINT, GuidedApp
 from tidegate.cli.demo.script import DEMO_SCRIPT, TAKEOVER_TEXT, ScriptedInput
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.models.embedded.weights import SMOLLM2
 from tidegate.models.provider import Provider
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep

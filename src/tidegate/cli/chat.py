@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.config.resolved_config import collect_secret_values, load_configured_policy
 from tidegate.cli.data_location import locate_data_folder
 from tidegate.cli.options import STORE_VARIABLE
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.core.text.secrets import keys_of
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.terminal.exit_codes import EXIT_OK

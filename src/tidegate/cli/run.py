@@ -11,6 +11,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from tidegate.agent.config.launch import LoadedConfig
 from tidegate.agent.config.resolved_config import collect_secret_values
 from tidegate.agent.hooks.runner import HookReport
 from tidegate.agent.loop import (
@@ -26,7 +27,6 @@ from tidegate.agent.runtime import UserNotice, open_agent
 from tidegate.cli.config import load_chosen_config
 from tidegate.cli.data_location import locate_data_folder
 from tidegate.cli.options import STORE_VARIABLE
-from tidegate.commands.agent_launch import LoadedConfig
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.messages import Message, user_message
 from tidegate.core.text.secrets import keys_of

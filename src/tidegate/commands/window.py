@@ -29,22 +29,22 @@ _MOMENT_DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-async def run_context(place: CommandContext, rest: str) -> CommandAnswer:
-    if rest == "clear":
-        place.require_idle()
-        messages, tokens = place.session.view.message_count, place.session.view.tokens
-        pinned = [line.text for line in place.session.rules() if line.what == PIN]
-        place.session.clear()
+async def run_context(context: CommandContext, arguments: str) -> CommandAnswer:
+    if arguments == "clear":
+        context.require_idle()
+        messages, tokens = context.session.view.message_count, context.session.view.tokens
+        pinned = [line.text for line in context.session.rules() if line.what == PIN]
+        context.session.clear()
         for text in pinned:
-            place.session.pin(text)
+            context.session.pin(text)
         told = f"{messages} messages, {tokens:,} tokens left the context. The log keeps them; /recall finds them."
         return CommandAnswer(f"{told} Pinned again: {len(pinned)}." if pinned else told)
-    if rest:
+    if arguments:
         return CommandAnswer("Say /context, or /context clear.", True)
     found = measure_window_usage(
-        place.session,
-        prompt_parts=place.prompt_parts,
-        model_overrides=place.model_overrides,
+        context.session,
+        prompt_parts=context.prompt_parts,
+        model_overrides=context.model_overrides,
         max_messages=_MAX_MESSAGES,
     )
     return CommandAnswer(
@@ -146,64 +146,64 @@ def _format_largest(found: WindowUsage) -> list[str]:
 # --- doing and undoing ------------------------------------------------------------------------------------------------
 
 
-async def run_compact(place: CommandContext, rest: str) -> CommandAnswer:
-    place.require_idle()
-    session, before = place.session, place.session.count_tokens()
-    if rest:
-        session.add_note("focus", rest)
-    decisions = await session.compact_async(add_focus_async(place.summarizer, rest))
+async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
+    context.require_idle()
+    session, before = context.session, context.session.count_tokens()
+    if arguments:
+        session.add_note("focus", arguments)
+    decisions = await session.compact_async(add_focus_async(context.summarizer, arguments))
     acted = [each for each in decisions if each.acted]
     if not acted:
         why = "; ".join(dict.fromkeys(each.why for each in decisions)) or "the policy has no rule for it"
         return CommandAnswer(f"Nothing was compacted: {why}.", True)
     lines = [f"{before:,} -> {session.count_tokens():,} tokens. /undo takes it back."]
     lines += [f"{each.stage}: {each.tokens_before:,} -> {each.tokens_after:,}; {each.why}" for each in acted]
-    if rest and place.summarizer is None:
+    if arguments and context.summarizer is None:
         lines.append("No model writes summaries here, so nobody heard what to keep clear.")
     return CommandAnswer("\n".join(lines))
 
 
-async def run_undo(place: CommandContext, rest: str) -> CommandAnswer:
-    return _toggle_edit(place, place.session.undo, "There is no compaction to undo.", "is undone")
+async def run_undo(context: CommandContext, arguments: str) -> CommandAnswer:
+    return _toggle_edit(context, context.session.undo, "There is no compaction to undo.", "is undone")
 
 
-async def run_redo(place: CommandContext, rest: str) -> CommandAnswer:
-    return _toggle_edit(place, place.session.redo, "Nothing was undone.", "holds again")
+async def run_redo(context: CommandContext, arguments: str) -> CommandAnswer:
+    return _toggle_edit(context, context.session.redo, "Nothing was undone.", "holds again")
 
 
-def _toggle_edit(place: CommandContext, act: Callable[[], int | None], none: str, done: str) -> CommandAnswer:
-    place.require_idle()
-    before = place.session.view.tokens
+def _toggle_edit(context: CommandContext, act: Callable[[], int | None], none: str, done: str) -> CommandAnswer:
+    context.require_idle()
+    before = context.session.view.tokens
     seq = act()
     if seq is None:
         return CommandAnswer(none, True)
-    return CommandAnswer(f"The edit at {seq} {done}: {before:,} -> {place.session.view.tokens:,} tokens.")
+    return CommandAnswer(f"The edit at {seq} {done}: {before:,} -> {context.session.view.tokens:,} tokens.")
 
 
-async def run_pin(place: CommandContext, rest: str) -> CommandAnswer:
-    place.require_idle()
-    return CommandAnswer(f"Pinned as {place.session.pin(rest)}: it stays, word for word.")
+async def run_pin(context: CommandContext, arguments: str) -> CommandAnswer:
+    context.require_idle()
+    return CommandAnswer(f"Pinned as {context.session.pin(arguments)}: it stays, word for word.")
 
 
-async def run_pins(place: CommandContext, rest: str) -> CommandAnswer:
+async def run_pins(context: CommandContext, arguments: str) -> CommandAnswer:
     """Rules of the session first: their numbers are what `remove` takes."""
-    rules = place.session.rules()
-    act, _, number = rest.partition(" ")
+    rules = context.session.rules()
+    act, _, number = arguments.partition(" ")
     if act == "remove":
-        return _removed(place, rules, number.strip())
-    if rest:
+        return _removed(context, rules, number.strip())
+    if arguments:
         return CommandAnswer("Say /pins, or /pins remove NUMBER.", True)
     sources = [f"pinned by you in {line.ident}" if line.what == PIN else f"typed in {line.ident}" for line in rules]
     shown = [(line.text, source) for line, source in zip(rules, sources, strict=True)]
-    shown += [(text, "in the configuration, `rules`") for text in place.rules]
+    shown += [(text, "in the configuration, `rules`") for text in context.rules]
     lines = (f"{number}. {text}  ({source})" for number, (text, source) in enumerate(shown, 1))
     return CommandAnswer("\n".join(lines) or "There are no rules. /pin TEXT adds one.")
 
 
-def _removed(place: CommandContext, rules: Sequence[LedgerLine], number: str) -> CommandAnswer:
-    place.require_idle()
+def _removed(context: CommandContext, rules: Sequence[LedgerLine], number: str) -> CommandAnswer:
+    context.require_idle()
     chosen = int(number) if number.isdecimal() and len(number) < 6 else 0
-    if len(rules) < chosen <= len(rules) + len(place.rules):
+    if len(rules) < chosen <= len(rules) + len(context.rules):
         return CommandAnswer(
             "That rule is in the configuration. Take it out of `rules` there; /config shows the file.", True
         )
@@ -212,12 +212,12 @@ def _removed(place: CommandContext, rules: Sequence[LedgerLine], number: str) ->
             f"There is no rule {number[:20] or 'without a number'}. /pins lists them with numbers.", True
         )
     text = rules[chosen - 1].text
-    place.session.remove_rule(text)
+    context.session.remove_rule(text)
     return CommandAnswer(f"Removed: {text}\n/undo takes that back.")
 
 
-async def run_explain(place: CommandContext, rest: str) -> CommandAnswer:
-    session = place.session
+async def run_explain(context: CommandContext, arguments: str) -> CommandAnswer:
+    session = context.session
     lines = [f"policy {session.policy.name}: {session.count_tokens():,} tokens"]
     lines += [f"  {each}" for each in session.budget().explain()]
     coming = forecast_sweep(session.policy, session.view, session.budget(), session._clock())

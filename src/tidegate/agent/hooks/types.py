@@ -120,3 +120,18 @@ def condition_holds(condition: HookCondition, context: HookContext) -> bool:
             return context.message_count > threshold
         case Always():
             return True
+
+
+def describe_condition(condition: HookCondition) -> str:
+    """Return the condition as it is written in a file: its name, and its number if it has one."""
+    match condition:
+        case ContextPressure(number):
+            return f"context_pressure {number}"
+        case TurnCount(number):
+            return f"turn_count {number}"
+        case ToolCallCount(number):
+            return f"tool_calls {number}"
+        case MessageCount(number):
+            return f"message_count {number}"
+        case Always():
+            return "always"

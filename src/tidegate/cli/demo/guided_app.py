@@ -9,8 +9,8 @@ from typing import Final
 
 from textual import events, work
 
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.cli.demo.script import DEMO_SCRIPT, INTRO_TEXT, TAKEOVER_TEXT, DemoStep
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.proof.chat_proof import ChatObserver
 from tidegate.terminal.exit_codes import EXIT_OK

@@ -10,15 +10,16 @@ import pytest
 
 from tests.session.figures import own_policy, reported, said, step
 from tidegate import DataFolder, Session
-from tidegate.commands.registry import CommandAnswer, CommandContext, CommandRegistry
-from tidegate.commands.sessions import SESSION_COMMANDS
+from tidegate.commands.actions import PickSession, Quit, ResumeSession
+from tidegate.commands.catalog import create_command_registry
+from tidegate.commands.registry import CommandAnswer, CommandContext
 from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.core.messages import user_message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.datafolder.archive.transfer import import_session
 from tidegate.session.summaries.drivers import AsyncSummarizer
 
-REGISTRY = CommandRegistry(SESSION_COMMANDS)
+REGISTRY = create_command_registry()
 RULE = "Never push to main."
 
 
@@ -171,19 +172,19 @@ def test_recall_and_memory(desk: Desk) -> None:
 def test_sessions_resume_and_fork(desk: Desk) -> None:
     head = desk.session.log.head
     told = desk.says("/fork other-way at m5")
-    assert told.action == "resume other-way"
+    assert told.action == ResumeSession("other-way")
     assert desk.data.store.head("other-way") == 5
-    assert desk.says("/fork second").action == "resume second"
+    assert desk.says("/fork second").action == ResumeSession("second")
     assert desk.data.store.head("second") == head
     assert desk.says("/fork second").error
     listed = desk.says("/sessions").text
     assert "work  (this one)" in listed
     assert "other-way" in listed
     assert "work" not in desk.says("/sessions other").text
-    assert desk.says("/resume").action == "pick-session"
-    assert desk.says("/resume other").action == "resume other-way"
+    assert desk.says("/resume").action == PickSession()
+    assert desk.says("/resume other").action == ResumeSession("other-way")
     assert desk.says("/resume nobody").error
-    assert desk.says("/resume work").action == ""
+    assert desk.says("/resume work").action is None
     assert "/resume other-way" in REGISTRY.complete("/resume o", CommandContext(desk.session, "work", desk.data))
 
 
@@ -221,13 +222,13 @@ def test_explain_tells_each_rule(desk: Desk) -> None:
 
 
 def test_quit(desk: Desk) -> None:
-    assert desk.says("/q") == CommandAnswer("", action="quit")
+    assert desk.says("/q") == CommandAnswer("", action=Quit())
 
 
 def test_without_a_data_folder() -> None:
     place = CommandContext(Session("gpt-4o", window=9_000))
     for line in ("/sessions", "/fork x", "/export", "/memory", "/trace", "/resume x"):
         told = asyncio.run(REGISTRY.answer(line, place))
-        assert (told.error, told.text.startswith("Nothing of this session is kept.")) == (True, True)
+        assert (told.error, told.text.startswith("This session is not stored.")) == (True, True)
     for line in ("/context", "/explain", "/cost", "/recall x", "/pins", "/compact"):
         assert "kept." not in asyncio.run(REGISTRY.answer(line, place)).text
