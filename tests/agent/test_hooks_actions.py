@@ -118,6 +118,20 @@ def test_compact_context_summarises_and_leaves_open_what_the_context_says() -> N
     assert [request.max_tokens for request in asked] == [77]
 
 
+@pytest.mark.parametrize("strategy", ["summarize", "truncate"])
+def test_compact_context_does_what_the_policys_own_rule_does(strategy: Any) -> None:
+    async def summarise(request: SummaryRequest) -> str:
+        return "they spoke of valves"
+
+    settings = {"strategy": strategy, "keep_recent": 5, "summary_max_tokens": 77, "reminder_tokens": 200}
+    by_hook, by_rule = crowded(settings=settings), crowded(settings=settings)
+    action = CompactContext(strategy, 5, 77)
+    fired(HookRunner([Hook("h", Always(), action, "turn_start")]), by_hook, summarise=summarise)
+    asyncio.run(by_rule.compact_async(summarise))
+    assert by_hook.view.message_count < crowded().view.message_count
+    assert [item.message for item in by_hook.view.items] == [item.message for item in by_rule.view.items]
+
+
 def test_after_a_compaction_hooks_rest_as_many_turns_as_the_policy_says() -> None:
     session = crowded()
     first = Hook("first", MessageCount(4), CompactContext("truncate", 2), "turn_start")
@@ -152,7 +166,7 @@ def acting(tmp_path: Path, text: str = MODULES) -> tuple[Session, Callable[[Modu
 
 
 def parse_approval(text: str) -> Any:
-    from tidegate.agent.config.resolved_config import resolve_approval
+    from tidegate.agent.config.tool_access import resolve_approval
 
     return resolve_approval(parse_config(text, {}))
 

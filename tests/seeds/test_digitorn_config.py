@@ -13,12 +13,11 @@ from tidegate.agent.config.files import ConfigFiles, parse_config, read_config
 from tidegate.agent.config.provider_target import ProviderTarget
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
-    list_offered_tools,
     make_policy_settings,
-    resolve_approval,
     resolve_brain_target,
     resolve_summary_target,
 )
+from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
 from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookReport, HookRunner
 from tidegate.agent.tools.modules import HELLO_TOOL

@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
     collect_secret_values,
-    list_offered_tools,
     load_configured_policy,
     resolve_brain_target,
     resolve_summary_target,
 )
+from tidegate.agent.config.tool_access import list_offered_tools
 from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.provider_connection import ProviderConnection, connect_provider

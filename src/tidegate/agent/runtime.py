@@ -17,9 +17,10 @@ from typing import Final, NamedTuple
 
 from tidegate.agent.attachments import attach_images
 from tidegate.agent.builder import AgentBuilder, select_tools
-from tidegate.agent.config.resolved_config import ResolvedConfig, list_offered_tools, resolve_approval
+from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.rule_notice import make_rule_notice
 from tidegate.agent.config.settings import ExecutionSettings, SpendCap
+from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.skills import Skills

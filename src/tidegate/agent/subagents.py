@@ -80,7 +80,7 @@ class SubagentTool:
     `ask` puts questions of a subagent's tools to a person, one at a time.
     """
 
-    together = True
+    runs_in_parallel = True
 
     def __init__(
         self,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from tidegate.agent.config.effective_settings import list_effective_settings
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.config.launch import LaunchOptions, LoadedConfig
-from tidegate.agent.config.resolved_config import list_effective_settings
 from tidegate.agent.config.trust import trust_project_file
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidegate.agent.config.editor import ChangedSetting, change_setting
+from tidegate.agent.config.effective_settings import list_effective_settings
 from tidegate.agent.config.launch import LaunchOptions
-from tidegate.agent.config.resolved_config import list_effective_settings, load_configured_policy
+from tidegate.agent.config.resolved_config import load_configured_policy
 from tidegate.commands.actions import LaunchChange, Reopen, SwitchModel, SwitchPolicy
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.config.values import quote_value, suggest_name

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tidegate.agent.config.effective_settings import list_effective_settings
 from tidegate.agent.config.files import read_config_sources, resolve_config
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.config.limits import UNMERGED_KEYS
-from tidegate.agent.config.resolved_config import ResolvedConfig, list_effective_settings, load_configured_policy
+from tidegate.agent.config.resolved_config import ResolvedConfig, load_configured_policy
 from tidegate.agent.config.settings import FileSettings
 from tidegate.agent.config.trust import trust_project_file
 from tidegate.core.config.values import quote_value

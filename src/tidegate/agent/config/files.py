@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,22 +10,20 @@ import msgspec
 
 from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
 from tidegate.agent.config.reader import SettingsReader, node_id
-from tidegate.agent.config.resolved_config import (
-    COMMON_CONTEXT_KEYS,
-    ResolvedConfig,
-    UserLimits,
-    check_configured_names,
-)
+from tidegate.agent.config.resolved_config import COMMON_CONTEXT_KEYS, ResolvedConfig, UserLimits
 from tidegate.agent.config.settings import AgentSettings, ContextSettings, FileSettings
-from tidegate.agent.hooks.types import CompactContext
+from tidegate.agent.hooks.types import CompactContext, ModuleAction
+from tidegate.agent.tools.modules import BUILTIN_TOOL_NAMES, MODULE_ACTIONS
 from tidegate.core.config.values import SourcePosition, quote_value, suggest_name
 from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode, read_yaml
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.core.text.secrets import SecretMask
-from tidegate.presets import preset_names
+from tidegate.presets import list_context_presets, preset_names
 
 CONFIG_FILE = "tidegate.yaml"
 _NO_POSITION = SourcePosition("", 0)
+_MAX_RULES_CHARS = 8_000
+"""The length of all `rules` together: they are sent with every request."""
 
 
 class ConfigFiles(NamedTuple):
@@ -102,7 +100,7 @@ def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, ag
         bounds,
         _project_sets_policy(sources),
     )
-    check_configured_names(config)
+    _check_names(config)
     _check_context(config, node)
     return config
 
@@ -241,15 +239,57 @@ def _descend(node: YamlNode | None, *keys: str) -> YamlNode | None:
     return node
 
 
+def _check_names(config: ResolvedConfig) -> None:
+    """Check that the modules, actions and tools a file names exist, and that its servers and rules are well-formed."""
+    settings, sources = config.settings, config.sources
+
+    def require_known(name: str, names: Iterable[str], what: str, path: str) -> None:
+        if name not in names:
+            raise BadPolicy(f"{sources[path]}: unknown {what} {quote_value(name)}.", suggest_name(name, names))
+
+    for name, module in (settings.modules or {}).items():
+        require_known(name, MODULE_ACTIONS, "module", f"modules.{name}")
+        constraints = module.constraints
+        for key, actions in (
+            ("allowed_actions", constraints.allowed_actions),
+            ("denied_actions", constraints.denied_actions),
+        ):
+            for action in actions or ():
+                require_known(action, MODULE_ACTIONS[name], f"action of {name}", f"modules.{name}.constraints.{key}")
+    for hook in settings.execution.hooks:
+        if isinstance(hook.action, ModuleAction):
+            path = f"execution.hooks.{hook.id}.action"
+            require_known(hook.action.module, MODULE_ACTIONS, "module", f"{path}.module")
+            require_known(hook.action.action, MODULE_ACTIONS[hook.action.module], "action", f"{path}.action")
+    for name, server in settings.mcp.items():
+        if bool(server.command) == bool(server.url):
+            raise BadPolicy(
+                f"{sources[f'mcp.{name}']}: the server {quote_value(name)} has {'both' if server.url else 'neither'} a"
+                f" command {'and' if server.url else 'nor'} a url.",
+                "Give one of them.",
+            )
+    if (size := sum(map(len, settings.rules))) > _MAX_RULES_CHARS:
+        raise BadPolicy(
+            f"{sources['rules']}: the rules have {size:,} characters.", f"Keep them to {_MAX_RULES_CHARS:,} in all."
+        )
+    all_actions = {f"{module}.{action}" for module, found in MODULE_ACTIONS.items() for action in found}
+    for name in settings.capabilities.tools:
+        if not any(sign in name for sign in ("*", "?", "[", "__")):  # tools of servers are known only when they run
+            require_known(name, BUILTIN_TOOL_NAMES | all_actions, "tool", f"capabilities.tools.{name}")
+
+
 def _check_context(config: ResolvedConfig, node: YamlNode | None) -> None:
-    """Settings of a context that the chosen policy knows nothing of would be ignored in silence."""
-    if node is None or config.policy_name == "digitorn" or not isinstance(node.value, dict):
+    """Refuse keys of a context that would have no effect, because the policy does not take them over."""
+    if node is None or not isinstance(node.value, dict) or node.value.keys() <= COMMON_CONTEXT_KEYS:
         return
     if any(isinstance(hook.action, CompactContext) for hook in config.settings.execution.hooks):
         return
+    context = config.policy_context
+    known = COMMON_CONTEXT_KEYS if context is None else COMMON_CONTEXT_KEYS | context.settings
     for key, each in node.value.items():
-        if key not in COMMON_CONTEXT_KEYS:
+        if key not in known:
+            presets = " or ".join(f"`policy: {name}`" for name in list_context_presets(frozenset({key})))
             raise each.key.make_error(
                 f"{quote_value(key)} means nothing to the policy {quote_value(config.policy_name)}.",
-                "Leave it out, set `policy: digitorn`, or give the policy's own settings under policy.settings.",
+                f"Leave it out, set {presets}, or give the policy's own settings under policy.settings.",
             )

@@ -10,9 +10,12 @@ The two files are combined as nodes, so that every value still knows its file an
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from tidegate.agent.config.reader import SettingsReader, node_id
-from tidegate.agent.config.resolved_config import IgnoredValue, UserLimits, make_approval_rules, resolve_tool_name
+from tidegate.agent.config.resolved_config import IgnoredValue, UserLimits
 from tidegate.agent.config.settings import PRICE_KEYS, FileSettings
+from tidegate.agent.config.tool_access import make_approval_rules, resolve_tool_name
 from tidegate.agent.tools.approval import VERDICTS_BY_STRICTNESS, ApprovalRules, ApprovalVerdict, decide_approval
 from tidegate.agent.tools.command_rules import intersect_command_rules
 from tidegate.core.config.values import quote_value
@@ -265,10 +268,11 @@ def _given_capabilities(top: YamlNode) -> frozenset[str]:
 
 
 def _value(settings: FileSettings, path: _SettingPath) -> Any:
-    found: Any = settings
+    value: Any = settings
     for key in path:
-        found = found.get(key) if isinstance(found, dict) else getattr(found, key, None)
-    return found
+        fields = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+        value = fields.get(key) if isinstance(fields, dict) else None
+    return value
 
 
 def _mapping(node: YamlNode) -> dict[str, YamlNode]:

@@ -206,3 +206,19 @@ class FileSettings(msgspec.Struct, frozen=True):
     skills: tuple[str, ...] = ()
     rules: tuple[UserRule, ...] = ()
     allow_env: tuple[VariableName, ...] = ()
+
+
+def list_setting_parts(value: object) -> list[tuple[str, object]] | None:
+    """List the parts of a value by name; None if it has no parts. Agents and hooks are named by their ids."""
+    if isinstance(value, msgspec.Struct):
+        tag = value.__struct_config__.tag
+        own: list[tuple[str, object]] = [] if tag is None else [("type", tag)]
+        return own + list(msgspec.structs.asdict(value).items())
+    if isinstance(value, dict) and value:
+        return [(str(key), each) for key, each in value.items()]
+    if isinstance(value, tuple | list) and value:
+        return [
+            (each.id if isinstance(each, AgentSettings | Hook) else str(number), each)
+            for number, each in enumerate(value, 1)
+        ]
+    return None

@@ -4,21 +4,22 @@ import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
 from typing import Any
 
 import msgspec
 
-from tidegate.agent.config.resolved_config import ResolvedConfig, find_module_tool
+from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import ContextSettings
+from tidegate.agent.config.tool_access import find_module_tool
 from tidegate.agent.hooks.types import CompactContext, HookContext, InjectMessage, ModuleAction, RunFunction
 from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import NOTE, Call, MarkedText, Message
-from tidegate.core.policy.policy import Rule
+from tidegate.core.policy.policy import Policy, Rule
+from tidegate.core.stages.summary import summarise
+from tidegate.core.stages.turns import keep_recent
 from tidegate.core.text.clip import clip_chars, clip_tokens
-from tidegate.presets import load
 from tidegate.session.summaries.drivers import AsyncSummarizer
 
 ModuleActionRunner = Callable[[str, str, Mapping[str, Any]], Awaitable[ToolResult]]
@@ -38,34 +39,26 @@ def fill_placeholders(text: str, at: HookContext) -> str:
 
 
 async def compact_context(
-    rule: str, action: CompactContext, context: ContextSettings, at: HookContext, summarise: AsyncSummarizer | None
+    rule: str, action: CompactContext, context: ContextSettings, at: HookContext, summarizer: AsyncSummarizer | None
 ) -> str:
-    """Compact as the session itself would, by the one rule this action is; it is known by the hook's id."""
-    keep = context.keep_recent if action.keep_recent is None else action.keep_recent
-    reminder = at.session.policy.settings.get("reminder_tokens", 0)
-    made = _load_compaction_rule(
-        action.strategy or context.strategy,
-        keep,
-        action.summary_max_tokens or context.summary_max_tokens,
-        reminder if isinstance(reminder, int) else 0,
-    )
-    decisions = await at.session.run_rules_async([msgspec.structs.replace(made, name=rule)], summarise)
+    """Compact by one rule, which has the hook's id as its name."""
+    made = _make_compaction_rule(rule, action, context, at.session.policy)
+    decisions = await at.session.run_rules_async([made], summarizer)
     own = [each for each in decisions if each.rule == rule]
     if own and own[-1].acted:
         return f"{own[-1].tokens_before} tokens became {own[-1].tokens_after}: {own[-1].why}"
     return f"nothing compacted: {own[-1].why if own else 'there was nothing to do'}"
 
 
-@cache
-def _load_compaction_rule(strategy: str, keep_recent: int, summary_max_tokens: int, reminder_tokens: int) -> Rule:
-    """The preset's own rule for a compaction on demand, so that both do the same."""
-    settings = {
-        "strategy": strategy,
-        "keep_recent": keep_recent,
-        "summary_max_tokens": summary_max_tokens,
-        "reminder_tokens": reminder_tokens,
-    }
-    return load("digitorn", settings).moments["manual"][0]
+def _make_compaction_rule(name: str, action: CompactContext, context: ContextSettings, policy: Policy) -> Rule:
+    """Make the rule of this action. The context gives what the action leaves open."""
+    keep = context.keep_recent if action.keep_recent is None else action.keep_recent
+    reminder = policy.settings.get("reminder_tokens")
+    settings: dict[str, object] = {"reminder": reminder if isinstance(reminder, int) else 0}
+    if (action.strategy or context.strategy) == "truncate":
+        return Rule(name, "keep_recent", keep_recent, settings | {"messages": keep})
+    settings |= {"keep_messages": keep, "max_tokens": action.summary_max_tokens or context.summary_max_tokens}
+    return Rule(name, "summarise", summarise, settings | {"before": "[Summary: ", "behind": "]"})
 
 
 def inject_message(action: InjectMessage, at: HookContext) -> str:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tidegate.agent.config.resolved_config import AUTO_COMPACT_RULE
 from tidegate.agent.config.settings import ContextSettings
 from tidegate.agent.hooks.actions import (
     ModuleActionRunner,
@@ -160,12 +159,10 @@ class HookRunner:
     def _is_recently_compacted(self, at: HookContext) -> bool:
         """The turns that a policy wants between two compactions hold between those of hooks, too."""
         turns = at.session.policy.settings.get("cooldown_turns", 0)
-        ids = [hook.id for hook in self.hooks.values() if isinstance(hook.action, CompactContext)]
-        fired = [
-            at.session.view.last_fired[name].turn
-            for name in (AUTO_COMPACT_RULE, *ids)
-            if name in at.session.view.last_fired
-        ]
+        context, last_fired = at.session.policy.context, at.session.view.last_fired
+        names = [hook.id for hook in self.hooks.values() if isinstance(hook.action, CompactContext)]
+        names += [context.automatic_rule] if context is not None else []
+        fired = [last_fired[name].turn for name in names if name in last_fired]
         return bool(fired) and isinstance(turns, int) and turns > 0 and at.turn - max(fired) <= turns
 
     def _note_firing(self, hook: Hook, session: Session) -> None:

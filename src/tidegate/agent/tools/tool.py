@@ -120,13 +120,19 @@ class ToolContext:
 
 
 class AgentTool(Protocol):
+    """A tool of an agent. Calls of one with `runs_in_parallel` may run at the same time."""
+
     @property
     def tool(self) -> Tool: ...
+    @property
+    def runs_in_parallel(self) -> bool: ...
     async def __call__(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult: ...
 
 
 class FunctionTool(Generic[_A]):
     """A tool from a struct of its arguments and a function."""
+
+    runs_in_parallel = False
 
     def __init__(
         self, name: str, description: str, arguments: type[_A], act: Callable[[_A, ToolContext], Awaitable[ToolResult]]

@@ -68,8 +68,8 @@ class Toolbox:
         return [shorten_definition(tool) for tool in tools] if compact else tools
 
     def may_run_in_parallel(self, name: str) -> bool:
-        """May calls of this tool run at the same time? Most change something, so it must say so itself."""
-        return getattr(self.tools.get(name), "together", False) is True
+        """Return whether calls of this tool may run at the same time."""
+        return name in self.tools and self.tools[name].runs_in_parallel
 
     async def run_call(self, call: Call, context: ToolContext) -> ToolResult:
         """The result of a call as a model made it. Nothing is raised but a cancellation."""

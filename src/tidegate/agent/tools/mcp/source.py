@@ -38,6 +38,10 @@ _REPEATED_FAILURE_HINT = "If this repeats, go on without its tools."
 
 
 class McpTool:
+    """A tool of a server."""
+
+    runs_in_parallel = False
+
     def __init__(self, source: "McpSource", name: str, tool: Tool) -> None:
         self.tool = tool
         self._source = source
