@@ -11,7 +11,7 @@ from tidegate import DataFolder
 from tidegate.agent.config.files import read_config_sources
 from tidegate.agent.config.trust import check_trust, trust_project_file
 from tidegate.agent.runtime import OpenAgent
-from tidegate.commands.actions import Reopen, SwitchPolicy, apply_change
+from tidegate.commands.actions import ReopenSession, SwitchPolicy, apply_change
 from tidegate.commands.registry import make_command_context
 from tidegate.core.events import ViewEdited
 
@@ -33,7 +33,7 @@ def test_a_setting_holds_at_once_and_after_a_restart(chat: Chat) -> None:
                 await chat.say(agent, f"ask {number}")
             assert agent.session.view.visible_turns == 4
             told = await REGISTRY.answer("/config max_context_turns 3", make_command_context(agent, chat.data, opening))
-        assert told.action == Reopen()
+        assert told.action == ReopenSession()
         assert "policy.settings.max_context_turns is 3 from now on" in told.text
         opening = apply_change(opening, told.action)
         async with chat.open(opening, ["ok"] * 4) as agent:  # what leaves is summarised into memory first

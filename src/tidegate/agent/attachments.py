@@ -29,8 +29,8 @@ def load_image(path: Path) -> Image:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_ATTACHMENT_CHARS)
-    except OSError as bad:
-        raise BadInput(f"{path} cannot be read: {bad.strerror}.", "Name a file with a picture.") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}.", "Name a file with a picture.") from None
     return make_image(data, path.name)
 
 

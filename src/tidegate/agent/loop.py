@@ -96,7 +96,7 @@ class Agent:
         toolbox: Toolbox,
         context: ToolContext,
         *,
-        summarise: AsyncSummarizer | None = None,
+        summarizer: AsyncSummarizer | None = None,
         hooks: HookRunner | None = None,
         max_steps: int = 100,
     ) -> None:
@@ -104,18 +104,18 @@ class Agent:
         self.provider = provider
         self.toolbox = toolbox
         self.context = context
-        self.summarizer = summarise
+        self.summarizer = summarizer
         self.hooks = hooks
         self.max_steps = max_steps
         self._current_turn: object | None = None
         self._steering: list[Message] = []
 
-    async def run_turn(self, said: str | Message) -> AsyncGenerator[AgentEvent, None]:
-        """One turn. A Fault that no smaller request could cure, and GiveUp, are raised; the session stays whole."""
+    async def run_turn(self, user_input: str | Message) -> AsyncGenerator[AgentEvent, None]:
+        """One turn. A Fault that no smaller request could step, and GiveUp, are raised; the session stays whole."""
         own = self._current_turn = object()
         try:
             waiting, self._steering = self._steering, []  # of a turn that nobody closed
-            await self.session.add_async(*waiting, _as_message(said))
+            await self.session.add_async(*waiting, _as_message(user_input))
             steps, empty, why = 0, 0, ""
             while not why:
                 reply: Reply | None = None
@@ -148,11 +148,11 @@ class Agent:
             self._end_turn(own)
         yield TurnEnded(why)
 
-    def steer(self, said: str | Message) -> None:
+    def steer(self, user_input: str | Message) -> None:
         """Say something in the middle of a turn: it is heard when every call that was begun has its result."""
         if not self.is_busy:
             raise BadInput("No turn is under way.", "Begin one with these words.")
-        self._steering.append(_as_message(said))
+        self._steering.append(_as_message(user_input))
 
     @property
     def is_busy(self) -> bool:
@@ -169,7 +169,7 @@ class Agent:
             self.session.add(*waiting)
 
     async def _run_hooks(self, moment: HookMoment) -> list[HookReport]:
-        return await self.hooks.run_due(moment, self.session, summarise=self.summarizer) if self.hooks else []
+        return await self.hooks.run_due(moment, self.session, summarizer=self.summarizer) if self.hooks else []
 
     async def compact(self, focus: str = "") -> list[Decision]:
         """Compact now; a summary is to keep clear what `focus` names."""
@@ -185,7 +185,7 @@ class Agent:
         """One answer. A request that is refused is sent again if something can be done about it."""
         for done in await self._run_hooks("turn_start"):
             yield done
-        cures = RequestRecovery(self.session, self.summarizer)
+        recovery = RequestRecovery(self.session, self.summarizer)
         request = await self.session.prepare_async(self.summarizer)
         while True:
             yield RequestSent(request, self.session.last_decisions)
@@ -196,9 +196,9 @@ class Agent:
                         self._check_reply(each, shown)
                         yield each
                 return
-            except ProviderError as fault:
-                refused, cure = fault, cures.choose_step(fault)
-                if not cure:
+            except ProviderError as error:
+                refused, step = error, recovery.choose_step(error)
+                if not step:
                     self._record_partial_reply("".join(shown))
                     raise
             except (asyncio.CancelledError, GeneratorExit):
@@ -206,16 +206,16 @@ class Agent:
                     self._record_partial_reply("".join(shown))
                 raise
             yield RequestRefused(refused)
-            request = await cures.prepare_retry(cure, refused)
+            request = await recovery.prepare_retry(step, refused)
 
     def _check_reply(self, each: Delta | Reply, shown: list[str]) -> None:
         """Some overflow in silence: the answer comes whole and is none."""
         if isinstance(each, Delta):
             shown += [each.text] if each.kind == "text" else []
             return
-        fault = classify_reply(each, window=self.session.window)
-        if fault is not None and fault.kind in SIZE_ERROR_KINDS:
-            raise fault
+        error = classify_reply(each, window=self.session.window)
+        if error is not None and error.kind in SIZE_ERROR_KINDS:
+            raise error
 
     async def _record_reply(self, reply: Reply) -> Message | None:
         """The answer into the log, and what it cost. None if there is nothing in it."""
@@ -264,8 +264,8 @@ _INCOMPLETE_CALL = ToolResult(
 NOT_RUN_AFTER_STEERING = ToolResult("Not run: the user said something new. Read that first.", is_error=True)
 
 
-def _as_message(said: str | Message) -> Message:
-    return user_message(said) if isinstance(said, str) else said
+def _as_message(user_input: str | Message) -> Message:
+    return user_message(user_input) if isinstance(user_input, str) else user_input
 
 
 def _has_content(message: Message) -> bool:

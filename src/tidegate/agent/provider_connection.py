@@ -47,9 +47,9 @@ class ProviderConnection(msgspec.Struct, frozen=True):
     learned_windows: LearnedWindows | None = None
     folder: Path | None = None
 
-    def learn_window(self, fault: ProviderError) -> ResolvedWindow | None:
+    def learn_window(self, error: ProviderError) -> ResolvedWindow | None:
         """The window, if a provider told of it. It is kept for the next time, if that can be."""
-        if self.window_resolver is None or not self.window_resolver.learn(fault):
+        if self.window_resolver is None or not self.window_resolver.learn(error):
             return None
         self.save_windows()
         return self.window_resolver.window
@@ -98,28 +98,28 @@ async def connect_provider(
             marks=None if is_hosted_service(target.base_url) else ControlTokenEscaper(),
         )
         stack.push_async_callback(provider.close)
-        truth = _create_window_resolver(target, window, prices, learned := _load_learned_windows(folder))
-        found = await truth.query_server()
+        resolver = _create_window_resolver(target, window, prices, learned := _load_learned_windows(folder))
+        found = await resolver.query_server()
     else:
         target = msgspec.structs.replace(target, model=provider.model, wire=provider.wire)
-        truth = _create_window_resolver(target, window, prices, learned := LearnedWindows())
-        found = truth.window
+        resolver = _create_window_resolver(target, window, prices, learned := LearnedWindows())
+        found = resolver.window
     known = find_model(provider.model, prices)
     most = known.max_output if known is not None else None
     wanted = brain.max_output or 0
-    reached = ProviderConnection(
+    connection = ProviderConnection(
         provider,
         found,
         create_counter(provider.model),
         max_output_tokens=min(wanted, most) if most and wanted else wanted,
         model_overrides=prices,
-        window_resolver=truth,
+        window_resolver=resolver,
         learned_windows=learned,
         folder=folder,
     )
-    if truth.forgotten_notice:
-        reached.save_windows()
-    return reached
+    if resolver.forgotten_notice:
+        connection.save_windows()
+    return connection
 
 
 def _connect_embedded(

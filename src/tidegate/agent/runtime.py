@@ -64,21 +64,21 @@ class OpenAgent:
         *,
         name: str,
         prompt: SystemPrompt,
-        reached: ProviderConnection,
+        connection: ProviderConnection,
         spending: SessionSpending,
         notices: Sequence[str] = (),
-        shown: Callable[[], None] = lambda: None,
+        on_notices_shown: Callable[[], None] = lambda: None,
     ) -> None:
         self.agent = agent
         self.session = agent.session
         self.config = config
         self.session_name = name
         self.prompt = prompt
-        self.connection = reached
-        self.window = reached.window
+        self.connection = connection
+        self.window = connection.window
         self.spending = spending
         self.notices = [text for text in notices if text]
-        self._on_notices_shown = shown
+        self._on_notices_shown = on_notices_shown
         self.is_finished = False
         self._shown_notices: set[str] = set()
         self._usage_reports: list[UsageReport] = []
@@ -99,20 +99,20 @@ class OpenAgent:
         known = accepts_images(self.connection.provider.model, self.connection.model_overrides)
         return known if self.session.dialect.capabilities.user_images else False
 
-    def steer(self, said: str | Message, images: Sequence[Image] = ()) -> None:
+    def steer(self, user_input: str | Message, images: Sequence[Image] = ()) -> None:
         """Say something in the middle of a turn: see `Agent.steer`."""
         self._check_turn_limit()
-        self.agent.steer(self._make_message(said, images))
+        self.agent.steer(self._make_message(user_input, images))
 
     async def run_turn(
-        self, said: str | Message, images: Sequence[Image] = ()
+        self, user_input: str | Message, images: Sequence[Image] = ()
     ) -> AsyncGenerator[AgentEvent | UserNotice, None]:
         """One turn. GiveUp, too, if it takes too long or the session has had all its turns."""
         execution = self.config.settings.execution
         if self.is_finished:
             raise GiveUp("This agent is there for one turn.", "Set execution.mode to conversation, or open it again.")
         self._check_turn_limit()
-        message = self._make_message(said, images)
+        message = self._make_message(user_input, images)
         for notice in self._take_notices():
             yield notice
         clock = asyncio.get_running_loop().time
@@ -136,8 +136,8 @@ class OpenAgent:
         if most and self.session.view.total_turns >= most:
             raise GiveUp(f"This session has had its {most} turns.", "Raise execution.max_turns, or begin another one.")
 
-    def _make_message(self, said: str | Message, images: Sequence[Image]) -> Message:
-        message = attach_images(said, images)
+    def _make_message(self, user_input: str | Message, images: Sequence[Image]) -> Message:
+        message = attach_images(user_input, images)
         if self.accepts_images is False and any(isinstance(part, Image) for part in message.parts):
             model = self.connection.provider.model
             raise BadInput(
@@ -223,45 +223,49 @@ async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each 
     just as it was, for one whose model or policy is changed under way.
     """
     async with AsyncExitStack() as stack:
-        parts = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
-        reached = await parts.connect(config, provider)
+        builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
+        connection = await builder.connect(config, provider)
         skills = Skills(workspace / each for each in config.settings.skills or DEFAULT_SKILL_FOLDERS)
-        prompt = parts.build_prompt(config, reached, skills)
-        session = parts.open_session(config, reached, name, prompt.text, restore=restore)
+        prompt = builder.build_prompt(config, connection, skills)
+        session = builder.open_session(config, connection, name, prompt.text, restore=restore)
         stack.callback(session.close)
         days = DailySpending(data.root, data.clock) if data is not None else None
-        spending = SessionSpending(session, config.settings.spend, days=days, prices=reached.model_overrides)
+        spending = SessionSpending(
+            session, config.settings.spend, days=days, model_overrides=connection.model_overrides
+        )
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
-        tools, faults = await parts.load_tools(config, skills)
-        suited = select_tools(tools, reached, session.counter)
+        tools, faults = await builder.load_tools(config, skills)
+        suited = select_tools(tools, connection, session.counter)
         if "task" in list_offered_tools(config):
-            kinds = await parts.build_subagent_kinds(config, reached, specialists, suited.tools, skills)
+            kinds = await builder.build_subagent_kinds(config, connection, specialists, suited.tools, skills)
             task = SubagentTool(kinds, approval=approval, ask=asking, meters=[spending])
-            suited = select_tools([*tools, task], reached, session.counter)
+            suited = select_tools([*tools, task], connection, session.counter)
         session.set_tools(suited.definitions)
         toolbox = Toolbox(suited.tools, approval=approval, ask=asking)
-        context = parts.build_tool_context(session, name)
+        context = builder.build_tool_context(session, name)
         agent = Agent(
             session,
-            MeteredProvider(reached.provider, [spending], recorded=True, size=lambda _: session.count_tokens()),
+            MeteredProvider(
+                connection.provider, [spending], recorded=True, estimate_tokens=lambda _: session.count_tokens()
+            ),
             toolbox,
             context,
-            summarise=await parts.build_summarizer(config, reached, session, spending),
-            hooks=parts.hooks(config, toolbox, context),
+            summarizer=await builder.build_summarizer(config, connection, session, spending),
+            hooks=builder.build_hooks(config, toolbox, context),
             max_steps=_choose_max_steps(config, session.policy),
         )
         rules = make_rule_notice(config, data.root if data is not None else None)
-        notices = [*_list_opening_notices(config, reached, parts), *faults, *skills.problems, rules.text]
-        notices.append(spending.unpriced_notice(reached.provider.model))
+        notices = [*_list_opening_notices(config, connection, builder), *faults, *skills.problems, rules.text]
+        notices.append(spending.unpriced_notice(connection.provider.model))
         yield OpenAgent(
             agent,
             config,
             name=name,
             prompt=prompt,
-            reached=reached,
+            connection=connection,
             spending=spending,
             notices=notices,
-            shown=rules.mark_shown,
+            on_notices_shown=rules.mark_shown,
         )
 
 
@@ -281,23 +285,23 @@ def _fewer_steps(steps: int, policy: Policy) -> int:
     return min(steps, own) if isinstance(own, int) and own > 0 else steps
 
 
-def _list_opening_notices(config: ResolvedConfig, reached: ProviderConnection, parts: AgentBuilder) -> list[str]:
+def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection, builder: AgentBuilder) -> list[str]:
     """What the user would want to know before the first question."""
     brain, remarks = config.agent.brain, []
-    if reached.is_embedded and not brain.provider:
+    if connection.is_embedded and not brain.provider:
         offered = [
             f"${key} is there: name {name} as its provider."
-            for name, key in find_provider_keys(parts.environment).items()
+            for name, key in find_provider_keys(builder.environment).items()
         ]
         hint = " ".join(offered) or "Any other is set there."
-        remarks.append(f"No agents[].brain is set in tidegate.yaml: {reached.window.explanation} {hint}")
-    if reached.window.tokens is None:
-        remarks.append(reached.window.explanation)
+        remarks.append(f"No agents[].brain is set in tidegate.yaml: {connection.window.explanation} {hint}")
+    if connection.window.tokens is None:
+        remarks.append(connection.window.explanation)
     remarks += (
-        [reached.window_resolver.forgotten_notice]
-        if reached.window_resolver is not None and reached.window_resolver.forgotten_notice
+        [connection.window_resolver.forgotten_notice]
+        if connection.window_resolver is not None and connection.window_resolver.forgotten_notice
         else []
     )
-    if parts.data is None and config.settings.spend.day != SpendCap():
+    if builder.data is None and config.settings.spend.day != SpendCap():
         remarks.append("The cap of the day (spend.day) is not held: without a data folder nobody counts the day.")
     return remarks

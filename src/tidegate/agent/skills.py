@@ -51,8 +51,8 @@ class Skills:
             return
         try:
             skill = read_skill_header(path)
-        except (BadInput, BadPolicy, OSError) as bad:
-            self.problems.append(f"{path.parent.name}/{_SKILL_FILE}: {bad}")
+        except (BadInput, BadPolicy, OSError) as error:
+            self.problems.append(f"{path.parent.name}/{_SKILL_FILE}: {error}")
             return
         self.by_name.setdefault(skill.name, skill)
 

@@ -96,11 +96,11 @@ class DailySpending:
             return msgspec.json.decode(path.read_bytes(), type=SpendTotal)
         except FileNotFoundError:
             return SpendTotal()
-        except (OSError, msgspec.MsgspecError) as bad:
+        except (OSError, msgspec.MsgspecError) as error:
             raise NotKept(
-                f"What was spent on {day} cannot be read: {bad}.",
+                f"What was spent on {day} cannot be read: {error}.",
                 f"Mend spend/{day}.json in the data folder; if you remove it, the day counts from nothing.",
-            ) from bad
+            ) from error
 
 
 class SessionSpending:
@@ -115,13 +115,13 @@ class SessionSpending:
         caps: SpendSettings | None = None,
         *,
         days: DailySpending | None = None,
-        prices: Mapping[str, ModelInfo] | None = None,
+        model_overrides: Mapping[str, ModelInfo] | None = None,
     ) -> None:
         self.caps = caps or SpendSettings()
         self.problem = ""
         self._session = session
         self._days = days
-        self._model_overrides = prices
+        self._model_overrides = model_overrides
         self._total = SpendTotal()
         self._read_seq = 0
 
@@ -142,8 +142,10 @@ class SessionSpending:
         try:
             self._days.add(self.price_usage(model, usage))
             self.problem = ""
-        except NotKept as bad:  # an answer that is paid for is not thrown away; a cap that needs the sum will raise it
-            self.problem = str(bad)
+        except (
+            NotKept
+        ) as error:  # an answer that is paid for is not thrown away; a cap that needs the sum will raise it
+            self.problem = str(error)
 
     def price_usage(self, model: str, usage: Usage) -> SpendTotal:
         tokens, paid = usage.input_tokens + usage.output_tokens, compute_model_cost(usage, model, self._model_overrides)
@@ -219,12 +221,12 @@ class MeteredProvider:
         meters: Sequence[SpendMeter],
         *,
         recorded: bool = False,
-        size: Callable[[bytes], int] = lambda request: len(request) // _BYTES_PER_TOKEN,
+        estimate_tokens: Callable[[bytes], int] = lambda request: len(request) // _BYTES_PER_TOKEN,
     ) -> None:
         self._provider = provider
         self._meters = tuple(meters)
         self._recorded = recorded
-        self._estimate_tokens = size
+        self._estimate_tokens = estimate_tokens
 
     @property
     def model(self) -> str:

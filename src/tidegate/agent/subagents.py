@@ -89,11 +89,11 @@ class SubagentTool:
         approval: ApprovalRules,
         ask: AskUser | None = None,
         meters: Sequence[SpendMeter] = (),
-        bounds: SubagentLimits | None = None,
+        limits: SubagentLimits | None = None,
         depth: int = 1,
     ) -> None:
         self.kinds = dict(kinds)
-        self.limits = bounds or SubagentLimits()
+        self.limits = limits or SubagentLimits()
         self.depth = depth
         self._approval = approval
         self._ask = ask
@@ -137,7 +137,7 @@ class SubagentTool:
                 approval=self._approval,
                 ask=self._ask,
                 meters=self._meters,
-                bounds=self.limits,
+                limits=self.limits,
                 depth=self.depth + 1,
             )
             toolbox.add(inner)
@@ -162,14 +162,14 @@ class SubagentTool:
             clock=asker.clock,
             environment=asker.environment,
         )
-        summarise = create_summarizer(
+        summarizer = create_summarizer(
             provider,
             window=session.window,
             counter=session.counter,
             timeout=SUMMARY_TIMEOUT_SECONDS,
             conversation=session,
         )
-        return Agent(session, provider, toolbox, context, summarise=summarise, max_steps=self.limits.max_steps)
+        return Agent(session, provider, toolbox, context, summarizer=summarizer, max_steps=self.limits.max_steps)
 
     def _format_result(
         self, work: "SubagentResult", allowance: TokenAllowance, name: str, context: ToolContext

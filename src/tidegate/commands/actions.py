@@ -4,7 +4,7 @@ match answer.action:
     case None: ...
     case Quit(): ...
     case PickSession() | PickModel(): ...
-    case ResumeSession() | SwitchModel() | SwitchPolicy() | Reopen() as change:
+    case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
         open_again(apply_change(options, change))
     case unknown:
         assert_never(unknown)
@@ -35,7 +35,7 @@ class SwitchPolicy(msgspec.Struct, frozen=True):
     policy: str = ""
 
 
-class Reopen(msgspec.Struct, frozen=True):
+class ReopenSession(msgspec.Struct, frozen=True):
     """Open the session again, because a configuration file has changed."""
 
 
@@ -51,7 +51,7 @@ class Quit(msgspec.Struct, frozen=True):
     """Leave the app."""
 
 
-LaunchChange = ResumeSession | SwitchModel | SwitchPolicy | Reopen
+LaunchChange = ResumeSession | SwitchModel | SwitchPolicy | ReopenSession
 """Actions after which the app opens an agent again; `apply_change` says how."""
 CommandAction = LaunchChange | PickSession | PickModel | Quit
 
@@ -65,7 +65,7 @@ def apply_change(options: LaunchOptions, change: LaunchChange) -> LaunchOptions:
             return options._replace(model=model, restore=False)
         case SwitchPolicy(policy):
             return options._replace(policy=policy, restore=False)
-        case Reopen():
+        case ReopenSession():
             return options._replace(restore=False)
         case unknown:
             assert_never(unknown)

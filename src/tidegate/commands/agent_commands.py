@@ -112,7 +112,7 @@ def _format_hook(hook: Hook) -> str:
     return f"{hook.id}: on {hook.on}, if {describe_condition(hook.condition)}: {hook_action_name(hook)}{cooldown}"
 
 
-AGENT_COMMANDS: Final = (
+CHAT_COMMANDS: Final = (
     Command(
         "model",
         "which model answers; NAME switches, the conversation goes on",

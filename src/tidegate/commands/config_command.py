@@ -7,7 +7,7 @@ from tidegate.agent.config.editor import ChangedSetting, change_setting
 from tidegate.agent.config.effective_settings import list_effective_settings
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.config.resolved_config import load_configured_policy
-from tidegate.commands.actions import LaunchChange, Reopen, SwitchModel, SwitchPolicy
+from tidegate.commands.actions import LaunchChange, ReopenSession, SwitchModel, SwitchPolicy
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.policy.policy import Policy
@@ -39,7 +39,7 @@ def _launch_change(options: LaunchOptions, changed: ChangedSetting) -> LaunchCha
     """The file is to win over a policy or a model that was switched to before the change."""
     if changed.path[0] == "policy" and options.policy:
         return SwitchPolicy()
-    return SwitchModel() if "brain" in changed.path and options.model else Reopen()
+    return SwitchModel() if "brain" in changed.path and options.model else ReopenSession()
 
 
 def _list_policy_settings(policy: Policy) -> Iterator[str]:

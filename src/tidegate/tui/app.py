@@ -19,7 +19,7 @@ from tidegate.commands.actions import (
     PickModel,
     PickSession,
     Quit,
-    Reopen,
+    ReopenSession,
     ResumeSession,
     SwitchModel,
     SwitchPolicy,
@@ -293,7 +293,7 @@ class ChatApp(App[int]):
                 return
             case Quit():
                 self.exit(0)
-            case ResumeSession() | SwitchModel() | SwitchPolicy() | Reopen() as change:
+            case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
                 self.reopen(change)
             case None:
                 pass

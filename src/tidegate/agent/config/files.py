@@ -162,8 +162,8 @@ def _read_bytes(path: Path, *, needed: bool = False) -> bytes | None:
         if needed:
             raise BadInput(f"There is no file {path}.", f"Name a {CONFIG_FILE}, or leave it out.") from None
         return None
-    except OSError as bad:
-        raise BadPolicy(f"{path} cannot be read: {bad.strerror}.", "Make it readable, or move it away.") from None
+    except OSError as error:
+        raise BadPolicy(f"{path} cannot be read: {error.strerror}.", "Make it readable, or move it away.") from None
 
 
 def _parse_file(path: Path, data: bytes | None) -> YamlNode | None:
@@ -179,8 +179,8 @@ def _parse_text(text: str, source: str) -> YamlNode | None:
         return None
     try:
         return read_yaml(text, source)
-    except BadPolicy as bad:  # the parser may repeat what it could not read
-        raise BadPolicy(SecretMask()(bad.args[0]), bad.remedy) from None
+    except BadPolicy as error:  # the parser may repeat what it could not read
+        raise BadPolicy(SecretMask()(error.args[0]), error.remedy) from None
 
 
 def _expand_policy(top: YamlNode) -> YamlNode:

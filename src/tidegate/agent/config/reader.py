@@ -234,8 +234,8 @@ def _accepts_text(hint: Any) -> bool:
     """Whether a text as such would be right: then what the environment holds is taken as it is."""
     try:
         msgspec.convert("", hint)
-    except msgspec.ValidationError as bad:
-        return "got `str`" not in str(bad)
+    except msgspec.ValidationError as error:
+        return "got `str`" not in str(error)
     return True
 
 

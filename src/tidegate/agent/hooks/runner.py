@@ -77,15 +77,15 @@ class HookRunner:
         hooks: Iterable[Hook] = (),
         *,
         context: ContextSettings | None = None,
-        act: ModuleActionRunner | None = None,
+        run_module: ModuleActionRunner | None = None,
         clock: Callable[[], float] = time.time,
-        limit: float = _TIMEOUT_SECONDS,
+        timeout: float = _TIMEOUT_SECONDS,
     ) -> None:
         self.hooks: dict[str, Hook] = {}
         self._context = context or ContextSettings()
-        self._run_module = act
+        self._run_module = run_module
         self._clock = clock
-        self._timeout = limit
+        self._timeout = timeout
         self._session: Session | None = None
         self._read_seq = 0
         self._last_firings: dict[str, _Firing] = {}
@@ -98,7 +98,7 @@ class HookRunner:
         self.hooks[hook.id] = hook
 
     async def run_due(
-        self, moment: HookMoment, session: Session, *, summarise: AsyncSummarizer | None = None
+        self, moment: HookMoment, session: Session, *, summarizer: AsyncSummarizer | None = None
     ) -> list[HookReport]:
         """Whatever is due now, in the order the hooks were given. Nothing is raised but a cancellation."""
         done: list[HookReport] = []
@@ -110,16 +110,16 @@ class HookRunner:
                 if condition_holds(hook.condition, at) and not self._is_resting(hook, at):
                     self._note_firing(hook, session)
                     done.append(
-                        HookReport(hook.id, hook_action_name(hook), await self._run_action(hook, at, summarise))
+                        HookReport(hook.id, hook_action_name(hook), await self._run_action(hook, at, summarizer))
                     )
             except Exception as failure:  # noqa: BLE001 - a hook that fails must not end the turn
                 done.append(self._report_failure(hook, failure, session))
         return done
 
-    async def _run_action(self, hook: Hook, at: HookContext, summarise: AsyncSummarizer | None) -> str:
+    async def _run_action(self, hook: Hook, at: HookContext, summarizer: AsyncSummarizer | None) -> str:
         match hook.action:
             case CompactContext() as action:
-                return await compact_context(hook.id, action, self._context, at, summarise)
+                return await compact_context(hook.id, action, self._context, at, summarizer)
             case InjectMessage() as action:
                 return inject_message(action, at)
             case ModuleAction() as action:

@@ -50,8 +50,10 @@ def parse_tool_arguments(text: str) -> dict[str, Any]:
         return {}
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as bad:
-        raise BadInput(f"The arguments are not valid JSON: {bad}.", "Nothing was done. Write one JSON object.") from bad
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise BadInput(
+            f"The arguments are not valid JSON: {error}.", "Nothing was done. Write one JSON object."
+        ) from error
     if not isinstance(value, dict):
         raise BadInput("The arguments are not a JSON object.", 'Nothing was done. Write {"name": value, ...}.')
     return value
@@ -72,8 +74,8 @@ def convert_arguments(struct: type[_S], arguments: Mapping[str, Any]) -> _S:
     given = {name: value for name, value in arguments.items() if value is not None or name in missing}
     try:
         return msgspec.convert(given, struct, strict=False)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as bad:
-        raise BadInput(f"An argument is wrong: {bad}.".replace("`$.", "`"), _list_arguments(fields)) from bad
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise BadInput(f"An argument is wrong: {error}.".replace("`$.", "`"), _list_arguments(fields)) from error
 
 
 def _suggest_argument(name: str, fields: list[str]) -> str:

@@ -23,7 +23,7 @@ from tidegate.commands.actions import (
     PickModel,
     PickSession,
     Quit,
-    Reopen,
+    ReopenSession,
     ResumeSession,
     SwitchModel,
     SwitchPolicy,
@@ -220,7 +220,7 @@ class PlainChat:
                 self._output.write_line("Choose one by /model NAME.")
             case Quit():
                 self._leaving = True
-            case ResumeSession() | SwitchModel() | SwitchPolicy() | Reopen() as change:
+            case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
                 if self.agent_thread.launch_options is not None:
                     await self._open_session(apply_change(self.agent_thread.launch_options, change))
             case None:

@@ -97,8 +97,8 @@ def _resolve_below(root: Path, name: str, prefix: str = "") -> ConfinedPath | No
     try:
         home = os.path.realpath(root)
         real = os.path.realpath(os.path.join(home, name))
-    except _PATH_ERRORS as bad:
-        raise ToolFailed(f"{name[:80]!r} is not a path. Give one without unusual characters.") from bad
+    except _PATH_ERRORS as error:
+        raise ToolFailed(f"{name[:80]!r} is not a path. Give one without unusual characters.") from error
     below = _relative_path(real, home)
     if below is None:
         return None
@@ -142,8 +142,8 @@ def open_confined_file(place: ConfinedPath) -> Iterator[int]:
             raise IsADirectoryError(errno.EISDIR, "")
         with open_confined_folder(place, up=1) as folder:
             file = os.open(place.parts[-1], _READ_FLAGS, dir_fd=folder)
-    except _PATH_ERRORS as bad:
-        raise _open_error(place, bad) from bad
+    except _PATH_ERRORS as error:
+        raise _open_error(place, error) from error
     try:
         mode = os.fstat(file).st_mode
         if stat.S_ISDIR(mode):
@@ -155,8 +155,8 @@ def open_confined_file(place: ConfinedPath) -> Iterator[int]:
         os.close(file)
 
 
-def _open_error(place: ConfinedPath, bad: Exception) -> ToolFailed:
-    code = bad.errno if isinstance(bad, OSError) else 0
+def _open_error(place: ConfinedPath, error: Exception) -> ToolFailed:
+    code = error.errno if isinstance(error, OSError) else 0
     if code in (errno.ENOENT, errno.ENOTDIR):
         return ToolFailed(f"There is no file {place.display_name}.{_suggest_names(place)}")
     if code == errno.EISDIR:
@@ -165,7 +165,7 @@ def _open_error(place: ConfinedPath, bad: Exception) -> ToolFailed:
         return ToolFailed(
             f"{place.display_name} is a link that leads nowhere or changed just now. Use the path it leads to."
         )
-    reason = bad.strerror if isinstance(bad, OSError) else "its name is not valid"
+    reason = error.strerror if isinstance(error, OSError) else "its name is not valid"
     return ToolFailed(f"{place.display_name} cannot be opened: {reason}.")
 
 
@@ -193,9 +193,9 @@ def write_confined_file(place: ConfinedPath, data: bytes, *, expected_stamp: Fil
     try:
         with open_confined_folder(place, up=1, make=True) as folder:
             return _replace_file(place, folder, data, expected_stamp)
-    except _PATH_ERRORS as bad:
-        reason = bad.strerror if isinstance(bad, OSError) else "its name is not valid"
-        raise ToolFailed(f"{place.display_name} was not written: {reason}. What was there stands.") from bad
+    except _PATH_ERRORS as error:
+        reason = error.strerror if isinstance(error, OSError) else "its name is not valid"
+        raise ToolFailed(f"{place.display_name} was not written: {reason}. What was there stands.") from error
 
 
 def _replace_file(place: ConfinedPath, folder: int, data: bytes, seen: FileStamp | None) -> bool:

@@ -230,12 +230,14 @@ def print_matches(root: int, parts: list[str], pattern: re.Pattern[str], glob: s
         _print_line(f"[nothing found in {files:,} files]")
 
 
-def run_search_program(asked: dict[str, Any]) -> None:
-    root = os.open(asked["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    if asked["act"] == "list":
-        print_tree(root, asked["parts"], asked["depth"], asked["most"])
+def run_search_program(request: dict[str, Any]) -> None:
+    root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if request["act"] == "list":
+        print_tree(root, request["parts"], request["depth"], request["most"])
         return
-    print_matches(root, asked["parts"], re.compile(asked["pattern"], asked["flags"]), asked["glob"], asked["most"])
+    print_matches(
+        root, request["parts"], re.compile(request["pattern"], request["flags"]), request["glob"], request["most"]
+    )
 
 
 if __name__ == "__main__":

@@ -37,20 +37,20 @@ class McpConnection:
         self.tools: list[types.Tool] = []
         self.problem = ""
         self.is_lost = False
-        self._intake = McpTrafficLimiter(limits or ServerLimits(), clock)
-        self._stdio = McpProcess(server, self._intake) if server.command and not server.url else None
+        self._limiter = McpTrafficLimiter(limits or ServerLimits(), clock)
+        self._stdio = McpProcess(server, self._limiter) if server.command and not server.url else None
         self._scope = anyio.CancelScope()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
     def exceeded_limit(self) -> str:
-        return self._intake.exceeded_limit
+        return self._limiter.exceeded_limit
 
     @property
     def omitted_tools(self) -> int:
         """How many tools the server listed beyond the limit."""
-        return self._intake.omitted_tools
+        return self._limiter.omitted_tools
 
     async def start(self) -> None:
         """Connect, within the server's time. It never fails: `fault` says what happened."""
@@ -107,7 +107,7 @@ class McpConnection:
 
     def _transport(self) -> Any:
         if self.server.url:
-            return open_http_transport(self.server, self._intake)
+            return open_http_transport(self.server, self._limiter)
         if self._stdio is None:
             raise ValueError("it has neither a command nor a url")
         return self._stdio.connect()
@@ -115,7 +115,7 @@ class McpConnection:
     async def _listing(self, client: Client) -> list[types.Tool]:
         found: dict[str, types.Tool] = {}
         cursor: str | None = None
-        most = self._intake.limits.tools
+        most = self._limiter.limits.tools
         for _ in range(_MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
             for each in page.tools:
@@ -123,7 +123,7 @@ class McpConnection:
             cursor = page.next_cursor
             if cursor is None or len(found) >= most:
                 break
-        self._intake.omitted_tools += max(0, len(found) - most)
+        self._limiter.omitted_tools += max(0, len(found) - most)
         return list(found.values())[:most]
 
 
