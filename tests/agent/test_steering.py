@@ -173,7 +173,7 @@ def test_several_things_are_heard_in_their_order() -> None:
 
 def test_only_a_turn_can_be_steered() -> None:
     agent = an_agent(["Yes."])
-    with pytest.raises(BadInput, match="No turn is under way"):
+    with pytest.raises(BadInput, match="No turn is running"):
         agent.steer("Hello?")
     assert not agent.is_busy
     asyncio.run(gathered(agent))

@@ -18,9 +18,8 @@ from tidegate.agent.subagents import (
     SubagentLimits,
     SubagentSession,
     SubagentTool,
-    ask_one_at_a_time,
 )
-from tidegate.agent.tools.approval import ALLOW_ALL, ApprovalQuestion, ApprovalRules
+from tidegate.agent.tools.approval import ALLOW_ALL, ApprovalQuestion, ApprovalRules, ask_one_at_a_time
 from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.events import NoteAdded

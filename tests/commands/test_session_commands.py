@@ -120,7 +120,7 @@ def test_nothing_to_compact_or_to_undo(tmp_path: Path) -> None:
 
 
 def test_without_a_model_the_focus_is_not_heard(desk: Desk) -> None:
-    assert "nobody heard" in desk.says("/compact ports").text
+    assert "the focus had no effect" in desk.says("/compact ports").text
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_recall_and_memory(desk: Desk) -> None:
         assert "opens at 4.5 bar" in desk.says(line).text
     assert "port 8442" in desk.says("/memory search 8442").text
     assert "4.5 bar" in desk.says(f"/memory show {day}").text
-    assert desk.says("/memory search zebra") == CommandAnswer("Nothing is found.", True)
+    assert desk.says("/memory search zebra") == CommandAnswer("Nothing found.", True)
 
 
 def test_sessions_resume_and_fork(desk: Desk) -> None:
@@ -196,7 +196,7 @@ def test_export_is_a_session_again(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_cost_and_trace(desk: Desk) -> None:
-    assert desk.says("/cost").text == "Nothing was asked yet."
+    assert desk.says("/cost").text == "No requests yet."
     desk.session.prepare()
     desk.session.record(
         {"prompt_tokens": 3_000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 1_500}}
@@ -214,7 +214,7 @@ def test_explain_tells_each_rule(desk: Desk) -> None:
     head = desk.session.log.head
     text = desk.says("/explain").text
     assert "rests: not pressure > 0.85 (is 0." in text
-    assert "manual (on /compact):\n  summarise: holds: always\n    it would take 12 messages (m" in text
+    assert "manual (on /compact):\n  summarise: due: always\n    it would take 12 messages (m" in text
     assert "have a summary written of 12 messages: " in text
     for name in ("tool_result", "before_call", "overflow", "manual"):
         assert f"{name} (" in text

@@ -1,4 +1,4 @@
-"""The parts of an agent, each made from its configuration: prompt, session, tools, kinds of subagents, summariser."""
+"""Builds the parts of an agent from its configuration: prompt, session, tools, kinds of subagents, summarizer."""
 
 import asyncio
 import platform
@@ -45,21 +45,21 @@ from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.wire.limits import MAX_TOOLS
 
 _SMALL_WINDOW: Final = 4_096
-"""Below this window the rules are the short ones."""
+"""Tokens. A smaller window gets the short rules."""
 _FULL_DESCRIPTIONS_DIVISOR: Final = 16
 MAX_TOOLS_DIVISOR: Final = 4
 """Tools are described in full in up to a sixteenth of the window, and never take more than a quarter of it."""
 _TOOL_PRIORITY: Final = (
     "recall read list grep edit write shell task memory_search memory_write skills compact hello".split()
 )
-"""Which tools stay where not all fit."""
+"""The order in which tools are offered if not all fit."""
 _SUBAGENT_INSTRUCTIONS: Final = (
     "You are asked by another agent, which sees nothing of your work but your last message: put the answer there."
 )
 
 
 class AgentBuilder(NamedTuple):
-    """Where an agent works: what every part is made from. What is opened is closed with `stack`."""
+    """Builds the parts of an agent. Whatever it opens is closed with `stack`."""
 
     data: DataFolder | None
     workspace: Path
@@ -67,7 +67,7 @@ class AgentBuilder(NamedTuple):
     stack: AsyncExitStack
 
     def extend_mask(self, config: ResolvedConfig) -> SecretMask:
-        """The mask for what this agent writes, with the keys of the configuration and of the environment."""
+        """Add the secrets of the configuration and of the environment to the mask of the data folder, and return it."""
         mask = SecretMask() if self.data is None else self.data.mask
         mask.add([*keys_of(self.environment), *collect_secret_values(config, self.environment)])
         return mask
@@ -152,7 +152,7 @@ class AgentBuilder(NamedTuple):
         return LoadedTools([*tools, *served.tools], served.problems)
 
     async def _load_mcp_tools(self, config: ResolvedConfig) -> "LoadedTools":
-        """The tools of all MCP servers, started at the same time: one that hangs makes nobody else late."""
+        """Load the tools of all MCP servers. They start at the same time, so that one that hangs delays no other."""
         if not config.settings.mcp:
             return LoadedTools([], [])
         try:
@@ -169,7 +169,7 @@ class AgentBuilder(NamedTuple):
         for source in sources:
             self.stack.push_async_callback(source.close)
         found = [tool for tools in await asyncio.gather(*(each.start() for each in sources)) for tool in tools]
-        named = {tool.tool.name: tool for tool in reversed(found)}  # of two by one name the first is meant
+        named = {tool.tool.name: tool for tool in reversed(found)}  # of two with one name the first is used
         return LoadedTools(
             [named[name] for name in reversed(named)], [each.problem for each in sources if each.problem]
         )
@@ -182,7 +182,7 @@ class AgentBuilder(NamedTuple):
         tools: Sequence[AgentTool],
         skills: Skills,
     ) -> dict[str, SubagentKind]:
-        """The agent itself under another hat, and one kind for each specialist."""
+        """Build the kind `general`, which is like the agent itself, and one kind for each specialist."""
         kinds = {
             "general": self._build_subagent_kind(config, connection, tools, skills, "the same model and tools as yours")
         }
@@ -217,7 +217,10 @@ class AgentBuilder(NamedTuple):
     async def build_summarizer(
         self, config: ResolvedConfig, connection: ProviderConnection, session: Session, spending: SessionSpending
     ) -> AsyncSummarizer | None:
-        """By the summary brain or the main one; never by an embedded one unasked: the digest is better, and at once."""
+        """Build the summarizer of the summary brain, else of the main brain.
+
+        None for an embedded model that was not named for it: the digest without a model is better and faster.
+        """
         brain, own, mask = config.context.summary_brain, connection, None
         if brain is None and connection.is_embedded:
             return None
@@ -243,7 +246,11 @@ class AgentBuilder(NamedTuple):
         return ahead
 
     def _choose_summary_mask(self, config: ResolvedConfig) -> Callable[[str], str] | None:
-        """What hides secrets from the summary brain. One that runs here, or at the same provider, may see them."""
+        """Return the mask for texts sent to the summary brain.
+
+        A brain on this machine or at the provider of the main brain may see secrets: `str` masks nothing. None if it is
+        the model of the main brain.
+        """
         own, other = (each(config, self.environment) for each in (resolve_brain_target, resolve_summary_target))
         if other.is_embedded or (own.provider, own.base_url) == (other.provider, other.base_url):
             return None if (own.model, own.wire) == (other.model, other.wire) else str
@@ -256,14 +263,14 @@ class LoadedTools(NamedTuple):
 
 
 class ToolSelection(NamedTuple):
-    """The tools that are offered, and what the model is told of them."""
+    """The offered tools and their definitions as the model sees them."""
 
     tools: list[AgentTool]
     definitions: list[Tool]
 
 
 def describe_tools(tools: Sequence[Tool], connection: ProviderConnection, counter: TokenCounter) -> list[Tool]:
-    """What a model is told of its tools: in a small window in few words."""
+    """Return the definitions of the tools, in the short form for a small window."""
     if not connection.supports_tools:
         return []
     window = connection.window.tokens
@@ -273,7 +280,7 @@ def describe_tools(tools: Sequence[Tool], connection: ProviderConnection, counte
 
 
 def select_tools(tools: Sequence[AgentTool], connection: ProviderConnection, counter: TokenCounter) -> ToolSelection:
-    """Where even few words for each are too many, only the first tools stay."""
+    """Select the tools to offer. If even the short definitions are too many, keep those with the highest priority."""
     shown, window = describe_tools([each.tool for each in tools], connection, counter), connection.window.tokens
     if not shown or window is None or count_tools(tuple(shown), counter) * MAX_TOOLS_DIVISOR <= window:
         return ToolSelection(list(tools) if shown else [], shown)

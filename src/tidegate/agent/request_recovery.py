@@ -1,8 +1,8 @@
-"""What may be done about a request that was refused, so that the next one is not.
+"""Recovery from a refused request: choose what to change, and prepare the next request.
 
-Each provider's own words decide (`models/faults`). What was refused for its size is made smaller, as often as the
-session allows in a turn; what is refused whatever its size (pictures, reasoning that is no longer taken back) leaves
-the view, once; of too much output the named limit is asked for, once. All else no change of ours can step.
+The classified error decides (`models/errors`). A request refused for its size is made smaller, as often as the session
+allows in a turn. Images and signed reasoning that the provider does not accept are removed from the view, once. An
+output limit is lowered to the one the provider named, once. Nothing else can be recovered from.
 """
 
 from typing import Final, Literal
@@ -14,14 +14,14 @@ from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
 
 SIZE_ERROR_KINDS: Final = frozenset({"overflow", "rate_bucket", "bytes"})
-"""Refused for its size: a smaller request may pass. Whatever else a provider refuses, less of it does not help."""
+"""Errors about size, after which a smaller request may be accepted."""
 _NEAR_WINDOW_SHARE: Final = 0.85
 
 RecoveryStep = Literal["shrink", "images", "unsign", "output", ""]
 
 
 class RequestRecovery:
-    """For one request and what becomes of it."""
+    """The recovery of one request, which may be refused several times."""
 
     def __init__(self, session: Session, summarizer: AsyncSummarizer | None) -> None:
         self._session = session
@@ -29,7 +29,7 @@ class RequestRecovery:
         self._used_steps: set[RecoveryStep] = set()
 
     def choose_step(self, error: ProviderError) -> RecoveryStep:
-        """What would help, if anything: empty if nothing does."""
+        """Return the step that may help, or ""."""
         if error.kind == "reasoning_state":
             return self._use_once("unsign")
         if error.output_limit and lower_output(self._session, error.output_limit):
@@ -55,7 +55,7 @@ class RequestRecovery:
         return found
 
     def _may_shrink(self, error: ProviderError) -> bool:
-        """A refusal without words may be about length, if the request was near the window."""
+        """Return whether a smaller request may help; after an unclear error it may, if the window was nearly full."""
         if error.kind in SIZE_ERROR_KINDS:
             return True
         near = (

@@ -1,8 +1,8 @@
-"""An agent as a whole, put together from its configuration. Everything here only joins.
+"""Opening an agent: `open_agent` builds it from its configuration, `OpenAgent` runs its turns.
 
-async with open_agent(config, data=data, name="build-fix", workspace=Path(".")) as agent:
-    async for each in agent.turn("Why is the build slow?"):
-        show(each)
+    async with open_agent(config, data=data, name="build-fix", workspace=Path(".")) as agent:
+        async for event in agent.run_turn("Why is the build slow?"):
+            show(event)
 
 Commands of the `shell` tool can read the environment of this process through `/proc`. The command line prevents that; a
 program that calls `open_agent` itself should call `tidegate.agent.environment.hide_environment` at its start.
@@ -25,9 +25,9 @@ from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, TurnEnded, Us
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import DailySpending, MeteredProvider, SessionSpending
-from tidegate.agent.subagents import SubagentTool, ask_one_at_a_time
+from tidegate.agent.subagents import SubagentTool
 from tidegate.agent.system_prompt import SystemPrompt
-from tidegate.agent.tools.approval import AskUser
+from tidegate.agent.tools.approval import AskUser, ask_one_at_a_time
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import UsageReported
@@ -41,7 +41,7 @@ from tidegate.presets import load
 from tidegate.session.summaries.background import BackgroundSummarizer
 
 DEFAULT_SKILL_FOLDERS: Final = (".tidegate/skills", ".claude/skills")
-"""Where a project keeps its skills, if the configuration names no folders."""
+"""The folders of a project's skills, if the configuration names none."""
 
 
 class UserNotice(NamedTuple):
@@ -51,10 +51,10 @@ class UserNotice(NamedTuple):
 
 
 class OpenAgent:
-    """`turn` is the loop's, within the limits of the configuration. `notices` are said at the next turn; `shown` is
-    called each time they are.
+    """An agent that is ready for turns, within the limits of its configuration.
 
-    `over`: the agent was there for one turn (execution.mode: one_shot) and has had it.
+    `notices` are yielded at the next turn, and `on_notices_shown` is called then. `is_finished` is True after the only
+    turn of an agent with `execution.mode: one_shot`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class OpenAgent:
 
     @property
     def greeting(self) -> str:
-        """What the user is shown before the first turn of a session; the model never sees it."""
+        """The text to show to the user before the first turn of a session. The model never sees it."""
         return "" if self.session.view.total_turns else self.config.settings.execution.greeting
 
     @property
@@ -95,22 +95,22 @@ class OpenAgent:
 
     @property
     def accepts_images(self) -> bool | None:
-        """None: nobody knows. Whoever is told no may know better (models.NAME.images)."""
+        """Whether the model takes images; None if not known. The setting models.NAME.images overrides the catalog."""
         known = accepts_images(self.connection.provider.model, self.connection.model_overrides)
         return known if self.session.dialect.capabilities.user_images else False
 
     def steer(self, user_input: str | Message, images: Sequence[Image] = ()) -> None:
-        """Say something in the middle of a turn: see `Agent.steer`."""
+        """Add a user message in the middle of a turn, see `Agent.steer`."""
         self._check_turn_limit()
         self.agent.steer(self._make_message(user_input, images))
 
     async def run_turn(
         self, user_input: str | Message, images: Sequence[Image] = ()
     ) -> AsyncGenerator[AgentEvent | UserNotice, None]:
-        """One turn. GiveUp, too, if it takes too long or the session has had all its turns."""
+        """Run one turn, see `Agent.run_turn`. Raise GiveUp if it takes too long or the session has no turns left."""
         execution = self.config.settings.execution
         if self.is_finished:
-            raise GiveUp("This agent is there for one turn.", "Set execution.mode to conversation, or open it again.")
+            raise GiveUp("This agent runs one turn only.", "Set execution.mode to conversation, or open it again.")
         self._check_turn_limit()
         message = self._make_message(user_input, images)
         for notice in self._take_notices():
@@ -134,7 +134,9 @@ class OpenAgent:
     def _check_turn_limit(self) -> None:
         most = self.config.settings.execution.max_turns
         if most and self.session.view.total_turns >= most:
-            raise GiveUp(f"This session has had its {most} turns.", "Raise execution.max_turns, or begin another one.")
+            raise GiveUp(
+                f"This session has had its {most} turns.", "Raise execution.max_turns, or start a new session."
+            )
 
     def _make_message(self, user_input: str | Message, images: Sequence[Image]) -> Message:
         message = attach_images(user_input, images)
@@ -156,11 +158,12 @@ class OpenAgent:
             if not limited.expired():
                 raise
             raise GiveUp(
-                f"The turn took longer than {limit:g} s.", "Raise execution.timeout; the session is whole and goes on."
+                f"The turn took longer than {limit:g} s.",
+                "Raise execution.timeout; the session is intact and can continue.",
             ) from None
 
     async def _query_window_again(self) -> None:
-        """Some servers load a model when it is first asked, and only then know how much of it."""
+        """Ask the server for the window again: some servers know it only after the first request loaded the model."""
         if self.connection.window_resolver is None or self.window.is_final:
             return
         self.window = await self.connection.window_resolver.query_server()
@@ -168,7 +171,7 @@ class OpenAgent:
             self.session.window = self.window.tokens
 
     def _review_turn(self) -> None:
-        """The turn is over: is a summary to be prepared, and did the server tell the truth?"""
+        """After a turn, start a background summary if one is due, and check the reported usage."""
         if isinstance(self.agent.summarizer, BackgroundSummarizer):
             self.agent.summarizer.start_if_due()
         for event in self.session.log.read(self._read_seq + 1):
@@ -184,7 +187,7 @@ class OpenAgent:
         self.notices += [self.spending.problem] if self.spending.problem else []
 
     def _update_window(self, used: UsageReported) -> None:
-        """What the provider read it holds, whatever an error once said."""
+        """Raise a learned window that is smaller than what the provider has just accepted."""
         window = (
             self.connection.confirm_tokens(used.input_tokens) if used.model == self.connection.provider.model else None
         )
@@ -194,7 +197,7 @@ class OpenAgent:
             self.notices.append(self.connection.window_resolver.forgotten_notice)
 
     def _take_notices(self) -> list[UserNotice]:
-        """Each once: the same with other figures is no news."""
+        """Return each new notice once. Notices that differ only in numbers are the same."""
         news = {"".join(filter(str.isalpha, text)): text for text in self.notices}
         fresh = [UserNotice(text) for words, text in news.items() if words not in self._shown_notices]
         self._shown_notices |= news.keys()
@@ -205,7 +208,7 @@ class OpenAgent:
 
 
 @asynccontextmanager
-async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each by its name
+async def open_agent(  # noqa: PLR0913 - keyword arguments
     config: ResolvedConfig,
     *,
     data: DataFolder | None,
@@ -217,10 +220,11 @@ async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each 
     environment: Mapping[str, str] | None = None,
     restore: bool = True,
 ) -> AsyncIterator[OpenAgent]:
-    """`provider` stands in for that of the brain. `specialists` are the configurations of other kinds of subagents.
+    """Open an agent on a new or a stored session.
 
-    Without `data` nothing is kept. A session that is there goes on, whatever model it had before; without `restore`
-    just as it was, for one whose model or policy is changed under way.
+    `provider` replaces that of the brain. `specialists` are the configurations of further kinds of subagents. Without
+    `data` nothing is stored. A stored session continues, also with another model than before. `restore=False` skips
+    the policy's rules for a restored session: use it if only the model or the policy of an open session changes.
     """
     async with AsyncExitStack() as stack:
         builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
@@ -270,7 +274,10 @@ async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each 
 
 
 def _choose_max_steps(config: ResolvedConfig, policy: Policy) -> int:
-    """A policy may set a smaller number; one that was set by hand comes first. A project's file cannot raise either."""
+    """Return the limit of tool calls in a turn: the configured one, else that of the policy if it is smaller.
+
+    A project's file can raise neither.
+    """
     steps = config.settings.execution.max_steps
     if "execution.max_steps" not in config.sources:
         steps = _fewer_steps(steps, policy)
@@ -286,14 +293,14 @@ def _fewer_steps(steps: int, policy: Policy) -> int:
 
 
 def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection, builder: AgentBuilder) -> list[str]:
-    """What the user would want to know before the first question."""
+    """List what the user should know before the first turn."""
     brain, remarks = config.agent.brain, []
     if connection.is_embedded and not brain.provider:
         offered = [
             f"${key} is there: name {name} as its provider."
             for name, key in find_provider_keys(builder.environment).items()
         ]
-        hint = " ".join(offered) or "Any other is set there."
+        hint = " ".join(offered) or "Set another one there."
         remarks.append(f"No agents[].brain is set in tidegate.yaml: {connection.window.explanation} {hint}")
     if connection.window.tokens is None:
         remarks.append(connection.window.explanation)
@@ -303,5 +310,7 @@ def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection
         else []
     )
     if builder.data is None and config.settings.spend.day != SpendCap():
-        remarks.append("The cap of the day (spend.day) is not held: without a data folder nobody counts the day.")
+        remarks.append(
+            "The cap of the day (spend.day) is not enforced: without a data folder the day's spending is not counted."
+        )
     return remarks

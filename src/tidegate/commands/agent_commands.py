@@ -60,7 +60,7 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
     options = context.require_launch_options()
     if not arguments:
         hosted = ", ".join(find_provider_keys(options.environment))
-        hint = [f"There are keys for {hosted}: say PROVIDER/MODEL for any model of theirs."] if hosted else []
+        hint = [f"There are keys for {hosted}: type /model PROVIDER/MODEL for any of their models."] if hosted else []
         return CommandAnswer("\n".join([*map(str, list_model_choices(context)), *hint]), action=PickModel())
     context.require_idle()
     config = options._replace(model=arguments).load_config().config
@@ -69,7 +69,7 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
     if known is not None and known.key_env and not target.api_key and target.base_url_source == "default":
         raise BadInput(f"There is no key for {target.provider}.", f"Set ${known.key_env}, and start again.")
     return CommandAnswer(
-        f"{target.provider}/{target.model} answers from here on; the conversation goes on.",
+        f"{target.provider}/{target.model} answers from now on; the conversation continues.",
         action=SwitchModel(arguments),
     )
 
@@ -82,7 +82,7 @@ async def run_policy(context: CommandContext, arguments: str) -> CommandAnswer:
     context.require_idle()
     config = context.require_launch_options().load_config().config
     policy = load_configured_policy(override_config(config, policy=arguments))
-    return CommandAnswer(f"The policy {policy.name} holds from here on.", action=SwitchPolicy(arguments))
+    return CommandAnswer(f"The policy {policy.name} is used from now on.", action=SwitchPolicy(arguments))
 
 
 # --- what the agent has -----------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def _format_hook(hook: Hook) -> str:
 CHAT_COMMANDS: Final = (
     Command(
         "model",
-        "which model answers; NAME switches, the conversation goes on",
+        "the models; NAME switches, the conversation continues",
         run_model,
         "[NAME]",
         ("models",),
@@ -123,12 +123,12 @@ CHAT_COMMANDS: Final = (
     ),
     Command(
         "policy",
-        "how the window is kept; NAME switches",
+        "how the window is managed; NAME switches",
         run_policy,
         "[NAME]",
         ("policies",),
         lambda _: preset_names(),
     ),
     Command("skills", "the skills of this project, or one of them", run_skills, "[NAME]"),
-    Command("hooks", "what happens by itself at the start and end of turns", run_hooks),
+    Command("hooks", "the hooks that run at the start and end of turns", run_hooks),
 )

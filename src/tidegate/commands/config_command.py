@@ -58,7 +58,7 @@ def _list_setting_names(context: CommandContext | None) -> list[str]:
 
 CONFIG_COMMAND: Final = Command(
     "config",
-    "the settings and where they stand; NAME VALUE sets one for good",
+    "the settings and their sources; NAME VALUE changes one in its file",
     run_config,
     "[NAME [VALUE]]",
     ("set",),

@@ -127,7 +127,7 @@ class CommandRegistry:
     """The commands in the order of `/help`, which is one of them."""
 
     def __init__(self, commands: Iterable[Command]) -> None:
-        own = Command("help", "what you can say here, or all about one command", self._help, "[COMMAND]", ("?", "h"))
+        own = Command("help", "the commands, or details about one of them", self._help, "[COMMAND]", ("?", "h"))
         self._commands = (own._replace(completions=lambda _: [each.name for each in self]), *commands)
         self._by_name: dict[str, Command] = {}
         for command in self._commands:

@@ -1,6 +1,6 @@
-"""The commands about what is kept: finding it again, other sessions, what it cost, and taking it along.
+"""The slash commands about stored data: recall, notes, other sessions, costs, the trace and export.
 
-What reads a long log does so beside the face: typing never waits for it.
+Long logs are read in a thread or in small steps, so that the app never waits for them.
 """
 
 import asyncio
@@ -29,10 +29,12 @@ from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.store.log import Log
 from tidegate.store.store import SessionInfo
 
-_TRACE_LINES, _MAX_HITS, _MAX_NOTES, _MAX_SESSIONS = 30, 10, 100, 50
-"""Lines of a trace, hits of a search, notes and sessions in a list."""
+_TRACE_LINES: Final = 30
+_MAX_HITS: Final = 10
+_MAX_NOTES: Final = 100
+_MAX_SESSIONS: Final = 50
 _HIT_LINES: Final = 40
-"""Lines of a note that a hit is shown from."""
+"""Lines of a note in which a hit is looked for."""
 _TRACE_TAIL_BYTES: Final = 256 * 1024
 _RECORD_NUMBER: Final = re.compile(r"[me]?(\d{1,15})")
 _SHOWN_FIELDS: Final = (
@@ -41,18 +43,18 @@ _SHOWN_FIELDS: Final = (
 
 
 class _MaskedLog:
-    """What is cut to fit the screen must be masked before it is cut."""
+    """A log whose events are masked: a text must be masked before it is cut to fit the screen."""
 
     def __init__(self, log: Log, context: CommandContext) -> None:
         self._log = log
-        self._masking = EventMasker(context.mask)
+        self._masker = EventMasker(context.mask)
 
     @property
     def head(self) -> int:
         return self._log.head
 
     def read(self, start: int = 1) -> Iterator[Event]:
-        return map(self._masking.mask_event, self._log.read(start))
+        return map(self._masker.mask_event, self._log.read(start))
 
 
 async def run_recall(context: CommandContext, arguments: str) -> CommandAnswer:
@@ -64,25 +66,25 @@ async def run_recall(context: CommandContext, arguments: str) -> CommandAnswer:
 
 
 async def run_memory(context: CommandContext, arguments: str) -> CommandAnswer:
-    act, _, words = arguments.partition(" ")
+    action, _, words = arguments.partition(" ")
     notes = context.require_data().notes
     if not arguments or arguments == "list":
         names = notes.names()
         more = [f"and {len(names) - _MAX_NOTES} more"] if len(names) > _MAX_NOTES else []
         return CommandAnswer("\n".join([*names[-_MAX_NOTES:], *more]) or "There are no notes yet.")
-    if act == "show" and words:
+    if action == "show" and words:
         return CommandAnswer(notes.read(words.strip()))
-    words = words if act == "search" else arguments
+    words = words if action == "search" else arguments
     found = await asyncio.to_thread(
         lambda: [
             _format_hit(context, hit, words) for hit in context.require_data().open_search().search(words, _MAX_HITS)
         ]
     )
-    return CommandAnswer("\n".join(found) or "Nothing is found.", not found)
+    return CommandAnswer("\n".join(found) or "Nothing found.", not found)
 
 
 def _format_hit(context: CommandContext, hit: SearchHit, words: str) -> str:
-    """Where it stands, and what: cut anew from the masked text, for the index knows no secrets."""
+    """Return the place of a hit and a snippet, which is cut from the masked text: the index is not masked."""
     if hit.kind == "note":
         lines = (context.require_data().notes.folder.read(hit.name) or "").split("\n")
         where, text = f"{hit.name}:{hit.place}", "\n".join(lines[hit.place - 1 : hit.place + _HIT_LINES])
@@ -102,18 +104,17 @@ async def run_sessions(context: CommandContext, arguments: str) -> CommandAnswer
 
 
 def _list_sessions(context: CommandContext, words: str = "") -> str:
-    """The newest first. Words look for sessions by their names."""
+    """List the sessions whose names contain `words`, the latest first."""
     found = [each for each in context.require_data().store.sessions() if words.casefold() in each.name.casefold()]
     if not found:
-        return "No session has such a name." if words else "No sessions are kept here yet."
-    lines = [_format_session(each, here=each.name == context.session_name) for each in found[:_MAX_SESSIONS]]
+        return "No session has such a name." if words else "No sessions are stored here yet."
+    lines = [_format_session(each, is_current=each.name == context.session_name) for each in found[:_MAX_SESSIONS]]
     return "\n".join([*lines, *([f"and {len(found) - _MAX_SESSIONS} more"] if len(found) > _MAX_SESSIONS else [])])
 
 
-def _format_session(info: SessionInfo, *, here: bool) -> str:
-    return (
-        f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{'  (this one)' if here else ''}"
-    )
+def _format_session(info: SessionInfo, *, is_current: bool) -> str:
+    mark = "  (this one)" if is_current else ""
+    return f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}"
 
 
 async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:
@@ -125,19 +126,19 @@ async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:
     if arguments not in names and len(like) != 1:
         raise BadInput(
             f"{len(like) or 'No'} sessions have {arguments[:80]} in their names.",
-            "Give all of one; /sessions lists them.",
+            "Give the whole name; /sessions lists them.",
         )
     name = arguments if arguments in names else like[0]
     shown = clean_line(name)
     return (
         CommandAnswer(f"This is {shown} already.")
         if name == context.session_name
-        else CommandAnswer(f"On to {shown}.", action=ResumeSession(name))
+        else CommandAnswer(f"Continuing in {shown}.", action=ResumeSession(name))
     )
 
 
 async def run_fork(context: CommandContext, arguments: str) -> CommandAnswer:
-    """`NAME` and `at PLACE`, both optional: the context is the number of a record or the id of a message."""
+    """Both `NAME` and `at ID` are optional. ID is the number of a record or the id of a message."""
     context.require_idle()
     name, _, at = f" {arguments}".rpartition(" at ")
     if not _RECORD_NUMBER.fullmatch(at):
@@ -146,8 +147,8 @@ async def run_fork(context: CommandContext, arguments: str) -> CommandAnswer:
     match = _RECORD_NUMBER.fullmatch(at)
     assert match is not None
     context.require_data().fork(context.session_name, int(match[1]), name)
-    told = f"{clean_line(name)} begins as {clean_line(context.session_name)} was at record {match[1]}. On to it."
-    return CommandAnswer(told, action=ResumeSession(name))
+    text = f"{clean_line(name)} is a copy of {clean_line(context.session_name)} at record {match[1]}. Continuing in it."
+    return CommandAnswer(text, action=ResumeSession(name))
 
 
 async def run_export(context: CommandContext, arguments: str) -> CommandAnswer:
@@ -178,7 +179,7 @@ async def _list_session_costs(context: CommandContext) -> list[str]:
     while report.read_more():
         await asyncio.sleep(0)  # a long log must not block the app
     if not report.total.calls and not report.total.side_tokens:
-        return ["Nothing was asked yet."]
+        return ["No requests yet."]
     lines = [f"{clean_line(name)}: {_format_cost(each)}" for name, each in report.by_model.items()]
     lines += [f"in all: {_format_cost(report.total)}"] if len(lines) > 1 else []
     recalls = await asyncio.to_thread(count_recalls, context.session.log)
@@ -191,20 +192,20 @@ def _format_cap(cap: SpendCap) -> str:
 
 
 def _format_cost(total: CostTotal) -> str:
-    told = [f"{total.calls:,} calls", f"{total.input_tokens:,} tokens read ({total.cached_share:.0%} from the cache)"]
-    told += [f"{total.output_tokens:,} written"]
-    told += [f"{total.side_tokens:,} for summaries and tasks"] if total.side_tokens else []
+    parts = [f"{total.calls:,} calls", f"{total.input_tokens:,} tokens read ({total.cached_share:.0%} from the cache)"]
+    parts += [f"{total.output_tokens:,} written"]
+    parts += [f"{total.side_tokens:,} for summaries and tasks"] if total.side_tokens else []
     if total.unpriced_tokens < total.tokens:
-        told.append(f"${total.dollars:,.4f}")
+        parts.append(f"${total.dollars:,.4f}")
     if total.unpriced_tokens:
-        told.append(f"the price of {total.unpriced_tokens:,} tokens is not known")
-    return ", ".join(told)
+        parts.append(f"the price of {total.unpriced_tokens:,} tokens is not known")
+    return ", ".join(parts)
 
 
 async def run_trace(context: CommandContext, arguments: str) -> CommandAnswer:
-    """The end of the trace: what cannot be seen there is in the file."""
+    """Show the end of the trace. The file has all of it."""
     if arguments and not arguments.isdecimal():
-        return CommandAnswer("Say how many lines: /trace 50.", True)
+        return CommandAnswer("Type the number of lines: /trace 50.", True)
     path = context.require_data().trace_path(context.session_name)
     try:
         with path.open("rb") as file:
@@ -221,8 +222,8 @@ async def run_trace(context: CommandContext, arguments: str) -> CommandAnswer:
 def _format_trace_line(line: TraceLine) -> str:
     shown = {name: getattr(line, name) for name in _SHOWN_FIELDS if getattr(line, name) not in (None, "")}
     when = format_time(line.time, "%H:%M:%S")
-    said = clean_line(" ".join(f"{key}={value}" for key, value in shown.items()))
-    return f"{line.seq:>6} {when} {line.event} {said}".rstrip()
+    fields = clean_line(" ".join(f"{key}={value}" for key, value in shown.items()))
+    return f"{line.seq:>6} {when} {line.event} {fields}".rstrip()
 
 
 def _session_names(context: CommandContext | None) -> list[str]:
@@ -234,7 +235,7 @@ def _session_names(context: CommandContext | None) -> list[str]:
 
 
 SESSION_COMMANDS: Final = (
-    Command("recall", "read back what left the window, by words or by id", run_recall, "WORDS|ID|ID..ID"),
+    Command("recall", "read messages that left the window, by words or by id", run_recall, "WORDS|ID|ID..ID"),
     Command(
         "memory",
         "the notes; search them and all sessions",
@@ -242,10 +243,10 @@ SESSION_COMMANDS: Final = (
         "[search WORDS|show NOTE]",
         completions=lambda _: ("search ", "show ", "list"),
     ),
-    Command("sessions", "the kept sessions, the newest first", run_sessions, "[WORDS]"),
-    Command("resume", "go on in another session", run_resume, "[NAME]", ("open",), _session_names),
-    Command("fork", "go on in a copy of this session, as it was at some record", run_fork, "[NAME] [at ID]"),
-    Command("cost", "what was spent, by model", run_cost, aliases=("usage",)),
-    Command("trace", "the last things that happened", run_trace, "[LINES]"),
+    Command("sessions", "the stored sessions, the latest first", run_sessions, "[WORDS]"),
+    Command("resume", "switch to another session", run_resume, "[NAME]", ("open",), _session_names),
+    Command("fork", "continue in a copy of this session, as it was at some record", run_fork, "[NAME] [at ID]"),
+    Command("cost", "the cost, by model", run_cost, aliases=("usage",)),
+    Command("trace", "the latest events", run_trace, "[LINES]"),
     Command("export", "this session as one file, secrets masked", run_export, "[FILE]"),
 )

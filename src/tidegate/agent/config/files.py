@@ -1,4 +1,4 @@
-"""`tidegate.yaml`: the project's file and the user's own, read into one `Config`. `limits` combines the two."""
+"""Reads the project's `tidegate.yaml` and the user's own into one `ResolvedConfig`. `limits` combines the two."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ _MAX_RULES_CHARS = 8_000
 
 
 class ConfigFiles(NamedTuple):
-    """Where a configuration is looked for. Neither need be there, unless it was asked for."""
+    """The paths of the two files. Neither has to exist, except a project file that the user named (`is_explicit`)."""
 
     project: Path
     user: Path
@@ -35,7 +35,7 @@ class ConfigFiles(NamedTuple):
 
 
 def locate_config_files(project: Path, environment: Mapping[str, str], explicit_file: str = "") -> ConfigFiles:
-    """`asked` is a file someone named: it stands in for the project's."""
+    """Return the paths of both files. `explicit_file`, which the user named, replaces the project's file."""
     home = environment.get("XDG_CONFIG_HOME", "")
     folder = Path(home) if os.path.isabs(home) else Path(environment.get("HOME") or Path.home()) / ".config"
     return ConfigFiles(
@@ -46,9 +46,9 @@ def locate_config_files(project: Path, environment: Mapping[str, str], explicit_
 
 
 class ConfigSources(NamedTuple):
-    """Both files as they were read, once: what is checked for trust is what is used.
+    """The contents of both files. They are read once, so that what is checked for trust is what is used.
 
-    `digest` is the SHA-256 of the project's file. `named`: the project's file is one the user named.
+    `digest` is the SHA-256 of the project's file. `is_explicit` is True if the user named that file.
     """
 
     project: YamlNode | None
@@ -58,7 +58,7 @@ class ConfigSources(NamedTuple):
 
 
 def read_config_sources(files: ConfigFiles) -> ConfigSources:
-    """The user's own file is never taken for a project's, also not in its own folder."""
+    """Read both files. The user's own file is never used as a project's file, even in its own folder."""
     data = None
     if files.is_explicit or not _is_same_file(files.project, files.user):
         data = _read_bytes(files.project, needed=files.is_explicit)
@@ -69,19 +69,22 @@ def read_config_sources(files: ConfigFiles) -> ConfigSources:
 
 
 def read_config(files: ConfigFiles, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
-    """Both files, combined; `agent` picks one of several. Whatever is wrong is a BadPolicy with file and line."""
+    """Read both files and resolve them. `agent` is the id of one of several agents.
+
+    Raise BadPolicy with file and line for whatever is wrong.
+    """
     return resolve_config(read_config_sources(files), environment, agent=agent)
 
 
 def parse_config(
     text: str, environment: Mapping[str, str], *, source: str = CONFIG_FILE, agent: str = ""
 ) -> ResolvedConfig:
-    """The same from a text, for those who keep it elsewhere."""
+    """Resolve a configuration from a text instead of files."""
     return resolve_config(ConfigSources(_parse_text(text, source), None, is_explicit=True), environment, agent=agent)
 
 
 def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
-    """All of it is checked, but only what the picked agent uses must find its variables in the environment."""
+    """Resolve the settings of one agent. The whole files are checked, but only variables it uses must be set."""
     top, bounds = _combine_sources(sources, environment)
     whole, settings, reader = _read_settings(top, environment)
     ident = _pick_agent(whole.agents, agent).id
@@ -112,7 +115,7 @@ def _project_sets_policy(sources: ConfigSources) -> bool:
 
 
 def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> tuple[YamlNode, UserLimits | None]:
-    """One file over the other. A file the user named wins; of a project's file only what tightens the user's own."""
+    """Combine the files. A file that the user named wins; a project's file cannot loosen the user's own."""
     project, user = (None if node is None else _expand_policy(node) for node in (sources.project, sources.user))
     if (
         project is not None
@@ -132,7 +135,9 @@ def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> 
 
 
 class _SettingsRead(NamedTuple):
-    """`whole` has variables that are not set as they are written; `used` has them only in agents and contexts."""
+    """The settings of a file. In `whole`, variables that are not set stay as written; in `used`, only those of agents
+    and contexts do.
+    """
 
     whole: FileSettings
     used: FileSettings
@@ -174,17 +179,17 @@ def _parse_file(path: Path, data: bytes | None) -> YamlNode | None:
 
 
 def _parse_text(text: str, source: str) -> YamlNode | None:
-    """A file in which everything is commented out says nothing, which is fine."""
+    """Parse a file; None if it has nothing but comments."""
     if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
         return None
     try:
         return read_yaml(text, source)
-    except BadPolicy as error:  # the parser may repeat what it could not read
+    except BadPolicy as error:  # the parser may quote a secret
         raise BadPolicy(SecretMask()(error.args[0]), error.remedy) from None
 
 
 def _expand_policy(top: YamlNode) -> YamlNode:
-    """`policy: NAME` as `policy: {name: NAME}`; a file is meant from where the one that names it stands."""
+    """Expand `policy: NAME` to `policy: {name: NAME}`. A policy file is relative to the configuration file."""
     if not isinstance(top.value, dict) or "policy" not in top.value:
         return top
     node = top.value["policy"]
@@ -198,7 +203,7 @@ def _expand_policy(top: YamlNode) -> YamlNode:
 
 
 def _pick_agent(agents: tuple[AgentSettings, ...], wanted: str) -> AgentSettings:
-    """The agent of this id, else the first that is there to begin with, else one with no settings."""
+    """Return the agent of this id, else the first that is no specialist, else one with default settings."""
     if wanted:
         for each in agents:
             if each.id == wanted:
@@ -215,7 +220,7 @@ def _find_agent_node(top: YamlNode, ident: str) -> YamlNode | None:
 
 
 def _without_agents(top: YamlNode) -> YamlNode:
-    """What is used whoever is picked: without the agents, and without the context, which a brain may replace."""
+    """Return the part of a file that every agent uses: without the agents, and without the context."""
     assert isinstance(top.value, dict)
     kept = {key: node for key, node in top.value.items() if key != "agents"}
     execution = kept.get("execution")
@@ -226,7 +231,7 @@ def _without_agents(top: YamlNode) -> YamlNode:
 
 
 def _context_node(top: YamlNode, agent: YamlNode | None) -> YamlNode | None:
-    """The context of the picked brain over that of the execution."""
+    """Return the context of the brain, merged over that of the execution."""
     brain, execution = _descend(agent, "brain", "context"), _descend(top, "execution", "context")
     if brain is None or execution is None:
         return brain or execution

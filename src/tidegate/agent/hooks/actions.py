@@ -1,4 +1,4 @@
-"""What hooks do. Each action gives back what it did, in words for the user, or raises."""
+"""The actions of hooks. Each returns what it did, as text for the user, or raises."""
 
 import asyncio
 import inspect
@@ -27,13 +27,13 @@ ModuleActionRunner = Callable[[str, str, Mapping[str, Any]], Awaitable[ToolResul
 
 MAX_INJECTED_TOKENS = 1_000
 _INJECTED_SHARE = 8
-"""An injected message has at most so many tokens, and at most this part of the room."""
+"""An injected message has at most this many tokens, and takes at most one eighth of the room in the window."""
 _MAX_SHOWN_CHARS = 2_000
 _PLACEHOLDER = re.compile(r"\{(turn|tokens|messages)\}")
 
 
 def fill_placeholders(text: str, at: HookContext) -> str:
-    """Only numbers are put in; other braces are text."""
+    """Replace {turn}, {tokens} and {messages} by numbers; other braces stay as they are."""
     values = {"turn": at.turn, "tokens": at.tokens, "messages": at.message_count}
     return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), text)
 
@@ -62,7 +62,7 @@ def _make_compaction_rule(name: str, action: CompactContext, context: ContextSet
 
 
 def inject_message(action: InjectMessage, at: HookContext) -> str:
-    """Add a message that starts no turn. Its words are the configuration's own, and it leaves the window its room."""
+    """Add a message that starts no turn. Its text comes from the configuration and is clipped."""
     limit = max(16, min(MAX_INJECTED_TOKENS, at.session.budget().room // _INJECTED_SHARE))
     text = clip_tokens(fill_placeholders(action.message, at), limit, at.session.counter).text
     at.session.add(Message(action.role, (MarkedText(text, typed=False),), kind=NOTE, user_visible=False))
@@ -71,7 +71,7 @@ def inject_message(action: InjectMessage, at: HookContext) -> str:
 
 async def run_module_action(action: ModuleAction, runner: ModuleActionRunner | None, timeout: float) -> str:
     if runner is None:
-        raise BadInput("No module can be run here.", "Give the hooks a way to run actions.")
+        raise BadInput("No module can be run here.", "Give HookRunner the argument run_module.")
     async with asyncio.timeout(timeout):
         result = await runner(action.module, action.action, action.params)
     shown = clip_chars(result.text, _MAX_SHOWN_CHARS).text
@@ -81,7 +81,7 @@ async def run_module_action(action: ModuleAction, runner: ModuleActionRunner | N
 
 
 async def run_hook_function(action: RunFunction, at: HookContext, timeout: float) -> str:
-    """A function that waits is not waited for longer than `limit` seconds."""
+    """Run a function. The timeout, in seconds, limits only an asynchronous one."""
     answer = action.function(at)
     if inspect.isawaitable(answer):
         async with asyncio.timeout(timeout):
@@ -90,7 +90,7 @@ async def run_hook_function(action: RunFunction, at: HookContext, timeout: float
 
 
 def make_action_runner(config: ResolvedConfig, toolbox: Toolbox, context: ToolContext) -> ModuleActionRunner:
-    """Actions as the agent's own tools, under the same constraints and the same approval."""
+    """Return a function that runs actions as calls of the agent's tools, with the same constraints and approval."""
 
     async def act(module: str, action: str, params: Mapping[str, Any]) -> ToolResult:
         tool = find_module_tool(config, module, action)

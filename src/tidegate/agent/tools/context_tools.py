@@ -1,4 +1,4 @@
-"""Tools for what is not in the view: notes, the log, skills, and room."""
+"""The tools for notes, the log, skills and compaction."""
 
 import asyncio
 from typing import Annotated
@@ -15,7 +15,7 @@ from tidegate.session.recall import LogSearch, recall_text
 from tidegate.store.log import Log
 
 _DEFAULT_RECALL_CHARS = 8_000
-"""Characters of the log in one result, unless more is asked for."""
+"""Characters of the log in one result, by default."""
 _MAX_RECALL_CHARS = 60_000
 _MAX_HITS = 10
 _MAX_PAGES = 3
@@ -94,7 +94,7 @@ async def _run_recall(arguments: RecallArguments, context: ToolContext) -> ToolR
 
 
 def _make_log_search(log: Log) -> LogSearch:
-    """Words are looked for in what was said, not in the searches for them, which have them all."""
+    """Return a search that skips the calls and results of earlier searches, which contain all the words."""
 
     def find(words: str, most: int) -> list[int]:
         own = _find_search_messages(log)
@@ -112,7 +112,7 @@ def _make_log_search(log: Log) -> LogSearch:
 
 
 def _find_search_messages(log: Log) -> set[int]:
-    """The messages that only searched, and the results of that."""
+    """Return the seqs of messages that only searched, and of their results."""
     seqs: set[int] = set()
     ids: set[str] = set()
     for event in log.read():

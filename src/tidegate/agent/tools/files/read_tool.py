@@ -1,4 +1,4 @@
-"""`read`: a text file a piece at a time, each line with its number, and always a way to the rest."""
+"""The tool `read`: a part of a text file with line numbers, and how to read the rest."""
 
 import asyncio
 import base64
@@ -20,11 +20,11 @@ from tidegate.core.tokens.image_size import UNKNOWN_SIZE, read_image_size
 
 _MAX_LINES = 2000
 _MAX_LINE_CHARS = 2000
-"""Characters shown of one line; `char` goes on inside it."""
+"""Characters shown of one line; `char` reads further parts of it."""
 _MAX_TEXT_BYTES = 60_000
-"""Bytes of lines in one result, less than a result may have: the note about the rest must fit in, too."""
+"""Bytes of lines in one result. It is less than the limit of a result, so that the note about the rest fits in."""
 _MAX_SCANNED_BYTES = 256 << 20
-"""Bytes that one call looks through."""
+"""Bytes that one call reads at most."""
 _CHUNK_BYTES = 1 << 16
 _IMAGE_SIGNATURES = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"RIFF": "WebP"}
 
@@ -64,7 +64,7 @@ def refuse_binary_file(place: ConfinedPath, head: bytes, size: int) -> None:
         )
     picture = next((kind for magic, kind in _IMAGE_SIGNATURES.items() if head.startswith(magic)), "")
     found = read_image_size(base64.b64encode(head).decode()) if picture else UNKNOWN_SIZE
-    if picture and (b"\0" in head or found != UNKNOWN_SIZE):  # a text may begin with such letters, too
+    if picture and (b"\0" in head or found != UNKNOWN_SIZE):  # a text may begin with these bytes, too
         pixels = "" if found == UNKNOWN_SIZE else f", {found.width} x {found.height} pixels"
         raise ToolFailed(
             f"{place.display_name} is a picture: {picture}{pixels}, {size:,} bytes. Its content is not text."
@@ -74,14 +74,14 @@ def refuse_binary_file(place: ConfinedPath, head: bytes, size: int) -> None:
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A line without its end; `size` is how many bytes it really has."""
+    """The beginning of a line without its line end; `size` is the number of bytes of the whole line."""
 
     data: bytes
     size: int
 
 
 def _iterate_lines(opened: BinaryIO) -> Iterator[_Line]:
-    """Lines of any length, of which only the beginning is held."""
+    """Yield lines of any length, of which only the beginning is kept in memory."""
     while piece := opened.readline(_CHUNK_BYTES):
         data, size = piece, len(piece)
         while not piece.endswith(b"\n") and (piece := opened.readline(_CHUNK_BYTES)):
@@ -122,14 +122,14 @@ def _format_line(number: int, line: _Line) -> str:
 
 
 def _describe_length(opened: BinaryIO, known: int, size: int) -> str:
-    """How many lines there are, if that is quickly said."""
+    """Return the number of lines, or the size in bytes of a file that is too large to count them."""
     if size > _MAX_SCANNED_BYTES // 8:
         return f"a file of {size:,} bytes"
     return f"{known + sum(1 for _ in _iterate_lines(opened)):,}"
 
 
 def _format_line_part(arguments: ReadArguments, opened: BinaryIO, place: ConfinedPath) -> str:
-    """A part of one long line: what a tool wrote in one line must be readable to its end."""
+    """Return a part of one long line, so that the output of a tool in one line can be read to its end."""
     lines = _iterate_lines(opened)
     for _ in range(arguments.offset - 1):
         if opened.tell() > _MAX_SCANNED_BYTES or next(lines, None) is None:
@@ -138,7 +138,8 @@ def _format_line_part(arguments: ReadArguments, opened: BinaryIO, place: Confine
     room = _MAX_TEXT_BYTES // 4  # a character has up to four bytes
     part, end = text[arguments.char : arguments.char + room], min(len(text), arguments.char + room)
     rest = f"; go on with offset {arguments.offset}, char {end}" if end < len(text) else ""
-    return f"{part}\n[characters {min(arguments.char, len(text)):,}-{end:,} of {len(text):,} in line {arguments.offset}{rest}]"
+    start = min(arguments.char, len(text))
+    return f"{part}\n[characters {start:,}-{end:,} of {len(text):,} in line {arguments.offset}{rest}]"
 
 
 READ_TOOL = FunctionTool("read", "Read a text file, lines numbered. Large files: in parts.", ReadArguments, _run_read)

@@ -1,4 +1,4 @@
-"""`list` and `grep`: both run `searching.py` in a process that can be stopped."""
+"""The tools `list` and `grep`. Both run `search_program.py` in a process that can be stopped."""
 
 import json
 import re
@@ -84,7 +84,7 @@ def create_grep_tool(seconds: float = _TIMEOUT_SECONDS) -> FunctionTool[GrepArgu
 
 
 def _extract_reason(text: str) -> str:
-    """The last line of a traceback, without the path of ours that it may name."""
+    """Return the last line of a traceback without paths of this machine."""
     last = text.rsplit("\n", 1)[-1]
     return re.sub(r"^\w+(?:\.\w+)*: (?:\[Errno \d+\] )?|: '.*'$", "", last)[:200] or "unknown"
 

@@ -1,4 +1,4 @@
-"""`write` and `edit`: files of the workspace, whole or by an exact replacement."""
+"""The tools `write` and `edit`: write a whole file, or replace an exact text in one."""
 
 import asyncio
 from difflib import SequenceMatcher
@@ -63,7 +63,7 @@ def _replace_text(arguments: EditArguments, place: ConfinedPath) -> ToolResult:
                 f"{place.display_name} has {seen.size:,} bytes, more than edit takes. Use a program for it."
             )
         opened.seek(0)
-        # Bytes that are no UTF-8 go through unharmed.
+        # Bytes that are not UTF-8 stay as they are.
         text = opened.read().decode("utf-8", "surrogateescape")
     old, new = _match_line_endings(text, arguments.old, arguments.new)
     count = text.count(old)
@@ -82,7 +82,7 @@ def _replace_text(arguments: EditArguments, place: ConfinedPath) -> ToolResult:
 
 
 def _match_line_endings(text: str, old: str, new: str) -> tuple[str, str]:
-    """Both as the file ends its lines: a model writes \\n whatever it was shown, and must not mix them in."""
+    """Give both texts the line ends of the file: a model writes \\n, whatever the file has."""
     old, new = (_replace_surrogates(part) for part in (old, new))
     if text.count("\r\n") * 2 <= text.count("\n") or "\r" in old:
         return old, new
@@ -103,7 +103,7 @@ def _list_line_numbers(text: str, old: str) -> str:
 
 
 def _find_similar_lines(text: str, old: str) -> str:
-    """The lines most like the first line that was looked for: mostly a blank or a quote is the difference."""
+    """Return the lines most like the first line of `old`: often only a blank or a quote differs."""
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")[:_MAX_COMPARED_CHARS]
     if not wanted:
         return "It is only blanks."

@@ -1,12 +1,12 @@
 """Tools of MCP servers, through the official SDK (the extra `mcp`).
 
     source = McpSource(McpServer("files", command=("uvx", "some-server")))
-    toolbox = Toolbox([*standard_tools(), *await source.start()])
+    toolbox = Toolbox([*list_standard_tools(), *await source.start()])
     ...
     await source.close()
 
-A server is a stranger: its tools carry its name, what they say is bounded, and one that does not start, hangs or dies
-costs its own tools and nothing else.
+Servers are not trusted: the names of their tools start with the name of the server, their results are limited, and a
+server that does not start, hangs or dies affects its own tools only.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ __all__ = ["McpServer", "McpSource", "McpTool"]
 
 _MAX_RESTARTS: Final = 5
 FIRST_RESTART_SECONDS: Final = 1.0
-"""How often a server is started again in all, and the seconds before the next time, which double."""
+"""The restarts of a server in all, and the seconds before the first one, which double with each."""
 _REPEATED_FAILURE_HINT = "If this repeats, go on without its tools."
 
 
@@ -52,10 +52,9 @@ class McpTool:
 
 
 class McpSource:
-    """A server and its tools. One that dies is started again by the next call, `again` times in all and not in haste.
+    """A server and its tools. If it dies, the next call starts it again, at most `max_restarts` times in all.
 
-    `fault` says why the server is not there, with the end of what it wrote on its error output, or which of its tools
-    are left out.
+    `problem` says why the server is not connected, with the end of its error output, or which tools are left out.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class McpSource:
         self._not_before = 0.0
 
     async def start(self) -> list[AgentTool]:
-        """Connect, and give the tools there are. If there is no connection: none, and `fault` says why."""
+        """Connect and return the tools; none if the connection fails, and `problem` says why."""
         connection = await self._connect()
         self.tools = [McpTool(self, each.name, _make_definition(self.server.name, each)) for each in connection.tools]
         if connection.omitted_tools:
@@ -93,7 +92,7 @@ class McpSource:
             await connection.close()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """The answer of the server. Whatever it does, this is a result."""
+        """Call a tool and return its result. Nothing is raised except a cancellation."""
         connection = await self._get_connection()
         if connection is None or connection.client is None:
             why = self.problem or describe_server(self.server, "is not connected")
@@ -106,7 +105,7 @@ class McpSource:
             return bound_result(
                 ToolResult(f"{text} It may still be at work; whether it was done is not known.", is_error=True)
             )
-        except Exception as error:  # noqa: BLE001 - a stranger's failure is a result
+        except Exception as error:  # noqa: BLE001 - every failure of a server is a result
             connection.is_lost = is_connection_lost(error)
             text = connection.describe(
                 f"failed at {name}: {connection.exceeded_limit or describe_innermost_error(error)}"
@@ -119,7 +118,7 @@ class McpSource:
         return bound_result(ToolResult(_render_answer(answer), is_error=bool(answer.is_error)))
 
     async def _get_connection(self) -> McpConnection | None:
-        """The connection, made anew if the last one is gone. A call that was under way then is not repeated."""
+        """Return the connection, after a restart if it is lost. A call that was interrupted is not repeated."""
         async with self._lock:
             connection = self._connection
             if connection is None or not self.tools or connection.is_alive:

@@ -50,9 +50,9 @@ _IncomingMessage = SessionMessage | Exception
 
 
 class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A command to run, or the URL of one that runs. `environment` is what its process gets beside PATH and HOME.
+    """A server: a command to run, or a URL. `environment` is added to the SDK's default variables, such as PATH.
 
-    `seconds` is how long it may take to start, and to answer a call.
+    `timeout` is in seconds, for the start and for each call.
     """
 
     name: str
@@ -64,9 +64,9 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class McpTrafficLimiter:
-    """Checks what one connection sends against the limits. `exceeded` says which limit was exceeded.
+    """Checks the traffic of one connection against the limits. `exceeded_limit` says which one was exceeded.
 
-    `left_out` counts the listed tools that are not used because of a limit.
+    `omitted_tools` counts the listed tools that are not used because of a limit.
     """
 
     def __init__(self, limits: ServerLimits, clock: Callable[[], float]) -> None:
@@ -149,7 +149,7 @@ class McpTrafficLimiter:
 
 
 class McpProcess:
-    """A server that runs as a child process. `said` is the end of its error output."""
+    """A server that runs as a child process. `error_output` is the end of its error output."""
 
     def __init__(self, server: McpServer, limiter: McpTrafficLimiter) -> None:
         self._server = server

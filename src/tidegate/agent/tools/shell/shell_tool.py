@@ -1,4 +1,4 @@
-"""`shell`: a command in the workspace, and what it left on the screen."""
+"""The tool `shell`: run a command in the workspace and return its output as a screen would show it."""
 
 import asyncio
 import shutil
@@ -16,7 +16,7 @@ _DEFAULT_SECONDS = 120
 _MAX_SECONDS = 3600
 _MAX_OUTPUT_BYTES = 64 << 20
 QUIET_ENVIRONMENT = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-"""Nobody is there to turn a page or type a password."""
+"""Variables that keep programs from waiting for a key or a password."""
 
 
 class ShellArguments(msgspec.Struct):
