@@ -124,16 +124,16 @@ def measured(number: int, all_taken: Sequence[Taken], count: str, answer: Callab
         gauge, near = RequestScorer(task, InputBill((), [])), Near(task)
 
         def sink(asked: ContenderRequest, gauge: RequestScorer = gauge, near: Near = near) -> None:
-            gauge.add(asked)
+            gauge.add_request(asked)
             near.add(asked)
 
         lines = [RecordedLine(at, message) for at, message in enumerate(task.messages, 1)]
-        report = replay_session(name, lines, ReplaySetup(policy, task.window, count), sink=sink)
+        report = replay_session(name, lines, ReplaySetup(policy, task.window, count), on_request=sink)
         if report.exceptions:
             raise RuntimeError(f"{variant.name}: {name}: {dict(report.exceptions)}")
-        figures: SessionFigures = gauge.figures()
+        figures: SessionFigures = gauge.finish()
         figures.unmanaged = compute_unmanaged_cost(task, InputBill((), []))
-        rows.append(figures.values() | near.values())
+        rows.append(figures.compute_measures() | near.values())
     answer({key: mean([row[key] for row in rows]) for key in (*COLUMNS, "over", "invalid")})
 
 
@@ -144,20 +144,20 @@ class Near:
     """
 
     def __init__(self, task: ScoringTask) -> None:
-        self._history, self._limit = task.signals.history, task.ruler.per * task.window
+        self._history, self._limit = task.signals.units_before, task.unit_counter.units_per_token * task.window
         self._found = {"near": KeptShare(), "near_strict": KeptShare()}
         self._needs: dict[int, list[tuple[str, Need]]] = {}
         for key, needs in (("near", task.signals.references), ("near_strict", task.signals.strict_anchors)):
             for need in needs:
-                if need.back <= task.window / 2:
-                    self._needs.setdefault(need.at, []).append((key, need))
+                if need.tokens_back <= task.window / 2:
+                    self._needs.setdefault(need.message_index, []).append((key, need))
 
     def add(self, asked: ContenderRequest) -> None:
-        needs = self._needs.get(asked.at, ())
-        if needs and self._history[asked.at] > self._limit:
+        needs = self._needs.get(asked.message_index, ())
+        if needs and self._history[asked.message_index] > self._limit:
             text = "\x01".join(searchable_text_of(message) for message in asked.messages)
             for key, need in needs:
-                self._found[key].of += 1
+                self._found[key].total += 1
                 self._found[key].kept += (
                     need.text in text if need.kind == ANCHOR_KIND else contains_whole_name(text, need.text)
                 )

@@ -225,6 +225,35 @@ def cycle_faults(sources: list[Source]) -> list[str]:
     return [f"{module} needs {', '.join(sorted(others))}: a cycle" for module, others in sorted(needs.items())]
 
 
+SHARED_NAMES = frozenset(
+    "CAPABILITIES FAMILY frames_from_body parse_body parse_message render_block render_head render_leading_messages"
+    " validate FORMAT read recognizes".split()
+)
+"""Functions and constants of a protocol that each dialect or importer implements in its own module."""
+
+
+def repeated_names(sources: list[Source]) -> dict[str, list[str]]:
+    """The public top-level names that more than one module defines, with these modules."""
+    defined: dict[str, list[str]] = {}
+    for source in sources:
+        for name in sorted(public_names(source)):
+            defined.setdefault(name, []).append(source.module)
+    return {name: modules for name, modules in defined.items() if len(modules) > 1 and name not in SHARED_NAMES}
+
+
+def public_names(source: Source) -> set[str]:
+    """The names that a module defines at its top level, without imports and private names."""
+    names: set[str] = set()
+    for node in tree_of(source).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return {name for name in names if not name.startswith("_")}
+
+
 def data_faults(room: str, relative: str, text: str) -> list[str]:
     if relative == "__init__.py":
         body = ast.parse(text).body

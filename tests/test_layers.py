@@ -14,7 +14,9 @@ from tests.layers import (
     depth_faults,
     name_faults,
     package_sources,
+    public_names,
     purity_faults,
+    repeated_names,
     room_of,
     size_faults,
 )
@@ -40,6 +42,13 @@ def test_inheritance_is_shallow() -> None:
 
 def test_no_cycles() -> None:
     assert cycle_faults(list(package_sources())) == []
+
+
+def test_few_public_names_are_defined_twice() -> None:
+    sources = list(package_sources())
+    names = {name for source in sources for name in public_names(source)}
+    repeated = repeated_names(sources)
+    assert len(repeated) < 0.05 * len(names), repeated
 
 
 @pytest.mark.parametrize("room", sorted(DATA_ROOMS))
@@ -199,3 +208,10 @@ def test_code_among_data_is_seen() -> None:
     assert data_faults("data", "seeds.json", "a: 1") == []
     assert len(data_faults("data", "__init__.py", "import re")) == 1
     assert len(data_faults("data", "load.py", "x = 1")) == 1
+
+
+def test_a_name_in_two_modules_is_seen() -> None:
+    one = Source("tidegate.core.one", "def find(): ...\nLIMIT = 3\n_HIDDEN = 1\nfrom x import shared\n")
+    two = Source("tidegate.wire.two", "class find: ...\nLIMIT: int = 4\n_HIDDEN = 2\nfrom x import shared\n")
+    assert repeated_names([one, two]) == {"LIMIT": [one.module, two.module], "find": [one.module, two.module]}
+    assert repeated_names([one]) == {}

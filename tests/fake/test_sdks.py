@@ -1,17 +1,21 @@
-"""The fake server, proved by the providers' own SDKs as its clients."""
+"""The fake server, proved by the SDKs of the providers as its clients. They are imported late, for they load slowly."""
+
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
 from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import busy
 from tidegate.core.messages import Call
 from tidegate.wire.streaming.response_encoder import ScriptedAnswer
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
 
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 CALLS = ScriptedAnswer(
@@ -25,6 +29,8 @@ CLAUDE_TOOLS: Any = [{"name": "read", "input_schema": {"type": "object"}}]
 def with_openai(
     wire: str, steps: list[Step], use: Callable[[openai.AsyncOpenAI], Awaitable[None]], **more: Any
 ) -> Fake:
+    import openai
+
     async def run() -> Fake:
         async with Fake(wire, steps, **more) as server:
             async with openai.AsyncOpenAI(api_key=KEY, base_url=server.url, max_retries=0) as client:
@@ -35,6 +41,8 @@ def with_openai(
 
 
 def with_anthropic(steps: list[Step], use: Callable[[anthropic.AsyncAnthropic], Awaitable[None]], **more: Any) -> Fake:
+    import anthropic
+
     async def run() -> Fake:
         async with Fake("anthropic", steps, **more) as server:
             async with anthropic.AsyncAnthropic(api_key=KEY, base_url=server.url, max_retries=0) as client:
@@ -81,6 +89,8 @@ def test_responses() -> None:
 
 
 def test_openai_refusals() -> None:
+    import openai
+
     async def use(client: openai.AsyncOpenAI) -> None:
         with pytest.raises(openai.BadRequestError, match="maximum context length is 50 tokens") as long:
             await client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "tide " * 60}])
@@ -118,6 +128,8 @@ def test_anthropic() -> None:
 
 
 def test_anthropic_refusals() -> None:
+    import anthropic
+
     async def use(client: anthropic.AsyncAnthropic) -> None:
         asked: Any = {"model": "claude-opus-4-8", "max_tokens": 100}
         with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 50 maximum"):

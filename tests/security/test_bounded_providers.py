@@ -192,10 +192,10 @@ import asyncio, resource, sys
 from pathlib import Path
 from tests.fake.asking import outcome, session_of
 from tests.fake.server import KEY
-from tidegate.models.http.provider import HttpProvider, Retries
+from tidegate.models.http.provider import HttpProvider, RetrySettings
 
 async def main():
-    provider = HttpProvider("openai_chat", "m", base_url=sys.argv[1], key=KEY, retries=Retries(most=0))
+    provider = HttpProvider("openai_chat", "m", base_url=sys.argv[1], key=KEY, retries=RetrySettings(max_retries=0))
     request = session_of("openai_chat").prepare().to_bytes()
     assert (await outcome(provider, request)).reply is not None
     status = Path("/proc/self/status").read_text()
@@ -203,7 +203,7 @@ async def main():
     resource.setrlimit(resource.RLIMIT_DATA, (used + int(sys.argv[2]), resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CPU, (30, resource.RLIM_INFINITY))
     found = await outcome(provider, request)
-    print(found.fault or found.reply.broken)
+    print(found.fault or found.reply.broken_call_ids)
     await provider.close()
 
 asyncio.run(main())
@@ -252,7 +252,7 @@ async def main():
     used = int(status.partition("VmData:")[2].split()[0]) * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (used + int(sys.argv[2]), resource.RLIM_INFINITY))
     async with open_agent(config, data=None, name="s", workspace=Path("."), environment=environment) as agent:
-        print(agent.window.said)
+        print(agent.window.explanation)
 
 asyncio.run(main())
 """

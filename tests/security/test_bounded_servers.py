@@ -220,12 +220,12 @@ MEASURED = """
 import asyncio, resource, sys
 from pathlib import Path
 from tests.security.test_bounded_servers import agent_with, call, over_stdio
-from tidegate.agent.loop import Ended
+from tidegate.agent.loop import ToolFinished
 
 async def main():
     async with agent_with(over_stdio(), [call("fine"), call(sys.argv[1]), "Done."], Path(sys.argv[2])) as agent:
-        async for each in agent.turn("Use them."):
-            if isinstance(each, Ended):
+        async for each in agent.run_turn("Use them."):
+            if isinstance(each, ToolFinished):
                 print(each.result.text)
                 status = Path("/proc/self/status").read_text()
                 used = int(status.partition("VmData:")[2].split()[0]) * 1024

@@ -83,15 +83,15 @@ os.execv(sys.argv[1], sys.argv[1:])
 PROGRAM = """
 import asyncio, os, sys
 from pathlib import Path
-from tidegate.agent.config.files import files_of, read_config
+from tidegate.agent.config.files import locate_config_files, read_config
 from tidegate.agent.environment import hide_environment
 from tidegate.agent.runtime import open_agent
 from tidegate.models.provider import Delta
 
 async def main():
-    config = read_config(files_of(Path.cwd(), os.environ), os.environ)
+    config = read_config(locate_config_files(Path.cwd(), os.environ), os.environ)
     async with open_agent(config, data=None, name="own", workspace=Path.cwd()) as agent:
-        async for each in agent.turn(sys.argv[2]):
+        async for each in agent.run_turn(sys.argv[2]):
             if isinstance(each, Delta) and each.kind == "text":
                 print(each.text, end="")
     print()
@@ -185,7 +185,7 @@ def test_no_child_of_the_agent_shows_a_key(desk: Desk) -> None:
     assert report["secrets"] == []
 
 
-def test_memory_and_open_files_of_the_agent_are_closed_to_commands(desk: Desk) -> None:
+def test_memory_and_open_locate_config_files_the_agent_are_closed_to_commands(desk: Desk) -> None:
     unprivileged = [sys.executable, "-c", WITHOUT_CAPABILITIES, *CONSOLE_SCRIPT]
     _, report = probe(desk, "probe_memory.py", lambda: run(desk, unprivileged))
     assert report == {"mem": "denied", "environ": "denied", "fd/0": "denied"}

@@ -269,10 +269,10 @@ class ChatApp(App[int]):
     def on_composer_menu(self, event: Composer.Menu) -> None:
         self.completion.handle_key(event.key)
 
-    def on_prompt_answered(self, event: ApprovalPrompt.Answered) -> None:
+    def on_approval_prompt_answered(self, event: ApprovalPrompt.Answered) -> None:
         self.approvals.answer_first(event.verdict)
 
-    def on_prompt_typed(self, event: ApprovalPrompt.Typed) -> None:
+    def on_approval_prompt_typed(self, event: ApprovalPrompt.Typed) -> None:
         self.composer.focus()
         self.composer.insert(event.text)
 

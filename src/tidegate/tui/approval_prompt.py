@@ -58,9 +58,9 @@ class ApprovalPrompt(Widget, can_focus=True):
     """1, 2, 3 or the arrows and enter; any other letter goes on in the input, so that none agrees by accident."""
 
     DEFAULT_CSS = """
-    Prompt { height: auto; max-height: 16; display: none; padding: 0 1; }
-    Prompt { background: $surface; border-left: thick $warning; }
-    Prompt.open { display: block; }
+    ApprovalPrompt { height: auto; max-height: 16; display: none; padding: 0 1; }
+    ApprovalPrompt { background: $surface; border-left: thick $warning; }
+    ApprovalPrompt.open { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "answer('once')", show=False),

@@ -17,8 +17,8 @@ class CompletionMenu(Widget):
     """It never has the focus: the keys come through the composer. `moved`: someone chose a line of it by the arrows."""
 
     DEFAULT_CSS = """
-    Menu { height: auto; max-height: 6; display: none; background: $panel; padding: 0 1; }
-    Menu.open { display: block; }
+    CompletionMenu { height: auto; max-height: 6; display: none; background: $panel; padding: 0 1; }
+    CompletionMenu.open { display: block; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
