@@ -163,7 +163,7 @@ def child(folder: Path) -> int:
     import tidegate.tui.app as chat
     from tidegate import DataFolder
     from tidegate.agent.config.files import locate_config_files
-    from tidegate.commands.agent_launch import LaunchOptions
+    from tidegate.agent.config.launch import LaunchOptions
     from tidegate.models.scripted_provider import ScriptedProvider
 
     imported, began, cpu = time.time(), time.perf_counter(), time.process_time()

@@ -99,7 +99,7 @@ def an_agent(options: argparse.Namespace) -> Agent:
         summarise = create_summarizer(
             model, window=model.window, counter=model.counter, timeout=300.0, conversation=session
         )
-    return Agent(session, model, Toolbox(), ToolContext(Path("."), session), summarise=summarise)
+    return Agent(session, model, Toolbox(), ToolContext(Path("."), session), summarizer=summarise)
 
 
 async def soak(options: argparse.Namespace) -> int:

@@ -28,7 +28,7 @@ from textual.pilot import Pilot
 
 from tidegate import DataFolder
 from tidegate.agent.config.files import locate_config_files
-from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.tui.app import ChatApp
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.screens.context_pane import ContextPane

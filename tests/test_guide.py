@@ -11,7 +11,7 @@ from tidegate.agent.config.files import locate_config_files, read_config
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS
 from tidegate.agent.config.trust import trust_project_file
 from tidegate.cli.parser import make_parser
-from tidegate.commands.agent_commands import create_command_registry
+from tidegate.commands.catalog import create_command_registry
 from tidegate.core.events import ViewEdited
 from tidegate.proof.session_generator import generate_session
 from tidegate.tui.app import ChatApp

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from tidegate import BadInput, BadPolicy
+from tidegate.agent.config.effective_settings import EffectiveSetting, list_effective_settings
 from tidegate.agent.config.files import ConfigFiles, locate_config_files, parse_config, read_config
 from tidegate.agent.config.resolved_config import (
-    EffectiveSetting,
     ResolvedConfig,
     collect_secret_values,
-    list_effective_settings,
 )
 from tidegate.agent.hooks.types import Always, InjectMessage, LogMessage, ModuleAction, TurnCount
 

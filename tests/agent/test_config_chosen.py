@@ -10,14 +10,12 @@ from tidegate.agent.config.files import ConfigFiles, parse_config, read_config
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, ProviderTarget, base_url_variable, resolve_target
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
-    find_module_tool,
-    list_offered_tools,
     load_configured_policy,
-    resolve_approval,
     resolve_brain_target,
     resolve_summary_target,
 )
 from tidegate.agent.config.settings import BrainAccess, BrainSettings, ProviderSettings
+from tidegate.agent.config.tool_access import find_module_tool, list_offered_tools, resolve_approval
 from tidegate.agent.hooks.types import CompactContext, ContextPressure
 from tidegate.agent.tools.approval import decide_approval
 from tidegate.agent.tools.modules import BUILTIN_TOOL_NAMES, HELLO_TOOL, MODULE_ACTIONS
@@ -77,6 +75,26 @@ def test_a_policy_file_is_meant_from_where_the_configuration_stands(tmp_path: Pa
     (tmp_path / "tidegate.yaml").write_text("policy: mine.yaml\n", "utf-8")
     chosen = read_config(ConfigFiles(tmp_path / "tidegate.yaml", tmp_path / "none.yaml"), {})
     assert load_configured_policy(chosen).name == "mine"
+
+
+def test_a_policy_file_may_take_over_the_context(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "settings: {keep_recent: 2, auto_compact: false}\n"
+        "context: {settings: [keep_recent, auto_compact], automatic_rule: squeeze}\n"
+        "moments: {before_call: [{stage: keep_recent, id: squeeze, messages: $keep_recent, if: {auto_compact: true},"
+        " cooldown: {seconds: 7}}]}\n",
+        "utf-8",
+    )
+    file = tmp_path / "tidegate.yaml"
+    file.write_text("policy: mine.yaml\nexecution: {context: {keep_recent: 5}}\n", "utf-8")
+    chosen = read_config(ConfigFiles(file, tmp_path / "none.yaml"), {})
+    assert [rule.settings for rule in load_configured_policy(chosen).moments["before_call"]] == [{"messages": 5}]
+    hook = chosen.auto_compact_hook
+    assert hook is not None
+    assert (hook.id, hook.cooldown) == ("squeeze", 7.0)
+    file.write_text("policy: mine.yaml\nexecution: {context: {strategy: truncate}}\n", "utf-8")
+    with pytest.raises(BadPolicy, match='"strategy" means nothing to the policy'):
+        read_config(ConfigFiles(file, tmp_path / "none.yaml"), {})
 
 
 HOOK = "hooks: [{id: own, condition: {type: always}, action: {type: compact_context}}]"

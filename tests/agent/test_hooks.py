@@ -50,7 +50,7 @@ def test_a_hook_fires_at_its_moment_in_the_order_given() -> None:
     )
     assert [done.hook_id for done in fired(hooks, session)] == ["b", "a"]
     assert [done.hook_id for done in fired(hooks, session, "turn_end")] == ["c"]
-    with pytest.raises(BadInput, match="twice"):
+    with pytest.raises(BadInput, match="two hooks with the id"):
         hooks.add(Hook("a", Always(), LOG))
 
 

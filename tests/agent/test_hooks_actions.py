@@ -112,10 +112,24 @@ def test_compact_context_summarises_and_leaves_open_what_the_context_says() -> N
         [Hook("h", Always(), CompactContext(), "turn_start")],
         context=ContextSettings(keep_recent=5, summary_max_tokens=77),
     )
-    fired(hooks, session, summarise=summarise)
+    fired(hooks, session, summarizer=summarise)
     assert text_of(session.view.items[0].message) == "[Summary: they spoke of valves]"
     assert [item.message.kind for item in session.view.items].count("") == 5
     assert [request.max_tokens for request in asked] == [77]
+
+
+@pytest.mark.parametrize("strategy", ["summarize", "truncate"])
+def test_compact_context_does_what_the_policys_own_rule_does(strategy: Any) -> None:
+    async def summarise(request: SummaryRequest) -> str:
+        return "they spoke of valves"
+
+    settings = {"strategy": strategy, "keep_recent": 5, "summary_max_tokens": 77, "reminder_tokens": 200}
+    by_hook, by_rule = crowded(settings=settings), crowded(settings=settings)
+    action = CompactContext(strategy, 5, 77)
+    fired(HookRunner([Hook("h", Always(), action, "turn_start")]), by_hook, summarizer=summarise)
+    asyncio.run(by_rule.compact_async(summarise))
+    assert by_hook.view.message_count < crowded().view.message_count
+    assert [item.message for item in by_hook.view.items] == [item.message for item in by_rule.view.items]
 
 
 def test_after_a_compaction_hooks_rest_as_many_turns_as_the_policy_says() -> None:
@@ -148,11 +162,13 @@ def acting(tmp_path: Path, text: str = MODULES) -> tuple[Session, Callable[[Modu
     toolbox = Toolbox([*list_standard_tools(), HELLO_TOOL])
     toolbox.approval = parse_approval(text)
     act = make_action_runner(config, toolbox, ToolContext(tmp_path, session))
-    return session, lambda action: fired(HookRunner([Hook("h", Always(), action, "turn_start")], act=act), session)
+    return session, lambda action: fired(
+        HookRunner([Hook("h", Always(), action, "turn_start")], run_module=act), session
+    )
 
 
 def parse_approval(text: str) -> Any:
-    from tidegate.agent.config.resolved_config import resolve_approval
+    from tidegate.agent.config.tool_access import resolve_approval
 
     return resolve_approval(parse_config(text, {}))
 
@@ -239,11 +255,11 @@ async def refusing(module: str, action: str, params: Mapping[str, Any]) -> ToolR
 def test_a_hook_that_fails_is_reported_and_the_others_go_on(action: Any, said: str) -> None:
     session = opened()
     hooks = [Hook("bad", Always(), action, "turn_start", 9.0), Hook("good", Always(), LOG, "turn_start")]
-    bad, good = fired(HookRunner(hooks, act=refusing, limit=0.05), session)
+    bad, good = fired(HookRunner(hooks, run_module=refusing, timeout=0.05), session)
     assert (bad.is_error, good.is_error) == (True, False)
     assert said in bad.text
     assert notes(session, "hook_failed") == [f"bad: {bad.text}"]
-    again = fired(HookRunner(hooks, act=refusing), session)
+    again = fired(HookRunner(hooks, run_module=refusing), session)
     assert [done.hook_id for done in again] == ["good"], "one that failed rests, too"
 
 

@@ -70,7 +70,7 @@ class World:
         self.most = more.pop("retried", 0)
         keys = ("window", "truncates", "bound", "usage")
         fake = {key: more.pop(f"server_{key}") for key in keys if f"server_{key}" in more}
-        options = {key: more.pop(key) for key in ("max_steps", "summarise") if key in more}
+        options = {key: more.pop(key) for key in ("max_steps", "summarizer") if key in more}
         self.server = Fake(wire, self._next, **{"window": window, **fake})
         self.play(script)
         toolbox = Toolbox(

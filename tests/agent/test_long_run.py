@@ -260,7 +260,7 @@ def test_results_that_refill_the_window_cost_a_bounded_number_of_summaries(wire:
         return "The files were read; each says what stands in it. Nothing else was found out so far."
 
     count = iter(range(10_000))
-    world = World(wire, lambda _: called((f"c{next(count)}", "same")), max_steps=16, lines=400, summarise=summarise)
+    world = World(wire, lambda _: called((f"c{next(count)}", "same")), max_steps=16, lines=400, summarizer=summarise)
     (turn,) = world.turns("Read it for ever.")
     assert turn.why == "steps"
     assert turn.requests == 16

@@ -25,7 +25,7 @@ from tidegate.session.summaries.drivers import AsyncSummarizer
 
 def test_one_shot_ends_after_one_turn() -> None:
     seen: list[bool] = []
-    with pytest.raises(GiveUp, match="there for one turn"):
+    with pytest.raises(GiveUp, match="runs one turn only"):
         talk(["Yes.", "No."], "One.", "Two.", config="execution: {mode: one_shot}")
     talk(["Yes."], "One.", config="execution: {mode: one_shot}", after=lambda agent: seen.append(agent.is_finished))
     talk(["Yes."], "One.", after=lambda agent: seen.append(agent.is_finished))
@@ -65,7 +65,7 @@ def steering(config: str = "") -> list[AgentEvent | UserNotice]:
         parsed = parse_config(SCRIPTED + config, {})
         async with open_agent(parsed, data=None, name="b", workspace=Path("."), provider=provider) as agent:
             happened: list[AgentEvent | UserNotice] = []
-            with pytest.raises(BadInput, match="No turn is under way"):
+            with pytest.raises(BadInput, match="No turn is running"):
                 agent.steer("Too early.")
             async for each in agent.run_turn("Why?"):
                 happened.append(each)

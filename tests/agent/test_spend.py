@@ -43,7 +43,10 @@ def used(text: str, read: int, written: int, cached: int = 0) -> ScriptedAnswer:
 
 def an_agent(session: Session, spending: SessionSpending, steps: list[ScriptStep]) -> Agent:
     provider = MeteredProvider(
-        ScriptedProvider("openai_chat", steps), [spending], recorded=True, size=lambda _: session.count_tokens()
+        ScriptedProvider("openai_chat", steps),
+        [spending],
+        recorded=True,
+        estimate_tokens=lambda _: session.count_tokens(),
     )
     return Agent(session, provider, Toolbox(), ToolContext(Path("."), session))
 
@@ -64,7 +67,7 @@ def talk(system: str = "") -> Session:
 
 def test_a_cap_in_tokens_ends_the_turn_before_the_call_and_the_session_goes_on() -> None:
     session = talk()
-    spending = SessionSpending(session, SpendSettings(session=SpendCap(tokens=1000)), prices=PRICES)
+    spending = SessionSpending(session, SpendSettings(session=SpendCap(tokens=1000)), model_overrides=PRICES)
     agent = an_agent(session, spending, [used("One.", 600, 50), used("Two.", 300, 50)])
     assert turn(agent) == "end"
     assert turn(agent) == "end"
@@ -78,7 +81,7 @@ def test_a_cap_in_tokens_ends_the_turn_before_the_call_and_the_session_goes_on()
 
 def test_a_cap_in_dollars_counts_what_was_cached_at_its_price() -> None:
     session = talk()
-    spending = SessionSpending(session, SpendSettings(session=SpendCap(dollars=0.01)), prices=PRICES)
+    spending = SessionSpending(session, SpendSettings(session=SpendCap(dollars=0.01)), model_overrides=PRICES)
     agent = an_agent(session, spending, [used("One.", 2000, 100, 1000), used("Two.", 3000, 100)])
     turn(agent)
     assert spending.session_total.tokens == 2100
@@ -93,7 +96,7 @@ def test_the_sum_of_a_session_survives_its_process(tmp_path: Path) -> None:
     for number in range(1, 4):
         data = DataFolder(tmp_path, secrets=[])
         with data.open("build", "scripted", wire="openai_chat", window=4000) as session:
-            spending = SessionSpending(session, prices=PRICES)
+            spending = SessionSpending(session, model_overrides=PRICES)
             turn(an_agent(session, spending, [used("Yes.", 100, 10)]))
             asyncio.run(
                 collect_reply(
@@ -113,7 +116,9 @@ def test_a_price_nobody_knows_counts_tokens_and_is_said() -> None:
     assert spending.session_total == SpendTotal(10_100, 0.0, 10_100)
     assert "price of scripted is not known" in spending.unpriced_notice("scripted")
     assert (
-        SessionSpending(session, SpendSettings(session=SpendCap(dollars=1)), prices=PRICES).unpriced_notice("scripted")
+        SessionSpending(session, SpendSettings(session=SpendCap(dollars=1)), model_overrides=PRICES).unpriced_notice(
+            "scripted"
+        )
         == ""
     )
     assert SessionSpending(session, SpendSettings(session=SpendCap(tokens=1))).unpriced_notice("scripted") == ""
@@ -188,7 +193,7 @@ def test_a_day_is_counted_over_sessions_and_processes_and_ends_at_midnight(tmp_p
     caps = SpendSettings(day=SpendCap(tokens=1000))
 
     def spending() -> SessionSpending:
-        return SessionSpending(talk(), caps, days=DailySpending(tmp_path, lambda: now), prices=PRICES)
+        return SessionSpending(talk(), caps, days=DailySpending(tmp_path, lambda: now), model_overrides=PRICES)
 
     for _ in range(4):  # each as a process of its own would
         spending().record_usage("scripted", Usage(240, 10, 0, 0), recorded=True)

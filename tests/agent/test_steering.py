@@ -107,10 +107,10 @@ def test_calls_that_were_still_being_written_are_not_begun() -> None:
     assert happened[-1] == TurnEnded("end")
 
 
-class Together:
+class ParallelTool:
     """A tool whose calls may run at the same time."""
 
-    together = True
+    runs_in_parallel = True
 
     def __init__(self, inner: AgentTool) -> None:
         self._inner = inner
@@ -131,7 +131,7 @@ def test_calls_that_run_together_have_all_begun() -> None:
         if not agent._steering:
             agent.steer(NEWS)
 
-    agent = an_agent([called("a", "b"), "Yes."], tool=Together(reading(act)))
+    agent = an_agent([called("a", "b"), "Yes."], tool=ParallelTool(reading(act)))
     happened = asyncio.run(gathered(agent))
     assert [each.result.is_error for each in happened if isinstance(each, ToolFinished)] == [False, False]
     assert UserSteered(NEWS) in happened
@@ -173,7 +173,7 @@ def test_several_things_are_heard_in_their_order() -> None:
 
 def test_only_a_turn_can_be_steered() -> None:
     agent = an_agent(["Yes."])
-    with pytest.raises(BadInput, match="No turn is under way"):
+    with pytest.raises(BadInput, match="No turn is running"):
         agent.steer("Hello?")
     assert not agent.is_busy
     asyncio.run(gathered(agent))

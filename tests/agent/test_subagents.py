@@ -18,9 +18,8 @@ from tidegate.agent.subagents import (
     SubagentLimits,
     SubagentSession,
     SubagentTool,
-    ask_one_at_a_time,
 )
-from tidegate.agent.tools.approval import ALLOW_ALL, ApprovalQuestion, ApprovalRules
+from tidegate.agent.tools.approval import ALLOW_ALL, ApprovalQuestion, ApprovalRules, ask_one_at_a_time
 from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.events import NoteAdded
@@ -49,7 +48,7 @@ class World:
         child: list[ScriptStep],
         parent: list[ScriptStep] | None = None,
         *,
-        bounds: SubagentLimits | None = None,
+        limits: SubagentLimits | None = None,
         tool: AgentTool = READ,
         approval: ApprovalRules = ALLOW_ALL,
     ) -> None:
@@ -63,7 +62,7 @@ class World:
         }
         self.session = Session("scripted", wire="openai_chat", window=8000)
         self.spending = SessionSpending(self.session)
-        self.tool = SubagentTool(kinds, approval=approval, meters=[self.spending], bounds=bounds)
+        self.tool = SubagentTool(kinds, approval=approval, meters=[self.spending], limits=limits)
         toolbox = Toolbox([self.tool])
         self.session.set_tools(toolbox.definitions())
         self.context = ToolContext(Path("."), self.session, session_name="build")
@@ -154,7 +153,7 @@ def test_the_result_is_bounded_whatever_it_says() -> None:
 
 def test_tokens_are_bounded_and_what_was_found_comes_back() -> None:
     steps: list[ScriptStep] = [reads(f"f{n}", text=f"Finding {n}.") for n in range(50)]
-    world = World(steps, bounds=SubagentLimits(max_tokens=500))
+    world = World(steps, limits=SubagentLimits(max_tokens=500))
     result = world.call(prompt="Look for ever.")
     assert result.is_error
     assert "Finding 0.\n\nFinding 1." in result.text
@@ -163,7 +162,7 @@ def test_tokens_are_bounded_and_what_was_found_comes_back() -> None:
 
 
 def test_steps_are_bounded() -> None:
-    world = World([reads(f"f{n}", text=f"Finding {n}.") for n in range(50)], bounds=SubagentLimits(max_steps=3))
+    world = World([reads(f"f{n}", text=f"Finding {n}.") for n in range(50)], limits=SubagentLimits(max_steps=3))
     result = world.call(prompt="Look for ever.")
     assert result.is_error
     assert "Finding 2." in result.text
@@ -225,7 +224,7 @@ def test_no_more_run_at_once_than_may() -> None:
         running -= 1
         return "Done."
 
-    world = World([step] * 9, bounds=SubagentLimits(max_parallel=3))
+    world = World([step] * 9, limits=SubagentLimits(max_parallel=3))
 
     async def all_of_them() -> None:
         await asyncio.gather(*(world.tool({"prompt": "Look."}, world.context) for _ in range(9)))

@@ -22,7 +22,7 @@ from tidegate.core.config.yaml_tree import (
 )
 from tidegate.core.errors import BadPolicy
 from tidegate.core.policy.parser import parse_policy
-from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Trigger
+from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, PolicyContext, Trigger
 
 # What a good file means.
 
@@ -150,6 +150,19 @@ def test_every_moment_metric_and_comparison_is_accepted() -> None:
     assert triggers == [Trigger(metric, op, 1) for metric in METRICS for op in COMPARISONS]
 
 
+def test_context_names_settings_and_a_rule() -> None:
+    rules = "moments: {manual: [{stage: bare, id: squeeze, if: {n: 7}}]}\n"
+    policy = parse("settings: {n: 6}\ncontext: {settings: [n], automatic_rule: squeeze}\n" + rules)
+    assert policy.context == PolicyContext(frozenset({"n"}), "squeeze")
+    assert parse("settings: {n: 6}\n" + rules).context is None
+    assert complaint("settings: {n: 6}\ncontext:\n  settings: [m]\n").startswith(
+        'my.yaml:3: context names no setting: "m".'
+    )
+    wrong = complaint("settings: {n: 6}\ncontext: {automatic_rule: squeeeze}\n" + rules)
+    assert wrong.startswith('my.yaml:2: automatic_rule names no rule: "squeeeze".')
+    assert '"squeeze"' in wrong
+
+
 def test_a_config_with_other_things_in_it() -> None:
     config = {"agent_max_context_turns": 5, "api_key": "k", "nested": {"a": 1}}
     assert parse(GOOD, config, ignore_unknown=True).settings["max_context_turns"] == 5
@@ -242,6 +255,7 @@ TREE: dict[str, Any] = {
     "about": "y",
     "settings": {"n": 6, "word": "hi"},
     "aliases": {"m": "n"},
+    "context": {"settings": ["n"], "automatic_rule": "c"},
     "reserve": 5,
     "meter": "chars/4",
     "unknown_window": 1,

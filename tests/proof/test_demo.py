@@ -15,7 +15,7 @@ import pytest
 
 from tests.tui.tmux import Terminal
 from tidegate import DataFolder
-from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.models.embedded.weights import SMOLLM2
 from tidegate.models.provider import Provider
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep

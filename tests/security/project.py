@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from tidegate import DataFolder
 from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.config.launch import LaunchOptions, LoadedConfig
 from tidegate.agent.config.trust import trust_project_file
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
-from tidegate.commands.agent_launch import LaunchOptions, LoadedConfig
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 

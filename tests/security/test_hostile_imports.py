@@ -22,6 +22,7 @@ from tests.security.archives import Line, read_lines, write_lines
 from tests.tui.stage import on_stage, played
 from tidegate import Session
 from tidegate.cli.chat import find_last_session
+from tidegate.commands.actions import ResumeSession
 from tidegate.core.edits import Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited, encode_event
 from tidegate.core.messages import Image, Message, Text, user_message
@@ -418,7 +419,7 @@ def test_the_picker_of_the_chat_lists_all(two: Path, tmp_path: Path) -> None:
             await stage.sees("bad")
             await stage.sees("(here)")
             await stage.press("escape")
-            stage.app.reopen("resume bad")
+            stage.app.reopen(ResumeSession("bad"))
             await stage.sees("Record 4 does not follow from those before it")
 
     played(play)

@@ -19,6 +19,7 @@ from tests.session.settling import GOOD, Reasons, request_of, scribe, wrote
 from tests.tui.stage import Stage, on_stage, played
 from tidegate import DataFolder, MarkedText, Message, Session, Text
 from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.hooks.types import Always, Hook, InjectMessage
 from tidegate.agent.loop import Agent
@@ -26,9 +27,8 @@ from tidegate.agent.subagents import SubagentKind, SubagentSession, SubagentTool
 from tidegate.agent.tools.approval import ALLOW_ALL
 from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox
-from tidegate.commands.agent_launch import LaunchOptions
-from tidegate.commands.registry import CommandContext, CommandRegistry
-from tidegate.commands.sessions import SESSION_COMMANDS
+from tidegate.commands.catalog import create_command_registry
+from tidegate.commands.registry import CommandContext
 from tidegate.core.digest.writer import write_digest
 from tidegate.core.edits import Insert
 from tidegate.core.events import Event, MessageAdded, ViewEdited, encode_event
@@ -619,7 +619,7 @@ class Desk:
         self.place = CommandContext(session, "a", rules=configured)
 
     def says(self, line: str) -> str:
-        return asyncio.run(CommandRegistry(SESSION_COMMANDS).answer(line, self.place)).text
+        return asyncio.run(create_command_registry().answer(line, self.place)).text
 
 
 def test_pins_lists_every_rule_with_its_source() -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.security.project import AGENT, KEY, Project, calls
 from tidegate import DataFolder
 from tidegate.agent.config.files import ConfigFiles, read_config
-from tidegate.agent.config.resolved_config import ResolvedConfig, list_offered_tools, resolve_approval
+from tidegate.agent.config.resolved_config import ResolvedConfig
+from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
 from tidegate.agent.provider_connection import build_model_overrides
 from tidegate.agent.tools.approval import decide_approval
 from tidegate.agent.tools.modules import MODULE_ACTIONS

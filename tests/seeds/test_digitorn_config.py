@@ -13,12 +13,11 @@ from tidegate.agent.config.files import ConfigFiles, parse_config, read_config
 from tidegate.agent.config.provider_target import ProviderTarget
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
-    list_offered_tools,
     make_policy_settings,
-    resolve_approval,
     resolve_brain_target,
     resolve_summary_target,
 )
+from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
 from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookReport, HookRunner
 from tidegate.agent.tools.modules import HELLO_TOOL
@@ -115,16 +114,16 @@ async def lived(
     toolbox = Toolbox(tools, approval=resolve_approval(config))
     session.set_tools(toolbox.definitions())
     act = make_action_runner(config, toolbox, ToolContext(workspace, session))
-    hooks = HookRunner(config.hooks, context=config.context, act=act)
+    hooks = HookRunner(config.hooks, context=config.context, run_module=act)
     done: list[HookReport] = []
     for number in range(1, 9):
         session.add(asks(f"ask-{number}", 4_000))
-        done += await hooks.run_due("turn_start", session, summarise=summarise)
+        done += await hooks.run_due("turn_start", session, summarizer=summarise)
         request = await session.prepare_async(summarise)
         reply = await collect_reply(main, request.to_bytes())
         session.add(*reply.to_messages(main.wire))
         session.record(reply.usage)
-        done += await hooks.run_due("turn_end", session, summarise=summarise)
+        done += await hooks.run_due("turn_end", session, summarizer=summarise)
     await main.close()
     await summary.close()
     return done
@@ -360,7 +359,7 @@ def test_the_four_actions(preset: Preset, tmp_path: Path) -> None:
     act = make_action_runner(
         config, Toolbox([HELLO_TOOL], approval=resolve_approval(config)), ToolContext(tmp_path, session)
     )
-    done = fired(HookRunner(config.hooks, context=config.context, act=act), session)
+    done = fired(HookRunner(config.hooks, context=config.context, run_module=act), session)
     assert [each.action for each in done] == ["compact_context", "inject_message", "module_action", "log"]
     assert not any(each.is_error for each in done)
     kinds = [item.message.kind for item in session.view.items]

@@ -6,8 +6,8 @@ import re
 
 from tests.session.figures import own_policy, said, step
 from tidegate import Session
-from tidegate.commands.registry import CommandContext, CommandRegistry
-from tidegate.commands.sessions import SESSION_COMMANDS
+from tidegate.commands.catalog import create_command_registry
+from tidegate.commands.registry import CommandContext
 from tidegate.core.budget import priced_now
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import user_message
@@ -36,7 +36,7 @@ def turn(session: Session, clock: Clock, number: int) -> None:
 
 
 def explained(session: Session) -> str:
-    return asyncio.run(CommandRegistry(SESSION_COMMANDS).answer("/explain", CommandContext(session))).text
+    return asyncio.run(create_command_registry().answer("/explain", CommandContext(session))).text
 
 
 def test_before_a_sweep_it_is_told_what_it_goes_by_and_how_far_it_is() -> None:

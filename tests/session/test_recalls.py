@@ -4,8 +4,8 @@ import asyncio
 import json
 
 from tidegate import MemoryLog, Session
-from tidegate.commands.registry import CommandContext, CommandRegistry
-from tidegate.commands.sessions import SESSION_COMMANDS
+from tidegate.commands.catalog import create_command_registry
+from tidegate.commands.registry import CommandContext
 from tidegate.core.edits import Insert
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import NOTE, user_message
@@ -152,5 +152,5 @@ def test_it_is_told_with_the_cost() -> None:
     talk.call("recall", "## m1 user\n\ngo\n", what="m1")
     talk.session.prepare()
     talk.session.record({"prompt_tokens": 30, "completion_tokens": 5})
-    told = asyncio.run(CommandRegistry(SESSION_COMMANDS).answer("/cost", CommandContext(talk.session))).text
+    told = asyncio.run(create_command_registry().answer("/cost", CommandContext(talk.session))).text
     assert "recalled: 1 found, 0 not; fetched again what could have been recalled: 0 of 1 calls" in told

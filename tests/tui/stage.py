@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 
 from tidegate import BadInput, DataFolder
 from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.runtime import OpenAgent
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.models.provider import Provider
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
 from tidegate.tui.app import ChatApp

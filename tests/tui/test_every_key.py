@@ -14,7 +14,7 @@ from textual.dom import DOMNode
 from textual.widgets import OptionList
 
 from tests.tui.stage import Stage, on_stage, played
-from tidegate.commands.agent_commands import create_command_registry
+from tidegate.commands.catalog import create_command_registry
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.session.reports.timeline import TimelineEntry

@@ -12,8 +12,8 @@ import pytest
 
 from tidegate import BadInput, DataFolder
 from tidegate.agent.config.files import locate_config_files
-from tidegate.commands.agent_commands import create_command_registry
-from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.launch import LaunchOptions
+from tidegate.commands.catalog import create_command_registry
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, text_of
 from tidegate.models.errors.classification import classify_response

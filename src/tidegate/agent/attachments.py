@@ -1,7 +1,7 @@
-"""Pictures that the user attaches: looked at before they enter a session.
+"""Images that the user attaches. They are checked before they enter a session.
 
-One that a provider refuses would be refused with every request from then on, so what is wrong with a picture is said
-while it can still be left out. The bounds are those of the strictest provider.
+An image that a provider refuses would make every later request fail, so problems are reported while the image can still
+be left out. The limits are those of the strictest provider.
 """
 
 import base64
@@ -16,7 +16,7 @@ from tidegate.core.tokens.image_size import read_image_size
 MAX_ATTACHMENT_CHARS: Final = 5_242_880
 _MAX_EDGE: Final = 8_000
 _MAX_IMAGES: Final = 20
-"""Pictures in one message: with more than that some providers want smaller ones."""
+"""Images in one message: for more, some providers require smaller ones."""
 _IMAGE_SIGNATURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -25,17 +25,17 @@ _IMAGE_SIGNATURES: Final = (
 
 
 def load_image(path: Path) -> Image:
-    """The picture in a file."""
+    """Load the image in a file."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_ATTACHMENT_CHARS)
-    except OSError as bad:
-        raise BadInput(f"{path} cannot be read: {bad.strerror}.", "Name a file with a picture.") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}.", "Name a file with a picture.") from None
     return make_image(data, path.name)
 
 
 def make_image(data: bytes, name: str = "The picture") -> Image:
-    """From the bytes of a PNG, JPEG, GIF or WebP."""
+    """Make an image from the bytes of a PNG, JPEG, GIF or WebP."""
     kind = next((kind for start, kind in _IMAGE_SIGNATURES if data.startswith(start)), "")
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         kind = "image/webp"
@@ -50,9 +50,9 @@ def make_image(data: bytes, name: str = "The picture") -> Image:
     return Image(kind, text, width=size.width, height=size.height)
 
 
-def attach_images(said: str | Message, images: Sequence[Image] = ()) -> Message:
-    """What the user says, with pictures: they stand first, so that the words may speak of them."""
-    parts = (Text(said),) if isinstance(said, str) else said.parts
+def attach_images(user_input: str | Message, images: Sequence[Image] = ()) -> Message:
+    """Return a user message with the images in front of the text."""
+    parts = (Text(user_input),) if isinstance(user_input, str) else user_input.parts
     parts = (*images, *parts)
     count = sum(isinstance(part, Image) for part in parts)
     if count > _MAX_IMAGES:

@@ -1,4 +1,4 @@
-"""The parts of an agent, each made from its configuration: prompt, session, tools, kinds of subagents, summariser."""
+"""Builds the parts of an agent from its configuration: prompt, session, tools, kinds of subagents, summarizer."""
 
 import asyncio
 import platform
@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
     collect_secret_values,
-    list_offered_tools,
     load_configured_policy,
     resolve_brain_target,
     resolve_summary_target,
 )
+from tidegate.agent.config.tool_access import list_offered_tools
 from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.provider_connection import ProviderConnection, connect_provider
@@ -45,21 +45,21 @@ from tidegate.session.summaries.summarizer import create_summarizer
 from tidegate.wire.limits import MAX_TOOLS
 
 _SMALL_WINDOW: Final = 4_096
-"""Below this window the rules are the short ones."""
+"""Tokens. A smaller window gets the short rules."""
 _FULL_DESCRIPTIONS_DIVISOR: Final = 16
 MAX_TOOLS_DIVISOR: Final = 4
 """Tools are described in full in up to a sixteenth of the window, and never take more than a quarter of it."""
 _TOOL_PRIORITY: Final = (
     "recall read list grep edit write shell task memory_search memory_write skills compact hello".split()
 )
-"""Which tools stay where not all fit."""
+"""The order in which tools are offered if not all fit."""
 _SUBAGENT_INSTRUCTIONS: Final = (
     "You are asked by another agent, which sees nothing of your work but your last message: put the answer there."
 )
 
 
 class AgentBuilder(NamedTuple):
-    """Where an agent works: what every part is made from. What is opened is closed with `stack`."""
+    """Builds the parts of an agent. Whatever it opens is closed with `stack`."""
 
     data: DataFolder | None
     workspace: Path
@@ -67,7 +67,7 @@ class AgentBuilder(NamedTuple):
     stack: AsyncExitStack
 
     def extend_mask(self, config: ResolvedConfig) -> SecretMask:
-        """The mask for what this agent writes, with the keys of the configuration and of the environment."""
+        """Add the secrets of the configuration and of the environment to the mask of the data folder, and return it."""
         mask = SecretMask() if self.data is None else self.data.mask
         mask.add([*keys_of(self.environment), *collect_secret_values(config, self.environment)])
         return mask
@@ -85,15 +85,15 @@ class AgentBuilder(NamedTuple):
         )
 
     def build_prompt(
-        self, config: ResolvedConfig, reached: ProviderConnection, skills: Skills, *, domain: str = ""
+        self, config: ResolvedConfig, connection: ProviderConnection, skills: Skills, *, domain: str = ""
     ) -> SystemPrompt:
-        window = reached.window.tokens
+        window = connection.window.tokens
         sources = PromptSources(
             rules=SHORT_AGENT_RULES if window is not None and window < _SMALL_WINDOW else AGENT_RULES,
             domain_prompt=f"{config.agent.system_prompt}\n{domain}",
             project_folder=self.workspace,
-            skills=skills if reached.supports_tools else None,
-            notes=self.data.notes if self.data is not None and reached.supports_tools else None,
+            skills=skills if connection.supports_tools else None,
+            notes=self.data.notes if self.data is not None and connection.supports_tools else None,
             user_rules=config.settings.rules,
             facts={
                 "date": datetime.fromtimestamp(self.clock(), UTC).date().isoformat(),
@@ -102,27 +102,27 @@ class AgentBuilder(NamedTuple):
             },
         )
         room = 8_000 if window is None else min(8_000, window // MAX_TOOLS_DIVISOR)
-        return assemble_prompt(sources, max_tokens=room, counter=reached.counter)
+        return assemble_prompt(sources, max_tokens=room, counter=connection.counter)
 
     def open_session(
-        self, config: ResolvedConfig, reached: ProviderConnection, name: str, system: str, *, restore: bool = True
+        self, config: ResolvedConfig, connection: ProviderConnection, name: str, system: str, *, restore: bool = True
     ) -> Session:
         brain = config.agent.brain
         options: dict[str, Any] = {
             "policy": load_configured_policy(config),
-            "window": reached.window.tokens,
-            "wire": reached.provider.wire,
+            "window": connection.window.tokens,
+            "wire": connection.provider.wire,
             "system": system,
-            "count": reached.counter,
+            "count": connection.counter,
             "reserve": config.output_reserve if config.output_reserve is not None else brain.max_output,
-            "max_tokens": reached.max_output_tokens,
+            "max_tokens": connection.max_output_tokens,
             "cache": True,
             "temperature": brain.temperature,
             "top_p": brain.top_p,
             "clock": self.clock,
-            "prices": reached.model_overrides,
+            "prices": connection.model_overrides,
         }
-        model = reached.provider.model
+        model = connection.provider.model
         if self.data is None:
             return Session(model, **options)
         return self.data.open(name, model, restore=restore, **options)
@@ -133,9 +133,9 @@ class AgentBuilder(NamedTuple):
             self.workspace, session, session_folder=folder, session_name=name, data=self.data, clock=self.clock
         )
 
-    def hooks(self, config: ResolvedConfig, toolbox: Toolbox, context: ToolContext) -> HookRunner:
-        act = make_action_runner(config, toolbox, context)
-        return HookRunner(config.hooks, context=config.context, act=act, clock=self.clock)
+    def build_hooks(self, config: ResolvedConfig, toolbox: Toolbox, context: ToolContext) -> HookRunner:
+        run_module = make_action_runner(config, toolbox, context)
+        return HookRunner(config.hooks, context=config.context, run_module=run_module, clock=self.clock)
 
     async def load_tools(self, config: ResolvedConfig, skills: Skills) -> "LoadedTools":
         offered = list_offered_tools(config)
@@ -152,7 +152,7 @@ class AgentBuilder(NamedTuple):
         return LoadedTools([*tools, *served.tools], served.problems)
 
     async def _load_mcp_tools(self, config: ResolvedConfig) -> "LoadedTools":
-        """The tools of all MCP servers, started at the same time: one that hangs makes nobody else late."""
+        """Load the tools of all MCP servers. They start at the same time, so that one that hangs delays no other."""
         if not config.settings.mcp:
             return LoadedTools([], [])
         try:
@@ -169,7 +169,7 @@ class AgentBuilder(NamedTuple):
         for source in sources:
             self.stack.push_async_callback(source.close)
         found = [tool for tools in await asyncio.gather(*(each.start() for each in sources)) for tool in tools]
-        named = {tool.tool.name: tool for tool in reversed(found)}  # of two by one name the first is meant
+        named = {tool.tool.name: tool for tool in reversed(found)}  # of two with one name the first is used
         return LoadedTools(
             [named[name] for name in reversed(named)], [each.problem for each in sources if each.problem]
         )
@@ -177,14 +177,14 @@ class AgentBuilder(NamedTuple):
     async def build_subagent_kinds(
         self,
         config: ResolvedConfig,
-        reached: ProviderConnection,
+        connection: ProviderConnection,
         specialists: Sequence[ResolvedConfig],
         tools: Sequence[AgentTool],
         skills: Skills,
     ) -> dict[str, SubagentKind]:
-        """The agent itself under another hat, and one kind for each specialist."""
+        """Build the kind `general`, which is like the agent itself, and one kind for each specialist."""
         kinds = {
-            "general": self._build_subagent_kind(config, reached, tools, skills, "the same model and tools as yours")
+            "general": self._build_subagent_kind(config, connection, tools, skills, "the same model and tools as yours")
         }
         for each in specialists:
             about = each.agent.description or each.agent.role
@@ -194,12 +194,12 @@ class AgentBuilder(NamedTuple):
     def _build_subagent_kind(
         self,
         config: ResolvedConfig,
-        reached: ProviderConnection,
+        connection: ProviderConnection,
         tools: Sequence[AgentTool],
         skills: Skills,
         about: str,
     ) -> SubagentKind:
-        system = self.build_prompt(config, reached, skills, domain=_SUBAGENT_INSTRUCTIONS).text
+        system = self.build_prompt(config, connection, skills, domain=_SUBAGENT_INSTRUCTIONS).text
         numbers: dict[str, int] = {}
 
         def opened(asker: str, shown: Sequence[Tool]) -> SubagentSession:
@@ -208,24 +208,27 @@ class AgentBuilder(NamedTuple):
                 number += 1
             numbers[asker] = number
             name = f"{asker}.task-{number}"
-            session = self.open_session(config, reached, name, system)
-            session.set_tools(describe_tools(shown, reached, session.counter))
+            session = self.open_session(config, connection, name, system)
+            session.set_tools(describe_tools(shown, connection, session.counter))
             return SubagentSession(session, name, self.data.session_files(name).root if self.data is not None else None)
 
-        return SubagentKind(about, reached.provider, tools if reached.supports_tools else (), opened)
+        return SubagentKind(about, connection.provider, tools if connection.supports_tools else (), opened)
 
     async def build_summarizer(
-        self, config: ResolvedConfig, reached: ProviderConnection, session: Session, spending: SessionSpending
+        self, config: ResolvedConfig, connection: ProviderConnection, session: Session, spending: SessionSpending
     ) -> AsyncSummarizer | None:
-        """By the summary brain or the main one; never by an embedded one unasked: the digest is better, and at once."""
-        brain, own, mask = config.context.summary_brain, reached, None
-        if brain is None and reached.is_embedded:
+        """Build the summarizer of the summary brain, else of the main brain.
+
+        None for an embedded model that was not named for it: the digest without a model is better and faster.
+        """
+        brain, own, mask = config.context.summary_brain, connection, None
+        if brain is None and connection.is_embedded:
             return None
         if brain is not None:
             mask = self._choose_summary_mask(config)
             folder = self.data.root if self.data is not None else None
             own = await connect_provider(config, brain, self.environment, folder, stack=self.stack)
-        summarise = create_summarizer(
+        summarizer = create_summarizer(
             MeteredProvider(own.provider, [spending]),
             window=own.window.tokens,
             counter=own.counter,
@@ -234,16 +237,20 @@ class AgentBuilder(NamedTuple):
             mask=mask,
         )
         if config.settings.execution.background:
-            ahead = BackgroundSummarizer(session, summarise)
+            ahead = BackgroundSummarizer(session, summarizer)
         elif session.policy.settings.get("background"):  # its own rules say when
-            ahead = BackgroundSummarizer(session, summarise, margin=0.0, moments=("turn_end",))
+            ahead = BackgroundSummarizer(session, summarizer, margin=0.0, moments=("turn_end",))
         else:
-            return summarise
+            return summarizer
         self.stack.push_async_callback(ahead.close)
         return ahead
 
     def _choose_summary_mask(self, config: ResolvedConfig) -> Callable[[str], str] | None:
-        """What hides secrets from the summary brain. One that runs here, or at the same provider, may see them."""
+        """Return the mask for texts sent to the summary brain.
+
+        A brain on this machine or at the provider of the main brain may see secrets: `str` masks nothing. None if it is
+        the model of the main brain.
+        """
         own, other = (each(config, self.environment) for each in (resolve_brain_target, resolve_summary_target))
         if other.is_embedded or (own.provider, own.base_url) == (other.provider, other.base_url):
             return None if (own.model, own.wire) == (other.model, other.wire) else str
@@ -256,25 +263,25 @@ class LoadedTools(NamedTuple):
 
 
 class ToolSelection(NamedTuple):
-    """The tools that are offered, and what the model is told of them."""
+    """The offered tools and their definitions as the model sees them."""
 
     tools: list[AgentTool]
     definitions: list[Tool]
 
 
-def describe_tools(tools: Sequence[Tool], reached: ProviderConnection, counter: TokenCounter) -> list[Tool]:
-    """What a model is told of its tools: in a small window in few words."""
-    if not reached.supports_tools:
+def describe_tools(tools: Sequence[Tool], connection: ProviderConnection, counter: TokenCounter) -> list[Tool]:
+    """Return the definitions of the tools, in the short form for a small window."""
+    if not connection.supports_tools:
         return []
-    window = reached.window.tokens
+    window = connection.window.tokens
     if window is None or count_tools(tuple(tools), counter) * _FULL_DESCRIPTIONS_DIVISOR <= window:
         return list(tools)
     return [shorten_definition(tool) for tool in tools]
 
 
-def select_tools(tools: Sequence[AgentTool], reached: ProviderConnection, counter: TokenCounter) -> ToolSelection:
-    """Where even few words for each are too many, only the first tools stay."""
-    shown, window = describe_tools([each.tool for each in tools], reached, counter), reached.window.tokens
+def select_tools(tools: Sequence[AgentTool], connection: ProviderConnection, counter: TokenCounter) -> ToolSelection:
+    """Select the tools to offer. If even the short definitions are too many, keep those with the highest priority."""
+    shown, window = describe_tools([each.tool for each in tools], connection, counter), connection.window.tokens
     if not shown or window is None or count_tools(tuple(shown), counter) * MAX_TOOLS_DIVISOR <= window:
         return ToolSelection(list(tools) if shown else [], shown)
     kept = ToolSelection([], [])

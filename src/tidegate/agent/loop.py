@@ -1,15 +1,15 @@
-"""The loop: ask, run what was called for, ask again, until the model has answered.
+"""The agent loop: send a request, run the tools the model calls, and repeat until the model has answered.
 
-    agent = Agent(session, provider, tools)
-    async for each in agent.run_turn("Find out why the build is slow."):
-        show(each)
+    agent = Agent(session, provider, toolbox, context)
+    async for event in agent.run_turn("Find out why the build is slow."):
+        show(event)
 
-Everything that happened is in the session's log before the next step begins, so it can be stopped anywhere: cancel the
-task that reads the turn. A call that was begun and has no result is answered as interrupted by the next request, and
-never run again by itself. Whatever ends a turn, the session is valid and goes on.
+Every step is in the session's log before the next one starts. So a turn can be stopped anywhere: cancel the task that
+reads it. A call without a result is answered as interrupted in the next request, and is not run again automatically.
+However a turn ends, the session is valid and can continue.
 
-`steer` says something while a turn is under way. It is heard as soon as no call is open: what runs may end, what was
-not begun is not, and the model is asked again.
+`steer` adds a user message while a turn is running. The model sees it as soon as no call is open: running calls finish,
+calls that have not started are skipped.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _MAX_EMPTY_REPLIES = 2
 
 
 class RequestSent(NamedTuple):
-    """A request goes out. `decisions` are what the policy did to make it fit."""
+    """A request is sent. `decisions` are what the policy did to make it fit."""
 
     request: Request
     decisions: list[Decision]
@@ -64,19 +64,19 @@ class ToolFinished(NamedTuple):
 
 
 class RequestRefused(NamedTuple):
-    """The provider refused the request; it is sent again, smaller, or without what is not taken (see `cures`)."""
+    """The provider refused the request. It is sent again in a changed form, see `request_recovery`."""
 
     error: ProviderError
 
 
 class UserSteered(NamedTuple):
-    """Here the conversation takes up what the user said meanwhile."""
+    """A message of `steer` was added to the session."""
 
     text: str
 
 
 class TurnEnded(NamedTuple):
-    """The turn is over: `why` is end, steps, refused, filtered, length or empty."""
+    """The turn is over. `reason` is end, steps, refused, filtered, length, empty or unknown."""
 
     reason: str
 
@@ -87,7 +87,7 @@ AgentEvent = (
 
 
 class Agent:
-    """`max_steps` bounds the tool calls of a turn; calls that were made together are not split."""
+    """Runs the turns of one session. `max_steps` limits the tool calls of a turn; it is checked after each reply."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Agent:
         toolbox: Toolbox,
         context: ToolContext,
         *,
-        summarise: AsyncSummarizer | None = None,
+        summarizer: AsyncSummarizer | None = None,
         hooks: HookRunner | None = None,
         max_steps: int = 100,
     ) -> None:
@@ -104,22 +104,22 @@ class Agent:
         self.provider = provider
         self.toolbox = toolbox
         self.context = context
-        self.summarizer = summarise
+        self.summarizer = summarizer
         self.hooks = hooks
         self.max_steps = max_steps
         self._current_turn: object | None = None
         self._steering: list[Message] = []
 
-    async def run_turn(self, said: str | Message) -> AsyncGenerator[AgentEvent, None]:
-        """One turn. A Fault that no smaller request could cure, and GiveUp, are raised; the session stays whole."""
-        own = self._current_turn = object()
+    async def run_turn(self, user_input: str | Message) -> AsyncGenerator[AgentEvent, None]:
+        """Run one turn. Raise GiveUp, or a ProviderError that no retry can avoid; the session stays valid."""
+        turn = self._current_turn = object()
         try:
-            waiting, self._steering = self._steering, []  # of a turn that nobody closed
-            await self.session.add_async(*waiting, _as_message(said))
-            steps, empty, why = 0, 0, ""
-            while not why:
+            waiting, self._steering = self._steering, []  # of a turn that was abandoned
+            await self.session.add_async(*waiting, _as_message(user_input))
+            steps, empty, reason = 0, 0, ""
+            while not reason:
                 reply: Reply | None = None
-                async with aclosing(self._request_reply(own)) as stream:
+                async with aclosing(self._request_reply(turn)) as stream:
                     async for each in stream:
                         if isinstance(each, Reply):
                             reply = each
@@ -135,24 +135,24 @@ class Agent:
                         async for each in stream:
                             yield each
                     await self._compact_if_requested()
-                steps += len(calls) or reply.stop == "paused"  # else who pauses for ever is asked for ever
+                steps += len(calls) or reply.stop == "paused"  # a model that always pauses must reach the limit, too
                 empty += message is None
-                why = "" if calls else _find_end_reason(reply, message, empty)
-                why = why or ("steps" if steps >= self.max_steps else "")
-                for done in await self._run_hooks("turn_end") if why else ():
+                reason = "" if calls else _find_end_reason(reply, message, empty)
+                reason = reason or ("steps" if steps >= self.max_steps else "")
+                for done in await self._run_hooks("turn_end") if reason else ():
                     yield done
                 while self._steering:
-                    steps, empty, why = 0, 0, ""
+                    steps, empty, reason = 0, 0, ""
                     yield self._add_steering(self._steering.pop(0))
         finally:
-            self._end_turn(own)
-        yield TurnEnded(why)
+            self._end_turn(turn)
+        yield TurnEnded(reason)
 
-    def steer(self, said: str | Message) -> None:
-        """Say something in the middle of a turn: it is heard when every call that was begun has its result."""
+    def steer(self, user_input: str | Message) -> None:
+        """Add a user message to the running turn. The model sees it when every call that was started has its result."""
         if not self.is_busy:
-            raise BadInput("No turn is under way.", "Begin one with these words.")
-        self._steering.append(_as_message(said))
+            raise BadInput("No turn is running.", "Start one with this message.")
+        self._steering.append(_as_message(user_input))
 
     @property
     def is_busy(self) -> bool:
@@ -162,30 +162,30 @@ class Agent:
         self.session.add(message)
         return UserSteered(text_of(message))
 
-    def _end_turn(self, own: object) -> None:
-        """Whatever ended the turn, what the user said in it is not lost. A turn that was begun since is not ours."""
-        if self._current_turn is own:
+    def _end_turn(self, turn: object) -> None:
+        """Store steering messages that were not used yet, unless another turn has started since."""
+        if self._current_turn is turn:
             self._current_turn, waiting, self._steering = None, self._steering, []
             self.session.add(*waiting)
 
     async def _run_hooks(self, moment: HookMoment) -> list[HookReport]:
-        return await self.hooks.run_due(moment, self.session, summarise=self.summarizer) if self.hooks else []
+        return await self.hooks.run_due(moment, self.session, summarizer=self.summarizer) if self.hooks else []
 
     async def compact(self, focus: str = "") -> list[Decision]:
-        """Compact now; a summary is to keep clear what `focus` names."""
+        """Compact now. A summary is told to keep `focus`."""
         return await self.session.compact_async(self.summarizer, focus=focus)
 
     async def _compact_if_requested(self) -> None:
-        """The tool `compact` only asks: nothing may be cut while a call is open."""
+        """Do what the tool `compact` asked for: it cannot itself, since nothing may be cut while a call is open."""
         focus, self.context.requested_compaction = self.context.requested_compaction, None
         if focus is not None:
             await self.compact(focus)
 
-    async def _request_reply(self, own: object) -> AsyncGenerator[AgentEvent, None]:
-        """One answer. A request that is refused is sent again if something can be done about it."""
+    async def _request_reply(self, turn: object) -> AsyncGenerator[AgentEvent, None]:
+        """Request one reply. A refused request is changed and sent again if that can help."""
         for done in await self._run_hooks("turn_start"):
             yield done
-        cures = RequestRecovery(self.session, self.summarizer)
+        recovery = RequestRecovery(self.session, self.summarizer)
         request = await self.session.prepare_async(self.summarizer)
         while True:
             yield RequestSent(request, self.session.last_decisions)
@@ -196,29 +196,29 @@ class Agent:
                         self._check_reply(each, shown)
                         yield each
                 return
-            except ProviderError as fault:
-                refused, cure = fault, cures.choose_step(fault)
-                if not cure:
+            except ProviderError as error:
+                refused, step = error, recovery.choose_step(error)
+                if not step:
                     self._record_partial_reply("".join(shown))
                     raise
             except (asyncio.CancelledError, GeneratorExit):
-                if self._current_turn is own:
+                if self._current_turn is turn:
                     self._record_partial_reply("".join(shown))
                 raise
             yield RequestRefused(refused)
-            request = await cures.prepare_retry(cure, refused)
+            request = await recovery.prepare_retry(step, refused)
 
     def _check_reply(self, each: Delta | Reply, shown: list[str]) -> None:
-        """Some overflow in silence: the answer comes whole and is none."""
+        """Collect shown text; raise the error of a reply that hides an overflow: some providers report none."""
         if isinstance(each, Delta):
             shown += [each.text] if each.kind == "text" else []
             return
-        fault = classify_reply(each, window=self.session.window)
-        if fault is not None and fault.kind in SIZE_ERROR_KINDS:
-            raise fault
+        error = classify_reply(each, window=self.session.window)
+        if error is not None and error.kind in SIZE_ERROR_KINDS:
+            raise error
 
     async def _record_reply(self, reply: Reply) -> Message | None:
-        """The answer into the log, and what it cost. None if there is nothing in it."""
+        """Store the reply and its usage. Return its last message, or None if the reply has no content."""
         said = reply.to_messages(self.provider.wire)
         self.session.record(reply.usage)
         full = [message for message in said if message.parts and (reply.stop == "paused" or _has_content(message))]
@@ -226,23 +226,23 @@ class Agent:
         return full[-1] if full else None
 
     def _record_partial_reply(self, text: str) -> None:
-        """What the user saw before it was stopped, the model should know of, too."""
+        """Store the text that the user saw before the reply was interrupted, so that the model knows it, too."""
         if text.strip():
             self.session.add(Message("assistant", (Text(text + "\n[interrupted]"),)))
 
     async def _run_calls(self, calls: list[Call], unfit: set[str]) -> AsyncGenerator[AgentEvent, None]:
-        """Calls of tools that may run together do, with their neighbours. Results stand in the order of the calls."""
+        """Run the calls. Adjacent calls of parallel tools run at the same time; results keep the order of the calls."""
         names = self.session.dialect.tool_names(self.session.view.tools)
-        meant = [msgspec.structs.replace(call, name=names.get(call.name, call.name)) for call in calls]
+        named = [msgspec.structs.replace(call, name=names.get(call.name, call.name)) for call in calls]
         for _, batch in groupby(
-            enumerate(meant), lambda pair: -1 if self.toolbox.may_run_in_parallel(pair[1].name) else pair[0]
+            enumerate(named), lambda pair: -1 if self.toolbox.may_run_in_parallel(pair[1].name) else pair[0]
         ):
-            together = [call for _, call in batch]
-            for call in together:
+            parallel = [call for _, call in batch]
+            for call in parallel:
                 yield ToolStarted(call)
-            running = [asyncio.ensure_future(self._run_call(call, unfit)) for call in together]
+            running = [asyncio.ensure_future(self._run_call(call, unfit)) for call in parallel]
             try:
-                for call, task in zip(together, running, strict=True):
+                for call, task in zip(parallel, running, strict=True):
                     result = await task
                     parts = (Result(call.id, (Text(result.text),), result.is_error),)
                     await self.session.add_async(Message("tool", parts, kind=TOOL_RESULT))
@@ -264,19 +264,19 @@ _INCOMPLETE_CALL = ToolResult(
 NOT_RUN_AFTER_STEERING = ToolResult("Not run: the user said something new. Read that first.", is_error=True)
 
 
-def _as_message(said: str | Message) -> Message:
-    return user_message(said) if isinstance(said, str) else said
+def _as_message(user_input: str | Message) -> Message:
+    return user_message(user_input) if isinstance(user_input, str) else user_input
 
 
 def _has_content(message: Message) -> bool:
-    """Is there a word or a call in it? An empty text and thinking alone are no answer."""
+    """Return whether there is text or a call in it. Thinking alone is not an answer."""
     return any(
         bool(part.text.strip()) if isinstance(part, Text) else not isinstance(part, Thinking) for part in message.parts
     )
 
 
 def _find_end_reason(reply: Reply, message: Message | None, empty: int) -> str:
-    """Why an answer without calls is the end of the turn; nothing if it may be asked for once more."""
+    """Return why a reply without calls ends the turn, or "" if the request is to be sent again."""
     if reply.stop == "paused":
         return ""
     if message is not None or reply.stop in ("refused", "filtered"):

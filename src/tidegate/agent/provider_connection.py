@@ -1,4 +1,4 @@
-"""From a brain to a provider that can be asked: where it is, how much it holds, and what it was found to lack."""
+"""Connecting the brain of a configuration to a provider: its address, its window and its prices."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
@@ -27,13 +27,14 @@ from tidegate.wire.limits import ProviderLimits
 
 WINDOWS_FILE: Final = "windows.json"
 _WEIGHTS_FOLDER: Final = "models"
-"""In the data folder: what providers said of their windows, and the weights that were fetched."""
+"""In the data folder: the windows learned from providers, and downloaded weights."""
 
 
 class ProviderConnection(msgspec.Struct, frozen=True):
-    """`tools` is False for a model that is shown none. `max_tokens` is the output to ask for, 0: the dialect's own.
+    """A provider with its window and token counter.
 
-    `prices` are what the configuration says, over the catalog.
+    `supports_tools` is False for a model that gets no tools. `max_output_tokens` is the output limit of a request; 0 is
+    the default of the dialect. `model_overrides` are the models of the configuration, which override the catalog.
     """
 
     provider: Provider
@@ -47,15 +48,15 @@ class ProviderConnection(msgspec.Struct, frozen=True):
     learned_windows: LearnedWindows | None = None
     folder: Path | None = None
 
-    def learn_window(self, fault: ProviderError) -> ResolvedWindow | None:
-        """The window, if a provider told of it. It is kept for the next time, if that can be."""
-        if self.window_resolver is None or not self.window_resolver.learn(fault):
+    def learn_window(self, error: ProviderError) -> ResolvedWindow | None:
+        """Learn the window from an error, store it, and return it; None if the error does not tell it."""
+        if self.window_resolver is None or not self.window_resolver.learn(error):
             return None
         self.save_windows()
         return self.window_resolver.window
 
     def confirm_tokens(self, tokens: int) -> ResolvedWindow | None:
-        """The window, if so many tokens were read in one request and an error had told of fewer."""
+        """Raise a learned window below `tokens`, which the provider accepted, and return it; else None."""
         if self.window_resolver is None or not self.window_resolver.confirm_tokens(tokens):
             return None
         self.save_windows()
@@ -63,7 +64,7 @@ class ProviderConnection(msgspec.Struct, frozen=True):
 
     def save_windows(self) -> None:
         if self.learned_windows is not None and self.folder is not None:
-            with suppress(NotKept):  # then it is learned again
+            with suppress(NotKept):  # it will be learned again
                 write_atomically(
                     self.folder / WINDOWS_FILE, msgspec.json.encode(self.learned_windows.to_records()), durable=False
                 )
@@ -79,7 +80,10 @@ async def connect_provider(
     window: int | None = None,
     provider: Provider | None = None,
 ) -> ProviderConnection:
-    """The brain's provider, closed with `stack`; one that is handed in stays open. `window` is what someone set."""
+    """Connect to the provider of the brain, which is closed with `stack`; a given `provider` stays open.
+
+    `window` is the configured window.
+    """
     prices = build_model_overrides(config)
     target = resolve_target(brain, config.settings.providers, environment)
     if target.is_embedded and provider is None:
@@ -98,28 +102,28 @@ async def connect_provider(
             marks=None if is_hosted_service(target.base_url) else ControlTokenEscaper(),
         )
         stack.push_async_callback(provider.close)
-        truth = _create_window_resolver(target, window, prices, learned := _load_learned_windows(folder))
-        found = await truth.query_server()
+        resolver = _create_window_resolver(target, window, prices, learned := _load_learned_windows(folder))
+        found = await resolver.query_server()
     else:
         target = msgspec.structs.replace(target, model=provider.model, wire=provider.wire)
-        truth = _create_window_resolver(target, window, prices, learned := LearnedWindows())
-        found = truth.window
+        resolver = _create_window_resolver(target, window, prices, learned := LearnedWindows())
+        found = resolver.window
     known = find_model(provider.model, prices)
     most = known.max_output if known is not None else None
     wanted = brain.max_output or 0
-    reached = ProviderConnection(
+    connection = ProviderConnection(
         provider,
         found,
         create_counter(provider.model),
         max_output_tokens=min(wanted, most) if most and wanted else wanted,
         model_overrides=prices,
-        window_resolver=truth,
+        window_resolver=resolver,
         learned_windows=learned,
         folder=folder,
     )
-    if truth.forgotten_notice:
-        reached.save_windows()
-    return reached
+    if resolver.forgotten_notice:
+        connection.save_windows()
+    return connection
 
 
 def _connect_embedded(
@@ -130,16 +134,16 @@ def _connect_embedded(
     prices: Mapping[str, ModelInfo],
     stack: AsyncExitStack,
 ) -> ProviderConnection:
-    place = folder / _WEIGHTS_FOLDER if folder is not None else None
+    weights_folder = folder / _WEIGHTS_FOLDER if folder is not None else None
     model = EmbeddedProvider(
-        brain.model, window=window, max_output=brain.max_output, folder=place, environment=environment
+        brain.model, window=window, max_output=brain.max_output, folder=weights_folder, environment=environment
     )
     stack.push_async_callback(model.close)
     free = {model.model.lower(): ModelInfo(model.window, model.max_output, (TokenRates(0.0, 0.0),), images=False)}
-    said = f"{model.model} runs on this machine with a window of {model.window:,} tokens."
+    explanation = f"{model.model} runs on this machine with a window of {model.window:,} tokens."
     return ProviderConnection(
         model,
-        ResolvedWindow(model.window, "setting" if window else "server", said),
+        ResolvedWindow(model.window, "setting" if window else "server", explanation),
         model.counter,
         supports_tools=model.supports_tools,
         max_output_tokens=model.max_output,
@@ -164,7 +168,7 @@ def _create_window_resolver(
 
 
 def _load_learned_windows(folder: Path | None) -> LearnedWindows:
-    """What cannot be read is learned again."""
+    """Load the learned windows. If the file cannot be read, they will be learned again."""
     if folder is None:
         return LearnedWindows()
     try:
@@ -174,7 +178,7 @@ def _load_learned_windows(folder: Path | None) -> LearnedWindows:
 
 
 def _check_key(target: ProviderTarget) -> None:
-    """Whoever sits behind a base URL of one's own may want none; the providers themselves all do."""
+    """Require an API key, unless the base URL is a custom one: such a server may not need a key."""
     known = KNOWN_PROVIDERS.get(target.provider)
     if known is None or not known.key_env or target.api_key or target.base_url_source != "default":
         return
@@ -187,7 +191,7 @@ def _check_key(target: ProviderTarget) -> None:
 def _check_price(
     config: ResolvedConfig, brain: BrainSettings, target: ProviderTarget, prices: Mapping[str, ModelInfo]
 ) -> None:
-    """A model without a known price costs nothing as far as a cap in dollars can tell: a project must not pick one."""
+    """Refuse a model without a known price that a project's file chose, if the user's own file caps dollars."""
     known = find_model(target.model, prices)
     priced = known is not None and bool(known.prices)
     if (
@@ -201,23 +205,23 @@ def _check_price(
     source = config.sources.get(f"{path}.model", "")
     if source.startswith(f"{config.user_limits.project_file}:"):
         raise BadInput(
-            f"{source}: the price of {target.model} is not known, so your own file's cap in dollars would not hold.",
+            f"{source}: the price of {target.model} is not known, so your own file's cap in dollars has no effect.",
             "Give its prices under models in your own file, or choose it yourself with --model.",
         )
 
 
 def find_provider_keys(environment: Mapping[str, str]) -> dict[str, str]:
-    """The providers whose keys are there, and the variables that hold them: what a first run can offer."""
+    """Return the providers whose keys are in the environment, with the names of the variables."""
     return {
         name: each.key_env for name, each in KNOWN_PROVIDERS.items() if each.key_env and environment.get(each.key_env)
     }
 
 
 def build_model_overrides(config: ResolvedConfig) -> dict[str, ModelInfo]:
-    """What the configuration says of models. What it leaves out is the catalog's.
+    """Return the models of the configuration. The catalog gives what they leave out.
 
-    Prices that a project's file gives are never below those of the user's own file, nor, where that file caps dollars,
-    below the catalog's: else a project could lift the cap by calling a model cheap.
+    Prices of a project's file are never below those of the user's own file. If that file caps dollars, they are not
+    below those of the catalog either: otherwise a project could evade the cap with low prices.
     """
     models = {
         name.strip().lower(): _build_model_info(config, name, own) for name, own in config.settings.models.items()
@@ -236,7 +240,7 @@ def build_model_overrides(config: ResolvedConfig) -> dict[str, ModelInfo]:
 
 
 def _limit_model_info(name: str, model: ModelInfo, own: ModelInfo, capped: bool) -> ModelInfo:
-    """A model that is at least as dear as the user's own entry for it says, and no larger."""
+    """Return the model with prices at least as high, and limits at most as high, as in the user's own file."""
     known = find_model(name) if capped and not own.prices else None
     return ModelInfo(
         _smallest(model.window, own.window),
@@ -265,7 +269,7 @@ def _build_model_info(config: ResolvedConfig, name: str, own: ModelSettings) -> 
     if read is None or written is None:
         raise BadPolicy(
             f"{config.sources.get(f'models.{name}', f'models.{name}')}: only one of two prices is given.",
-            "Give input and output, in dollars for a million tokens.",
+            "Give input and output, in dollars per million tokens.",
         )
     cached = own.cache_read if own.cache_read is not None or rates is None else rates.cached
     kept = own.cache_write if own.cache_write is not None or rates is None else rates.written

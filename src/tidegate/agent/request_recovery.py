@@ -1,8 +1,8 @@
-"""What may be done about a request that was refused, so that the next one is not.
+"""Recovery from a refused request: choose what to change, and prepare the next request.
 
-Each provider's own words decide (`models/faults`). What was refused for its size is made smaller, as often as the
-session allows in a turn; what is refused whatever its size (pictures, reasoning that is no longer taken back) leaves
-the view, once; of too much output the named limit is asked for, once. All else no change of ours can cure.
+The classified error decides (`models/errors`). A request refused for its size is made smaller, as often as the session
+allows in a turn. Images and signed reasoning that the provider does not accept are removed from the view, once. An
+output limit is lowered to the one the provider named, once. Nothing else can be recovered from.
 """
 
 from typing import Final, Literal
@@ -14,52 +14,52 @@ from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
 
 SIZE_ERROR_KINDS: Final = frozenset({"overflow", "rate_bucket", "bytes"})
-"""Refused for its size: a smaller request may pass. Whatever else a provider refuses, less of it does not help."""
+"""Errors about size, after which a smaller request may be accepted."""
 _NEAR_WINDOW_SHARE: Final = 0.85
 
 RecoveryStep = Literal["shrink", "images", "unsign", "output", ""]
 
 
 class RequestRecovery:
-    """For one request and what becomes of it."""
+    """The recovery of one request, which may be refused several times."""
 
-    def __init__(self, session: Session, summarise: AsyncSummarizer | None) -> None:
+    def __init__(self, session: Session, summarizer: AsyncSummarizer | None) -> None:
         self._session = session
-        self._summarizer = summarise
+        self._summarizer = summarizer
         self._used_steps: set[RecoveryStep] = set()
 
-    def choose_step(self, fault: ProviderError) -> RecoveryStep:
-        """What would help, if anything: empty if nothing does."""
-        if fault.kind == "reasoning_state":
+    def choose_step(self, error: ProviderError) -> RecoveryStep:
+        """Return the step that may help, or ""."""
+        if error.kind == "reasoning_state":
             return self._use_once("unsign")
-        if fault.output_limit and lower_output(self._session, fault.output_limit):
+        if error.output_limit and lower_output(self._session, error.output_limit):
             return self._use_once("output")
-        if fault.kind in ("media", "bytes") and omit_images(self._session):
+        if error.kind in ("media", "bytes") and omit_images(self._session):
             return "images"
-        return "shrink" if self._may_shrink(fault) else ""
+        return "shrink" if self._may_shrink(error) else ""
 
-    async def prepare_retry(self, cure: RecoveryStep, fault: ProviderError) -> Request:
-        if cure == "unsign":
+    async def prepare_retry(self, step: RecoveryStep, error: ProviderError) -> Request:
+        if step == "unsign":
             self._session.discard_signed_reasoning()
-        if cure == "output":
-            self._session.learn_limits(fault.window)
-        if cure != "shrink":
+        if step == "output":
+            self._session.learn_limits(error.window)
+        if step != "shrink":
             return await self._session.prepare_async(self._summarizer)
-        limit = fault.limit if fault.kind == "rate_bucket" else None
-        self._session.learn_limits(fault.window or limit, fault.prompt_tokens if fault.kind == "overflow" else None)
+        limit = error.limit if error.kind == "rate_bucket" else None
+        self._session.learn_limits(error.window or limit, error.prompt_tokens if error.kind == "overflow" else None)
         return await self._session.shrink_after_overflow_async(self._summarizer)
 
-    def _use_once(self, cure: RecoveryStep) -> RecoveryStep:
-        found: RecoveryStep = "" if cure in self._used_steps else cure
-        self._used_steps.add(cure)
+    def _use_once(self, step: RecoveryStep) -> RecoveryStep:
+        found: RecoveryStep = "" if step in self._used_steps else step
+        self._used_steps.add(step)
         return found
 
-    def _may_shrink(self, fault: ProviderError) -> bool:
-        """A refusal without words may be about length, if the request was near the window."""
-        if fault.kind in SIZE_ERROR_KINDS:
+    def _may_shrink(self, error: ProviderError) -> bool:
+        """Return whether a smaller request may help; after an unclear error it may, if the window was nearly full."""
+        if error.kind in SIZE_ERROR_KINDS:
             return True
         near = (
             self._session.window is not None
             and self._session.count_tokens() > _NEAR_WINDOW_SHARE * self._session.window
         )
-        return near and fault.kind == "unknown" and not fault.is_certain and fault.status in (400, 413)
+        return near and error.kind == "unknown" and not error.is_certain and error.status in (400, 413)

@@ -1,8 +1,8 @@
-"""An agent as a whole, put together from its configuration. Everything here only joins.
+"""Opening an agent: `open_agent` builds it from its configuration, `OpenAgent` runs its turns.
 
-async with open_agent(config, data=data, name="build-fix", workspace=Path(".")) as agent:
-    async for each in agent.run_turn("Why is the build slow?"):
-        show(each)
+    async with open_agent(config, data=data, name="build-fix", workspace=Path(".")) as agent:
+        async for event in agent.run_turn("Why is the build slow?"):
+            show(event)
 
 Commands of the `shell` tool can read the environment of this process through `/proc`. The command line prevents that; a
 program that calls `open_agent` itself should call `tidegate.agent.environment.hide_environment` at its start.
@@ -17,16 +17,17 @@ from typing import Final, NamedTuple
 
 from tidegate.agent.attachments import attach_images
 from tidegate.agent.builder import AgentBuilder, select_tools
-from tidegate.agent.config.resolved_config import ResolvedConfig, list_offered_tools, resolve_approval
+from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.rule_notice import make_rule_notice
 from tidegate.agent.config.settings import ExecutionSettings, SpendCap
+from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import DailySpending, MeteredProvider, SessionSpending
-from tidegate.agent.subagents import SubagentTool, ask_one_at_a_time
+from tidegate.agent.subagents import SubagentTool
 from tidegate.agent.system_prompt import SystemPrompt
-from tidegate.agent.tools.approval import AskUser
+from tidegate.agent.tools.approval import AskUser, ask_one_at_a_time
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import UsageReported
@@ -40,7 +41,7 @@ from tidegate.presets import load
 from tidegate.session.summaries.background import BackgroundSummarizer
 
 DEFAULT_SKILL_FOLDERS: Final = (".tidegate/skills", ".claude/skills")
-"""Where a project keeps its skills, if the configuration names no folders."""
+"""The folders of a project's skills, if the configuration names none."""
 
 
 class UserNotice(NamedTuple):
@@ -50,10 +51,10 @@ class UserNotice(NamedTuple):
 
 
 class OpenAgent:
-    """`turn` is the loop's, within the limits of the configuration. `notices` are said at the next turn; `shown` is
-    called each time they are.
+    """An agent that is ready for turns, within the limits of its configuration.
 
-    `over`: the agent was there for one turn (execution.mode: one_shot) and has had it.
+    `notices` are yielded at the next turn, and `on_notices_shown` is called then. `is_finished` is True after the only
+    turn of an agent with `execution.mode: one_shot`.
     """
 
     def __init__(
@@ -63,21 +64,21 @@ class OpenAgent:
         *,
         name: str,
         prompt: SystemPrompt,
-        reached: ProviderConnection,
+        connection: ProviderConnection,
         spending: SessionSpending,
         notices: Sequence[str] = (),
-        shown: Callable[[], None] = lambda: None,
+        on_notices_shown: Callable[[], None] = lambda: None,
     ) -> None:
         self.agent = agent
         self.session = agent.session
         self.config = config
         self.session_name = name
         self.prompt = prompt
-        self.connection = reached
-        self.window = reached.window
+        self.connection = connection
+        self.window = connection.window
         self.spending = spending
         self.notices = [text for text in notices if text]
-        self._on_notices_shown = shown
+        self._on_notices_shown = on_notices_shown
         self.is_finished = False
         self._shown_notices: set[str] = set()
         self._usage_reports: list[UsageReport] = []
@@ -85,7 +86,7 @@ class OpenAgent:
 
     @property
     def greeting(self) -> str:
-        """What the user is shown before the first turn of a session; the model never sees it."""
+        """The text to show to the user before the first turn of a session. The model never sees it."""
         return "" if self.session.view.total_turns else self.config.settings.execution.greeting
 
     @property
@@ -94,24 +95,24 @@ class OpenAgent:
 
     @property
     def accepts_images(self) -> bool | None:
-        """None: nobody knows. Whoever is told no may know better (models.NAME.images)."""
+        """Whether the model takes images; None if not known. The setting models.NAME.images overrides the catalog."""
         known = accepts_images(self.connection.provider.model, self.connection.model_overrides)
         return known if self.session.dialect.capabilities.user_images else False
 
-    def steer(self, said: str | Message, images: Sequence[Image] = ()) -> None:
-        """Say something in the middle of a turn: see `Agent.steer`."""
+    def steer(self, user_input: str | Message, images: Sequence[Image] = ()) -> None:
+        """Add a user message in the middle of a turn, see `Agent.steer`."""
         self._check_turn_limit()
-        self.agent.steer(self._make_message(said, images))
+        self.agent.steer(self._make_message(user_input, images))
 
     async def run_turn(
-        self, said: str | Message, images: Sequence[Image] = ()
+        self, user_input: str | Message, images: Sequence[Image] = ()
     ) -> AsyncGenerator[AgentEvent | UserNotice, None]:
-        """One turn. GiveUp, too, if it takes too long or the session has had all its turns."""
+        """Run one turn, see `Agent.run_turn`. Raise GiveUp if it takes too long or the session has no turns left."""
         execution = self.config.settings.execution
         if self.is_finished:
-            raise GiveUp("This agent is there for one turn.", "Set execution.mode to conversation, or open it again.")
+            raise GiveUp("This agent runs one turn only.", "Set execution.mode to conversation, or open it again.")
         self._check_turn_limit()
-        message = self._make_message(said, images)
+        message = self._make_message(user_input, images)
         for notice in self._take_notices():
             yield notice
         clock = asyncio.get_running_loop().time
@@ -133,10 +134,12 @@ class OpenAgent:
     def _check_turn_limit(self) -> None:
         most = self.config.settings.execution.max_turns
         if most and self.session.view.total_turns >= most:
-            raise GiveUp(f"This session has had its {most} turns.", "Raise execution.max_turns, or begin another one.")
+            raise GiveUp(
+                f"This session has had its {most} turns.", "Raise execution.max_turns, or start a new session."
+            )
 
-    def _make_message(self, said: str | Message, images: Sequence[Image]) -> Message:
-        message = attach_images(said, images)
+    def _make_message(self, user_input: str | Message, images: Sequence[Image]) -> Message:
+        message = attach_images(user_input, images)
         if self.accepts_images is False and any(isinstance(part, Image) for part in message.parts):
             model = self.connection.provider.model
             raise BadInput(
@@ -155,11 +158,12 @@ class OpenAgent:
             if not limited.expired():
                 raise
             raise GiveUp(
-                f"The turn took longer than {limit:g} s.", "Raise execution.timeout; the session is whole and goes on."
+                f"The turn took longer than {limit:g} s.",
+                "Raise execution.timeout; the session is intact and can continue.",
             ) from None
 
     async def _query_window_again(self) -> None:
-        """Some servers load a model when it is first asked, and only then know how much of it."""
+        """Ask the server for the window again: some servers know it only after the first request loaded the model."""
         if self.connection.window_resolver is None or self.window.is_final:
             return
         self.window = await self.connection.window_resolver.query_server()
@@ -167,7 +171,7 @@ class OpenAgent:
             self.session.window = self.window.tokens
 
     def _review_turn(self) -> None:
-        """The turn is over: is a summary to be prepared, and did the server tell the truth?"""
+        """After a turn, start a background summary if one is due, and check the reported usage."""
         if isinstance(self.agent.summarizer, BackgroundSummarizer):
             self.agent.summarizer.start_if_due()
         for event in self.session.log.read(self._read_seq + 1):
@@ -183,7 +187,7 @@ class OpenAgent:
         self.notices += [self.spending.problem] if self.spending.problem else []
 
     def _update_window(self, used: UsageReported) -> None:
-        """What the provider read it holds, whatever an error once said."""
+        """Raise a learned window that is smaller than what the provider has just accepted."""
         window = (
             self.connection.confirm_tokens(used.input_tokens) if used.model == self.connection.provider.model else None
         )
@@ -193,7 +197,7 @@ class OpenAgent:
             self.notices.append(self.connection.window_resolver.forgotten_notice)
 
     def _take_notices(self) -> list[UserNotice]:
-        """Each once: the same with other figures is no news."""
+        """Return each new notice once. Notices that differ only in numbers are the same."""
         news = {"".join(filter(str.isalpha, text)): text for text in self.notices}
         fresh = [UserNotice(text) for words, text in news.items() if words not in self._shown_notices]
         self._shown_notices |= news.keys()
@@ -204,7 +208,7 @@ class OpenAgent:
 
 
 @asynccontextmanager
-async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each by its name
+async def open_agent(  # noqa: PLR0913 - keyword arguments
     config: ResolvedConfig,
     *,
     data: DataFolder | None,
@@ -216,56 +220,64 @@ async def open_agent(  # noqa: PLR0913 - all that an agent is opened with, each 
     environment: Mapping[str, str] | None = None,
     restore: bool = True,
 ) -> AsyncIterator[OpenAgent]:
-    """`provider` stands in for that of the brain. `specialists` are the configurations of other kinds of subagents.
+    """Open an agent on a new or a stored session.
 
-    Without `data` nothing is kept. A session that is there goes on, whatever model it had before; without `restore`
-    just as it was, for one whose model or policy is changed under way.
+    `provider` replaces that of the brain. `specialists` are the configurations of further kinds of subagents. Without
+    `data` nothing is stored. A stored session continues, also with another model than before. `restore=False` skips
+    the policy's rules for a restored session: use it if only the model or the policy of an open session changes.
     """
     async with AsyncExitStack() as stack:
-        parts = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
-        reached = await parts.connect(config, provider)
+        builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
+        connection = await builder.connect(config, provider)
         skills = Skills(workspace / each for each in config.settings.skills or DEFAULT_SKILL_FOLDERS)
-        prompt = parts.build_prompt(config, reached, skills)
-        session = parts.open_session(config, reached, name, prompt.text, restore=restore)
+        prompt = builder.build_prompt(config, connection, skills)
+        session = builder.open_session(config, connection, name, prompt.text, restore=restore)
         stack.callback(session.close)
         days = DailySpending(data.root, data.clock) if data is not None else None
-        spending = SessionSpending(session, config.settings.spend, days=days, prices=reached.model_overrides)
+        spending = SessionSpending(
+            session, config.settings.spend, days=days, model_overrides=connection.model_overrides
+        )
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
-        tools, faults = await parts.load_tools(config, skills)
-        suited = select_tools(tools, reached, session.counter)
+        tools, faults = await builder.load_tools(config, skills)
+        suited = select_tools(tools, connection, session.counter)
         if "task" in list_offered_tools(config):
-            kinds = await parts.build_subagent_kinds(config, reached, specialists, suited.tools, skills)
+            kinds = await builder.build_subagent_kinds(config, connection, specialists, suited.tools, skills)
             task = SubagentTool(kinds, approval=approval, ask=asking, meters=[spending])
-            suited = select_tools([*tools, task], reached, session.counter)
+            suited = select_tools([*tools, task], connection, session.counter)
         session.set_tools(suited.definitions)
         toolbox = Toolbox(suited.tools, approval=approval, ask=asking)
-        context = parts.build_tool_context(session, name)
+        context = builder.build_tool_context(session, name)
         agent = Agent(
             session,
-            MeteredProvider(reached.provider, [spending], recorded=True, size=lambda _: session.count_tokens()),
+            MeteredProvider(
+                connection.provider, [spending], recorded=True, estimate_tokens=lambda _: session.count_tokens()
+            ),
             toolbox,
             context,
-            summarise=await parts.build_summarizer(config, reached, session, spending),
-            hooks=parts.hooks(config, toolbox, context),
+            summarizer=await builder.build_summarizer(config, connection, session, spending),
+            hooks=builder.build_hooks(config, toolbox, context),
             max_steps=_choose_max_steps(config, session.policy),
         )
         rules = make_rule_notice(config, data.root if data is not None else None)
-        notices = [*_list_opening_notices(config, reached, parts), *faults, *skills.problems, rules.text]
-        notices.append(spending.unpriced_notice(reached.provider.model))
+        notices = [*_list_opening_notices(config, connection, builder), *faults, *skills.problems, rules.text]
+        notices.append(spending.unpriced_notice(connection.provider.model))
         yield OpenAgent(
             agent,
             config,
             name=name,
             prompt=prompt,
-            reached=reached,
+            connection=connection,
             spending=spending,
             notices=notices,
-            shown=rules.mark_shown,
+            on_notices_shown=rules.mark_shown,
         )
 
 
 def _choose_max_steps(config: ResolvedConfig, policy: Policy) -> int:
-    """A policy may set a smaller number; one that was set by hand comes first. A project's file cannot raise either."""
+    """Return the limit of tool calls in a turn: the configured one, else that of the policy if it is smaller.
+
+    A project's file can raise neither.
+    """
     steps = config.settings.execution.max_steps
     if "execution.max_steps" not in config.sources:
         steps = _fewer_steps(steps, policy)
@@ -280,23 +292,25 @@ def _fewer_steps(steps: int, policy: Policy) -> int:
     return min(steps, own) if isinstance(own, int) and own > 0 else steps
 
 
-def _list_opening_notices(config: ResolvedConfig, reached: ProviderConnection, parts: AgentBuilder) -> list[str]:
-    """What the user would want to know before the first question."""
+def _list_opening_notices(config: ResolvedConfig, connection: ProviderConnection, builder: AgentBuilder) -> list[str]:
+    """List what the user should know before the first turn."""
     brain, remarks = config.agent.brain, []
-    if reached.is_embedded and not brain.provider:
+    if connection.is_embedded and not brain.provider:
         offered = [
             f"${key} is there: name {name} as its provider."
-            for name, key in find_provider_keys(parts.environment).items()
+            for name, key in find_provider_keys(builder.environment).items()
         ]
-        hint = " ".join(offered) or "Any other is set there."
-        remarks.append(f"No agents[].brain is set in tidegate.yaml: {reached.window.explanation} {hint}")
-    if reached.window.tokens is None:
-        remarks.append(reached.window.explanation)
+        hint = " ".join(offered) or "Set another one there."
+        remarks.append(f"No agents[].brain is set in tidegate.yaml: {connection.window.explanation} {hint}")
+    if connection.window.tokens is None:
+        remarks.append(connection.window.explanation)
     remarks += (
-        [reached.window_resolver.forgotten_notice]
-        if reached.window_resolver is not None and reached.window_resolver.forgotten_notice
+        [connection.window_resolver.forgotten_notice]
+        if connection.window_resolver is not None and connection.window_resolver.forgotten_notice
         else []
     )
-    if parts.data is None and config.settings.spend.day != SpendCap():
-        remarks.append("The cap of the day (spend.day) is not held: without a data folder nobody counts the day.")
+    if builder.data is None and config.settings.spend.day != SpendCap():
+        remarks.append(
+            "The cap of the day (spend.day) is not enforced: without a data folder the day's spending is not counted."
+        )
     return remarks

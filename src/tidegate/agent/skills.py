@@ -1,4 +1,4 @@
-"""Skills: folders with a `SKILL.md`. The prompt names them; a body enters only when the agent reads it.
+"""Skills: folders with a `SKILL.md`. The prompt lists them; the agent reads a body when it needs it.
 
 skills/
   release/
@@ -34,7 +34,7 @@ class Skill(msgspec.Struct, frozen=True):
 
 
 class Skills:
-    """The skills of some folders; of two with one name the first is taken. `problems` says which could not be read."""
+    """The skills of some folders; of two with one name the first is used. `problems` says which cannot be read."""
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
         self.by_name: dict[str, Skill] = {}
@@ -51,13 +51,13 @@ class Skills:
             return
         try:
             skill = read_skill_header(path)
-        except (BadInput, BadPolicy, OSError) as bad:
-            self.problems.append(f"{path.parent.name}/{_SKILL_FILE}: {bad}")
+        except (BadInput, BadPolicy, OSError) as error:
+            self.problems.append(f"{path.parent.name}/{_SKILL_FILE}: {error}")
             return
         self.by_name.setdefault(skill.name, skill)
 
     def render_index(self, max_tokens: int = 1_000, counter: TokenCounter | None = None) -> str:
-        """Name and description of each, as many whole lines as fit; then how many more there are."""
+        """Return a line with name and description for each skill, as many as fit, and the number of the others."""
         counter = counter or TokenEstimator()
         lines = [f"- {skill.name}: {skill.description}" for skill in self.by_name.values()]
         kept: list[str] = []
@@ -71,7 +71,7 @@ class Skills:
         return "\n".join(kept)
 
     def read_body(self, name: str) -> str:
-        """The body of a skill."""
+        """Return the body of a skill."""
         skill = self.by_name.get(name)
         if skill is None:
             raise BadInput(f"There is no skill {name[:80]!r}.", suggest_name(name, list(self.by_name)))
@@ -95,7 +95,7 @@ def _read_text(path: Path) -> str:
 
 
 def _split_header(text: str) -> Sequence[str]:
-    """Head and body."""
+    """Return head and body."""
     if not text.startswith("---\n") or "\n---" not in text[3:]:
         raise BadInput("It does not begin with a head.", "Put `---`, name and description, `---` at its top.")
     head, _, body = text[4:].partition("\n---")

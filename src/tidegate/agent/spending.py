@@ -1,12 +1,12 @@
-"""What is spent, and where it ends: caps for a session and for a day, in tokens and in dollars.
+"""Spending: the sums of a session and of a day, and their caps in tokens and dollars.
 
-    spending = Spending(session, config.settings.spend, days=Days(data.folder))
-    provider = Metered(provider, [spending], recorded=True)     # asks before each call, counts each answer
+    spending = SessionSpending(session, config.settings.spend, days=DailySpending(data.root))
+    provider = MeteredProvider(provider, [spending], recorded=True)     # checks before each call, counts each reply
 
-The sum of a session is told from its log alone: what providers reported of the conversation stands there as Used, and
-what else was paid for (summaries, subagents, answers that were interrupted) as a note of the topic `spent`. The sum of
-a day is a small file in the data folder, for all its sessions. A cap is checked before a call, so the last call may go
-over it; whatever is told here, the provider's bill is the truth.
+The sum of a session is computed from its log alone. The usage of the conversation is there as UsageReported events;
+other costs (summaries, subagents, interrupted replies) are notes of the topic `spent`. The sum of a day is a small file
+in the data folder, shared by all its sessions. A cap is checked before a call, so the last call may exceed it. All sums
+are estimates; only the provider's bill is exact.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from tidegate.wire.usage import Usage, read_usage
 
 SIDE_COST_TOPIC: Final = "spent"
 _BYTES_PER_TOKEN: Final = 4
-"""For an answer that no usage was reported of, a token is taken to be so many bytes."""
+"""The estimate for a reply without reported usage."""
 
 
 class SpendTotal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`unpriced` are those of the tokens whose price is not known: the dollars are without them."""
+    """A sum. `unpriced` tokens have no known price and are not in `dollars`."""
 
     tokens: int = 0
     dollars: float = 0.0
@@ -45,24 +45,26 @@ class SpendTotal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _SideCostNote(msgspec.Struct, frozen=True):
-    """The text of a note. Tokens and not dollars: prices are looked up when it is read."""
+    """The text of a note. It has tokens, not dollars: prices are looked up when it is read."""
 
     model: str
     usage: Usage
 
 
 class SpendMeter(Protocol):
+    """A limit of spending that is checked before each call and counts each reply."""
+
     def check_limit(self) -> None:
-        """Raises GiveUp if there is nothing left to spend."""
+        """Raise GiveUp if nothing is left to spend."""
 
     def record_usage(self, model: str, usage: Usage, /, *, recorded: bool) -> None:
-        """An answer was paid for. `recorded`: the log of the session says so without us."""
+        """Count a reply. `recorded` is True if the log of the session already has its usage."""
 
 
 class DailySpending:
-    """The sums of days, in files that all processes on a data folder share. A day is one of UTC.
+    """The sums of days (UTC), in files that all processes on a data folder share.
 
-    What could not be written is held and written with the next; it is never dropped.
+    A sum that could not be written is kept in memory and written with the next one.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
@@ -76,7 +78,7 @@ class DailySpending:
         self._write_pending()
 
     def read_today(self) -> SpendTotal:
-        """NotKept if it cannot be told: what cannot be read is not nothing."""
+        """Return the sum of today. Raise NotKept if it cannot be read."""
         self._write_pending()
         return self._read_day(self._current_day())
 
@@ -96,17 +98,17 @@ class DailySpending:
             return msgspec.json.decode(path.read_bytes(), type=SpendTotal)
         except FileNotFoundError:
             return SpendTotal()
-        except (OSError, msgspec.MsgspecError) as bad:
+        except (OSError, msgspec.MsgspecError) as error:
             raise NotKept(
-                f"What was spent on {day} cannot be read: {bad}.",
-                f"Mend spend/{day}.json in the data folder; if you remove it, the day counts from nothing.",
-            ) from bad
+                f"What was spent on {day} cannot be read: {error}.",
+                f"Repair spend/{day}.json in the data folder, or remove it: then the day starts at zero.",
+            ) from error
 
 
 class SessionSpending:
-    """The sums of one session and of the day, held against their caps. `prices` are the user's own, over the catalog's.
+    """The sums of one session and of the day, and their caps. `model_overrides` have the user's own prices.
 
-    `problem` says why the day's sum could not be kept, where no cap needs it.
+    `problem` says why the sum of the day could not be stored, if no cap needs it.
     """
 
     def __init__(
@@ -115,23 +117,25 @@ class SessionSpending:
         caps: SpendSettings | None = None,
         *,
         days: DailySpending | None = None,
-        prices: Mapping[str, ModelInfo] | None = None,
+        model_overrides: Mapping[str, ModelInfo] | None = None,
     ) -> None:
         self.caps = caps or SpendSettings()
         self.problem = ""
         self._session = session
         self._days = days
-        self._model_overrides = prices
+        self._model_overrides = model_overrides
         self._total = SpendTotal()
         self._read_seq = 0
 
     def check_limit(self) -> None:
-        whole = "the session is whole and nothing was lost"
+        intact = "the session is intact and nothing was lost"
         if self.caps.session != SpendCap():
-            _check_cap(self.session_total, self.caps.session, "This session", "session", f"or begin a new one; {whole}")
+            _check_cap(
+                self.session_total, self.caps.session, "This session", "session", f"or start a new one; {intact}"
+            )
         if self._days is not None and self.caps.day != SpendCap():
             _check_cap(
-                self._days.read_today(), self.caps.day, "The day so far", "day", f"or wait for tomorrow (UTC); {whole}"
+                self._days.read_today(), self.caps.day, "The day so far", "day", f"or wait for tomorrow (UTC); {intact}"
             )
 
     def record_usage(self, model: str, usage: Usage, *, recorded: bool) -> None:
@@ -142,8 +146,8 @@ class SessionSpending:
         try:
             self._days.add(self.price_usage(model, usage))
             self.problem = ""
-        except NotKept as bad:  # an answer that is paid for is not thrown away; a cap that needs the sum will raise it
-            self.problem = str(bad)
+        except NotKept as error:  # a paid reply is not thrown away; a cap that needs the sum will raise this
+            self.problem = str(error)
 
     def price_usage(self, model: str, usage: Usage) -> SpendTotal:
         tokens, paid = usage.input_tokens + usage.output_tokens, compute_model_cost(usage, model, self._model_overrides)
@@ -151,7 +155,7 @@ class SessionSpending:
 
     @property
     def session_total(self) -> SpendTotal:
-        """Read on from where it was read last: others may write to this session, too."""
+        """The sum of the session. New events of the log are read each time, also those of other processes."""
         if self._read_seq < self._session.log.head:
             for event in self._session.log.read(self._read_seq + 1):
                 self._total += self._price_event(event)
@@ -161,12 +165,12 @@ class SessionSpending:
     def _price_event(self, event: Event) -> SpendTotal:
         what = event.payload
         if isinstance(what, UsageReported):
-            read = what.input_tokens or what.counted_tokens  # a server that reports nothing is not free
+            read = what.input_tokens or what.counted_tokens  # a server that reports no usage is not free
             return self.price_usage(what.model, Usage(read, what.output_tokens, what.cache_read, what.cache_write))
         if isinstance(what, NoteAdded) and what.topic == SIDE_COST_TOPIC:
             try:
                 paid = msgspec.json.decode(what.text, type=_SideCostNote)
-            except msgspec.MsgspecError:  # forgotten, or somebody else's note
+            except msgspec.MsgspecError:  # forgotten, or not written by us
                 return SpendTotal()
             return self.price_usage(paid.model, paid.usage)
         return SpendTotal()
@@ -176,7 +180,7 @@ class SessionSpending:
         return self._days.read_today() if self._days is not None else SpendTotal()
 
     def unpriced_notice(self, model: str) -> str:
-        """The sentence to say where dollars are capped and a model's price is not known; else nothing."""
+        """Return a notice if dollars are capped and the price of the model is not known, else ""."""
         if self.caps.session.dollars is None and self.caps.day.dollars is None:
             return ""
         known = find_model(model, self._model_overrides)
@@ -189,7 +193,7 @@ class SessionSpending:
 
 
 class TokenAllowance:
-    """A number of tokens for one piece of work."""
+    """A limit of tokens for one task."""
 
     def __init__(self, tokens: int, what: str = "This task") -> None:
         self.spent_tokens = 0
@@ -207,10 +211,10 @@ class TokenAllowance:
 
 
 class MeteredProvider:
-    """A provider that asks its meters before each call and tells them of each answer.
+    """A provider that checks its meters before each call and reports the usage of each reply to them.
 
-    `recorded`: whoever asks has the log say what a whole answer cost. `size` measures a request of which the provider
-    says nothing: one that was interrupted is paid for all the same.
+    `recorded` is True if the caller writes the usage of a complete reply to the log. `estimate_tokens` measures a
+    request for which the provider reports no usage, for example an interrupted one, which must be paid, too.
     """
 
     def __init__(
@@ -219,12 +223,12 @@ class MeteredProvider:
         meters: Sequence[SpendMeter],
         *,
         recorded: bool = False,
-        size: Callable[[bytes], int] = lambda request: len(request) // _BYTES_PER_TOKEN,
+        estimate_tokens: Callable[[bytes], int] = lambda request: len(request) // _BYTES_PER_TOKEN,
     ) -> None:
         self._provider = provider
         self._meters = tuple(meters)
         self._recorded = recorded
-        self._estimate_tokens = size
+        self._estimate_tokens = estimate_tokens
 
     @property
     def model(self) -> str:

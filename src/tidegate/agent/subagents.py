@@ -1,8 +1,8 @@
-"""Subagents: the tool `task` gives a piece of work to an agent in a window of its own.
+"""Subagents: the tool `task` gives a task to an agent with a session and a window of its own.
 
-What it read and tried stays in its own session; the one who asked pays for the conclusion only. It has its own steps
-and tokens, may itself give work away up to a depth, and ends with the turn that began it. Whatever becomes of it is a
-result: of one that ran out of something, what it had found so far.
+Only the conclusion enters the window of the agent that asked. A subagent has limits of its own for steps and tokens,
+may start subagents itself up to a depth, and ends with the turn that started it. If it fails, the result has what it
+found so far.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from tidegate.agent.loop import Agent, ToolFinished, TurnEnded
 from tidegate.agent.spending import MeteredProvider, SpendMeter, TokenAllowance
-from tidegate.agent.tools.approval import ApprovalQuestion, ApprovalRules, AskUser
+from tidegate.agent.tools.approval import ApprovalRules, AskUser
 from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, ToolFailed, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.config.values import quote_value, suggest_name
@@ -28,9 +28,9 @@ from tidegate.session.session import Session
 from tidegate.session.summaries.summarizer import create_summarizer
 
 TASK_TOOL_NAME: Final = "task"
-"""The tool, and the topic of the notes that say which subagents were begun and how they ended."""
+"""The name of the tool, and the topic of the notes about the start and end of subagents."""
 _RESULT_SHARE: Final = 8
-"""A result takes at most this part of the asker's room."""
+"""A result takes at most one eighth of the room in the window of the agent that asked."""
 SUMMARY_TIMEOUT_SECONDS: Final = 120.0
 
 _DESCRIPTION = (
@@ -40,7 +40,7 @@ _DESCRIPTION = (
 
 
 class SubagentLimits(msgspec.Struct, frozen=True):
-    """What one subagent may use, and how deep and how wide they may go. `result` is in tokens."""
+    """The limits of subagents: of each one, and of how many may be nested or run at the same time."""
 
     max_steps: int = 40
     max_tokens: int = 400_000
@@ -50,7 +50,7 @@ class SubagentLimits(msgspec.Struct, frozen=True):
 
 
 class SubagentSession(NamedTuple):
-    """The session of a subagent, the name it is known by, and the folder of its files if it is kept."""
+    """The session of a subagent, its name, and the folder of its files if it is stored."""
 
     session: Session
     name: str
@@ -58,9 +58,9 @@ class SubagentSession(NamedTuple):
 
 
 class SubagentKind(NamedTuple):
-    """A kind of subagent. `sessions` opens a new session for one, by the name of the session that asks for it.
+    """A kind of subagent. `open_session` takes the name of the session that asks and the tools.
 
-    The tools are without `task`.
+    `tools` do not include `task`.
     """
 
     description: str
@@ -75,12 +75,9 @@ class TaskArguments(msgspec.Struct):
 
 
 class SubagentTool:
-    """The tool. `kinds` by name, the first is meant where none is named; `meters` are told of all that is spent.
+    """The tool `task`. The first of `kinds` is the default. `meters` count the usage of all subagents."""
 
-    `ask` puts questions of a subagent's tools to a person, one at a time.
-    """
-
-    together = True
+    runs_in_parallel = True
 
     def __init__(
         self,
@@ -89,11 +86,11 @@ class SubagentTool:
         approval: ApprovalRules,
         ask: AskUser | None = None,
         meters: Sequence[SpendMeter] = (),
-        bounds: SubagentLimits | None = None,
+        limits: SubagentLimits | None = None,
         depth: int = 1,
     ) -> None:
         self.kinds = dict(kinds)
-        self.limits = bounds or SubagentLimits()
+        self.limits = limits or SubagentLimits()
         self.depth = depth
         self._approval = approval
         self._ask = ask
@@ -137,7 +134,7 @@ class SubagentTool:
                 approval=self._approval,
                 ask=self._ask,
                 meters=self._meters,
-                bounds=self.limits,
+                limits=self.limits,
                 depth=self.depth + 1,
             )
             toolbox.add(inner)
@@ -162,14 +159,14 @@ class SubagentTool:
             clock=asker.clock,
             environment=asker.environment,
         )
-        summarise = create_summarizer(
+        summarizer = create_summarizer(
             provider,
             window=session.window,
             counter=session.counter,
             timeout=SUMMARY_TIMEOUT_SECONDS,
             conversation=session,
         )
-        return Agent(session, provider, toolbox, context, summarise=summarise, max_steps=self.limits.max_steps)
+        return Agent(session, provider, toolbox, context, summarizer=summarizer, max_steps=self.limits.max_steps)
 
     def _format_result(
         self, work: "SubagentResult", allowance: TokenAllowance, name: str, context: ToolContext
@@ -186,7 +183,7 @@ class SubagentTool:
 
 
 class SubagentResult(NamedTuple):
-    """`text` is the answer; where `why` says that there is none, all that was said on the way."""
+    """`text` is the answer; if there is a `failure`, it is all text written before it."""
 
     text: str
     failure: str
@@ -194,29 +191,18 @@ class SubagentResult(NamedTuple):
 
 
 async def _run_subagent(agent: Agent, prompt: str) -> SubagentResult:
-    """One turn. What fails on the way does not take along what was found before."""
-    said: list[str] = []
-    steps, why = 0, "it ended without an answer"
+    """Run one turn. Text written before an error is kept."""
+    texts: list[str] = []
+    steps, failure = 0, "it ended without an answer"
     try:
         async with aclosing(agent.run_turn(user_message(prompt, typed=False))) as turn:
             async for each in turn:
                 if isinstance(each, Reply):
-                    said += [text for text in map(text_of, each.to_messages(agent.provider.wire)) if text.strip()]
+                    texts += [text for text in map(text_of, each.to_messages(agent.provider.wire)) if text.strip()]
                 elif isinstance(each, ToolFinished):
                     steps += 1
                 elif isinstance(each, TurnEnded):
-                    why = "" if each.reason in ("end", "unknown") and said else f"it stopped: {each.reason}"
-    except TidegateError as failure:
-        why = str(failure)
-    return SubagentResult("\n\n".join(said) if why else said[-1], why, steps)
-
-
-def ask_one_at_a_time(ask: AskUser) -> AskUser:
-    """A person who is asked by several at once cannot tell what they agree to."""
-    turn = asyncio.Lock()
-
-    async def asked(question: ApprovalQuestion) -> bool:
-        async with turn:
-            return await ask(question)
-
-    return asked
+                    failure = "" if each.reason in ("end", "unknown") and texts else f"it stopped: {each.reason}"
+    except TidegateError as error:
+        failure = str(error)
+    return SubagentResult("\n\n".join(texts) if failure else texts[-1], failure, steps)

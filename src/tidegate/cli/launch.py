@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.config.resolved_config import ResolvedConfig, collect_secret_values
-from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.core.text.secrets import keys_of
 
 

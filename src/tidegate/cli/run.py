@@ -9,7 +9,7 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
-    from tidegate.commands.agent_launch import LoadedConfig
+    from tidegate.agent.config.launch import LoadedConfig
     from tidegate.core.messages import Message
     from tidegate.datafolder.data_folder import DataFolder
 

@@ -1,11 +1,11 @@
-"""Slash commands: one registry for every face, and everything that `/help` says comes from it.
+"""The registry of slash commands: it finds, completes and runs them, and `/help` is generated from it.
 
-    registry = commands.registry()
-    answer = await registry.answer("/recall port 8443", Place(session, "build-fix", data))
+    registry = create_command_registry()
+    answer = await registry.answer("/recall port 8443", make_command_context(agent, data, options))
     show(answer.text)
-    if answer.act: ...          # what only the face can do, in words: see `Answer`
+    if answer.action is not None: ...          # left to the app, see `actions`
 
-Whatever is typed, the answer is a text: bounded, without secrets and without a character that a terminal obeys.
+Whatever is typed, the answer is a text: bounded, without secrets and without terminal control characters.
 """
 
 import difflib
@@ -14,6 +14,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from tidegate.agent.config.launch import LaunchOptions
+from tidegate.agent.runtime import OpenAgent
+from tidegate.commands.actions import CommandAction
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.secrets import SecretMask, keys_of
@@ -28,26 +31,19 @@ MAX_ANSWER_CHARS: Final = 16_000
 
 
 class CommandAnswer(NamedTuple):
-    """`act` is what the face must do itself:
-
-    - `quit`
-    - `pick-session`, `pick-model`: let the user choose, if it can; the text lists them
-    - `resume NAME`: go on in the session of this name
-    - `model NAME`, `policy NAME`, `reopen`: close the session and open it again, as `agent.commands_opening` says
-    """
+    """The text to show, and the action that is left to the app, if any."""
 
     text: str
     error: bool = False
-    action: str = ""
+    action: CommandAction | None = None
 
 
 class CommandContext(NamedTuple):
-    """Where a command is given.
+    """What a command works with.
 
-    `summarise` writes summaries, `parts` are the tokens of the parts of the system prompt by name, `rules` are those of
-    the configuration, `prices` are what the user says of models. While the agent is `busy`, nothing may change what it
-    reads. `agent` is the open agent and `opening` how it was opened, where there is one: the commands of the agent know
-    their types.
+    `prompt_parts` are the tokens of the parts of the system prompt by name, `rules` those of the configuration,
+    `model_overrides` what the configuration says about models. While `is_busy`, no command may change the session.
+    `agent` and `launch_options` are None where a session is shown without an agent.
     """
 
     session: Session
@@ -57,25 +53,51 @@ class CommandContext(NamedTuple):
     prompt_parts: Mapping[str, int] = MappingProxyType({})
     model_overrides: Mapping[str, ModelInfo] = MappingProxyType({})
     is_busy: bool = False
-    agent: object = None
-    launch_options: object = None
+    agent: OpenAgent | None = None
+    launch_options: LaunchOptions | None = None
     rules: tuple[str, ...] = ()
 
-    @property
     def require_data(self) -> DataFolder:
-        """The data folder, for commands that are about what is kept."""
         if self.data is None:
-            raise BadInput("Nothing of this session is kept.", "Begin one with a data folder.")
+            raise BadInput("This session is not stored.", "Start one with a data folder.")
         return self.data
+
+    def require_agent(self) -> OpenAgent:
+        if self.agent is None:
+            raise BadInput("There is no agent here.", "Start with `tidegate chat`.")
+        return self.agent
+
+    def require_launch_options(self) -> LaunchOptions:
+        if self.launch_options is None:
+            raise BadInput("No configuration is known here.", "Start with `tidegate chat`.")
+        return self.launch_options
+
+    def require_idle(self) -> None:
+        """Raise BadInput while a turn is running: the session must not change during it."""
+        if self.is_busy:
+            raise BadInput("The agent is at work.", "Wait until the turn is over, or interrupt it.")
 
     @property
     def mask(self) -> SecretMask:
         return self.data.mask if self.data is not None else SecretMask(keys_of(os.environ))
 
-    def require_idle(self) -> None:
-        """BadInput while the agent works: what it reads must not change under it."""
-        if self.is_busy:
-            raise BadInput("The agent is at work.", "Wait until the turn is over, or interrupt it.")
+
+def make_command_context(
+    agent: OpenAgent, data: DataFolder | None, options: LaunchOptions | None = None, *, busy: bool | None = None
+) -> CommandContext:
+    """Return the context of a command in a chat with this agent. Make a new one for each command."""
+    return CommandContext(
+        agent.session,
+        agent.session_name,
+        data,
+        summarizer=agent.agent.summarizer,
+        prompt_parts={each.name: each.tokens for each in agent.prompt.measure_parts(agent.session.counter)},
+        model_overrides=agent.connection.model_overrides,
+        is_busy=agent.is_busy if busy is None else busy,
+        agent=agent,
+        launch_options=options,
+        rules=agent.config.settings.rules,
+    )
 
 
 RunCommand = Callable[[CommandContext, str], Awaitable[CommandAnswer]]
@@ -83,7 +105,7 @@ CompletionSource = Callable[[CommandContext | None], Iterable[str]]
 
 
 class Command(NamedTuple):
-    """`usage` is what stands behind the name, `words` what may be typed there: for completion."""
+    """`usage` shows the arguments; `completions` lists what may be typed for them."""
 
     name: str
     description: str
@@ -94,7 +116,7 @@ class Command(NamedTuple):
 
 
 class CommandMatch(NamedTuple):
-    """The command of a line and what stands behind it; without one, the name that was probably meant, or nothing."""
+    """The command of a line and its arguments; if there is no such command, the nearest name, or ""."""
 
     command: Command | None
     arguments: str = ""
@@ -102,10 +124,10 @@ class CommandMatch(NamedTuple):
 
 
 class CommandRegistry:
-    """The commands in the order they are shown. `/help` is one of them."""
+    """The commands in the order of `/help`, which is one of them."""
 
     def __init__(self, commands: Iterable[Command]) -> None:
-        own = Command("help", "what you can say here, or all about one command", self._help, "[COMMAND]", ("?", "h"))
+        own = Command("help", "the commands, or details about one of them", self._help, "[COMMAND]", ("?", "h"))
         self._commands = (own._replace(completions=lambda _: [each.name for each in self]), *commands)
         self._by_name: dict[str, Command] = {}
         for command in self._commands:
@@ -121,43 +143,43 @@ class CommandRegistry:
         return len(self._commands)
 
     def find(self, line: str) -> CommandMatch:
-        """The name is read without its slash and in any case."""
-        name, _, rest = line.strip().removeprefix("/").partition(" ")
-        name, _, below = name.partition("\n")
+        """Find the command of a line. The slash is optional, and upper and lower case are the same."""
+        name, _, arguments = line.strip().removeprefix("/").partition(" ")
+        name, _, next_line = name.partition("\n")
         command = self._by_name.get(name.casefold())
         if command is not None:
-            return CommandMatch(command, f"{below} {rest}".strip())
-        near = difflib.get_close_matches(name.casefold()[:80], self._by_name, n=1, cutoff=0.5)
-        return CommandMatch(None, rest, self._by_name[near[0]].name if near else "")
+            return CommandMatch(command, f"{next_line} {arguments}".strip())
+        names = difflib.get_close_matches(name.casefold()[:80], self._by_name, n=1, cutoff=0.5)
+        return CommandMatch(None, arguments, self._by_name[names[0]].name if names else "")
 
-    def complete(self, prefix: str, place: CommandContext | None = None) -> list[str]:
-        """Lines that begin with what was typed. An alias is completed only where no name fits."""
-        name, space, rest = prefix.lstrip().removeprefix("/").partition(" ")
+    def complete(self, prefix: str, context: CommandContext | None = None) -> list[str]:
+        """Return the lines that start with `prefix`. An alias is completed only if no name fits."""
+        name, space, arguments = prefix.lstrip().removeprefix("/").partition(" ")
         if not space:
-            begun = name.casefold()
-            names = [each.name for each in self if each.name.startswith(begun)]
-            return [f"/{each}" for each in names or sorted(key for key in self._by_name if key.startswith(begun))]
+            typed = name.casefold()
+            names = [each.name for each in self if each.name.startswith(typed)]
+            return [f"/{each}" for each in names or sorted(key for key in self._by_name if key.startswith(typed))]
         command = self._by_name.get(name.casefold())
         if command is None or command.completions is None:
             return []
-        return [f"/{command.name} {word}" for word in command.completions(place) if word.startswith(rest)]
+        return [f"/{command.name} {word}" for word in command.completions(context) if word.startswith(arguments)]
 
-    async def answer(self, line: str, place: CommandContext) -> CommandAnswer:
-        """Run a line. Only a cancellation is raised."""
+    async def answer(self, line: str, context: CommandContext) -> CommandAnswer:
+        """Run a line. Nothing is raised except a cancellation."""
         found = self.find(line)
         try:
             if found.command is None:
-                hint = f"Did you mean /{found.nearest}?" if found.nearest else "/help lists what there is."
+                hint = f"Did you mean /{found.nearest}?" if found.nearest else "/help lists the commands."
                 answer = CommandAnswer(f"There is no command {line.strip().split(' ')[0][:80]}. {hint}", True)
             else:
-                answer = await found.command.run(place, found.arguments)
-        except TidegateError as bad:
-            answer = CommandAnswer(str(bad), True)
-        except Exception as failure:  # noqa: BLE001 - a command that fails must not end the face
+                answer = await found.command.run(context, found.arguments)
+        except TidegateError as error:
+            answer = CommandAnswer(str(error), True)
+        except Exception as failure:  # noqa: BLE001 - a command that fails must not end the app
             answer = CommandAnswer(
                 f"/{found.command.name if found.command else ''} failed: {type(failure).__name__}.", True
             )
-        return answer._replace(text=_make_safe(answer.text, place))
+        return answer._replace(text=_make_safe(answer.text, context))
 
     def help(self, name: str = "") -> str:
         if name:
@@ -172,14 +194,14 @@ class CommandRegistry:
         wide = max(len(_format_usage(each)) for each in self)
         return "\n".join(f"{_format_usage(each):{wide}}  {each.description}" for each in self)
 
-    async def _help(self, place: CommandContext, rest: str) -> CommandAnswer:
-        return CommandAnswer(self.help(rest))
+    async def _help(self, context: CommandContext, arguments: str) -> CommandAnswer:
+        return CommandAnswer(self.help(arguments))
 
 
 def _format_usage(command: Command) -> str:
     return f"/{command.name} {command.usage}".rstrip()
 
 
-def _make_safe(text: str, place: CommandContext) -> str:
-    """As it may be shown: cleaned, since hidden characters hide a secret, then masked, and cut last."""
-    return clip_chars(place.mask(clean_text(text)), MAX_ANSWER_CHARS).text
+def _make_safe(text: str, context: CommandContext) -> str:
+    """Clean the text first, since hidden characters can hide a secret from the mask, then mask it, and clip it last."""
+    return clip_chars(context.mask(clean_text(text)), MAX_ANSWER_CHARS).text

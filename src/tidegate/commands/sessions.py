@@ -1,6 +1,6 @@
-"""The commands about what is kept: finding it again, other sessions, what it cost, and taking it along.
+"""The slash commands about stored data: recall, notes, other sessions, costs, the trace and export.
 
-What reads a long log does so beside the face: typing never waits for it.
+Long logs are read in a thread or in small steps, so that the app never waits for them.
 """
 
 import asyncio
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tidegate.agent.config.settings import SpendCap
+from tidegate.commands.actions import PickSession, ResumeSession
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
-from tidegate.commands.window import WINDOW_COMMANDS
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event
 from tidegate.core.text.terminal_text import clean_line
@@ -28,10 +29,12 @@ from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.store.log import Log
 from tidegate.store.store import SessionInfo
 
-_TRACE_LINES, _MAX_HITS, _MAX_NOTES, _MAX_SESSIONS = 30, 10, 100, 50
-"""Lines of a trace, hits of a search, notes and sessions in a list."""
+_TRACE_LINES: Final = 30
+_MAX_HITS: Final = 10
+_MAX_NOTES: Final = 100
+_MAX_SESSIONS: Final = 50
 _HIT_LINES: Final = 40
-"""Lines of a note that a hit is shown from."""
+"""Lines of a note in which a hit is looked for."""
 _TRACE_TAIL_BYTES: Final = 256 * 1024
 _RECORD_NUMBER: Final = re.compile(r"[me]?(\d{1,15})")
 _SHOWN_FIELDS: Final = (
@@ -40,53 +43,55 @@ _SHOWN_FIELDS: Final = (
 
 
 class _MaskedLog:
-    """What is cut to fit the screen must be masked before it is cut."""
+    """A log whose events are masked: a text must be masked before it is cut to fit the screen."""
 
-    def __init__(self, log: Log, place: CommandContext) -> None:
+    def __init__(self, log: Log, context: CommandContext) -> None:
         self._log = log
-        self._masking = EventMasker(place.mask)
+        self._masker = EventMasker(context.mask)
 
     @property
     def head(self) -> int:
         return self._log.head
 
     def read(self, start: int = 1) -> Iterator[Event]:
-        return map(self._masking.mask_event, self._log.read(start))
+        return map(self._masker.mask_event, self._log.read(start))
 
 
-async def run_recall(place: CommandContext, rest: str) -> CommandAnswer:
-    what, _, offset = rest.rpartition(" offset ")
+async def run_recall(context: CommandContext, arguments: str) -> CommandAnswer:
+    what, _, offset = arguments.rpartition(" offset ")
     if not what or not offset.isdecimal():
-        what, offset = rest, "0"
-    found = await asyncio.to_thread(recall_text, _MaskedLog(place.session.log, place), what, offset=int(offset[:9]))
+        what, offset = arguments, "0"
+    found = await asyncio.to_thread(recall_text, _MaskedLog(context.session.log, context), what, offset=int(offset[:9]))
     return CommandAnswer(found.text, not found.ids)
 
 
-async def run_memory(place: CommandContext, rest: str) -> CommandAnswer:
-    act, _, words = rest.partition(" ")
-    notes = place.require_data.notes
-    if not rest or rest == "list":
+async def run_memory(context: CommandContext, arguments: str) -> CommandAnswer:
+    action, _, words = arguments.partition(" ")
+    notes = context.require_data().notes
+    if not arguments or arguments == "list":
         names = notes.names()
         more = [f"and {len(names) - _MAX_NOTES} more"] if len(names) > _MAX_NOTES else []
         return CommandAnswer("\n".join([*names[-_MAX_NOTES:], *more]) or "There are no notes yet.")
-    if act == "show" and words:
+    if action == "show" and words:
         return CommandAnswer(notes.read(words.strip()))
-    words = words if act == "search" else rest
+    words = words if action == "search" else arguments
     found = await asyncio.to_thread(
-        lambda: [_format_hit(place, hit, words) for hit in place.require_data.open_search().search(words, _MAX_HITS)]
+        lambda: [
+            _format_hit(context, hit, words) for hit in context.require_data().open_search().search(words, _MAX_HITS)
+        ]
     )
-    return CommandAnswer("\n".join(found) or "Nothing is found.", not found)
+    return CommandAnswer("\n".join(found) or "Nothing found.", not found)
 
 
-def _format_hit(place: CommandContext, hit: SearchHit, words: str) -> str:
-    """Where it stands, and what: cut anew from the masked text, for the index knows no secrets."""
+def _format_hit(context: CommandContext, hit: SearchHit, words: str) -> str:
+    """Return the place of a hit and a snippet, which is cut from the masked text: the index is not masked."""
     if hit.kind == "note":
-        lines = (place.require_data.notes.folder.read(hit.name) or "").split("\n")
+        lines = (context.require_data().notes.folder.read(hit.name) or "").split("\n")
         where, text = f"{hit.name}:{hit.place}", "\n".join(lines[hit.place - 1 : hit.place + _HIT_LINES])
     else:
-        event = next(place.require_data.open_log(hit.name).read(hit.place), None)
+        event = next(context.require_data().open_log(hit.name).read(hit.place), None)
         where, text = f"{hit.name} m{hit.place}", next(extract_log_lines("", [event] if event is not None else [])).text
-    text = place.mask(text)
+    text = context.mask(text)
     offset = find_match_offset(text, parse_query(words, MAX_QUERY_WORDS))
     return f"{clean_line(where)}  {cut_snippet(text, offset, EXCERPT_CHARS)}"
 
@@ -94,61 +99,63 @@ def _format_hit(place: CommandContext, hit: SearchHit, words: str) -> str:
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-async def run_sessions(place: CommandContext, rest: str) -> CommandAnswer:
-    return CommandAnswer(_list_sessions(place, rest))
+async def run_sessions(context: CommandContext, arguments: str) -> CommandAnswer:
+    return CommandAnswer(_list_sessions(context, arguments))
 
 
-def _list_sessions(place: CommandContext, words: str = "") -> str:
-    """The newest first. Words look for sessions by their names."""
-    found = [each for each in place.require_data.store.sessions() if words.casefold() in each.name.casefold()]
+def _list_sessions(context: CommandContext, words: str = "") -> str:
+    """List the sessions whose names contain `words`, the latest first."""
+    found = [each for each in context.require_data().store.sessions() if words.casefold() in each.name.casefold()]
     if not found:
-        return "No session has such a name." if words else "No sessions are kept here yet."
-    lines = [_format_session(each, here=each.name == place.session_name) for each in found[:_MAX_SESSIONS]]
+        return "No session has such a name." if words else "No sessions are stored here yet."
+    lines = [_format_session(each, is_current=each.name == context.session_name) for each in found[:_MAX_SESSIONS]]
     return "\n".join([*lines, *([f"and {len(found) - _MAX_SESSIONS} more"] if len(found) > _MAX_SESSIONS else [])])
 
 
-def _format_session(info: SessionInfo, *, here: bool) -> str:
-    return (
-        f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{'  (this one)' if here else ''}"
-    )
+def _format_session(info: SessionInfo, *, is_current: bool) -> str:
+    mark = "  (this one)" if is_current else ""
+    return f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}"
 
 
-async def run_resume(place: CommandContext, rest: str) -> CommandAnswer:
-    if not rest:
-        return CommandAnswer(_list_sessions(place), action="pick-session")
-    place.require_idle()
-    names = [each.name for each in place.require_data.store.sessions()]
-    like = [name for name in names if rest.casefold() in name.casefold()]
-    if rest not in names and len(like) != 1:
+async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:
+    if not arguments:
+        return CommandAnswer(_list_sessions(context), action=PickSession())
+    context.require_idle()
+    names = [each.name for each in context.require_data().store.sessions()]
+    like = [name for name in names if arguments.casefold() in name.casefold()]
+    if arguments not in names and len(like) != 1:
         raise BadInput(
-            f"{len(like) or 'No'} sessions have {rest[:80]} in their names.", "Give all of one; /sessions lists them."
+            f"{len(like) or 'No'} sessions have {arguments[:80]} in their names.",
+            "Give the whole name; /sessions lists them.",
         )
-    name = rest if rest in names else like[0]
+    name = arguments if arguments in names else like[0]
     shown = clean_line(name)
     return (
         CommandAnswer(f"This is {shown} already.")
-        if name == place.session_name
-        else CommandAnswer(f"On to {shown}.", action=f"resume {name}")
+        if name == context.session_name
+        else CommandAnswer(f"Continuing in {shown}.", action=ResumeSession(name))
     )
 
 
-async def run_fork(place: CommandContext, rest: str) -> CommandAnswer:
-    """`NAME` and `at PLACE`, both optional: the place is the number of a record or the id of a message."""
-    place.require_idle()
-    name, _, at = f" {rest}".rpartition(" at ")
+async def run_fork(context: CommandContext, arguments: str) -> CommandAnswer:
+    """Both `NAME` and `at ID` are optional. ID is the number of a record or the id of a message."""
+    context.require_idle()
+    name, _, at = f" {arguments}".rpartition(" at ")
     if not _RECORD_NUMBER.fullmatch(at):
-        name, at = rest, str(place.session.log.head)
-    name = name.strip() or f"{place.session_name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        name, at = arguments, str(context.session.log.head)
+    name = name.strip() or f"{context.session_name}-{time.strftime('%Y%m%d-%H%M%S')}"
     match = _RECORD_NUMBER.fullmatch(at)
     assert match is not None
-    place.require_data.fork(place.session_name, int(match[1]), name)
-    told = f"{clean_line(name)} begins as {clean_line(place.session_name)} was at record {match[1]}. On to it."
-    return CommandAnswer(told, action=f"resume {name}")
+    context.require_data().fork(context.session_name, int(match[1]), name)
+    text = f"{clean_line(name)} is a copy of {clean_line(context.session_name)} at record {match[1]}. Continuing in it."
+    return CommandAnswer(text, action=ResumeSession(name))
 
 
-async def run_export(place: CommandContext, rest: str) -> CommandAnswer:
-    path = Path(rest).expanduser() if rest else Path(re.sub(r"[^\w.-]", "_", place.session_name) + ".tidegate")
-    done = await asyncio.to_thread(export_session, place.require_data, place.session_name, path)
+async def run_export(context: CommandContext, arguments: str) -> CommandAnswer:
+    path = (
+        Path(arguments).expanduser() if arguments else Path(re.sub(r"[^\w.-]", "_", context.session_name) + ".tidegate")
+    )
+    done = await asyncio.to_thread(export_session, context.require_data(), context.session_name, path)
     masked = f"; {done.masked_count} secrets are masked" if done.masked_count else ""
     return CommandAnswer(f"{done.event_count:,} records and {done.file_count} files are in {path}{masked}.")
 
@@ -156,35 +163,50 @@ async def run_export(place: CommandContext, rest: str) -> CommandAnswer:
 # --- what happened ----------------------------------------------------------------------------------------------------
 
 
-async def run_session_cost(place: CommandContext, rest: str) -> CommandAnswer:
-    bill = CostReport(place.session.log, place.model_overrides)
-    while bill.read_more():
-        await asyncio.sleep(0)  # a long log must not stop the face
-    whole = bill.total
-    if not whole.calls and not whole.side_tokens:
-        return CommandAnswer("Nothing was asked yet.")
-    lines = [f"{clean_line(name)}: {_format_cost(each)}" for name, each in bill.by_model.items()]
-    lines += [f"in all: {_format_cost(whole)}"] if len(lines) > 1 else []
-    asked_back = await asyncio.to_thread(count_recalls, place.session.log)
-    return CommandAnswer("\n".join([*lines, *([str(asked_back)] if asked_back.any else [])]))
+async def run_cost(context: CommandContext, arguments: str) -> CommandAnswer:
+    """Show the cost of the session; with an agent, also that of the day and the caps."""
+    lines = await _list_session_costs(context)
+    if context.agent is not None:
+        spending = context.agent.spending
+        today, caps = spending.day_total, [("session", spending.caps.session), ("day", spending.caps.day)]
+        lines.append(f"today, all sessions: {today.tokens:,} tokens, ${today.dollars:,.4f}")
+        lines += [f"cap of the {name}: {_format_cap(cap)}" for name, cap in caps if cap != SpendCap()]
+    return CommandAnswer("\n".join(lines))
+
+
+async def _list_session_costs(context: CommandContext) -> list[str]:
+    report = CostReport(context.session.log, context.model_overrides)
+    while report.read_more():
+        await asyncio.sleep(0)  # a long log must not block the app
+    if not report.total.calls and not report.total.side_tokens:
+        return ["No requests yet."]
+    lines = [f"{clean_line(name)}: {_format_cost(each)}" for name, each in report.by_model.items()]
+    lines += [f"in all: {_format_cost(report.total)}"] if len(lines) > 1 else []
+    recalls = await asyncio.to_thread(count_recalls, context.session.log)
+    return [*lines, *([str(recalls)] if recalls.any else [])]
+
+
+def _format_cap(cap: SpendCap) -> str:
+    dollars = [f"${cap.dollars:,.2f}"] if cap.dollars is not None else []
+    return ", ".join([*dollars, *([f"{cap.tokens:,} tokens"] if cap.tokens is not None else [])])
 
 
 def _format_cost(total: CostTotal) -> str:
-    told = [f"{total.calls:,} calls", f"{total.input_tokens:,} tokens read ({total.cached_share:.0%} from the cache)"]
-    told += [f"{total.output_tokens:,} written"]
-    told += [f"{total.side_tokens:,} for summaries and tasks"] if total.side_tokens else []
+    parts = [f"{total.calls:,} calls", f"{total.input_tokens:,} tokens read ({total.cached_share:.0%} from the cache)"]
+    parts += [f"{total.output_tokens:,} written"]
+    parts += [f"{total.side_tokens:,} for summaries and tasks"] if total.side_tokens else []
     if total.unpriced_tokens < total.tokens:
-        told.append(f"${total.dollars:,.4f}")
+        parts.append(f"${total.dollars:,.4f}")
     if total.unpriced_tokens:
-        told.append(f"the price of {total.unpriced_tokens:,} tokens is not known")
-    return ", ".join(told)
+        parts.append(f"the price of {total.unpriced_tokens:,} tokens is not known")
+    return ", ".join(parts)
 
 
-async def run_trace(place: CommandContext, rest: str) -> CommandAnswer:
-    """The end of the trace: what cannot be seen there is in the file."""
-    if rest and not rest.isdecimal():
-        return CommandAnswer("Say how many lines: /trace 50.", True)
-    path = place.require_data.trace_path(place.session_name)
+async def run_trace(context: CommandContext, arguments: str) -> CommandAnswer:
+    """Show the end of the trace. The file has all of it."""
+    if arguments and not arguments.isdecimal():
+        return CommandAnswer("Type the number of lines: /trace 50.", True)
+    path = context.require_data().trace_path(context.session_name)
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TRACE_TAIL_BYTES))
@@ -193,28 +215,27 @@ async def run_trace(place: CommandContext, rest: str) -> CommandAnswer:
         return CommandAnswer("There is no trace yet.", True)
     found = [line for line in map(decode_trace_line, data.splitlines(keepends=True)) if line is not None]
     return CommandAnswer(
-        "\n".join([*map(_format_trace_line, found[-min(int(rest or _TRACE_LINES), 500) :]), f"all of it: {path}"])
+        "\n".join([*map(_format_trace_line, found[-min(int(arguments or _TRACE_LINES), 500) :]), f"all of it: {path}"])
     )
 
 
 def _format_trace_line(line: TraceLine) -> str:
     shown = {name: getattr(line, name) for name in _SHOWN_FIELDS if getattr(line, name) not in (None, "")}
     when = format_time(line.time, "%H:%M:%S")
-    said = clean_line(" ".join(f"{key}={value}" for key, value in shown.items()))
-    return f"{line.seq:>6} {when} {line.event} {said}".rstrip()
+    fields = clean_line(" ".join(f"{key}={value}" for key, value in shown.items()))
+    return f"{line.seq:>6} {when} {line.event} {fields}".rstrip()
 
 
-def _session_names(place: CommandContext | None) -> list[str]:
-    return [each.name for each in place.data.store.sessions()] if place is not None and place.data is not None else []
-
-
-async def run_quit(place: CommandContext, rest: str) -> CommandAnswer:
-    return CommandAnswer("", action="quit")
+def _session_names(context: CommandContext | None) -> list[str]:
+    return (
+        [each.name for each in context.data.store.sessions()]
+        if context is not None and context.data is not None
+        else []
+    )
 
 
 SESSION_COMMANDS: Final = (
-    *WINDOW_COMMANDS,
-    Command("recall", "read back what left the window, by words or by id", run_recall, "WORDS|ID|ID..ID"),
+    Command("recall", "read messages that left the window, by words or by id", run_recall, "WORDS|ID|ID..ID"),
     Command(
         "memory",
         "the notes; search them and all sessions",
@@ -222,11 +243,10 @@ SESSION_COMMANDS: Final = (
         "[search WORDS|show NOTE]",
         completions=lambda _: ("search ", "show ", "list"),
     ),
-    Command("sessions", "the kept sessions, the newest first", run_sessions, "[WORDS]"),
-    Command("resume", "go on in another session", run_resume, "[NAME]", ("open",), _session_names),
-    Command("fork", "go on in a copy of this session, as it was at some record", run_fork, "[NAME] [at ID]"),
-    Command("cost", "what was spent, by model", run_session_cost, aliases=("usage",)),
-    Command("trace", "the last things that happened", run_trace, "[LINES]"),
+    Command("sessions", "the stored sessions, the latest first", run_sessions, "[WORDS]"),
+    Command("resume", "switch to another session", run_resume, "[NAME]", ("open",), _session_names),
+    Command("fork", "continue in a copy of this session, as it was at some record", run_fork, "[NAME] [at ID]"),
+    Command("cost", "the cost, by model", run_cost, aliases=("usage",)),
+    Command("trace", "the latest events", run_trace, "[LINES]"),
     Command("export", "this session as one file, secrets masked", run_export, "[FILE]"),
-    Command("quit", "leave; the session is kept", run_quit, aliases=("exit", "q")),
 )

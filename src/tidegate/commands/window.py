@@ -1,4 +1,4 @@
-"""The commands about the window: what fills it, what is done about that, and taking it back."""
+"""The slash commands about the window: what fills it, compacting it, undoing that, and rules."""
 
 import asyncio
 import math
@@ -15,71 +15,71 @@ from tidegate.session.reports.window_usage import CategoryUsage, WindowUsage, me
 from tidegate.session.summaries.drivers import add_focus_async
 
 _MAX_MESSAGES: Final = 12
-"""Messages that `/context` tells of one by one."""
+"""Messages that `/context` lists one by one."""
 _MOMENT_DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "tool_result": "when a result comes in",
-        "turn_start": "when you have said something",
+        "tool_result": "when a tool result arrives",
+        "turn_start": "when you have sent a message",
         "before_call": "before each request",
         "turn_end": "when a turn is over",
-        "overflow": "when the provider refuses a request for its length",
+        "overflow": "when the provider refuses a request because of its length",
         "manual": "on /compact",
         "restore": "when the session is opened again",
     }
 )
 
 
-async def run_context(place: CommandContext, rest: str) -> CommandAnswer:
-    if rest == "clear":
-        place.require_idle()
-        messages, tokens = place.session.view.message_count, place.session.view.tokens
-        pinned = [line.text for line in place.session.rules() if line.what == PIN]
-        place.session.clear()
+async def run_context(context: CommandContext, arguments: str) -> CommandAnswer:
+    if arguments == "clear":
+        context.require_idle()
+        messages, tokens = context.session.view.message_count, context.session.view.tokens
+        pinned = [line.text for line in context.session.rules() if line.what == PIN]
+        context.session.clear()
         for text in pinned:
-            place.session.pin(text)
-        told = f"{messages} messages, {tokens:,} tokens left the context. The log keeps them; /recall finds them."
-        return CommandAnswer(f"{told} Pinned again: {len(pinned)}." if pinned else told)
-    if rest:
-        return CommandAnswer("Say /context, or /context clear.", True)
-    found = measure_window_usage(
-        place.session,
-        prompt_parts=place.prompt_parts,
-        model_overrides=place.model_overrides,
+            context.session.pin(text)
+        summary = f"Removed {messages} messages, {tokens:,} tokens. The log keeps them; /recall finds them."
+        return CommandAnswer(f"{summary} Pinned again: {len(pinned)}." if pinned else summary)
+    if arguments:
+        return CommandAnswer("Type /context, or /context clear.", True)
+    usage = measure_window_usage(
+        context.session,
+        prompt_parts=context.prompt_parts,
+        model_overrides=context.model_overrides,
         max_messages=_MAX_MESSAGES,
     )
     return CommandAnswer(
         "\n".join(
             [
-                *_format_size(found),
+                *_format_size(usage),
                 "",
-                *_format_roles(found),
+                *_format_roles(usage),
                 "",
-                *_format_categories(found),
+                *_format_categories(usage),
                 "",
-                *_format_thresholds(found),
-                *_format_largest(found),
+                *_format_thresholds(usage),
+                *_format_largest(usage),
             ]
         )
     )
 
 
-def _format_size(found: WindowUsage) -> list[str]:
-    if found.capacity is None:
-        first = f"context: {found.tokens:,} tokens; the window is not known"
+def _format_size(usage: WindowUsage) -> list[str]:
+    if usage.capacity is None:
+        first = f"context: {usage.tokens:,} tokens; the window is not known"
     else:
-        window = f", window {found.window:,}" if found.window else ""
-        first = f"context: {found.tokens:,} of {found.capacity:,} tokens, {found.used_share or 0:.0%}{window}"
-    if not found.reported_tokens:
-        return [first, "no report tells of it as it is now: counted by us, at the rate of the last reports"]
+        window = f", window {usage.window:,}" if usage.window else ""
+        first = f"context: {usage.tokens:,} of {usage.capacity:,} tokens, {usage.used_share or 0:.0%}{window}"
+    if not usage.reported_tokens:
+        return [first, "no usage report for this context yet: this is an estimate"]
     return [
         first,
-        f"last call: {found.reported_tokens:,} tokens reported; since then"
-        f" {found.tokens - found.reported_tokens:,} by our count",
+        f"last call: {usage.reported_tokens:,} tokens reported; since then"
+        f" {usage.tokens - usage.reported_tokens:,} (estimated)",
     ]
 
 
-def _format_roles(found: WindowUsage) -> list[str]:
-    roles = found.roles
+def _format_roles(usage: WindowUsage) -> list[str]:
+    roles = usage.roles
     shown = [("user", roles.user), ("assistant", roles.assistant), ("tool", roles.tool), ("system", roles.system)]
     return [
         f"messages: {roles.total:,}",
@@ -88,136 +88,136 @@ def _format_roles(found: WindowUsage) -> list[str]:
     ]
 
 
-def _format_categories(found: WindowUsage) -> list[str]:
-    rows = [(each.name, each) for each in found.categories]
-    wide = max((len(name) for name, _ in rows), default=0)
+def _format_categories(usage: WindowUsage) -> list[str]:
+    rows = [(each.name, each) for each in usage.categories]
+    width = max((len(name) for name, _ in rows), default=0)
     lines = [
-        f"{name:{wide}}  {each.tokens:>9,}  {_percent(each, found):>6}{_money(each.dollars)}" for name, each in rows
+        f"{name:{width}}  {each.tokens:>9,}  {_percent(each, usage):>6}{_money(each.dollars)}" for name, each in rows
     ]
-    return [*lines, f"{'in all':{wide}}  {found.tokens:>9,}"]
+    return [*lines, f"{'in all':{width}}  {usage.tokens:>9,}"]
 
 
-def _percent(share: CategoryUsage, found: WindowUsage) -> str:
-    return f"{share.tokens / found.tokens:.1%}" if found.tokens else ""
+def _percent(share: CategoryUsage, usage: WindowUsage) -> str:
+    return f"{share.tokens / usage.tokens:.1%}" if usage.tokens else ""
 
 
 def _money(dollars: float | None) -> str:
     return "" if dollars is None else f"  ${dollars:.5f} a call"
 
 
-def _format_thresholds(found: WindowUsage) -> list[str]:
-    lines = ["thresholds:", *(f"  {_rule_name(each)}: {each}{_format_distance(each)}" for each in found.thresholds)]
-    if found.next_threshold is not None:
-        lines.append(f"next: {_rule_name(found.next_threshold)}{_format_distance(found.next_threshold)}")
+def _format_thresholds(usage: WindowUsage) -> list[str]:
+    lines = ["thresholds:", *(f"  {_rule_name(each)}: {each}{_format_distance(each)}" for each in usage.thresholds)]
+    if usage.next_threshold is not None:
+        lines.append(f"next: {_rule_name(usage.next_threshold)}{_format_distance(usage.next_threshold)}")
     return lines
 
 
 def _rule_name(threshold: Threshold | RuleForecast) -> str:
-    """Its moment and its name, which often begins with the moment."""
+    """Return the moment and the name of a rule, which may begin with the moment."""
     return f"{threshold.moment}/{threshold.rule.removeprefix(f'{threshold.moment}/')}"
 
 
 def _format_distance(threshold: Threshold) -> str:
     if threshold.is_due:
         return ", due"
-    told = [f"{threshold.tokens_away:,} tokens away"] if threshold.tokens_away is not None else []
+    parts = [f"{threshold.tokens_away:,} tokens away"] if threshold.tokens_away is not None else []
     if threshold.turns_away is not None:
         turns = math.ceil(threshold.turns_away)
-        told.append(f"about {turns} turn{'' if turns == 1 else 's'}")
-    return f", {', '.join(told)}" if told else ""
+        parts.append(f"about {turns} turn{'' if turns == 1 else 's'}")
+    return f", {', '.join(parts)}" if parts else ""
 
 
 def _ago(turns: int) -> str:
     return "this turn" if not turns else f"{turns} turn{'s' * (turns > 1)} ago"
 
 
-def _format_largest(found: WindowUsage) -> list[str]:
-    if not found.messages:
+def _format_largest(usage: WindowUsage) -> list[str]:
+    if not usage.messages:
         return []
     lines = ["", "the largest messages:"]
-    for each in sorted(found.messages, key=lambda piece: -piece.tokens):
+    for each in sorted(usage.messages, key=lambda piece: -piece.tokens):
         name = f"{each.category} {each.tool}".rstrip()
         lines.append(
             f"  {each.id} {name}: {each.tokens:,} tokens, {_ago(each.turns_ago)}{_money(each.dollars)}; {each.reason}"
         )
-    return [*lines, f"  and {found.omitted_count:,} more"] if found.omitted_count else lines
+    return [*lines, f"  and {usage.omitted_count:,} more"] if usage.omitted_count else lines
 
 
 # --- doing and undoing ------------------------------------------------------------------------------------------------
 
 
-async def run_compact(place: CommandContext, rest: str) -> CommandAnswer:
-    place.require_idle()
-    session, before = place.session, place.session.count_tokens()
-    if rest:
-        session.add_note("focus", rest)
-    decisions = await session.compact_async(add_focus_async(place.summarizer, rest))
+async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
+    context.require_idle()
+    session, before = context.session, context.session.count_tokens()
+    if arguments:
+        session.add_note("focus", arguments)
+    decisions = await session.compact_async(add_focus_async(context.summarizer, arguments))
     acted = [each for each in decisions if each.acted]
     if not acted:
         why = "; ".join(dict.fromkeys(each.why for each in decisions)) or "the policy has no rule for it"
         return CommandAnswer(f"Nothing was compacted: {why}.", True)
     lines = [f"{before:,} -> {session.count_tokens():,} tokens. /undo takes it back."]
     lines += [f"{each.stage}: {each.tokens_before:,} -> {each.tokens_after:,}; {each.why}" for each in acted]
-    if rest and place.summarizer is None:
-        lines.append("No model writes summaries here, so nobody heard what to keep clear.")
+    if arguments and context.summarizer is None:
+        lines.append("No model writes summaries here, so the focus had no effect.")
     return CommandAnswer("\n".join(lines))
 
 
-async def run_undo(place: CommandContext, rest: str) -> CommandAnswer:
-    return _toggle_edit(place, place.session.undo, "There is no compaction to undo.", "is undone")
+async def run_undo(context: CommandContext, arguments: str) -> CommandAnswer:
+    return _toggle_edit(context, context.session.undo, "There is no compaction to undo.", "is undone")
 
 
-async def run_redo(place: CommandContext, rest: str) -> CommandAnswer:
-    return _toggle_edit(place, place.session.redo, "Nothing was undone.", "holds again")
+async def run_redo(context: CommandContext, arguments: str) -> CommandAnswer:
+    return _toggle_edit(context, context.session.redo, "Nothing was undone.", "is applied again")
 
 
-def _toggle_edit(place: CommandContext, act: Callable[[], int | None], none: str, done: str) -> CommandAnswer:
-    place.require_idle()
-    before = place.session.view.tokens
-    seq = act()
+def _toggle_edit(context: CommandContext, toggle: Callable[[], int | None], nothing: str, done: str) -> CommandAnswer:
+    context.require_idle()
+    before = context.session.view.tokens
+    seq = toggle()
     if seq is None:
-        return CommandAnswer(none, True)
-    return CommandAnswer(f"The edit at {seq} {done}: {before:,} -> {place.session.view.tokens:,} tokens.")
+        return CommandAnswer(nothing, True)
+    return CommandAnswer(f"The edit at {seq} {done}: {before:,} -> {context.session.view.tokens:,} tokens.")
 
 
-async def run_pin(place: CommandContext, rest: str) -> CommandAnswer:
-    place.require_idle()
-    return CommandAnswer(f"Pinned as {place.session.pin(rest)}: it stays, word for word.")
+async def run_pin(context: CommandContext, arguments: str) -> CommandAnswer:
+    context.require_idle()
+    return CommandAnswer(f"Pinned as {context.session.pin(arguments)}: it stays, word for word.")
 
 
-async def run_pins(place: CommandContext, rest: str) -> CommandAnswer:
-    """Rules of the session first: their numbers are what `remove` takes."""
-    rules = place.session.rules()
-    act, _, number = rest.partition(" ")
-    if act == "remove":
-        return _removed(place, rules, number.strip())
-    if rest:
-        return CommandAnswer("Say /pins, or /pins remove NUMBER.", True)
+async def run_pins(context: CommandContext, arguments: str) -> CommandAnswer:
+    """List the rules of the session first: `remove` takes their numbers."""
+    rules = context.session.rules()
+    action, _, number = arguments.partition(" ")
+    if action == "remove":
+        return _remove_rule(context, rules, number.strip())
+    if arguments:
+        return CommandAnswer("Type /pins, or /pins remove NUMBER.", True)
     sources = [f"pinned by you in {line.ident}" if line.what == PIN else f"typed in {line.ident}" for line in rules]
     shown = [(line.text, source) for line, source in zip(rules, sources, strict=True)]
-    shown += [(text, "in the configuration, `rules`") for text in place.rules]
+    shown += [(text, "in the configuration, `rules`") for text in context.rules]
     lines = (f"{number}. {text}  ({source})" for number, (text, source) in enumerate(shown, 1))
     return CommandAnswer("\n".join(lines) or "There are no rules. /pin TEXT adds one.")
 
 
-def _removed(place: CommandContext, rules: Sequence[LedgerLine], number: str) -> CommandAnswer:
-    place.require_idle()
-    chosen = int(number) if number.isdecimal() and len(number) < 6 else 0
-    if len(rules) < chosen <= len(rules) + len(place.rules):
+def _remove_rule(context: CommandContext, rules: Sequence[LedgerLine], number: str) -> CommandAnswer:
+    context.require_idle()
+    index = int(number) if number.isdecimal() and len(number) < 6 else 0
+    if len(rules) < index <= len(rules) + len(context.rules):
         return CommandAnswer(
-            "That rule is in the configuration. Take it out of `rules` there; /config shows the file.", True
+            "That rule is in the configuration. Remove it from `rules` there; /config shows the file.", True
         )
-    if not 0 < chosen <= len(rules):
+    if not 0 < index <= len(rules):
         return CommandAnswer(
             f"There is no rule {number[:20] or 'without a number'}. /pins lists them with numbers.", True
         )
-    text = rules[chosen - 1].text
-    place.session.remove_rule(text)
+    text = rules[index - 1].text
+    context.session.remove_rule(text)
     return CommandAnswer(f"Removed: {text}\n/undo takes that back.")
 
 
-async def run_explain(place: CommandContext, rest: str) -> CommandAnswer:
-    session = place.session
+async def run_explain(context: CommandContext, arguments: str) -> CommandAnswer:
+    session = context.session
     lines = [f"policy {session.policy.name}: {session.count_tokens():,} tokens"]
     lines += [f"  {each}" for each in session.budget().explain()]
     coming = forecast_sweep(session.policy, session.view, session.budget(), session._clock())
@@ -228,21 +228,21 @@ async def run_explain(place: CommandContext, rest: str) -> CommandAnswer:
             moment = each.moment
             lines.append(f"{moment} ({_MOMENT_DESCRIPTIONS[moment]}):")
         lines += _format_forecast(each)
-        await asyncio.sleep(0)  # in a large view a rule takes a while
+        await asyncio.sleep(0)  # a rule takes a while in a large view
     return CommandAnswer("\n".join(lines))
 
 
 def _format_forecast(each: RuleForecast) -> Iterable[str]:
-    yield f"  {each.rule.removeprefix(f'{each.moment}/')}: {'holds' if each.fires else 'rests'}: {each.reason}"
-    then = "it would" if each.fires else "if it held, it would"
+    yield f"  {each.rule.removeprefix(f'{each.moment}/')}: {'due' if each.fires else 'not due'}: {each.reason}"
+    then = "it would" if each.fires else "if it were due, it would"
     if each.no_effect_reason:
-        yield f"    {then} do nothing: {each.no_effect_reason}"
+        yield f"    {then} change nothing: {each.no_effect_reason}"
         return
-    did = [f"take {_ids(each.removed_ids)} out"] if each.removed_ids else []
-    did += [f"shorten {_ids(each.shortened_ids)}"] if each.shortened_ids else []
-    did += [f"have a summary written of {each.summarized_messages} messages"] if each.summarized_messages else []
-    did += [f"save to {where} first" for where in dict.fromkeys(each.save_targets)]
-    yield f"    {then} {', '.join(did) or 'add to the view'}: {each.freed_tokens:,} tokens freed"
+    effects = [f"take {_ids(each.removed_ids)} out"] if each.removed_ids else []
+    effects += [f"shorten {_ids(each.shortened_ids)}"] if each.shortened_ids else []
+    effects += [f"have a summary written of {each.summarized_messages} messages"] if each.summarized_messages else []
+    effects += [f"save to {where} first" for where in dict.fromkeys(each.save_targets)]
+    yield f"    {then} {', '.join(effects) or 'add to the view'}: {each.freed_tokens:,} tokens freed"
     if each.sweep_arithmetic:
         yield f"    {each.sweep_arithmetic}"
 
@@ -255,13 +255,13 @@ WINDOW_COMMANDS: Final = (
     Command(
         "context", "what fills the window; clear empties it", run_context, "[clear]", ("ctx",), lambda _: ("clear",)
     ),
-    Command("compact", "make room now; FOCUS is what the summary is to keep clear", run_compact, "[FOCUS]"),
-    Command("undo", "take the newest compaction back", run_undo),
-    Command("redo", "make the compaction again that was undone last", run_redo),
-    Command("pin", "a rule that always stays, word for word", run_pin, "TEXT"),
+    Command("compact", "compact now; a summary keeps FOCUS", run_compact, "[FOCUS]"),
+    Command("undo", "undo the latest compaction", run_undo),
+    Command("redo", "redo the compaction that was undone last", run_redo),
+    Command("pin", "add a rule that is always kept, word for word", run_pin, "TEXT"),
     Command(
         "pins",
-        "the rules that hold and where they come from",
+        "the rules and where they come from",
         run_pins,
         "[remove NUMBER]",
         completions=lambda _: ("remove ",),

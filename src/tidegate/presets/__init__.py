@@ -13,6 +13,7 @@ from tidegate.core.policy.parser import parse_policy
 from tidegate.core.policy.policy import Policy
 from tidegate.core.stages import STAGES
 
+DEFAULT_PRESET = "default"
 _ENDINGS = (".yaml", ".yml")
 
 
@@ -21,6 +22,13 @@ def preset_names() -> tuple[str, ...]:
     """The names of the presets, sorted."""
     files = resources.files(__name__).iterdir()
     return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
+
+
+@cache
+def list_context_presets(keys: frozenset[str]) -> tuple[str, ...]:
+    """The presets that take over all of these keys of an agent's `context`."""
+    contexts = ((name, _shipped(name).context) for name in preset_names())
+    return tuple(name for name, context in contexts if context is not None and keys <= context.settings)
 
 
 def load(

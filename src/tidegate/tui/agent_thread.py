@@ -12,12 +12,12 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.loop import AgentEvent
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.agent.tools.approval import ApprovalQuestion
-from tidegate.commands.agent_commands import create_command_registry, make_command_context
-from tidegate.commands.agent_launch import LaunchOptions
-from tidegate.commands.registry import CommandAnswer, CommandContext
+from tidegate.commands.catalog import create_command_registry
+from tidegate.commands.registry import CommandAnswer, CommandContext, make_command_context
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event
 from tidegate.core.messages import Message

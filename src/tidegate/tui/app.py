@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, assert_never
 
 from textual import on, work
 from textual.app import App, ComposeResult
@@ -13,7 +13,18 @@ from textual.filter import LineFilter
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.launch import LaunchOptions
+from tidegate.commands.actions import (
+    LaunchChange,
+    PickModel,
+    PickSession,
+    Quit,
+    ReopenSession,
+    ResumeSession,
+    SwitchModel,
+    SwitchPolicy,
+    apply_change,
+)
 from tidegate.commands.registry import CommandAnswer
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.terminal.output import TextSanitizer
@@ -273,16 +284,22 @@ class ChatApp(App[int]):
         await self._handle_answer(line, answer)
 
     async def _handle_answer(self, line: str, answer: CommandAnswer) -> None:
-        verb = answer.action.partition(" ")[0]
-        if verb == "quit":
-            self.exit(0)
-        elif verb == "pick-session":
-            self.action_sessions()
-        elif verb == "pick-model":
-            self.action_models()
-        elif verb and self.agent_thread.launch_options is not None:
-            self.reopen(answer.action)
-        if answer.text and not verb.startswith("pick-"):
+        match answer.action:
+            case PickSession():
+                self.action_sessions()
+                return
+            case PickModel():
+                self.action_models()
+                return
+            case Quit():
+                self.exit(0)
+            case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
+                self.reopen(change)
+            case None:
+                pass
+            case unknown:
+                assert_never(unknown)
+        if answer.text:
             self._show_answer(line, answer.text, error=answer.error)
 
     def _show_answer(self, line: str, text: str, *, error: bool = False) -> None:
@@ -291,11 +308,11 @@ class ChatApp(App[int]):
         self._show_live_blocks()
         self.conversation.show_head(key)
 
-    def reopen(self, act: str) -> None:
-        """Open the agent again with another model, policy or session."""
+    def reopen(self, change: LaunchChange) -> None:
+        """Another model, policy or session: the same conversation is opened anew, or another one."""
         if self.agent_thread.launch_options is not None:
             self.agent_ready = False
-            self.agent_thread.open(self.agent_thread.launch_options.apply_action(act))
+            self.agent_thread.open(apply_change(self.agent_thread.launch_options, change))
             self._update_waiting()
 
     # --- keys -----------------------------------------------------------------------------------------------------
@@ -364,7 +381,8 @@ class ChatApp(App[int]):
             Picker("sessions", create_session_source(self.data, self.sanitizer, self.session_name))
         )
         if name and name != self.session_name:
-            self.reopen(f"resume {make_next_session_name(self.session_name) if name == NEW_SESSION else name}")
+            new_name = make_next_session_name(self.session_name) if name == NEW_SESSION else name
+            self.reopen(ResumeSession(new_name))
 
     @work(group="pick", exclusive=True)
     async def action_models(self) -> None:
@@ -372,7 +390,7 @@ class ChatApp(App[int]):
             Picker("models", create_model_source(self.agent_thread, self.sanitizer), free=True)
         )
         if name:
-            self.reopen(f"model {name}")
+            self.reopen(SwitchModel(name))
 
     async def on_unmount(self) -> None:
         await asyncio.to_thread(self.agent_thread.close)

@@ -112,7 +112,7 @@ def test_a_server_that_dies_again_and_again_is_left_alone(context: ToolContext) 
     now, again = [0.0], 2
 
     async def whole() -> None:
-        source = McpSource(McpServer("w", COMMAND, timeout=30), clock=lambda: now[0], again=again)
+        source = McpSource(McpServer("w", COMMAND, timeout=30), clock=lambda: now[0], max_restarts=again)
         try:
             await source.start()
 

@@ -91,6 +91,7 @@ def test_results_and_errors_are_capped(context: ToolContext) -> None:
         """A tool that is not built as ours are."""
 
         tool = FunctionTool("x", "", Nothing, None).tool  # type: ignore[arg-type]
+        runs_in_parallel = False
 
         async def __call__(self, arguments: Any, context: ToolContext) -> ToolResult:
             if arguments:

@@ -1,8 +1,8 @@
-"""`tidegate.yaml`: the project's file and the user's own, read into one `Config`. `limits` combines the two."""
+"""Reads the project's `tidegate.yaml` and the user's own into one `ResolvedConfig`. `limits` combines the two."""
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,26 +10,24 @@ import msgspec
 
 from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
 from tidegate.agent.config.reader import SettingsReader, node_id
-from tidegate.agent.config.resolved_config import (
-    COMMON_CONTEXT_KEYS,
-    ResolvedConfig,
-    UserLimits,
-    check_configured_names,
-)
+from tidegate.agent.config.resolved_config import COMMON_CONTEXT_KEYS, ResolvedConfig, UserLimits
 from tidegate.agent.config.settings import AgentSettings, ContextSettings, FileSettings
-from tidegate.agent.hooks.types import CompactContext
+from tidegate.agent.hooks.types import CompactContext, ModuleAction
+from tidegate.agent.tools.modules import BUILTIN_TOOL_NAMES, MODULE_ACTIONS
 from tidegate.core.config.values import SourcePosition, quote_value, suggest_name
 from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode, read_yaml
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.core.text.secrets import SecretMask
-from tidegate.presets import preset_names
+from tidegate.presets import list_context_presets, preset_names
 
 CONFIG_FILE = "tidegate.yaml"
 _NO_POSITION = SourcePosition("", 0)
+_MAX_RULES_CHARS = 8_000
+"""The length of all `rules` together: they are sent with every request."""
 
 
 class ConfigFiles(NamedTuple):
-    """Where a configuration is looked for. Neither need be there, unless it was asked for."""
+    """The paths of the two files. Neither has to exist, except a project file that the user named (`is_explicit`)."""
 
     project: Path
     user: Path
@@ -37,7 +35,7 @@ class ConfigFiles(NamedTuple):
 
 
 def locate_config_files(project: Path, environment: Mapping[str, str], explicit_file: str = "") -> ConfigFiles:
-    """`asked` is a file someone named: it stands in for the project's."""
+    """Return the paths of both files. `explicit_file`, which the user named, replaces the project's file."""
     home = environment.get("XDG_CONFIG_HOME", "")
     folder = Path(home) if os.path.isabs(home) else Path(environment.get("HOME") or Path.home()) / ".config"
     return ConfigFiles(
@@ -48,9 +46,9 @@ def locate_config_files(project: Path, environment: Mapping[str, str], explicit_
 
 
 class ConfigSources(NamedTuple):
-    """Both files as they were read, once: what is checked for trust is what is used.
+    """The contents of both files. They are read once, so that what is checked for trust is what is used.
 
-    `digest` is the SHA-256 of the project's file. `named`: the project's file is one the user named.
+    `digest` is the SHA-256 of the project's file. `is_explicit` is True if the user named that file.
     """
 
     project: YamlNode | None
@@ -60,7 +58,7 @@ class ConfigSources(NamedTuple):
 
 
 def read_config_sources(files: ConfigFiles) -> ConfigSources:
-    """The user's own file is never taken for a project's, also not in its own folder."""
+    """Read both files. The user's own file is never used as a project's file, even in its own folder."""
     data = None
     if files.is_explicit or not _is_same_file(files.project, files.user):
         data = _read_bytes(files.project, needed=files.is_explicit)
@@ -71,19 +69,22 @@ def read_config_sources(files: ConfigFiles) -> ConfigSources:
 
 
 def read_config(files: ConfigFiles, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
-    """Both files, combined; `agent` picks one of several. Whatever is wrong is a BadPolicy with file and line."""
+    """Read both files and resolve them. `agent` is the id of one of several agents.
+
+    Raise BadPolicy with file and line for whatever is wrong.
+    """
     return resolve_config(read_config_sources(files), environment, agent=agent)
 
 
 def parse_config(
     text: str, environment: Mapping[str, str], *, source: str = CONFIG_FILE, agent: str = ""
 ) -> ResolvedConfig:
-    """The same from a text, for those who keep it elsewhere."""
+    """Resolve a configuration from a text instead of files."""
     return resolve_config(ConfigSources(_parse_text(text, source), None, is_explicit=True), environment, agent=agent)
 
 
 def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
-    """All of it is checked, but only what the picked agent uses must find its variables in the environment."""
+    """Resolve the settings of one agent. The whole files are checked, but only variables it uses must be set."""
     top, bounds = _combine_sources(sources, environment)
     whole, settings, reader = _read_settings(top, environment)
     ident = _pick_agent(whole.agents, agent).id
@@ -102,7 +103,7 @@ def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, ag
         bounds,
         _project_sets_policy(sources),
     )
-    check_configured_names(config)
+    _check_names(config)
     _check_context(config, node)
     return config
 
@@ -114,7 +115,7 @@ def _project_sets_policy(sources: ConfigSources) -> bool:
 
 
 def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> tuple[YamlNode, UserLimits | None]:
-    """One file over the other. A file the user named wins; of a project's file only what tightens the user's own."""
+    """Combine the files. A file that the user named wins; a project's file cannot loosen the user's own."""
     project, user = (None if node is None else _expand_policy(node) for node in (sources.project, sources.user))
     if (
         project is not None
@@ -134,7 +135,9 @@ def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> 
 
 
 class _SettingsRead(NamedTuple):
-    """`whole` has variables that are not set as they are written; `used` has them only in agents and contexts."""
+    """The settings of a file. In `whole`, variables that are not set stay as written; in `used`, only those of agents
+    and contexts do.
+    """
 
     whole: FileSettings
     used: FileSettings
@@ -164,8 +167,8 @@ def _read_bytes(path: Path, *, needed: bool = False) -> bytes | None:
         if needed:
             raise BadInput(f"There is no file {path}.", f"Name a {CONFIG_FILE}, or leave it out.") from None
         return None
-    except OSError as bad:
-        raise BadPolicy(f"{path} cannot be read: {bad.strerror}.", "Make it readable, or move it away.") from None
+    except OSError as error:
+        raise BadPolicy(f"{path} cannot be read: {error.strerror}.", "Make it readable, or move it away.") from None
 
 
 def _parse_file(path: Path, data: bytes | None) -> YamlNode | None:
@@ -176,17 +179,17 @@ def _parse_file(path: Path, data: bytes | None) -> YamlNode | None:
 
 
 def _parse_text(text: str, source: str) -> YamlNode | None:
-    """A file in which everything is commented out says nothing, which is fine."""
+    """Parse a file; None if it has nothing but comments."""
     if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
         return None
     try:
         return read_yaml(text, source)
-    except BadPolicy as bad:  # the parser may repeat what it could not read
-        raise BadPolicy(SecretMask()(bad.args[0]), bad.remedy) from None
+    except BadPolicy as error:  # the parser may quote a secret
+        raise BadPolicy(SecretMask()(error.args[0]), error.remedy) from None
 
 
 def _expand_policy(top: YamlNode) -> YamlNode:
-    """`policy: NAME` as `policy: {name: NAME}`; a file is meant from where the one that names it stands."""
+    """Expand `policy: NAME` to `policy: {name: NAME}`. A policy file is relative to the configuration file."""
     if not isinstance(top.value, dict) or "policy" not in top.value:
         return top
     node = top.value["policy"]
@@ -200,7 +203,7 @@ def _expand_policy(top: YamlNode) -> YamlNode:
 
 
 def _pick_agent(agents: tuple[AgentSettings, ...], wanted: str) -> AgentSettings:
-    """The agent of this id, else the first that is there to begin with, else one with no settings."""
+    """Return the agent of this id, else the first that is no specialist, else one with default settings."""
     if wanted:
         for each in agents:
             if each.id == wanted:
@@ -217,7 +220,7 @@ def _find_agent_node(top: YamlNode, ident: str) -> YamlNode | None:
 
 
 def _without_agents(top: YamlNode) -> YamlNode:
-    """What is used whoever is picked: without the agents, and without the context, which a brain may replace."""
+    """Return the part of a file that every agent uses: without the agents, and without the context."""
     assert isinstance(top.value, dict)
     kept = {key: node for key, node in top.value.items() if key != "agents"}
     execution = kept.get("execution")
@@ -228,7 +231,7 @@ def _without_agents(top: YamlNode) -> YamlNode:
 
 
 def _context_node(top: YamlNode, agent: YamlNode | None) -> YamlNode | None:
-    """The context of the picked brain over that of the execution."""
+    """Return the context of the brain, merged over that of the execution."""
     brain, execution = _descend(agent, "brain", "context"), _descend(top, "execution", "context")
     if brain is None or execution is None:
         return brain or execution
@@ -241,15 +244,57 @@ def _descend(node: YamlNode | None, *keys: str) -> YamlNode | None:
     return node
 
 
+def _check_names(config: ResolvedConfig) -> None:
+    """Check that the modules, actions and tools a file names exist, and that its servers and rules are well-formed."""
+    settings, sources = config.settings, config.sources
+
+    def require_known(name: str, names: Iterable[str], what: str, path: str) -> None:
+        if name not in names:
+            raise BadPolicy(f"{sources[path]}: unknown {what} {quote_value(name)}.", suggest_name(name, names))
+
+    for name, module in (settings.modules or {}).items():
+        require_known(name, MODULE_ACTIONS, "module", f"modules.{name}")
+        constraints = module.constraints
+        for key, actions in (
+            ("allowed_actions", constraints.allowed_actions),
+            ("denied_actions", constraints.denied_actions),
+        ):
+            for action in actions or ():
+                require_known(action, MODULE_ACTIONS[name], f"action of {name}", f"modules.{name}.constraints.{key}")
+    for hook in settings.execution.hooks:
+        if isinstance(hook.action, ModuleAction):
+            path = f"execution.hooks.{hook.id}.action"
+            require_known(hook.action.module, MODULE_ACTIONS, "module", f"{path}.module")
+            require_known(hook.action.action, MODULE_ACTIONS[hook.action.module], "action", f"{path}.action")
+    for name, server in settings.mcp.items():
+        if bool(server.command) == bool(server.url):
+            raise BadPolicy(
+                f"{sources[f'mcp.{name}']}: the server {quote_value(name)} has {'both' if server.url else 'neither'} a"
+                f" command {'and' if server.url else 'nor'} a url.",
+                "Give one of them.",
+            )
+    if (size := sum(map(len, settings.rules))) > _MAX_RULES_CHARS:
+        raise BadPolicy(
+            f"{sources['rules']}: the rules have {size:,} characters.", f"Keep them to {_MAX_RULES_CHARS:,} in all."
+        )
+    all_actions = {f"{module}.{action}" for module, found in MODULE_ACTIONS.items() for action in found}
+    for name in settings.capabilities.tools:
+        if not any(sign in name for sign in ("*", "?", "[", "__")):  # tools of servers are known only when they run
+            require_known(name, BUILTIN_TOOL_NAMES | all_actions, "tool", f"capabilities.tools.{name}")
+
+
 def _check_context(config: ResolvedConfig, node: YamlNode | None) -> None:
-    """Settings of a context that the chosen policy knows nothing of would be ignored in silence."""
-    if node is None or config.policy_name == "digitorn" or not isinstance(node.value, dict):
+    """Refuse keys of a context that would have no effect, because the policy does not take them over."""
+    if node is None or not isinstance(node.value, dict) or node.value.keys() <= COMMON_CONTEXT_KEYS:
         return
     if any(isinstance(hook.action, CompactContext) for hook in config.settings.execution.hooks):
         return
+    context = config.policy_context
+    known = COMMON_CONTEXT_KEYS if context is None else COMMON_CONTEXT_KEYS | context.settings
     for key, each in node.value.items():
-        if key not in COMMON_CONTEXT_KEYS:
+        if key not in known:
+            presets = " or ".join(f"`policy: {name}`" for name in list_context_presets(frozenset({key})))
             raise each.key.make_error(
                 f"{quote_value(key)} means nothing to the policy {quote_value(config.policy_name)}.",
-                "Leave it out, set `policy: digitorn`, or give the policy's own settings under policy.settings.",
+                f"Leave it out, set {presets}, or give the policy's own settings under policy.settings.",
             )

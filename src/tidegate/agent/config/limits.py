@@ -1,4 +1,4 @@
-"""How a project's `tidegate.yaml` is combined with the user's own: the project's value wins, except for limits.
+"""Combines a project's `tidegate.yaml` with the user's own: the project's value wins, except for limits.
 
 Spending, approvals, commands, tools, network and paths are limits: wherever the user's own file says something about
 one of them, the stricter of the two values wins. Where it says nothing, the project's file may set it. So a project's
@@ -10,25 +10,28 @@ The two files are combined as nodes, so that every value still knows its file an
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from tidegate.agent.config.reader import SettingsReader, node_id
-from tidegate.agent.config.resolved_config import IgnoredValue, UserLimits, make_approval_rules, resolve_tool_name
+from tidegate.agent.config.resolved_config import IgnoredValue, UserLimits
 from tidegate.agent.config.settings import PRICE_KEYS, FileSettings
+from tidegate.agent.config.tool_access import make_approval_rules, resolve_tool_name
 from tidegate.agent.tools.approval import VERDICTS_BY_STRICTNESS, ApprovalRules, ApprovalVerdict, decide_approval
 from tidegate.agent.tools.command_rules import intersect_command_rules
 from tidegate.core.config.values import quote_value
 from tidegate.core.config.yaml_tree import YamlNode
 
 UNMERGED_KEYS: Final = frozenset({"brain", "summary_brain", "policy"})
-"""Not merged key by key: a model of one file with the provider of another would be nobody's wish."""
+"""Not merged key by key: a model of one file with the provider of another makes no sense."""
 _DEFAULT_POLICIES: Final = ("allow", "auto", "ask", "deny")
-"""The values of `default_policy`, the loosest first."""
+"""The values of `default_policy`, from the loosest to the strictest."""
 _STRICTER_REASON: Final = "is ignored: your own file is stricter"
 
 _SettingPath = tuple[str, ...]
 
 
 class ParsedConfigFile(NamedTuple):
-    """A file: its nodes, and the settings that were read from them alone."""
+    """A file: its nodes, and the settings read from them."""
 
     top: YamlNode
     settings: FileSettings
@@ -44,18 +47,18 @@ def combine_config_files(
 ) -> CombinedConfig:
     """Combine a project's file with the user's own."""
     approval = make_approval_rules(own.settings.capabilities, _given_capabilities(own.top))
-    combining = _FileCombiner(project.settings, own.settings, approval)
-    addressed = combining.drop_addresses((), project.top, SettingsReader(environment, lenient=True))
-    top = combining.combine((), addressed, own.top)
+    combiner = _FileCombiner(project.settings, own.settings, approval)
+    addressed = combiner.drop_addresses((), project.top, SettingsReader(environment, lenient=True))
+    top = combiner.combine((), addressed, own.top)
     tools = ApprovalRules(make_approval_rules(project.settings.capabilities, ()).verdicts, default_verdict=None)
     return CombinedConfig(
         top,
-        UserLimits(own.settings, (approval, tools), tuple(combining.ignored), project_file=project.top.place.source),
+        UserLimits(own.settings, (approval, tools), tuple(combiner.ignored), project_file=project.top.place.source),
     )
 
 
 def merge_nodes(over: YamlNode, under: YamlNode) -> YamlNode:
-    """Two nodes as one: mappings key by key, lists of things with an id by their ids, `over` first; else `over`."""
+    """Merge two nodes: mappings by key, lists by the ids of their items. Otherwise `over` wins."""
     if isinstance(over.value, dict) and isinstance(under.value, dict):
         both = dict(over.value)
         for key, node in under.value.items():
@@ -69,7 +72,7 @@ def merge_nodes(over: YamlNode, under: YamlNode) -> YamlNode:
 
 
 class _FileCombiner:
-    """Each method for a kind of limit takes its path, the project's node and the user's own, neither of them null."""
+    """Combines two files. A method for a kind of limit takes its path and both nodes, which are not null."""
 
     def __init__(self, project: FileSettings, own: FileSettings, approval: ApprovalRules) -> None:
         self._project = project
@@ -94,7 +97,7 @@ class _FileCombiner:
         return merge_nodes(project, own)
 
     def take_smaller(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
-        """Of two numbers; null is no bound, and except for spending 0 is none either."""
+        """Take the smaller number. Null is no limit; 0 is none either, except for spending."""
         theirs, ours = self._values(path)
         if isinstance(theirs, str) or isinstance(ours, str):  # a variable of a context that is not set
             return project if isinstance(theirs, str) else own
@@ -118,7 +121,7 @@ class _FileCombiner:
         return own
 
     def add_entries(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
-        """Entries by name: the project's file may add some, and changes none of the user's own."""
+        """Combine entries by name: the project's file may add entries, but not change those of the user."""
         entries = dict(_mapping(own))
         for name, node in _mapping(project).items():
             if name in entries:
@@ -155,7 +158,7 @@ class _FileCombiner:
         return own._replace(value=both)
 
     def combine_capabilities(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
-        """Verdicts of different patterns are not compared here: for these there are the bounds of `Approval`."""
+        """Combine capabilities. Verdicts of different patterns are not compared here but by `ApprovalRules.bounds`."""
         theirs, ours = dict(_mapping(project)), dict(_mapping(own))
         tools = theirs.pop("tools", None)
         if tools is not None and isinstance(tools.value, dict):
@@ -189,7 +192,7 @@ class _FileCombiner:
         return own
 
     def drop_addresses(self, path: _SettingPath, node: YamlNode, reader: SettingsReader) -> YamlNode:
-        """A project's nodes without the address and headers of a brain whose provider the user's own file describes."""
+        """Remove address and headers of a brain whose provider is set in the user's own file."""
         if isinstance(node.value, list):
             items = [self.drop_addresses((*path, node_id(each)), each, reader) for each in node.value]
             return node._replace(value=items)
@@ -218,7 +221,7 @@ class _FileCombiner:
         return False
 
     def _own_verdict(self, tool: str) -> ApprovalVerdict:
-        """What the user's own file says of a tool; `allow`, which bounds nothing, if it says nothing."""
+        """Return the verdict of the user's own file on a tool; `allow` if it has none."""
         return decide_approval(ApprovalRules(default_verdict="allow", bounds=(self._approval,)), tool, {}).verdict
 
     def _values(self, path: _SettingPath) -> tuple[Any, Any]:
@@ -229,46 +232,46 @@ class _FileCombiner:
         self.ignored.append(IgnoredValue(".".join(path), f"{node.key.source}:{node.key.line}", f"{value}{why}"))
 
 
-_F = _FileCombiner
 _LIMIT_RULES: Final[Mapping[_SettingPath, Callable[[_FileCombiner, _SettingPath, YamlNode, YamlNode], YamlNode]]] = {
-    ("spend", "*", "*"): _F.take_smaller,
-    ("execution", "max_turns"): _F.take_smaller,
-    ("execution", "max_steps"): _F.take_smaller,
-    ("execution", "timeout"): _F.take_smaller,
-    ("execution", "hooks"): _F.add_hooks,
-    ("execution", "context", "max_tokens"): _F.take_smaller,
-    ("window",): _F.take_smaller,
-    ("models", "*", "window"): _F.take_smaller,
-    ("models", "*", "max_output"): _F.take_smaller,
-    ("models", "*", "images"): _F.take_own,
-    **{("models", "*", name): _F.take_larger for name in PRICE_KEYS},
-    ("capabilities",): _F.combine_capabilities,
-    ("capabilities", "default_policy"): _F.take_stricter_default,
-    ("capabilities", "allow_commands"): _F.intersect_commands,
-    ("capabilities", "deny_commands"): _F.unite,
-    ("modules",): _F.intersect_modules,
-    ("modules", "*", "constraints", "allowed_actions"): _F.intersect,
-    ("modules", "*", "constraints", "denied_actions"): _F.unite,
-    ("providers",): _F.add_entries,
-    ("mcp",): _F.add_entries,
-    ("skills",): _F.take_own,
-    ("rules",): _F.unite,
+    ("spend", "*", "*"): _FileCombiner.take_smaller,
+    ("execution", "max_turns"): _FileCombiner.take_smaller,
+    ("execution", "max_steps"): _FileCombiner.take_smaller,
+    ("execution", "timeout"): _FileCombiner.take_smaller,
+    ("execution", "hooks"): _FileCombiner.add_hooks,
+    ("execution", "context", "max_tokens"): _FileCombiner.take_smaller,
+    ("window",): _FileCombiner.take_smaller,
+    ("models", "*", "window"): _FileCombiner.take_smaller,
+    ("models", "*", "max_output"): _FileCombiner.take_smaller,
+    ("models", "*", "images"): _FileCombiner.take_own,
+    **{("models", "*", name): _FileCombiner.take_larger for name in PRICE_KEYS},
+    ("capabilities",): _FileCombiner.combine_capabilities,
+    ("capabilities", "default_policy"): _FileCombiner.take_stricter_default,
+    ("capabilities", "allow_commands"): _FileCombiner.intersect_commands,
+    ("capabilities", "deny_commands"): _FileCombiner.unite,
+    ("modules",): _FileCombiner.intersect_modules,
+    ("modules", "*", "constraints", "allowed_actions"): _FileCombiner.intersect,
+    ("modules", "*", "constraints", "denied_actions"): _FileCombiner.unite,
+    ("providers",): _FileCombiner.add_entries,
+    ("mcp",): _FileCombiner.add_entries,
+    ("skills",): _FileCombiner.take_own,
+    ("rules",): _FileCombiner.unite,
 }
-"""Every limit by its path, `*` being any key. What is not here is no limit: the project's value wins."""
+"""Every limit by its path, where `*` is any key. For all other paths the project's value wins."""
 
 
 def _given_capabilities(top: YamlNode) -> frozenset[str]:
-    """The keys of `capabilities` that a file gives a value."""
+    """Return the keys of `capabilities` that have a value in a file."""
     capabilities = _mapping(top).get("capabilities")
     found = _mapping(capabilities) if capabilities is not None else {}
     return frozenset(key for key, node in found.items() if node.value is not None)
 
 
 def _value(settings: FileSettings, path: _SettingPath) -> Any:
-    found: Any = settings
+    value: Any = settings
     for key in path:
-        found = found.get(key) if isinstance(found, dict) else getattr(found, key, None)
-    return found
+        fields = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+        value = fields.get(key) if isinstance(fields, dict) else None
+    return value
 
 
 def _mapping(node: YamlNode) -> dict[str, YamlNode]:

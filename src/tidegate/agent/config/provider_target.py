@@ -1,4 +1,4 @@
-"""From a brain's words to where its requests go: address, key and wire."""
+"""Resolves a brain to the target of its requests: address, key and dialect."""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ _DIALECT_BY_BACKEND: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class ProviderTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider is made from. An empty base URL is the wire's own. The two sources say where a value stands."""
+    """The target of requests. An empty base URL is the dialect's default. The sources say where a value comes from."""
 
     provider: str
     model: str
@@ -63,14 +63,14 @@ class ProviderTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def base_url_variable(provider: str) -> str:
-    """The variable that sends a provider's name to another base URL."""
+    """Return the name of the variable that overrides the base URL of a provider."""
     return f"TIDEGATE_{re.sub('[^A-Z0-9]', '_', provider.upper())}_BASE_URL"
 
 
 def resolve_target(
     brain: BrainSettings, providers: Mapping[str, ProviderSettings], environment: Mapping[str, str]
 ) -> ProviderTarget:
-    """The environment's base URL comes before the brain's own, that before the provider's."""
+    """Resolve a brain. The base URL of the environment wins over that of the brain, and that over the provider's."""
     name = brain.provider or EMBEDDED_PROVIDER
     declared, known = providers.get(name), KNOWN_PROVIDERS.get(name)
     variable = base_url_variable(name)
@@ -86,26 +86,26 @@ def resolve_target(
         (declared.base_url if declared else "", f"providers.{name}.base_url"),
         (known.base_url if known else "", "default"),
     )
-    base_url, said = next((each for each in choices if each[0]), ("", "default"))
+    base_url, base_url_source = next((each for each in choices if each[0]), ("", "default"))
     key_env = (declared.key_env if declared else "") or (known.key_env if known else "")
-    key, key_said = brain.config.api_key, "config.api_key"
+    key, key_source = brain.config.api_key, "config.api_key"
     if not key and key_env:
-        key, key_said = environment.get(key_env, ""), f"${key_env}"
+        key, key_source = environment.get(key_env, ""), f"${key_env}"
     return ProviderTarget(
         provider=name,
         model=brain.model,
         wire=_choose_dialect(brain, declared, known),
         base_url=base_url,
-        base_url_source=said,
+        base_url_source=base_url_source,
         api_key=SecretString(key),
-        key_source=key_said if key else "default",
+        key_source=key_source if key else "default",
         headers={**(declared.headers if declared else {}), **brain.config.headers},
         timeout=brain.timeout,
     )
 
 
 def _choose_dialect(brain: BrainSettings, declared: ProviderSettings | None, known: ProviderSettings | None) -> str:
-    """The brain's backend, unless it only says `openai_compat`: then the provider's own kind of it, if there is one."""
+    """Return the dialect of the brain's backend; for `openai_compat`, the provider's variant of it if there is one."""
     if brain.backend is not None and brain.backend != "openai_compat":
         return _DIALECT_BY_BACKEND[brain.backend]
     wire = (declared.wire if declared else None) or (known.wire if known else None)

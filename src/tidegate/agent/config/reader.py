@@ -1,8 +1,8 @@
-"""From the nodes of a YAML file to typed values, with no guessing, and where each of them stands.
+"""Reads the nodes of a YAML file into typed values, and records the position of each.
 
-The types say everything: a struct's fields are the keys it may have, a field without a default must be there, a union
-of tagged structs is told apart by `type`. `{{env.NAME}}` in a text is filled from the environment. What came from
-there, and what is marked secret, is in no error.
+The types define the format: the fields of a struct are its keys, a field without a default is required, and a union of
+tagged structs is selected by `type`. `{{env.NAME}}` in a text is replaced from the environment. Error messages never
+contain values from the environment or values marked as secret.
 """
 
 import re
@@ -28,11 +28,11 @@ _ENV_PLACEHOLDER = re.compile(r"\{\{\s*env\s*\.([^{}]*)\}\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_ITEMS = 200
 _SHOWN_KEYS = frozenset("base_url model provider".split())
-"""Texts that may be shown though they come from the environment; of any other nobody knows what it is."""
+"""Keys whose values may be shown although they come from the environment; any other may be a secret."""
 
 
 class SecretString(str):
-    """Text that shows itself only to who uses it: no dump of a value it is in prints it."""
+    """Text whose `repr` is masked, so that no dump of a struct prints it."""
 
     __slots__ = ()
 
@@ -41,9 +41,9 @@ class SecretString(str):
 
 
 class SettingsReader:
-    """`sources` tells of every path read where its value stands; `hidden` holds the paths not to be shown.
+    """`sources` has the position of every path that was read, `hidden_paths` the paths that must not be shown.
 
-    With `lenient`, a variable that is not set stays as it is written: for parts of a file that are not used today.
+    With `lenient`, a variable that is not set stays as it is written, for parts of a file that are not used.
     """
 
     def __init__(self, environment: Mapping[str, str], *, lenient: bool = False) -> None:
@@ -78,7 +78,7 @@ class SettingsReader:
         rest = [choice for choice in choices if choice is not NoneType]
         tagged = {
             str(tag): choice for choice in rest if (tag := _struct_tag(choice)) is not None
-        }  # others no file can name
+        }  # a file cannot name the others
         if not tagged:
             return self.read(node, rest[0], path) if len(rest) == 1 else self._read_leaf(node, hint, path)
         found = self._require_mapping(node, path)
@@ -93,7 +93,7 @@ class SettingsReader:
         return self._read_struct(node, tagged[word], path)
 
     def _read_struct(self, node: YamlNode, kind: type[msgspec.Struct], path: str) -> Any:
-        """A key with nothing behind it is a struct with all its defaults, if it can be one."""
+        """Read a struct. An empty key is a struct with all its defaults."""
         given = {} if node.value is None else self._require_mapping(node, path)
         fields = {field.name: field for field in msgspec.structs.fields(kind)}
         allowed = [*fields, "type"] if _struct_tag(kind) is not None else [*fields]
@@ -111,7 +111,7 @@ class SettingsReader:
         return kind(**values)
 
     def _read_list(self, node: YamlNode, hint: Any, path: str) -> tuple[Any, ...]:
-        """Items with an id are known by it; no two may share one."""
+        """Read a list. Items with an id are named by it; ids must be unique."""
         if node.value is None:
             return ()
         if not isinstance(node.value, list):
@@ -134,13 +134,13 @@ class SettingsReader:
         return tuple(items)
 
     def _require_mapping(self, node: YamlNode, path: str) -> dict[str, YamlNode]:
-        if not isinstance(node.value, dict):  # what stands there may be a key in the wrong place: it is not repeated
+        if not isinstance(node.value, dict):  # it may be a secret in the wrong place: do not quote it
             what = _quote_path(path) if path else "the file"
             raise node.place.make_error(f"{what} is {_describe_node(node)}.", "Give a mapping: lines of `key: value`.")
         return node.value
 
     def _read_any(self, node: YamlNode, path: str) -> Any:
-        """A value of any shape, as JSON would have it."""
+        """Read a JSON value of any shape."""
         if isinstance(node.value, dict):
             return {key: self._read_any(each, f"{path}.{key}") for key, each in node.value.items()}
         if isinstance(node.value, list):
@@ -162,7 +162,7 @@ class SettingsReader:
         if isinstance(value, str) and from_outside:
             text = self._fill_variables(node, path)
             if self._lenient and _ENV_PLACEHOLDER.search(text):
-                return SecretString(text) if secret else text  # whatever it is to be: nobody uses it today
+                return SecretString(text) if secret else text  # it is not used, so its type is not checked
             value = text if _accepts_text(hint) else parse_plain_scalar(text, node.place)
         try:
             read = convert_value(value, hint, _quote_path(path), node.place)
@@ -211,7 +211,7 @@ class SettingsReader:
 
 
 def find_variables(text: str) -> list[str]:
-    """The names of the variables that `{{env.NAME}}` in a text asks for."""
+    """Return the names of the variables in `{{env.NAME}}` placeholders of a text."""
     return [match[1].strip() for match in _ENV_PLACEHOLDER.finditer(text)]
 
 
@@ -231,11 +231,11 @@ def _is_secret(hint: Any) -> bool:
 
 
 def _accepts_text(hint: Any) -> bool:
-    """Whether a text as such would be right: then what the environment holds is taken as it is."""
+    """Return whether a type accepts text: then the value of a variable is not parsed."""
     try:
         msgspec.convert("", hint)
-    except msgspec.ValidationError as bad:
-        return "got `str`" not in str(bad)
+    except msgspec.ValidationError as error:
+        return "got `str`" not in str(error)
     return True
 
 

@@ -1,5 +1,7 @@
-"""The notice about rules in `allow_commands`: they once matched every command that began with them and now match whole
-commands, so an old rule may allow less than its author meant. Each rule is explained once; the data folder remembers.
+"""The notice about rules in `allow_commands`.
+
+In earlier versions a rule matched every command that began with it. Now it matches whole commands, so an old rule may
+allow less than its author meant. Each rule is explained once; a file in the data folder lists those explained.
 """
 
 from contextlib import suppress
@@ -17,7 +19,7 @@ _EXPLAINED_FILE: Final = "explained_rules.json"
 
 
 class RuleNotice(NamedTuple):
-    """`explained` are the rules it is about, each with its file; one that matches nothing is explained every time."""
+    """`explained` are its rules with their files, without those that match nothing: these are explained every time."""
 
     text: str
     folder: Path | None
@@ -26,13 +28,13 @@ class RuleNotice(NamedTuple):
     def mark_shown(self) -> None:
         known = _read_explained(self.folder)
         if self.folder is not None and not known.issuperset(self.explained):
-            with suppress(NotKept):  # then it is shown again
+            with suppress(NotKept):  # it will be shown again
                 whole = msgspec.json.encode(sorted(known.union(self.explained)))
                 write_atomically(self.folder / _EXPLAINED_FILE, whole, durable=False)
 
 
 def make_rule_notice(config: ResolvedConfig, folder: Path | None) -> RuleNotice:
-    """The notice about the rules that were not explained yet; its text is empty if there are none."""
+    """Make the notice about rules that were not explained yet. Its text is empty if there are none."""
     known = _read_explained(folder)
     lines: list[str] = []
     explained: list[str] = []

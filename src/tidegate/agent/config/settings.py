@@ -1,7 +1,7 @@
-"""The settings of an agent: what `tidegate.yaml` may say, as types. These declarations are the only list of its keys.
+"""The settings in `tidegate.yaml`, as types. These declarations are the only list of its keys.
 
-`config_file` finds and reads the files, `config_reading` turns them into these types and remembers where each value
-stands, `chosen` makes of them what one agent runs with.
+`files` finds and reads the files, `reader` reads them into these types and records the position of each value, and
+`resolved_config` has the settings of one agent.
 """
 
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,7 +18,7 @@ PositiveInt = Annotated[int, Meta(ge=1)]
 NonNegativeFloat = Annotated[float, Meta(ge=0)]
 UnitInterval = Annotated[float, Meta(ge=0, le=1)]
 SecretText = Annotated[str, Meta(extra={"secret": True})]
-"""Text that nobody is to see: it is shown masked, and no error repeats it."""
+"""Text that is shown masked and never quoted in an error."""
 ConfigName = Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$")]
 _Scalar = str | int | float | bool | None
 UserRule = Annotated[str, Meta(min_length=1, max_length=500)]
@@ -32,7 +32,7 @@ BackendName = Literal["openai_compat", "openai", "openai_responses", "anthropic"
 
 
 class BrainAccess(msgspec.Struct, frozen=True):
-    """How one brain gets to its provider, where that differs from what `providers` says."""
+    """How a brain reaches its provider. These values override those of `providers`."""
 
     api_key: SecretText = ""
     base_url: str = ""
@@ -40,7 +40,7 @@ class BrainAccess(msgspec.Struct, frozen=True):
 
 
 class ContextSettings(msgspec.Struct, frozen=True):
-    """How the window is kept. `max_tokens` 0 is the model's own; `summary_brain` writes summaries, else the brain."""
+    """How the window is managed. `max_tokens` 0 is the model's window. `summary_brain`, if given, writes summaries."""
 
     max_tokens: NonNegativeInt = 0
     output_reserved: NonNegativeInt = 4096
@@ -53,7 +53,7 @@ class ContextSettings(msgspec.Struct, frozen=True):
 
 
 class BrainSettings(msgspec.Struct, frozen=True):
-    """A model and the way to it. `timeout` is in seconds for one answer; what is null is the provider's default."""
+    """A model and its provider. `timeout` is in seconds for one reply. Null values are the provider's defaults."""
 
     provider: str = ""
     model: str = ""
@@ -67,7 +67,7 @@ class BrainSettings(msgspec.Struct, frozen=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
-    """An agent. Those with the role `specialist` or `worker` are there for the tool `task`, not to begin with."""
+    """An agent. Those with the role `specialist` or `worker` are only used by the tool `task`."""
 
     id: ConfigName
     role: Literal["assistant", "coordinator", "specialist", "worker"] = "assistant"
@@ -77,7 +77,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
 
 
 class AppSettings(msgspec.Struct, frozen=True):
-    """`app_id` begins the names of new sessions, `name` is what people are shown."""
+    """`app_id` is the prefix of new session names; `name` is shown to the user."""
 
     app_id: ConfigName = "tidegate"
     name: str = ""
@@ -98,10 +98,11 @@ class ModuleSettings(msgspec.Struct, frozen=True):
 
 
 class ExecutionSettings(msgspec.Struct, frozen=True):
-    """`max_turns` (0: any number) bounds a session, `max_steps` the tool calls of a turn, `timeout` its seconds.
+    """How turns run. `max_turns` (0: any number) limits a session, `max_steps` the tool calls of a turn, `timeout` the
+    seconds of a turn.
 
-    In the mode `one_shot` the agent ends after one turn. `greeting` is shown to the user when a session begins.
-    `background` prepares summaries ahead, a little before the policy wants them.
+    In the mode `one_shot` the agent ends after one turn. `greeting` is shown to the user at the start of a session.
+    `background` prepares summaries a little before the policy needs them.
     """
 
     mode: Literal["conversation", "one_shot"] = "conversation"
@@ -115,8 +116,9 @@ class ExecutionSettings(msgspec.Struct, frozen=True):
 
 
 class CapabilitySettings(msgspec.Struct, frozen=True):
-    """What tools may do unasked. `auto` allows what changes nothing outside the session's own folder and asks for the
-    rest. `tools` names tools, patterns of names (`github__*`) or actions of modules (`filesystem.write`).
+    """What tools may do without asking. `auto` allows tools that change nothing outside the session's own folder and
+    asks about all others. The keys of `tools` are tools, patterns of names (`github__*`) or actions of modules
+    (`filesystem.write`).
 
     A rule of `allow_commands` is a list of arguments and matches no others; a last `*` admits further arguments that
     are not options. A rule of `deny_commands` matches wherever its words stand. See `tools/command_rules.py`.
@@ -129,9 +131,9 @@ class CapabilitySettings(msgspec.Struct, frozen=True):
 
 
 class ProviderSettings(msgspec.Struct, frozen=True):
-    """Where a provider's name leads. `key_env` is the variable that holds its key. An empty base URL is the wire's own.
+    """The address of a provider. `key_env` is the variable with its key. An empty base URL is the dialect's default.
 
-    `$TIDEGATE_<NAME>_BASE_URL` sends the name elsewhere without a change of any file.
+    The variable `$TIDEGATE_<NAME>_BASE_URL` overrides the base URL.
     """
 
     base_url: str = ""
@@ -145,9 +147,9 @@ PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
 
 
 class ModelSettings(msgspec.Struct, frozen=True):
-    """What is known of a model better than the catalog knows it. Prices are dollars for a million tokens.
+    """Values that override the catalog for one model. Prices are dollars per million tokens.
 
-    `images`: it takes pictures.
+    `images` is True if the model takes images.
     """
 
     window: PositiveInt | None = None
@@ -160,7 +162,7 @@ class ModelSettings(msgspec.Struct, frozen=True):
 
 
 class SpendCap(msgspec.Struct, frozen=True):
-    """At most so much; null is no bound."""
+    """A limit of spending; null is no limit."""
 
     dollars: NonNegativeFloat | None = None
     tokens: NonNegativeInt | None = None
@@ -172,14 +174,14 @@ class SpendSettings(msgspec.Struct, frozen=True):
 
 
 class PolicySettings(msgspec.Struct, frozen=True):
-    """A preset's name or a file, and settings over its own. `policy: NAME` says the same as `policy: {name: NAME}`."""
+    """A preset or a policy file, and overrides of its settings. `policy: NAME` is short for `policy: {name: NAME}`."""
 
     name: str = ""
     settings: dict[str, _Scalar] = {}
 
 
 class McpServerSettings(msgspec.Struct, frozen=True):
-    """An MCP server: a command that is started, or an address."""
+    """An MCP server: a command to start, or a URL."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -189,9 +191,9 @@ class McpServerSettings(msgspec.Struct, frozen=True):
 
 
 class FileSettings(msgspec.Struct, frozen=True):
-    """A whole file. `modules` null offers every tool; `window` is in tokens, for every model without one of its own.
+    """A whole file. Without `modules` every tool is offered. `window`, in tokens, is for models without a window.
 
-    `rules` are the user's own, a sentence each: they stand in every system prompt, word for word. `allow_env` names
+    `rules` are rules of the user, one sentence each, that are put into every system prompt. `allow_env` names
     the variables that a project's file may read with `{{env.NAME}}` without being trusted; only the user's own file
     may set it.
     """
@@ -210,3 +212,19 @@ class FileSettings(msgspec.Struct, frozen=True):
     skills: tuple[str, ...] = ()
     rules: tuple[UserRule, ...] = ()
     allow_env: tuple[VariableName, ...] = ()
+
+
+def list_setting_parts(value: object) -> list[tuple[str, object]] | None:
+    """List the parts of a value by name; None if it has no parts. Agents and hooks are named by their ids."""
+    if isinstance(value, msgspec.Struct):
+        tag = value.__struct_config__.tag
+        own: list[tuple[str, object]] = [] if tag is None else [("type", tag)]
+        return own + list(msgspec.structs.asdict(value).items())
+    if isinstance(value, dict) and value:
+        return [(str(key), each) for key, each in value.items()]
+    if isinstance(value, tuple | list) and value:
+        return [
+            (each.id if isinstance(each, AgentSettings | Hook) else str(number), each)
+            for number, each in enumerate(value, 1)
+        ]
+    return None

@@ -1,9 +1,11 @@
-"""A project's `tidegate.yaml` comes with the project, perhaps from a stranger: it may name a server that the user's key
-would go to, let tools run unasked, start programs, or read the user's environment into a prompt. What it says of such
-things holds only once the user has read it.
+"""Trust in a project's `tidegate.yaml`: risky settings need the user's consent.
 
-The user's own file, and a file that was named on the command line, need no such word. A file that was changed needs it
-again. Trust does not lift the limits of the user's own file: see `limits`.
+The file comes with the project, perhaps from a stranger. It may send the user's key to another server, let tools run
+without asking, start programs, or read the user's environment into a prompt. Such a file is refused until the user says
+that they trust it, and again after each change of it.
+
+The user's own file, and a file that was named on the command line, are trusted. Trust does not lift the limits of the
+user's own file, see `limits`.
 """
 
 import hashlib
@@ -22,11 +24,11 @@ from tidegate.disk.atomic_files import make_folder, write_atomically
 
 _TRUSTED_FILE = "trusted.json"
 _RISKY_KEYS = ("capabilities", "mcp", "providers", "skills")
-"""Keys of a file, each with what it can do to whoever runs it: see `agent/config/settings.py`."""
+"""Keys that need trust as a whole; `agent/config/settings.py` describes them."""
 
 
 def find_risky_keys(top: YamlNode) -> list[str]:
-    """The keys in a file that want the user's word, by their paths."""
+    """Return the paths of the settings in a file that need trust."""
     keys = _mapping(top)
     brains = list(_iterate_brains(top))
     execution = _mapping(keys.get("execution"))
@@ -41,7 +43,7 @@ def find_risky_keys(top: YamlNode) -> list[str]:
 
 
 def find_environment_variables(node: YamlNode) -> Iterator[str]:
-    """The variables of the environment that a file asks for, wherever it does."""
+    """Yield the names of the environment variables that a file reads."""
     if isinstance(node.value, str):
         yield from find_variables(node.value)
     for each in [*_list_items(node), *_mapping(node).values()]:
@@ -49,7 +51,7 @@ def find_environment_variables(node: YamlNode) -> Iterator[str]:
 
 
 def _iterate_brains(node: YamlNode) -> Iterator[dict[str, YamlNode]]:
-    """All brains in a file, also those that write summaries."""
+    """Yield all brains in a file, including those for summaries."""
     for key, each in _mapping(node).items():
         if key in ("brain", "summary_brain"):
             yield _mapping(each)
@@ -59,7 +61,7 @@ def _iterate_brains(node: YamlNode) -> Iterator[dict[str, YamlNode]]:
 
 
 def _loads_weights(brain: dict[str, YamlNode]) -> bool:
-    """The embedded model is a file that native code reads."""
+    """Return whether a brain names a file of weights, which native code would read."""
     provider, model = brain.get("provider"), brain.get("model")
     return (
         model is not None
@@ -81,7 +83,7 @@ def _mapping(node: YamlNode | None) -> dict[str, YamlNode]:
 
 
 def check_trust(files: ConfigFiles, sources: ConfigSources) -> None:
-    """BadInput if the project's file says something that the user has not agreed to."""
+    """Raise BadInput if the project's file needs trust and the user has not given it."""
     if (
         sources.is_explicit
         or sources.project is None
@@ -93,18 +95,19 @@ def check_trust(files: ConfigFiles, sources: ConfigSources) -> None:
     risks = find_risky_keys(sources.project)
     if not risks and not variables:
         return
-    told = [f"sets {', '.join(risks)}"] if risks else []
-    told += [f"reads the environment variables {', '.join(variables)}"] if variables else []
-    remedy = "Read it; then say `tidegate config --trust`, or name it with --config."
+    reasons = [f"sets {', '.join(risks)}"] if risks else []
+    reasons += [f"reads the environment variables {', '.join(variables)}"] if variables else []
+    remedy = "Read it; then run `tidegate config --trust`, or name it with --config."
     if variables:
         remedy += f" To let every project read a variable, list it under allow_env in {files.user}."
     raise BadInput(
-        f"{files.project.name} of this project {' and '.join(told)}, and you have not said that you trust it.", remedy
+        f"{files.project.name} of this project {' and '.join(reasons)}, and you have not said that you trust it.",
+        remedy,
     )
 
 
 def trust_project_file(files: ConfigFiles) -> bool:
-    """The user has read the project's file as it is now. False if there is none."""
+    """Store that the user trusts the project's file as it is now. Return False if there is none."""
     data = _read_bytes(files.project)
     if data is None:
         return False

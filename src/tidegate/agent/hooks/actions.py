@@ -1,24 +1,25 @@
-"""What hooks do. Each action gives back what it did, in words for the user, or raises."""
+"""The actions of hooks. Each returns what it did, as text for the user, or raises."""
 
 import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
 from typing import Any
 
 import msgspec
 
-from tidegate.agent.config.resolved_config import ResolvedConfig, find_module_tool
+from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import ContextSettings
+from tidegate.agent.config.tool_access import find_module_tool
 from tidegate.agent.hooks.types import CompactContext, HookContext, InjectMessage, ModuleAction, RunFunction
 from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import NOTE, Call, MarkedText, Message
-from tidegate.core.policy.policy import Rule
+from tidegate.core.policy.policy import Policy, Rule
+from tidegate.core.stages.summary import summarise
+from tidegate.core.stages.turns import keep_recent
 from tidegate.core.text.clip import clip_chars, clip_tokens
-from tidegate.presets import load
 from tidegate.session.summaries.drivers import AsyncSummarizer
 
 ModuleActionRunner = Callable[[str, str, Mapping[str, Any]], Awaitable[ToolResult]]
@@ -26,50 +27,42 @@ ModuleActionRunner = Callable[[str, str, Mapping[str, Any]], Awaitable[ToolResul
 
 MAX_INJECTED_TOKENS = 1_000
 _INJECTED_SHARE = 8
-"""An injected message has at most so many tokens, and at most this part of the room."""
+"""An injected message has at most this many tokens, and takes at most one eighth of the room in the window."""
 _MAX_SHOWN_CHARS = 2_000
 _PLACEHOLDER = re.compile(r"\{(turn|tokens|messages)\}")
 
 
 def fill_placeholders(text: str, at: HookContext) -> str:
-    """Only numbers are put in; other braces are text."""
+    """Replace {turn}, {tokens} and {messages} by numbers; other braces stay as they are."""
     values = {"turn": at.turn, "tokens": at.tokens, "messages": at.message_count}
     return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), text)
 
 
 async def compact_context(
-    rule: str, action: CompactContext, context: ContextSettings, at: HookContext, summarise: AsyncSummarizer | None
+    rule: str, action: CompactContext, context: ContextSettings, at: HookContext, summarizer: AsyncSummarizer | None
 ) -> str:
-    """Compact as the session itself would, by the one rule this action is; it is known by the hook's id."""
-    keep = context.keep_recent if action.keep_recent is None else action.keep_recent
-    reminder = at.session.policy.settings.get("reminder_tokens", 0)
-    made = _load_compaction_rule(
-        action.strategy or context.strategy,
-        keep,
-        action.summary_max_tokens or context.summary_max_tokens,
-        reminder if isinstance(reminder, int) else 0,
-    )
-    decisions = await at.session.run_rules_async([msgspec.structs.replace(made, name=rule)], summarise)
+    """Compact by one rule, which has the hook's id as its name."""
+    made = _make_compaction_rule(rule, action, context, at.session.policy)
+    decisions = await at.session.run_rules_async([made], summarizer)
     own = [each for each in decisions if each.rule == rule]
     if own and own[-1].acted:
         return f"{own[-1].tokens_before} tokens became {own[-1].tokens_after}: {own[-1].why}"
     return f"nothing compacted: {own[-1].why if own else 'there was nothing to do'}"
 
 
-@cache
-def _load_compaction_rule(strategy: str, keep_recent: int, summary_max_tokens: int, reminder_tokens: int) -> Rule:
-    """The preset's own rule for a compaction on demand, so that both do the same."""
-    settings = {
-        "strategy": strategy,
-        "keep_recent": keep_recent,
-        "summary_max_tokens": summary_max_tokens,
-        "reminder_tokens": reminder_tokens,
-    }
-    return load("digitorn", settings).moments["manual"][0]
+def _make_compaction_rule(name: str, action: CompactContext, context: ContextSettings, policy: Policy) -> Rule:
+    """Make the rule of this action. The context gives what the action leaves open."""
+    keep = context.keep_recent if action.keep_recent is None else action.keep_recent
+    reminder = policy.settings.get("reminder_tokens")
+    settings: dict[str, object] = {"reminder": reminder if isinstance(reminder, int) else 0}
+    if (action.strategy or context.strategy) == "truncate":
+        return Rule(name, "keep_recent", keep_recent, settings | {"messages": keep})
+    settings |= {"keep_messages": keep, "max_tokens": action.summary_max_tokens or context.summary_max_tokens}
+    return Rule(name, "summarise", summarise, settings | {"before": "[Summary: ", "behind": "]"})
 
 
 def inject_message(action: InjectMessage, at: HookContext) -> str:
-    """Add a message that starts no turn. Its words are the configuration's own, and it leaves the window its room."""
+    """Add a message that starts no turn. Its text comes from the configuration and is clipped."""
     limit = max(16, min(MAX_INJECTED_TOKENS, at.session.budget().room // _INJECTED_SHARE))
     text = clip_tokens(fill_placeholders(action.message, at), limit, at.session.counter).text
     at.session.add(Message(action.role, (MarkedText(text, typed=False),), kind=NOTE, user_visible=False))
@@ -78,7 +71,7 @@ def inject_message(action: InjectMessage, at: HookContext) -> str:
 
 async def run_module_action(action: ModuleAction, runner: ModuleActionRunner | None, timeout: float) -> str:
     if runner is None:
-        raise BadInput("No module can be run here.", "Give the hooks a way to run actions.")
+        raise BadInput("No module can be run here.", "Give HookRunner the argument run_module.")
     async with asyncio.timeout(timeout):
         result = await runner(action.module, action.action, action.params)
     shown = clip_chars(result.text, _MAX_SHOWN_CHARS).text
@@ -88,7 +81,7 @@ async def run_module_action(action: ModuleAction, runner: ModuleActionRunner | N
 
 
 async def run_hook_function(action: RunFunction, at: HookContext, timeout: float) -> str:
-    """A function that waits is not waited for longer than `limit` seconds."""
+    """Run a function. The timeout, in seconds, limits only an asynchronous one."""
     answer = action.function(at)
     if inspect.isawaitable(answer):
         async with asyncio.timeout(timeout):
@@ -97,7 +90,7 @@ async def run_hook_function(action: RunFunction, at: HookContext, timeout: float
 
 
 def make_action_runner(config: ResolvedConfig, toolbox: Toolbox, context: ToolContext) -> ModuleActionRunner:
-    """Actions as the agent's own tools, under the same constraints and the same approval."""
+    """Return a function that runs actions as calls of the agent's tools, with the same constraints and approval."""
 
     async def act(module: str, action: str, params: Mapping[str, Any]) -> ToolResult:
         tool = find_module_tool(config, module, action)

@@ -1,22 +1,21 @@
-"""Hooks: small things to do when a turn starts or ends, from a configuration or in Python.
+"""Runs the hooks of an agent: actions at the start and end of turns, from a configuration or in Python.
 
-    hooks = Hooks(config.hooks, context=config.context, act=actions_of(config, toolbox, tools))
-    for done in await hooks.fire("turn_start", session, summarise=summarise):
-        show(done)
+    hooks = HookRunner(config.hooks, context=config.context, run_module=make_action_runner(config, toolbox, context))
+    for report in await hooks.run_due("turn_start", session, summarizer=summarizer):
+        show(report)
 
-`turn_start` is fired before each request is prepared, `turn_end` when the model has answered. A hook can add to what
-happens and stop nothing: it is asked before the session fits the view to the window, and has no say in that. One that
-fails is reported and the turn goes on.
+`turn_start` is the moment before each request is prepared, `turn_end` the moment when the model has answered; if the
+user steers the turn on, `turn_end` comes again. A hook cannot stop anything. One that fails is reported, and the turn
+continues.
 
-That a hook fired is noted in the log before it acts, so that it does not act twice after a crash; its cooldown is told
-from there.
+A firing is noted in the log before the hook acts, so that the hook does not act twice after a crash. The cooldown is
+computed from these notes.
 """
 
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tidegate.agent.config.resolved_config import AUTO_COMPACT_RULE
 from tidegate.agent.config.settings import ContextSettings
 from tidegate.agent.hooks.actions import (
     ModuleActionRunner,
@@ -41,8 +40,7 @@ from tidegate.agent.hooks.types import (
 from tidegate.core.config.values import quote_value
 from tidegate.core.errors import BadInput
 from tidegate.core.events import NoteAdded
-from tidegate.core.policy.policy import METRICS, measure_for_triggers
-from tidegate.core.policy.policy import TriggerContext as Measured
+from tidegate.core.policy.policy import METRICS, TriggerContext, measure_for_triggers
 from tidegate.core.text.clip import clip_chars
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
@@ -54,7 +52,7 @@ _BLOCK_EVENTS = 256
 
 
 class HookReport(NamedTuple):
-    """What a hook did, in words; `error` if it failed."""
+    """What a hook did, as text for the user; `is_error` if it failed."""
 
     hook_id: str
     action: str
@@ -68,9 +66,9 @@ class _Firing(NamedTuple):
 
 
 class HookRunner:
-    """`context` gives what a compaction leaves open, `act` runs actions of modules, `clock` is the session's own.
+    """`context` gives the settings that a compaction leaves open. `run_module` runs actions of modules.
 
-    `limit` is how many seconds a function or an action may take.
+    `timeout` is in seconds, for an action of a module or an asynchronous function.
     """
 
     def __init__(
@@ -78,15 +76,15 @@ class HookRunner:
         hooks: Iterable[Hook] = (),
         *,
         context: ContextSettings | None = None,
-        act: ModuleActionRunner | None = None,
+        run_module: ModuleActionRunner | None = None,
         clock: Callable[[], float] = time.time,
-        limit: float = _TIMEOUT_SECONDS,
+        timeout: float = _TIMEOUT_SECONDS,
     ) -> None:
         self.hooks: dict[str, Hook] = {}
         self._context = context or ContextSettings()
-        self._run_module = act
+        self._run_module = run_module
         self._clock = clock
-        self._timeout = limit
+        self._timeout = timeout
         self._session: Session | None = None
         self._read_seq = 0
         self._last_firings: dict[str, _Firing] = {}
@@ -95,14 +93,14 @@ class HookRunner:
 
     def add(self, hook: Hook) -> None:
         if hook.id in self.hooks:
-            raise BadInput(f"The hook {quote_value(hook.id)} is there twice.", "Give every hook an id of its own.")
+            raise BadInput(f"There are two hooks with the id {quote_value(hook.id)}.", "Give every hook its own id.")
         self.hooks[hook.id] = hook
 
     async def run_due(
-        self, moment: HookMoment, session: Session, *, summarise: AsyncSummarizer | None = None
+        self, moment: HookMoment, session: Session, *, summarizer: AsyncSummarizer | None = None
     ) -> list[HookReport]:
-        """Whatever is due now, in the order the hooks were given. Nothing is raised but a cancellation."""
-        done: list[HookReport] = []
+        """Run the hooks that are due, in the order they were given. Nothing is raised except a cancellation."""
+        reports: list[HookReport] = []
         for hook in list(self.hooks.values()):
             if hook.on != moment:
                 continue
@@ -110,17 +108,17 @@ class HookRunner:
                 at = _make_context(moment, session)
                 if condition_holds(hook.condition, at) and not self._is_resting(hook, at):
                     self._note_firing(hook, session)
-                    done.append(
-                        HookReport(hook.id, hook_action_name(hook), await self._run_action(hook, at, summarise))
+                    reports.append(
+                        HookReport(hook.id, hook_action_name(hook), await self._run_action(hook, at, summarizer))
                     )
             except Exception as failure:  # noqa: BLE001 - a hook that fails must not end the turn
-                done.append(self._report_failure(hook, failure, session))
-        return done
+                reports.append(self._report_failure(hook, failure, session))
+        return reports
 
-    async def _run_action(self, hook: Hook, at: HookContext, summarise: AsyncSummarizer | None) -> str:
+    async def _run_action(self, hook: Hook, at: HookContext, summarizer: AsyncSummarizer | None) -> str:
         match hook.action:
             case CompactContext() as action:
-                return await compact_context(hook.id, action, self._context, at, summarise)
+                return await compact_context(hook.id, action, self._context, at, summarizer)
             case InjectMessage() as action:
                 return inject_message(action, at)
             case ModuleAction() as action:
@@ -138,11 +136,11 @@ class HookRunner:
             text = f"{type(failure).__name__}: {text}"
         try:
             session.add_note(_FAILED_TOPIC, f"{hook.id}: {text}")
-        except Exception as worse:  # noqa: BLE001 - the log is in trouble: whoever writes to it next will raise that
-            text += f" (nor could that be noted: {type(worse).__name__})"
+        except Exception as worse:  # noqa: BLE001 - the next write to the log will raise it
+            text += f" (this could not be noted: {type(worse).__name__})"
         return HookReport(hook.id, hook_action_name(hook), text, is_error=True)
 
-    # --- rest ---------------------------------------------------------------------------------------------------------
+    # --- cooldown -----------------------------------------------------------------------------------------------------
 
     def _is_resting(self, hook: Hook, at: HookContext) -> bool:
         if isinstance(hook.action, CompactContext) and self._is_recently_compacted(at):
@@ -158,14 +156,12 @@ class HookRunner:
         return 0 <= self._clock() - last.time < hook.cooldown
 
     def _is_recently_compacted(self, at: HookContext) -> bool:
-        """The turns that a policy wants between two compactions hold between those of hooks, too."""
+        """Return whether a hook or the policy compacted within the policy's `cooldown_turns`."""
         turns = at.session.policy.settings.get("cooldown_turns", 0)
-        ids = [hook.id for hook in self.hooks.values() if isinstance(hook.action, CompactContext)]
-        fired = [
-            at.session.view.last_fired[name].turn
-            for name in (AUTO_COMPACT_RULE, *ids)
-            if name in at.session.view.last_fired
-        ]
+        context, last_fired = at.session.policy.context, at.session.view.last_fired
+        names = [hook.id for hook in self.hooks.values() if isinstance(hook.action, CompactContext)]
+        names += [context.automatic_rule] if context is not None else []
+        fired = [last_fired[name].turn for name in names if name in last_fired]
         return bool(fired) and isinstance(turns, int) and turns > 0 and at.turn - max(fired) <= turns
 
     def _note_firing(self, hook: Hook, session: Session) -> None:
@@ -174,7 +170,7 @@ class HookRunner:
             self._last_firings[hook.id] = _Firing(session.log.head, self._clock())
 
     def _read_firings(self, session: Session) -> None:
-        """What was noted since we last looked. At first: as far back as a cooldown may reach, and this turn."""
+        """Read new notes about firings. The first time, read back as far as the longest cooldown, and this turn."""
         log = session.log
         if self._session is not session:
             self._session, self._last_firings = session, {}
@@ -187,15 +183,15 @@ class HookRunner:
 
 
 def _is_remembered(hook: Hook) -> bool:
-    """Whether it matters when it fired last. What may fire at every call need not fill the log."""
+    """Return whether the firings of a hook are noted: only if a cooldown or a turn count needs them."""
     return hook.cooldown > 0 or isinstance(hook.condition, TurnCount)
 
 
 def _make_context(moment: HookMoment, session: Session) -> HookContext:
-    """Sizes are those the session's own policy goes by."""
+    """Return the context of a hook. Sizes are measured as the policy of the session measures them."""
     view, budget, policy = session.view, session.budget(), session.policy
     tokens = measure_for_triggers(policy, view, budget)
-    pressure = METRICS["pressure"](Measured(view, budget, policy, tokens))
+    pressure = METRICS["pressure"](TriggerContext(view, budget, policy, tokens))
     return HookContext(moment, session, view.total_turns, tokens, view.message_count, view.tool_call_count, pressure)
 
 
@@ -204,17 +200,17 @@ def hook_action_name(hook: Hook) -> str:
 
 
 def _turn_start_seq(session: Session) -> int:
-    """The place of the newest request in the log; 0 if the view shows none."""
+    """Return the seq of the latest user request in the view; 0 if there is none."""
     newest = session.view.newest_request
     return int(newest[1:]) if newest[:1] == "m" else 0
 
 
 def _find_seq_before(log: Log, oldest: float) -> int:
-    """A place before which nothing is as young as this, found in few steps from the end."""
-    place, step = log.head, _BLOCK_EVENTS
-    while place > 0:
-        place, step = max(0, place - step), step * 2
-        first = next(iter(log.read(place + 1)), None)
+    """Return a seq at or before the first event at time `oldest`, found in few steps from the end of the log."""
+    seq, step = log.head, _BLOCK_EVENTS
+    while seq > 0:
+        seq, step = max(0, seq - step), step * 2
+        first = next(iter(log.read(seq + 1)), None)
         if first is None or first.time < oldest:
             break
-    return place
+    return seq

@@ -1,7 +1,7 @@
-"""What a hook is: a condition and an action, evaluated when a turn starts or ends.
+"""The types of hooks: a hook is a condition and an action, evaluated when a turn starts or ends.
 
-`on: turn_start` is the moment before each call of the model, so also between the steps of a turn that runs tools;
-turns are counted by the requests of the user.
+`on: turn_start` is the moment before each request to the model, so also between the steps of a turn with tool calls.
+Turns are counted by the messages of the user.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,30 +15,30 @@ from tidegate.session.session import Session
 HookMoment = Literal["turn_start", "turn_end"]
 CompactionStrategy = Literal["summarize", "truncate"]
 _MAX_MESSAGE_CHARS = 8_000
-"""Characters of a message in a file. What enters the window is bounded by the window, too."""
+"""Characters of a message in a file. An injected message is limited by the window, too."""
 HookMessageText = Annotated[str, Meta(min_length=1, max_length=_MAX_MESSAGE_CHARS)]
 
 
 class ContextPressure(msgspec.Struct, frozen=True, tag="context_pressure"):
-    """More than this share of what the answer leaves of the window is used."""
+    """More than this share of the window, without the reserve for the answer, is used."""
 
     threshold: Annotated[float, Meta(ge=0, le=1)]
 
 
 class TurnCount(msgspec.Struct, frozen=True, tag="turn_count"):
-    """It is this turn: once in it, however often the model is called."""
+    """It is this turn. The hook fires once in it, however often the model is called."""
 
     count: Annotated[int, Meta(ge=1)]
 
 
 class ToolCallCount(msgspec.Struct, frozen=True, tag="tool_calls"):
-    """More calls than this stand in the window."""
+    """There are more tool calls than this in the window."""
 
     threshold: Annotated[int, Meta(ge=0)]
 
 
 class MessageCount(msgspec.Struct, frozen=True, tag="message_count"):
-    """More messages than this stand in the window."""
+    """There are more messages than this in the window."""
 
     threshold: Annotated[int, Meta(ge=0)]
 
@@ -48,7 +48,7 @@ class Always(msgspec.Struct, frozen=True, tag="always"):
 
 
 class CompactContext(msgspec.Struct, frozen=True, tag="compact_context"):
-    """What is null is as the agent's context says."""
+    """Compact the window. A value that is null is taken from the agent's context."""
 
     strategy: CompactionStrategy | None = None
     keep_recent: Annotated[int, Meta(ge=0)] | None = None
@@ -56,7 +56,7 @@ class CompactContext(msgspec.Struct, frozen=True, tag="compact_context"):
 
 
 class InjectMessage(msgspec.Struct, frozen=True, tag="inject_message"):
-    """The words stand in the file; only numbers are filled in, so nothing a tool said can speak through them."""
+    """Add a message. Only numbers are filled in, so that no tool output can get into it."""
 
     message: HookMessageText
     role: Literal["system", "user"] = "system"
@@ -73,7 +73,7 @@ class LogMessage(msgspec.Struct, frozen=True, tag="log"):
 
 
 class HookContext(NamedTuple):
-    """What a condition and a placeholder may ask about. A function may do to the session what any program may."""
+    """The values that conditions and placeholders use. A function may also use the session."""
 
     moment: HookMoment
     session: Session
@@ -85,11 +85,11 @@ class HookContext(NamedTuple):
 
 
 HookFunction = Callable[[HookContext], str | Awaitable[str | None] | None]
-"""A hook in Python. What it gives back is shown to the user and goes nowhere else."""
+"""A hook in Python. Its result is shown to the user only."""
 
 
 class RunFunction(msgspec.Struct, frozen=True):
-    """For programs: it has no name, so no file can ask for it."""
+    """Run a Python function. It has no tag, so no file can name it."""
 
     function: HookFunction
 
@@ -99,7 +99,7 @@ HookAction = CompactContext | InjectMessage | ModuleAction | LogMessage
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """`cooldown` is in seconds from one firing to the next, also over a restart."""
+    """`cooldown` is the number of seconds between two firings, also across a restart."""
 
     id: Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$")]
     condition: HookCondition
@@ -120,3 +120,18 @@ def condition_holds(condition: HookCondition, context: HookContext) -> bool:
             return context.message_count > threshold
         case Always():
             return True
+
+
+def describe_condition(condition: HookCondition) -> str:
+    """Return the condition as it is written in a file: its name, and its number if it has one."""
+    match condition:
+        case ContextPressure(number):
+            return f"context_pressure {number}"
+        case TurnCount(number):
+            return f"turn_count {number}"
+        case ToolCallCount(number):
+            return f"tool_calls {number}"
+        case MessageCount(number):
+            return f"message_count {number}"
+        case Always():
+            return "always"

@@ -1,10 +1,11 @@
-"""Who may do what: allow, ask or deny, by the name of a tool and for the shell by its command.
+"""Approval of tool calls: allow, ask or deny, by the name of the tool and for the shell by its command.
 
-A decision is made from the call alone. For commands the rules are a convenience and not a sandbox: a shell can say one
-thing in many ways. So an allow rule matches only a plain list of arguments (`command_rules`), a deny rule matches
-broadly, and everything else is asked.
+A decision depends on the call alone. The rules for commands are a convenience and not a sandbox: a shell has many ways
+to do one thing. So an allow rule matches only a plain list of arguments (`command_rules`), a deny rule matches broadly,
+and the user is asked about everything else.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal
@@ -20,10 +21,12 @@ _NO_RULE_REASON: Final = "no rule names this tool"
 
 
 class ApprovalRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`tools` are names or patterns (`github__*`), the longest that fits decides. The next two are rules for commands
-    of the shell, see `command_rules`. `default` is for every other tool; None: these rules say nothing about it.
+    """Rules for tool calls.
 
-    A verdict is never looser than that of any of the `bounds`, where they have one.
+    The keys of `verdicts` are names or patterns (`github__*`); the longest that matches decides. The rules for shell
+    commands are described in `command_rules`. `default_verdict` is for every other tool; None is no verdict.
+
+    A verdict is never looser than a verdict of any of the `bounds`.
     """
 
     verdicts: dict[str, ApprovalVerdict] = {}
@@ -34,7 +37,7 @@ class ApprovalRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApprovalQuestion(msgspec.Struct, frozen=True):
-    """What a person is asked. `why` says which rule made it a question."""
+    """A question to the user about a call. `reason` names the rule that requires it."""
 
     tool: str
     arguments: dict[str, Any]
@@ -47,10 +50,11 @@ class ApprovalRuling(msgspec.Struct, frozen=True):
 
 
 AskUser = Callable[[ApprovalQuestion], Awaitable[bool]]
+"""Ask the user and return whether they agree."""
 
 _SAFE_TOOLS = "read list grep memory_write memory_search recall compact skills task".split()
 STANDARD_APPROVAL = ApprovalRules(verdicts=dict.fromkeys(_SAFE_TOOLS, "allow"))
-"""What changes nothing outside the session's own folder is allowed, all else is asked."""
+"""Tools that change nothing outside the session's own folder are allowed; the user is asked about all others."""
 ALLOW_ALL = ApprovalRules(default_verdict="allow")
 
 
@@ -65,7 +69,7 @@ def decide_approval(approval: ApprovalRules, name: str, arguments: Mapping[str, 
 
 
 def _decide_alone(approval: ApprovalRules, name: str, arguments: Mapping[str, Any]) -> ApprovalRuling | None:
-    """The ruling of these rules without their bounds, or None if they say nothing about this call."""
+    """Return the ruling of these rules without their bounds, or None if they have no verdict on this call."""
     fitting = [pattern for pattern in approval.verdicts if fnmatchcase(name, pattern)]
     rule = max(fitting, key=lambda pattern: (pattern == name, len(pattern)), default="")
     verdict = approval.verdicts[rule] if rule else approval.default_verdict
@@ -79,3 +83,14 @@ def _decide_alone(approval: ApprovalRules, name: str, arguments: Mapping[str, An
     if verdict is None:
         return None
     return ApprovalRuling(verdict, f"the rule for {rule}" if rule else _NO_RULE_REASON)
+
+
+def ask_one_at_a_time(ask: AskUser) -> AskUser:
+    """Return a function that asks one question after the other, also if several calls ask at the same time."""
+    lock = asyncio.Lock()
+
+    async def ask_next(question: ApprovalQuestion) -> bool:
+        async with lock:
+            return await ask(question)
+
+    return ask_next

@@ -1,4 +1,4 @@
-"""Arguments as a model writes them: checked against a struct, with an answer from which the model can mend them."""
+"""Parses the arguments of tool calls and checks them against a struct. Errors tell the model how to correct them."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -14,7 +14,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 
 def build_arguments_schema(struct: type[msgspec.Struct]) -> str:
-    """The JSON Schema of a struct, without what a model does not need: titles, defaults, references."""
+    """Return the JSON Schema of a struct without titles, defaults and references, which a model does not need."""
     whole = msgspec.json.schema(struct)
     inner = whole["$defs"][whole["$ref"].rsplit("/", 1)[-1]]
     properties = {name: _strip_metadata(value) for name, value in inner["properties"].items()}
@@ -29,12 +29,12 @@ def _strip_metadata(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def strip_descriptions(schema: str) -> str:
-    """A schema in fewer tokens: where the window is small, names and types say enough, and an error says the rest."""
+    """Return a shorter schema for a small window: names and types are enough, and errors explain the rest."""
     return msgspec.json.encode(_strip_keys(msgspec.json.decode(schema))).decode()
 
 
 def _strip_keys(value: Any, *, names: bool = False) -> Any:
-    """`names`: the keys here are names of arguments, one of which may well be called description."""
+    """`names` is True if the keys are names of arguments, one of which may be called description."""
     if isinstance(value, dict):
         return {
             key: _strip_keys(each, names=key in ("properties", "$defs") and not names)
@@ -45,20 +45,22 @@ def _strip_keys(value: Any, *, names: bool = False) -> Any:
 
 
 def parse_tool_arguments(text: str) -> dict[str, Any]:
-    """The object a model wrote as JSON text. Nothing at all is no arguments."""
+    """Parse the JSON object that a model wrote. An empty text is no arguments."""
     if not text.strip():
         return {}
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as bad:
-        raise BadInput(f"The arguments are not valid JSON: {bad}.", "Nothing was done. Write one JSON object.") from bad
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise BadInput(
+            f"The arguments are not valid JSON: {error}.", "Nothing was done. Write one JSON object."
+        ) from error
     if not isinstance(value, dict):
         raise BadInput("The arguments are not a JSON object.", 'Nothing was done. Write {"name": value, ...}.')
     return value
 
 
 def convert_arguments(struct: type[_S], arguments: Mapping[str, Any]) -> _S:
-    """The struct, or BadInput that names the field and the nearest right name. Numbers may come as text."""
+    """Convert the arguments, or raise BadInput with the field and the nearest right name. Numbers may be text."""
     fields = [each.name for each in msgspec.structs.fields(struct)]
     for name in arguments:
         if name not in fields:
@@ -72,8 +74,8 @@ def convert_arguments(struct: type[_S], arguments: Mapping[str, Any]) -> _S:
     given = {name: value for name, value in arguments.items() if value is not None or name in missing}
     try:
         return msgspec.convert(given, struct, strict=False)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as bad:
-        raise BadInput(f"An argument is wrong: {bad}.".replace("`$.", "`"), _list_arguments(fields)) from bad
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise BadInput(f"An argument is wrong: {error}.".replace("`$.", "`"), _list_arguments(fields)) from error
 
 
 def _suggest_argument(name: str, fields: list[str]) -> str:

@@ -66,7 +66,7 @@ class CommandRule(NamedTuple):
         return not further or (self.open_ended and not any(each.startswith("-") for each in further))
 
     def covers(self, other: "CommandRule") -> bool:
-        """Whether every command that `other` matches is matched by this rule."""
+        """Return whether this rule matches every command that `other` matches."""
         return self.matches(other.arguments) and (self.open_ended or not other.open_ended)
 
 
@@ -121,7 +121,7 @@ def suggest_command_rule(text: str) -> str:
 
 
 def is_command_denied(rule: str, command: str) -> bool:
-    """Whether a deny rule matches: also after `sudo`, within quotes, and where a path names the program."""
+    """Return whether a deny rule matches, also after `sudo`, in quotes, and if a path names the program."""
     words = rule.split()
     while words and words[-1] == "*":
         words.pop()
@@ -130,7 +130,7 @@ def is_command_denied(rule: str, command: str) -> bool:
 
 
 def _contains_rule(words: list[str], rule: list[str]) -> bool:
-    """Whether the words of a rule follow each other, where options, each with a value or not, may stand in between."""
+    """Return whether the words contain those of a rule in order; options with or without a value may be in between."""
     programs = [word.rsplit("/", 1)[-1] or word for word in words]
     ends = [place + 1 for place, word in enumerate(words) if fnmatchcase(word, rule[0])]
     ends += [place + 1 for place, program in enumerate(programs) if fnmatchcase(program, rule[0])]

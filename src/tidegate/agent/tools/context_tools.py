@@ -1,4 +1,4 @@
-"""Tools for what is not in the view: notes, the log, skills, and room."""
+"""The tools for notes, the log, skills and compaction."""
 
 import asyncio
 from typing import Annotated
@@ -15,7 +15,7 @@ from tidegate.session.recall import LogSearch, recall_text
 from tidegate.store.log import Log
 
 _DEFAULT_RECALL_CHARS = 8_000
-"""Characters of the log in one result, unless more is asked for."""
+"""Characters of the log in one result, by default."""
 _MAX_RECALL_CHARS = 60_000
 _MAX_HITS = 10
 _MAX_PAGES = 3
@@ -53,23 +53,23 @@ def _require_data(context: ToolContext) -> ToolData:
     return context.data
 
 
-async def _run_memory_write(asked: MemoryWriteArguments, context: ToolContext) -> ToolResult:
+async def _run_memory_write(arguments: MemoryWriteArguments, context: ToolContext) -> ToolResult:
     notes = _require_data(context).notes
-    if asked.note:
-        about = asked.about or asked.text.strip().split("\n", 1)[0]
-        written = await asyncio.to_thread(notes.write, asked.note, asked.text, about=about)
-        return ToolResult(f"{'Wrote' if written else 'Unchanged:'} {asked.note}.")
-    day = await asyncio.to_thread(notes.add_entry, asked.text, source=context.session_name, title=asked.about)
+    if arguments.note:
+        about = arguments.about or arguments.text.strip().split("\n", 1)[0]
+        written = await asyncio.to_thread(notes.write, arguments.note, arguments.text, about=about)
+        return ToolResult(f"{'Wrote' if written else 'Unchanged:'} {arguments.note}.")
+    day = await asyncio.to_thread(notes.add_entry, arguments.text, source=context.session_name, title=arguments.about)
     return ToolResult(f"Noted in {day}.")
 
 
-async def _run_memory_search(asked: MemorySearchArguments, context: ToolContext) -> ToolResult:
+async def _run_memory_search(arguments: MemorySearchArguments, context: ToolContext) -> ToolResult:
     data = _require_data(context)
-    if asked.note:
-        return ToolResult(await asyncio.to_thread(data.notes.read, asked.note))
-    if not asked.words.strip():
+    if arguments.note:
+        return ToolResult(await asyncio.to_thread(data.notes.read, arguments.note))
+    if not arguments.words.strip():
         return ToolResult(data.notes.render_index() or "[the memory is empty]")
-    hits = await asyncio.to_thread(lambda: data.open_search().search(asked.words, 3 * _MAX_HITS))
+    hits = await asyncio.to_thread(lambda: data.open_search().search(arguments.words, 3 * _MAX_HITS))
     own = await asyncio.to_thread(_find_search_messages, context.session.log)
     others = [hit for hit in hits if hit.kind == "note" or hit.name != context.session_name or hit.place not in own]
     return ToolResult("\n".join(map(_format_hit, others[:_MAX_HITS])) or "[nothing found; try other or fewer words]")
@@ -80,16 +80,21 @@ def _format_hit(hit: SearchHit) -> str:
     return f"{place}  {hit.snippet}"
 
 
-async def _run_recall(asked: RecallArguments, context: ToolContext) -> ToolResult:
+async def _run_recall(arguments: RecallArguments, context: ToolContext) -> ToolResult:
     log = context.session.log
     found = await asyncio.to_thread(
-        recall_text, log, asked.what, max_chars=asked.max_chars, offset=asked.offset, search=_make_log_search(log)
+        recall_text,
+        log,
+        arguments.what,
+        max_chars=arguments.max_chars,
+        offset=arguments.offset,
+        search=_make_log_search(log),
     )
     return ToolResult(found.text)
 
 
 def _make_log_search(log: Log) -> LogSearch:
-    """Words are looked for in what was said, not in the searches for them, which have them all."""
+    """Return a search that skips the calls and results of earlier searches, which contain all the words."""
 
     def find(words: str, most: int) -> list[int]:
         own = _find_search_messages(log)
@@ -107,7 +112,7 @@ def _make_log_search(log: Log) -> LogSearch:
 
 
 def _find_search_messages(log: Log) -> set[int]:
-    """The messages that only searched, and the results of that."""
+    """Return the seqs of messages that only searched, and of their results."""
     seqs: set[int] = set()
     ids: set[str] = set()
     for event in log.read():
@@ -123,15 +128,15 @@ def _find_search_messages(log: Log) -> set[int]:
     return seqs
 
 
-async def _run_compact(asked: CompactArguments, context: ToolContext) -> ToolResult:
-    context.requested_compaction = asked.focus.strip()
+async def _run_compact(arguments: CompactArguments, context: ToolContext) -> ToolResult:
+    context.requested_compaction = arguments.focus.strip()
     return ToolResult("The conversation is compacted before the next step. Nothing is lost: recall finds it.")
 
 
 def create_skills_tool(skills: Skills) -> FunctionTool[SkillsArguments]:
-    async def act(asked: SkillsArguments, context: ToolContext) -> ToolResult:
-        if asked.name:
-            return ToolResult(await asyncio.to_thread(skills.read_body, asked.name))
+    async def act(arguments: SkillsArguments, context: ToolContext) -> ToolResult:
+        if arguments.name:
+            return ToolResult(await asyncio.to_thread(skills.read_body, arguments.name))
         lines = [f"{skill.name}: {skill.description}" for skill in skills.by_name.values()]
         return ToolResult("\n".join(lines) or "[there are no skills]")
 

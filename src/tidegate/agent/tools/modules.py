@@ -1,4 +1,4 @@
-"""Modules and their actions, as a configuration names them, and the tools behind them."""
+"""The modules and actions that a configuration can name, and their tools."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -28,7 +28,7 @@ MODULE_ACTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     }
 )
 ALWAYS_OFFERED_TOOLS: Final = frozenset({"recall"})
-"""Offered whatever modules are named: without it, what left the window could not be read back."""
+"""Always offered: without `recall`, messages that left the window could not be read back."""
 BUILTIN_TOOL_NAMES: Final = frozenset(tool for actions in MODULE_ACTIONS.values() for tool in actions.values())
 
 

@@ -1,4 +1,4 @@
-"""A process and all it starts: in a group of its own, within a time, and gone when we are done with it."""
+"""Runs a process in a group of its own, within a time limit, and ends the whole group afterwards."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from typing import IO, Literal
 import msgspec
 
 GROUP_GRACE_SECONDS = 0.5
-"""Seconds between asking a group to end and ending it, and for what is still in the pipe."""
+"""Seconds between SIGTERM and SIGKILL, and for reading the rest of the pipe."""
 _POLL_SECONDS = 0.02
 _CHUNK_BYTES = 1 << 16
 
@@ -21,7 +21,7 @@ ProcessLimit = Literal["", "time", "output"]
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
-    """`code` is None if it was stopped. `left` says that it had left something running, which was ended."""
+    """`exit_code` is None if it was stopped. `left_processes` is True if processes it had left running were ended."""
 
     exit_code: int | None
     exceeded_limit: ProcessLimit = ""
@@ -37,9 +37,9 @@ async def run_process_group(
     max_bytes: int,
     on_output: Callable[[bytes], None],
 ) -> ProcessResult:
-    """Run it with no input, give `take` what it writes, and end its whole group whatever happens.
+    """Run a command without input, pass its output to `on_output`, and always end its whole group.
 
-    It is over when the process is, not when its pipe closes: something it left in the background may hold that.
+    It is over when the process ends, not when its pipe closes: a process in the background may keep the pipe open.
     """
     process = start_process_group(command, cwd, environment)
     left = False
@@ -58,7 +58,7 @@ async def run_process_group(
         if pump is not None:
             pump.cancel()
         if pipe is not None:
-            pipe.close()  # before anything that waits: who cancels twice gets no further than that
+            pipe.close()  # before anything that waits: a second cancellation would skip it
         if process.returncode is None:
             await asyncio.shield(end_process_group(process))
     return ProcessResult(None if stopped else process.returncode, stopped, left)
@@ -85,7 +85,7 @@ def start_process_group(
 
 
 async def _copy_output(reader: asyncio.StreamReader, take: Callable[[bytes], None], most: int) -> bool:
-    """True if there was too much of it."""
+    """Copy the output. Return whether there was more than `most` bytes."""
     while data := await reader.read(_CHUNK_BYTES):
         most -= len(data)
         take(data)
@@ -106,14 +106,14 @@ async def _wait_for_end(process: subprocess.Popen[bytes], pump: asyncio.Task[boo
 
 
 async def end_process_group(process: subprocess.Popen[bytes]) -> bool:
-    """End the group: first as a wish, then by force. True if there was anything left of it."""
+    """End the group with SIGTERM, then with SIGKILL. Return whether any of its processes was still running."""
     left = signal_process_group(process, signal.SIGTERM)
     until = time.monotonic() + GROUP_GRACE_SECONDS
     try:
         while signal_process_group(process, 0) and time.monotonic() < until:
             process.poll()
             await asyncio.sleep(_POLL_SECONDS)
-    except asyncio.CancelledError:  # nobody waits any more
+    except asyncio.CancelledError:  # end it at once
         signal_process_group(process, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             process.wait(GROUP_GRACE_SECONDS)

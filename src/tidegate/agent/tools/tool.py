@@ -1,15 +1,14 @@
-"""What a tool is, and what it is given to work with.
+"""The types of tools: what a tool is, its context and its result.
 
-A tool never raises: whatever goes wrong is a result with a sentence that says what to do, for the model reads it and
-goes on. Only a cancellation passes through.
+A tool never raises except for a cancellation: an error becomes a result that tells the model what to do next.
 
     class Words(msgspec.Struct):
         text: Annotated[str, Meta(description="what to count")]
 
-    async def count(words: Words, context: Context) -> ToolResult:
+    async def count(words: Words, context: ToolContext) -> ToolResult:
         return ToolResult(str(len(words.text.split())))
 
-    tool = Built("count", "Count the words of a text.", Words, count)
+    tool = FunctionTool("count", "Count the words of a text.", Words, count)
 """
 
 import os
@@ -34,13 +33,13 @@ from tidegate.wire.parsing import repair_unicode
 MAX_RESULT_BYTES = 64 * 1024
 """Bytes of a result value or an error message."""
 MAX_STREAM_BYTES = 256 * 1024
-"""Bytes of what a process wrote: its last part is kept."""
+"""Bytes of the output of a process: its end is kept."""
 
 _A = TypeVar("_A", bound=msgspec.Struct)
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """`streamed` is what a process wrote: it may be longer, and its end is worth more than its beginning."""
+    """The result of a call. Process output may be longer, and is cut at its beginning."""
 
     text: str
     is_error: bool = False
@@ -48,11 +47,11 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class ToolFailed(Exception):
-    """Ends a tool from anywhere inside it; the text becomes its result."""
+    """Raised inside a tool to end it; the text becomes its result."""
 
 
 def make_failure_result(error: Exception) -> ToolResult:
-    """What the model is told of an error nobody foresaw."""
+    """Return the result for an error."""
     if isinstance(error, ToolFailed | TidegateError):
         return ToolResult(str(error), is_error=True)
     if isinstance(error, OSError):
@@ -61,7 +60,7 @@ def make_failure_result(error: Exception) -> ToolResult:
 
 
 def bound_result(result: ToolResult) -> ToolResult:
-    """Within its bound, and of text that any provider takes."""
+    """Clip the result to its limit and repair its text, so that any provider accepts it."""
     text = repair_unicode(result.text)
     text = (
         keep_last_bytes(text, MAX_STREAM_BYTES) if result.is_process_output else clip_bytes(text, MAX_RESULT_BYTES).text
@@ -70,9 +69,9 @@ def bound_result(result: ToolResult) -> ToolResult:
 
 
 def keep_last_bytes(text: str, limit: int, *, before: int = 0) -> str:
-    """The end of a text, from the beginning of a line where there is one, and how much stood before it.
+    """Return the end of a text, if possible from the start of a line, with the number of bytes left out.
 
-    `before` is what was left out already.
+    `before` is the number of bytes that were left out already.
     """
     raw = text.encode("utf-8", "replace")
     if len(raw) <= limit - (80 if before else 0):
@@ -97,10 +96,10 @@ class ToolData(Protocol):
 
 @dataclass
 class ToolContext:
-    """What the tools of one session work with.
+    """The context of the tools of one session.
 
-    `environment` is all that a process sees of ours. `compaction` is set by the tool `compact`: the loop takes it
-    when the results of all calls stand in the log, for nothing may be cut while a call is open.
+    `environment` has the variables that processes see. `requested_compaction` is set by the tool `compact`; the loop
+    handles it when the results of all calls are in the log, since nothing may be cut while a call is open.
     """
 
     workspace: Path
@@ -114,19 +113,25 @@ class ToolContext:
 
     @property
     def protected_folders(self) -> list[Path]:
-        """Folders that may lie inside the workspace and are ours: the log and its files are not the model's to edit."""
+        """Folders of tidegate that may be inside the workspace and that tools must not change."""
         ours = (self.session_folder, None if self.data is None else self.data.root)
         return [folder for folder in ours if folder is not None]
 
 
 class AgentTool(Protocol):
+    """A tool of an agent. Calls of one with `runs_in_parallel` may run at the same time."""
+
     @property
     def tool(self) -> Tool: ...
+    @property
+    def runs_in_parallel(self) -> bool: ...
     async def __call__(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult: ...
 
 
 class FunctionTool(Generic[_A]):
     """A tool from a struct of its arguments and a function."""
+
+    runs_in_parallel = False
 
     def __init__(
         self, name: str, description: str, arguments: type[_A], act: Callable[[_A, ToolContext], Awaitable[ToolResult]]
@@ -138,5 +143,5 @@ class FunctionTool(Generic[_A]):
     async def __call__(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         try:
             return bound_result(await self._function(convert_arguments(self._arguments_type, arguments), context))
-        except Exception as error:  # noqa: BLE001 - the model is told, whatever it is
+        except Exception as error:  # noqa: BLE001 - the model gets every error as a result
             return bound_result(make_failure_result(error))

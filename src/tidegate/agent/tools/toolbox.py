@@ -1,4 +1,4 @@
-"""The tools of an agent in one place: what the model is told of them, and how a call becomes a result."""
+"""The toolbox of an agent: its tools, their definitions for the model, and running calls."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -35,13 +35,13 @@ _CONTEXT_TOOLS: tuple[AgentTool, ...] = (RECALL_TOOL, COMPACT_TOOL)
 
 
 def list_standard_tools(skills: Skills | None = None, *, memory: bool = True) -> list[AgentTool]:
-    """All tools there are without a server of their own. `memory` is for sessions in a data folder."""
+    """List the built-in tools. `memory` adds those that need a data folder."""
     tools = [*_FILE_TOOLS, SHELL_TOOL, *(_MEMORY_TOOLS if memory else ()), *_CONTEXT_TOOLS]
     return [*tools, create_skills_tool(skills)] if skills is not None else tools
 
 
 class Toolbox:
-    """`ask` puts a question to a person; without one, what would be asked is denied."""
+    """The tools of an agent. Without `ask`, calls that need the user's approval are denied."""
 
     def __init__(
         self,
@@ -59,20 +59,20 @@ class Toolbox:
     def add(self, tool: AgentTool) -> None:
         name = tool.tool.name
         if name in self.tools:
-            raise BadInput(f"The tool {name!r} is there twice.", "Give every tool a name of its own.")
+            raise BadInput(f"There are two tools with the name {name!r}.", "Give every tool its own name.")
         self.tools[name] = tool
 
     def definitions(self, *, compact: bool = False) -> list[Tool]:
-        """For `Session(tools=...)`. The compact form has the first sentence of each and no words in the schemas."""
+        """Return the definitions, for `Session(tools=...)`; `compact` shortens descriptions and schemas."""
         tools = [each.tool for each in self.tools.values()]
         return [shorten_definition(tool) for tool in tools] if compact else tools
 
     def may_run_in_parallel(self, name: str) -> bool:
-        """May calls of this tool run at the same time? Most change something, so it must say so itself."""
-        return getattr(self.tools.get(name), "together", False) is True
+        """Return whether calls of this tool may run at the same time."""
+        return name in self.tools and self.tools[name].runs_in_parallel
 
     async def run_call(self, call: Call, context: ToolContext) -> ToolResult:
-        """The result of a call as a model made it. Nothing is raised but a cancellation."""
+        """Run the call of a model and return its result. Nothing is raised except a cancellation."""
         tool = self.tools.get(call.name)
         if tool is None:
             return ToolResult(self._describe_unknown_tool(call.name), is_error=True)
@@ -80,7 +80,7 @@ class Toolbox:
             arguments = parse_tool_arguments(call.arguments)
             refusal = await self._check_approval(call.name, arguments)
             result = ToolResult(refusal, is_error=True) if refusal else await tool(arguments, context)
-        except Exception as error:  # noqa: BLE001 - it is not our code, and the model must hear of it
+        except Exception as error:  # noqa: BLE001 - the model gets every error as a result
             result = make_failure_result(error)
         return bound_result(result)
 
@@ -99,7 +99,7 @@ class Toolbox:
             return f"Denied: {ruling.reason}, and nobody is there to ask; it was not run. Do it another way."
         try:
             agreed = await self.ask(ApprovalQuestion(name, arguments, ruling.reason))
-        except Exception as error:  # noqa: BLE001 - who cannot be asked has not agreed
+        except Exception as error:  # noqa: BLE001 - without an answer there is no approval
             return f"The user could not be asked ({type(error).__name__}); it was not run."
         return "" if agreed is True else "The user denied this; it was not run. Ask what they want instead."
 

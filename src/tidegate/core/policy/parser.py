@@ -6,7 +6,7 @@ all its stages, settings, triggers and expressions have been looked up and evalu
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any, NamedTuple, get_type_hints
 
@@ -27,10 +27,11 @@ from tidegate.core.config.values import (
     suggest_name,
 )
 from tidegate.core.config.yaml_tree import YamlNode, read_yaml
-from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Policy, Rule, Stage, Trigger
+from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Policy, PolicyContext, Rule, Stage, Trigger
 
 POLICY_KEYS = (
-    "name about settings aliases reserve meter window unknown_window unknown_limit recoveries retention moments".split()
+    "name about settings aliases context reserve meter window unknown_window unknown_limit recoveries retention"
+    " moments".split()
 )
 RULE_KEYS = "stage id if when cooldown floor".split()
 _FLAG_METRICS = frozenset({"unlimited"})
@@ -70,7 +71,32 @@ def parse_policy(
         unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
         retention=_tokens(top.get("retention"), "retention", known) or 0,
         recoveries=int(_number(top["recoveries"], "recoveries", known)) if "recoveries" in top else 2,
+        context=_context(top["context"], declared.settings, _rule_ids(top.get("moments")))
+        if "context" in top
+        else None,
     )
+
+
+def _context(node: YamlNode, settings: _Settings, rule_ids: Collection[str]) -> PolicyContext:
+    """What this policy takes over of an agent's context: keys that are settings of it, and a rule by its id."""
+    given = node.fields("context", ("settings", "automatic_rule"))
+    names: set[str] = set()
+    for each in given["settings"].items("settings of context") if "settings" in given else ():
+        if (name := each.text("a setting of context")) not in settings:
+            raise each.place.make_error(f"context names no setting: {quote_value(name)}.", suggest_name(name, settings))
+        names.add(name)
+    rule = given.get("automatic_rule")
+    if rule is not None and rule.text("automatic_rule") not in rule_ids:
+        remedy = suggest_name(rule.text("automatic_rule"), rule_ids)
+        raise rule.place.make_error(f"automatic_rule names no rule: {rule}.", remedy)
+    return PolicyContext(frozenset(names), rule.text("automatic_rule") if rule is not None else "")
+
+
+def _rule_ids(moments: YamlNode | None) -> set[str]:
+    """The ids of all rules, also of those that do not apply with these settings."""
+    nodes = moments.mapping("moments").values() if moments is not None else ()
+    rules = (rule.mapping("a rule") for node in nodes for rule in node.items("a moment"))
+    return {rule["id"].text("id") for rule in rules if "id" in rule}
 
 
 class _DeclaredSettings(NamedTuple):

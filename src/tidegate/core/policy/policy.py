@@ -58,6 +58,17 @@ class Rule(msgspec.Struct, frozen=True):
     floor: int = 0
 
 
+class PolicyContext(msgspec.Struct, frozen=True):
+    """The part of an agent's `context` that a policy takes over.
+
+    `settings` are the keys that become settings of the policy. `automatic_rule` is the id of the rule that the key
+    `auto_compact` switches on, or "".
+    """
+
+    settings: frozenset[str]
+    automatic_rule: str = ""
+
+
 class Policy(msgspec.Struct, frozen=True):
     """A parsed policy. `meter` names the estimator for its triggers; empty for the engine's own count.
 
@@ -77,6 +88,7 @@ class Policy(msgspec.Struct, frozen=True):
     recoveries: int = 2
     retention: int = 0
     about: str = ""
+    context: PolicyContext | None = None
 
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {

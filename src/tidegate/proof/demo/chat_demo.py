@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.config.resolved_config import load_configured_policy
-from tidegate.commands.agent_launch import LaunchOptions
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.models.embedded.provider import EmbeddedProvider

@@ -9,7 +9,7 @@ from typing import Final
 
 from textual import events, work
 
-from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.proof.chat_proof import ChatObserver
 from tidegate.proof.demo.script import DEMO_SCRIPT, INTRO_TEXT, TAKEOVER_TEXT, DemoStep

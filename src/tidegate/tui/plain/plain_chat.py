@@ -14,11 +14,21 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, assert_never
 
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.loop import AgentEvent, RequestRefused, ToolFinished, ToolStarted, TurnEnded
 from tidegate.agent.runtime import UserNotice
-from tidegate.commands.agent_launch import LaunchOptions
+from tidegate.commands.actions import (
+    PickModel,
+    PickSession,
+    Quit,
+    ReopenSession,
+    ResumeSession,
+    SwitchModel,
+    SwitchPolicy,
+    apply_change,
+)
 from tidegate.commands.registry import CommandAnswer
 from tidegate.core.events import Event
 from tidegate.datafolder.data_folder import DataFolder
@@ -50,8 +60,7 @@ from tidegate.tui.turn_state import TurnState
 
 _T = TypeVar("_T")
 _MAX_SUBJECT_CHARS: Final = 160
-"""Characters of a tool's argument in its line."""
-_PICK_HINTS: Final = {"pick-session": "Go on with one by /resume NAME.", "pick-model": "Choose one by /model NAME."}
+"""Characters of what a tool is called with, in its line."""
 
 
 def run_plain_chat(data: DataFolder, opening: LaunchOptions, workspace: Path, *, secrets: Iterable[str] = ()) -> int:
@@ -204,12 +213,20 @@ class PlainChat:
             self._output.write_notice(answer.text)
         elif answer.text:
             self._output.write_line(answer.text)
-        verb = answer.action.partition(" ")[0]
-        self._leaving = verb == "quit"
-        if verb in _PICK_HINTS:
-            self._output.write_line(_PICK_HINTS[verb])
-        elif verb and not self._leaving and self.agent_thread.launch_options is not None:
-            await self._open_session(self.agent_thread.launch_options.apply_action(answer.action))
+        match answer.action:
+            case PickSession():
+                self._output.write_line("Go on with one by /resume NAME.")
+            case PickModel():
+                self._output.write_line("Choose one by /model NAME.")
+            case Quit():
+                self._leaving = True
+            case ResumeSession() | SwitchModel() | SwitchPolicy() | ReopenSession() as change:
+                if self.agent_thread.launch_options is not None:
+                    await self._open_session(apply_change(self.agent_thread.launch_options, change))
+            case None:
+                pass
+            case unknown:
+                assert_never(unknown)
 
     # --- what happens ---------------------------------------------------------------------------------------------
 

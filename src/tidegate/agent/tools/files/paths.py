@@ -1,8 +1,8 @@
-"""Where the file tools may reach: the workspace, and the session's own files to read.
+"""Paths that the file tools may use: the workspace, and for reading also the files of the session.
 
-A name is resolved to its real path first, links and all, and that path is then walked from the root down without
-following any link. What was checked is so what is opened, whatever changes on disk in between. A write puts a new file
-in place of the old, so it never goes through a hard link into another folder, either.
+A name is first resolved to its real path, including links. That path is then opened part by part from the root without
+following any link, so what was checked is what is opened, even if the disk changes in between. A write replaces the
+file with a new one, so it never writes through a hard link into another folder.
 """
 
 import errno
@@ -25,7 +25,7 @@ _PATH_ERRORS = (ValueError, OSError)  # a NUL in the name, half a surrogate pair
 
 
 class ConfinedPath(NamedTuple):
-    """A file or folder by the real path of its root and the parts below it. `shown` is how the model knows it."""
+    """A file or folder: the real path of its root, and the parts below it. `display_name` is shown to the model."""
 
     root: str
     parts: tuple[str, ...]
@@ -37,7 +37,7 @@ class ConfinedPath(NamedTuple):
 
 
 class FileStamp(NamedTuple):
-    """What changes when a file changes."""
+    """Values that change when a file changes."""
 
     inode: int
     size: int
@@ -45,7 +45,7 @@ class FileStamp(NamedTuple):
 
 
 def resolve_read_path(context: ToolContext, name: str) -> ConfinedPath:
-    """A place to read from. A name that is not in the workspace may be one of the session's files."""
+    """Return the path to read. A name that is not in the workspace may be a file of the session."""
     if not name.startswith(SESSION_PATH_PREFIX):
         place = _resolve_in_workspace(context, name)
         if place is not None and os.path.lexists(place.path):
@@ -65,7 +65,7 @@ def resolve_read_path(context: ToolContext, name: str) -> ConfinedPath:
 
 
 def resolve_write_path(context: ToolContext, name: str) -> ConfinedPath:
-    """A place to write to: in the workspace, and not in what tidegate keeps there."""
+    """Return the path to write: in the workspace, and not in a folder of tidegate itself."""
     place = _resolve_in_workspace(context, name)
     if place is None or name.startswith(SESSION_PATH_PREFIX):
         raise ToolFailed(f"{name[:200]!r} is outside the workspace; nothing was written. Give a path inside it.")
@@ -80,7 +80,7 @@ def resolve_write_path(context: ToolContext, name: str) -> ConfinedPath:
 
 
 def is_also_session_file(context: ToolContext, place: ConfinedPath, name: str) -> bool:
-    """There is a file of the session by the same name, which the model may have meant."""
+    """Return whether the session has a file of the same name, which the model may have meant."""
     kept = None if name.startswith(SESSION_PATH_PREFIX) else _resolve_in_session(context, name)
     return kept is not None and kept.path != place.path and os.path.isfile(kept.path)
 
@@ -97,8 +97,8 @@ def _resolve_below(root: Path, name: str, prefix: str = "") -> ConfinedPath | No
     try:
         home = os.path.realpath(root)
         real = os.path.realpath(os.path.join(home, name))
-    except _PATH_ERRORS as bad:
-        raise ToolFailed(f"{name[:80]!r} is not a path. Give one without unusual characters.") from bad
+    except _PATH_ERRORS as error:
+        raise ToolFailed(f"{name[:80]!r} is not a path. Give one without unusual characters.") from error
     below = _relative_path(real, home)
     if below is None:
         return None
@@ -112,7 +112,7 @@ def _relative_path(path: str, folder: str) -> str | None:
 
 @contextmanager
 def open_confined_folder(place: ConfinedPath, *, up: int = 0, make: bool = False) -> Iterator[int]:
-    """The folder itself, or with `up=1` the one that holds it, as a descriptor. No part of the way is a link."""
+    """Open the folder, or with `up=1` its parent, as a descriptor. No part of the path is a link."""
     parts = place.parts[: len(place.parts) - up]
     folder = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -136,14 +136,14 @@ def _make_folder(part: str, folder: int) -> None:
 
 @contextmanager
 def open_confined_file(place: ConfinedPath) -> Iterator[int]:
-    """A plain file to read. Failed, with what to do, for everything else."""
+    """Open a plain file for reading. Raise ToolFailed for anything else."""
     try:
         if not place.parts:
             raise IsADirectoryError(errno.EISDIR, "")
         with open_confined_folder(place, up=1) as folder:
             file = os.open(place.parts[-1], _READ_FLAGS, dir_fd=folder)
-    except _PATH_ERRORS as bad:
-        raise _open_error(place, bad) from bad
+    except _PATH_ERRORS as error:
+        raise _open_error(place, error) from error
     try:
         mode = os.fstat(file).st_mode
         if stat.S_ISDIR(mode):
@@ -155,8 +155,8 @@ def open_confined_file(place: ConfinedPath) -> Iterator[int]:
         os.close(file)
 
 
-def _open_error(place: ConfinedPath, bad: Exception) -> ToolFailed:
-    code = bad.errno if isinstance(bad, OSError) else 0
+def _open_error(place: ConfinedPath, error: Exception) -> ToolFailed:
+    code = error.errno if isinstance(error, OSError) else 0
     if code in (errno.ENOENT, errno.ENOTDIR):
         return ToolFailed(f"There is no file {place.display_name}.{_suggest_names(place)}")
     if code == errno.EISDIR:
@@ -165,12 +165,12 @@ def _open_error(place: ConfinedPath, bad: Exception) -> ToolFailed:
         return ToolFailed(
             f"{place.display_name} is a link that leads nowhere or changed just now. Use the path it leads to."
         )
-    reason = bad.strerror if isinstance(bad, OSError) else "its name is not valid"
+    reason = error.strerror if isinstance(error, OSError) else "its name is not valid"
     return ToolFailed(f"{place.display_name} cannot be opened: {reason}.")
 
 
 def _suggest_names(place: ConfinedPath) -> str:
-    """The names in that folder that are most like it: a model's slip is mostly one of spelling."""
+    """Return the names in the folder that are most like this one: most mistakes of a model are misspellings."""
     try:
         with open_confined_folder(place, up=1) as folder:
             names = os.listdir(folder)[:2000]
@@ -186,16 +186,16 @@ def read_file_stamp(file: int) -> FileStamp:
 
 
 def write_confined_file(place: ConfinedPath, data: bytes, *, expected_stamp: FileStamp | None = None) -> bool:
-    """Put the file in place in one step, with the rights it had. True if it is new.
+    """Replace the file atomically and keep its permissions. Return whether it is new.
 
-    `seen` is how it was when it was read: if someone changed it since, nothing is written.
+    Nothing is written if the file no longer has `expected_stamp`.
     """
     try:
         with open_confined_folder(place, up=1, make=True) as folder:
             return _replace_file(place, folder, data, expected_stamp)
-    except _PATH_ERRORS as bad:
-        reason = bad.strerror if isinstance(bad, OSError) else "its name is not valid"
-        raise ToolFailed(f"{place.display_name} was not written: {reason}. What was there stands.") from bad
+    except _PATH_ERRORS as error:
+        reason = error.strerror if isinstance(error, OSError) else "its name is not valid"
+        raise ToolFailed(f"{place.display_name} was not written: {reason}. What was there stands.") from error
 
 
 def _replace_file(place: ConfinedPath, folder: int, data: bytes, seen: FileStamp | None) -> bool:

@@ -1,4 +1,4 @@
-"""`read`: a text file a piece at a time, each line with its number, and always a way to the rest."""
+"""The tool `read`: a part of a text file with line numbers, and how to read the rest."""
 
 import asyncio
 import base64
@@ -20,11 +20,11 @@ from tidegate.core.tokens.image_size import UNKNOWN_SIZE, read_image_size
 
 _MAX_LINES = 2000
 _MAX_LINE_CHARS = 2000
-"""Characters shown of one line; `char` goes on inside it."""
+"""Characters shown of one line; `char` reads further parts of it."""
 _MAX_TEXT_BYTES = 60_000
-"""Bytes of lines in one result, less than a result may have: the note about the rest must fit in, too."""
+"""Bytes of lines in one result. It is less than the limit of a result, so that the note about the rest fits in."""
 _MAX_SCANNED_BYTES = 256 << 20
-"""Bytes that one call looks through."""
+"""Bytes that one call reads at most."""
 _CHUNK_BYTES = 1 << 16
 _IMAGE_SIGNATURES = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"RIFF": "WebP"}
 
@@ -36,19 +36,25 @@ class ReadArguments(msgspec.Struct):
     char: Annotated[int, Meta(ge=0, description="of one long line: first character, from 0")] = 0
 
 
-async def _run_read(asked: ReadArguments, context: ToolContext) -> ToolResult:
-    place = resolve_read_path(context, asked.path)
-    return await asyncio.to_thread(_read_text, asked, place, is_also_session_file(context, place, asked.path))
+async def _run_read(arguments: ReadArguments, context: ToolContext) -> ToolResult:
+    place = resolve_read_path(context, arguments.path)
+    return await asyncio.to_thread(_read_text, arguments, place, is_also_session_file(context, place, arguments.path))
 
 
-def _read_text(asked: ReadArguments, place: ConfinedPath, twice: bool) -> ToolResult:
+def _read_text(arguments: ReadArguments, place: ConfinedPath, twice: bool) -> ToolResult:
     with open_confined_file(place) as file, open(file, "rb", closefd=False) as opened:
         size = os.fstat(file).st_size
         head = opened.read(8192)
         refuse_binary_file(place, head, size)
         opened.seek(0)
-        text = _format_line_part(asked, opened, place) if asked.char else _format_lines(asked, opened, place, size)
-    return ToolResult(text + (f"\n[the session has a file by this name, too: session:{asked.path}]" if twice else ""))
+        text = (
+            _format_line_part(arguments, opened, place)
+            if arguments.char
+            else _format_lines(arguments, opened, place, size)
+        )
+    return ToolResult(
+        text + (f"\n[the session has a file by this name, too: session:{arguments.path}]" if twice else "")
+    )
 
 
 def refuse_binary_file(place: ConfinedPath, head: bytes, size: int) -> None:
@@ -58,7 +64,7 @@ def refuse_binary_file(place: ConfinedPath, head: bytes, size: int) -> None:
         )
     picture = next((kind for magic, kind in _IMAGE_SIGNATURES.items() if head.startswith(magic)), "")
     found = read_image_size(base64.b64encode(head).decode()) if picture else UNKNOWN_SIZE
-    if picture and (b"\0" in head or found != UNKNOWN_SIZE):  # a text may begin with such letters, too
+    if picture and (b"\0" in head or found != UNKNOWN_SIZE):  # a text may begin with these bytes, too
         pixels = "" if found == UNKNOWN_SIZE else f", {found.width} x {found.height} pixels"
         raise ToolFailed(
             f"{place.display_name} is a picture: {picture}{pixels}, {size:,} bytes. Its content is not text."
@@ -68,14 +74,14 @@ def refuse_binary_file(place: ConfinedPath, head: bytes, size: int) -> None:
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A line without its end; `size` is how many bytes it really has."""
+    """The beginning of a line without its line end; `size` is the number of bytes of the whole line."""
 
     data: bytes
     size: int
 
 
 def _iterate_lines(opened: BinaryIO) -> Iterator[_Line]:
-    """Lines of any length, of which only the beginning is held."""
+    """Yield lines of any length, of which only the beginning is kept in memory."""
     while piece := opened.readline(_CHUNK_BYTES):
         data, size = piece, len(piece)
         while not piece.endswith(b"\n") and (piece := opened.readline(_CHUNK_BYTES)):
@@ -83,26 +89,26 @@ def _iterate_lines(opened: BinaryIO) -> Iterator[_Line]:
         yield _Line(data.rstrip(b"\r\n"), size)
 
 
-def _format_lines(asked: ReadArguments, opened: BinaryIO, place: ConfinedPath, size: int) -> str:
+def _format_lines(arguments: ReadArguments, opened: BinaryIO, place: ConfinedPath, size: int) -> str:
     shown: list[str] = []
     room, passed, number, odd = _MAX_TEXT_BYTES, 0, 0, False
     for number, line in enumerate(_iterate_lines(opened), 1):
         passed += line.size
-        if number < asked.offset:
+        if number < arguments.offset:
             if passed > _MAX_SCANNED_BYTES:
                 raise ToolFailed(
-                    f"Line {asked.offset:,} lies beyond the first {_MAX_SCANNED_BYTES >> 20} MB. Use a program."
+                    f"Line {arguments.offset:,} lies beyond the first {_MAX_SCANNED_BYTES >> 20} MB. Use a program."
                 )
             continue
         text = _format_line(number, line)
         room -= len(text.encode("utf-8", "replace")) + 1
-        if len(shown) == asked.limit or (room < 0 and shown):
+        if len(shown) == arguments.limit or (room < 0 and shown):
             note = f"{_describe_length(opened, number, size)}; go on with offset {number}"
-            return "\n".join([*shown, f"[lines {asked.offset:,}-{number - 1:,} of {note}]"])
+            return "\n".join([*shown, f"[lines {arguments.offset:,}-{number - 1:,} of {note}]"])
         odd = odd or "\ufffd" in text
         shown.append(text)
     if not shown:
-        lines = f"{number:,} lines, none at {asked.offset:,}" if number else "empty"
+        lines = f"{number:,} lines, none at {arguments.offset:,}" if number else "empty"
         return f"[{place.display_name}: {lines}]"
     return "\n".join(shown) + ("\n[bytes that are no UTF-8 are shown as \ufffd]" if odd else "")
 
@@ -116,23 +122,24 @@ def _format_line(number: int, line: _Line) -> str:
 
 
 def _describe_length(opened: BinaryIO, known: int, size: int) -> str:
-    """How many lines there are, if that is quickly said."""
+    """Return the number of lines, or the size in bytes of a file that is too large to count them."""
     if size > _MAX_SCANNED_BYTES // 8:
         return f"a file of {size:,} bytes"
     return f"{known + sum(1 for _ in _iterate_lines(opened)):,}"
 
 
-def _format_line_part(asked: ReadArguments, opened: BinaryIO, place: ConfinedPath) -> str:
-    """A part of one long line: what a tool wrote in one line must be readable to its end."""
+def _format_line_part(arguments: ReadArguments, opened: BinaryIO, place: ConfinedPath) -> str:
+    """Return a part of one long line, so that the output of a tool in one line can be read to its end."""
     lines = _iterate_lines(opened)
-    for _ in range(asked.offset - 1):
+    for _ in range(arguments.offset - 1):
         if opened.tell() > _MAX_SCANNED_BYTES or next(lines, None) is None:
-            return f"[{place.display_name} has no line {asked.offset:,} in its first {_MAX_SCANNED_BYTES >> 20} MB]"
+            return f"[{place.display_name} has no line {arguments.offset:,} in its first {_MAX_SCANNED_BYTES >> 20} MB]"
     text = opened.readline(_MAX_SCANNED_BYTES).decode("utf-8", "replace").rstrip("\r\n")
     room = _MAX_TEXT_BYTES // 4  # a character has up to four bytes
-    part, end = text[asked.char : asked.char + room], min(len(text), asked.char + room)
-    rest = f"; go on with offset {asked.offset}, char {end}" if end < len(text) else ""
-    return f"{part}\n[characters {min(asked.char, len(text)):,}-{end:,} of {len(text):,} in line {asked.offset}{rest}]"
+    part, end = text[arguments.char : arguments.char + room], min(len(text), arguments.char + room)
+    rest = f"; go on with offset {arguments.offset}, char {end}" if end < len(text) else ""
+    start = min(arguments.char, len(text))
+    return f"{part}\n[characters {start:,}-{end:,} of {len(text):,} in line {arguments.offset}{rest}]"
 
 
 READ_TOOL = FunctionTool("read", "Read a text file, lines numbered. Large files: in parts.", ReadArguments, _run_read)

@@ -1,9 +1,10 @@
-"""Looking through folders: the program that `list` and `grep` run, in a process of its own.
+"""The program that the tools `list` and `grep` run in a process of its own: `python -I -S search_program.py JSON`.
 
-Patterns come from a model and from files of strangers; a bad one keeps Python's `re` busy for ever, and only a process
-can be stopped. It needs nothing but the standard library, so that it starts quickly: `python -I -S searching.py JSON`.
+Patterns come from a model and from .gitignore files. A bad pattern can keep Python's `re` busy without end, and only a
+process can be stopped. The program uses nothing but the standard library, so that it starts quickly; therefore it does
+not share the code of `paths`, which opens folders in the same way.
 
-Folders are walked by their descriptors and no link is followed, so the walk stays where it began.
+Folders are opened by descriptor and no link is followed, so the search stays below its root.
 """
 
 import fnmatch
@@ -21,7 +22,7 @@ _MAX_LINE_CHARS = 300
 _SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"}
 )
-"""Folders that are named and not opened, also where no .gitignore says so."""
+"""Folders that are listed but not searched, even if no .gitignore names them."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -76,7 +77,7 @@ def _translate_glob(glob: str) -> str:
 
 
 def is_ignored(path: str, folder: bool, rules: list[IgnoreRule]) -> bool:
-    """The last rule that speaks of it decides."""
+    """Return whether a path is ignored. The last rule that matches decides."""
     for rule in reversed(rules):
         if (folder or not rule.folders_only) and rule.pattern.fullmatch(path):
             return not rule.is_negated
@@ -93,7 +94,7 @@ def open_subfolder(root: int, parts: list[str]) -> int:
 
 
 def list_entries(folder: int, base: str, rules: list[IgnoreRule]) -> list[FolderEntry]:
-    """What is in a folder and not ignored, folders first. Its .gitignore is added to the rules."""
+    """List the entries of a folder that are not ignored, folders first. Its .gitignore is added to the rules."""
     rules += parse_gitignore(read_text_file(folder, ".gitignore", 1 << 18), base)
     found: list[FolderEntry] = []
     with os.scandir(folder) as scanned:
@@ -105,7 +106,7 @@ def list_entries(folder: int, base: str, rules: list[IgnoreRule]) -> list[Folder
 
 
 def read_text_file(folder: int, name: str, most: int) -> str:
-    """The text of a plain file, or nothing: too large, not text, not there, not ours to read."""
+    """Return the text of a plain file; "" if it is too large, not text, missing or not readable."""
     try:
         file = os.open(name, _READ_FLAGS, dir_fd=folder)
     except (OSError, ValueError):
@@ -123,7 +124,7 @@ def replace_controls(text: str) -> str:
 
 
 def _print_line(text: str) -> None:
-    """At once, so that what was found before the time ran out is not lost."""
+    """Print a line at once, so that it is not lost if the time runs out."""
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()
 
@@ -132,14 +133,14 @@ def _print_line(text: str) -> None:
 
 
 class _ListedFolder(NamedTuple):
-    """A folder that was opened: what it has, and how much of that is shown."""
+    """The entries of a folder, and how many of them are shown."""
 
     entries: list[FolderEntry]
     shown: int
 
 
 def print_tree(root: int, parts: list[str], depth: int, most: int) -> None:
-    """Level by level, so that a large folder does not use up the room of the others."""
+    """Print a tree. It is read level by level, so that one large folder does not use up `most` entries."""
     known: dict[str, _ListedFolder] = {}
     waiting: list[tuple[str, list[IgnoreRule]]] = [("", [])]
     for _ in range(min(depth, _MAX_DEPTH)):
@@ -185,7 +186,7 @@ def _print_subtree(known: dict[str, _ListedFolder], base: str) -> None:
 
 
 def walk_files(folder: int, base: str, rules: list[IgnoreRule], depth: int = 0) -> Iterator[tuple[int, str, str]]:
-    """Each file as its folder, its name and its path."""
+    """Yield each file as its folder, its name and its path."""
     rules = list(rules)
     for each in list_entries(folder, base, rules):
         if each.kind == "file":
@@ -230,12 +231,14 @@ def print_matches(root: int, parts: list[str], pattern: re.Pattern[str], glob: s
         _print_line(f"[nothing found in {files:,} files]")
 
 
-def run_search_program(asked: dict[str, Any]) -> None:
-    root = os.open(asked["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    if asked["act"] == "list":
-        print_tree(root, asked["parts"], asked["depth"], asked["most"])
+def run_search_program(request: dict[str, Any]) -> None:
+    root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if request["act"] == "list":
+        print_tree(root, request["parts"], request["depth"], request["most"])
         return
-    print_matches(root, asked["parts"], re.compile(asked["pattern"], asked["flags"]), asked["glob"], asked["most"])
+    print_matches(
+        root, request["parts"], re.compile(request["pattern"], request["flags"]), request["glob"], request["most"]
+    )
 
 
 if __name__ == "__main__":

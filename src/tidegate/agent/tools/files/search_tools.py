@@ -1,4 +1,4 @@
-"""`list` and `grep`: both run `searching.py` in a process that can be stopped."""
+"""The tools `list` and `grep`. Both run `search_program.py` in a process that can be stopped."""
 
 import json
 import re
@@ -32,23 +32,28 @@ class GrepArguments(msgspec.Struct):
     ignore_case: bool = False
 
 
-async def _run_list(asked: ListArguments, context: ToolContext) -> ToolResult:
-    place = resolve_read_path(context, asked.path)
-    return await _run_program(place, {"act": "list", "depth": asked.depth, "most": _MAX_ENTRIES})
+async def _run_list(arguments: ListArguments, context: ToolContext) -> ToolResult:
+    place = resolve_read_path(context, arguments.path)
+    return await _run_program(place, {"act": "list", "depth": arguments.depth, "most": _MAX_ENTRIES})
 
 
-async def _run_grep(asked: GrepArguments, context: ToolContext, seconds: float) -> ToolResult:
-    if len(asked.pattern) > _MAX_PATTERN_CHARS:
+async def _run_grep(arguments: GrepArguments, context: ToolContext, seconds: float) -> ToolResult:
+    if len(arguments.pattern) > _MAX_PATTERN_CHARS:
         raise ToolFailed(f"The pattern has more than {_MAX_PATTERN_CHARS} characters. Give a shorter one.")
-    flags = re.IGNORECASE if asked.ignore_case else 0
+    flags = re.IGNORECASE if arguments.ignore_case else 0
     try:
-        re.compile(asked.pattern, flags)
-    except (re.error, OverflowError, RecursionError) as bad:
+        re.compile(arguments.pattern, flags)
+    except (re.error, OverflowError, RecursionError) as error:
         raise ToolFailed(
-            f"The pattern is not valid: {bad}. Put a backslash before characters meant as they are."
-        ) from bad
-    what = {"act": "grep", "pattern": asked.pattern, "flags": int(flags), "glob": asked.glob[:_MAX_PATTERN_CHARS]}
-    return await _run_program(resolve_read_path(context, asked.path), {**what, "most": MAX_GREP_LINES}, seconds)
+            f"The pattern is not valid: {error}. Put a backslash before characters meant as they are."
+        ) from error
+    what = {
+        "act": "grep",
+        "pattern": arguments.pattern,
+        "flags": int(flags),
+        "glob": arguments.glob[:_MAX_PATTERN_CHARS],
+    }
+    return await _run_program(resolve_read_path(context, arguments.path), {**what, "most": MAX_GREP_LINES}, seconds)
 
 
 async def _run_program(place: ConfinedPath, what: dict[str, Any], seconds: float = _TIMEOUT_SECONDS) -> ToolResult:
@@ -72,14 +77,14 @@ async def _run_program(place: ConfinedPath, what: dict[str, Any], seconds: float
 
 
 def create_grep_tool(seconds: float = _TIMEOUT_SECONDS) -> FunctionTool[GrepArguments]:
-    async def act(asked: GrepArguments, context: ToolContext) -> ToolResult:
-        return await _run_grep(asked, context, seconds)
+    async def act(arguments: GrepArguments, context: ToolContext) -> ToolResult:
+        return await _run_grep(arguments, context, seconds)
 
     return FunctionTool("grep", "Find lines that match, as path:line:text.", GrepArguments, act)
 
 
 def _extract_reason(text: str) -> str:
-    """The last line of a traceback, without the path of ours that it may name."""
+    """Return the last line of a traceback without paths of this machine."""
     last = text.rsplit("\n", 1)[-1]
     return re.sub(r"^\w+(?:\.\w+)*: (?:\[Errno \d+\] )?|: '.*'$", "", last)[:200] or "unknown"
 

@@ -1,4 +1,4 @@
-"""`write` and `edit`: files of the workspace, whole or by an exact replacement."""
+"""The tools `write` and `edit`: write a whole file, or replace an exact text in one."""
 
 import asyncio
 from difflib import SequenceMatcher
@@ -34,27 +34,27 @@ class EditArguments(msgspec.Struct):
     all: Annotated[bool, Meta(description="replace every occurrence")] = False
 
 
-async def _run_write(asked: WriteArguments, context: ToolContext) -> ToolResult:
-    place = resolve_write_path(context, asked.path)
-    data = asked.text.encode("utf-8", "replace")
+async def _run_write(arguments: WriteArguments, context: ToolContext) -> ToolResult:
+    place = resolve_write_path(context, arguments.path)
+    data = arguments.text.encode("utf-8", "replace")
     if len(data) > MAX_WRITE_BYTES:
         raise ToolFailed(
             f"The text has {len(data):,} bytes, more than {MAX_WRITE_BYTES:,}; nothing was written. Write less."
         )
     new = await asyncio.to_thread(write_confined_file, place, data)
-    lines = asked.text.count("\n") + (not asked.text.endswith("\n") and bool(asked.text))
+    lines = arguments.text.count("\n") + (not arguments.text.endswith("\n") and bool(arguments.text))
     return ToolResult(f"{'Made' if new else 'Replaced'} {place.display_name}: {lines:,} lines, {len(data):,} bytes.")
 
 
-async def _run_edit(asked: EditArguments, context: ToolContext) -> ToolResult:
-    if not asked.old:
+async def _run_edit(arguments: EditArguments, context: ToolContext) -> ToolResult:
+    if not arguments.old:
         raise ToolFailed("`old` is empty. Give the text to replace, or use write for a whole file.")
-    if asked.old == asked.new:
+    if arguments.old == arguments.new:
         raise ToolFailed("`old` and `new` are the same; nothing was changed.")
-    return await asyncio.to_thread(_replace_text, asked, resolve_write_path(context, asked.path))
+    return await asyncio.to_thread(_replace_text, arguments, resolve_write_path(context, arguments.path))
 
 
-def _replace_text(asked: EditArguments, place: ConfinedPath) -> ToolResult:
+def _replace_text(arguments: EditArguments, place: ConfinedPath) -> ToolResult:
     with open_confined_file(place) as file, open(file, "rb", closefd=False) as opened:
         seen = read_file_stamp(file)
         refuse_binary_file(place, opened.read(8192), seen.size)
@@ -63,15 +63,15 @@ def _replace_text(asked: EditArguments, place: ConfinedPath) -> ToolResult:
                 f"{place.display_name} has {seen.size:,} bytes, more than edit takes. Use a program for it."
             )
         opened.seek(0)
-        # Bytes that are no UTF-8 go through unharmed.
+        # Bytes that are not UTF-8 stay as they are.
         text = opened.read().decode("utf-8", "surrogateescape")
-    old, new = _match_line_endings(text, asked.old, asked.new)
+    old, new = _match_line_endings(text, arguments.old, arguments.new)
     count = text.count(old)
     if not count:
         raise ToolFailed(
-            f"`old` is not in {place.display_name}; nothing was changed. {_find_similar_lines(text, asked.old)}"
+            f"`old` is not in {place.display_name}; nothing was changed. {_find_similar_lines(text, arguments.old)}"
         )
-    if count > 1 and not asked.all:
+    if count > 1 and not arguments.all:
         raise ToolFailed(
             f"`old` is {count} times in {place.display_name}, at lines {_list_line_numbers(text, old)}; nothing was"
             " changed. Give more of the lines around it, or all=true."
@@ -82,7 +82,7 @@ def _replace_text(asked: EditArguments, place: ConfinedPath) -> ToolResult:
 
 
 def _match_line_endings(text: str, old: str, new: str) -> tuple[str, str]:
-    """Both as the file ends its lines: a model writes \\n whatever it was shown, and must not mix them in."""
+    """Give both texts the line ends of the file: a model writes \\n, whatever the file has."""
     old, new = (_replace_surrogates(part) for part in (old, new))
     if text.count("\r\n") * 2 <= text.count("\n") or "\r" in old:
         return old, new
@@ -103,7 +103,7 @@ def _list_line_numbers(text: str, old: str) -> str:
 
 
 def _find_similar_lines(text: str, old: str) -> str:
-    """The lines most like the first line that was looked for: mostly a blank or a quote is the difference."""
+    """Return the lines most like the first line of `old`: often only a blank or a quote differs."""
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")[:_MAX_COMPARED_CHARS]
     if not wanted:
         return "It is only blanks."

@@ -1,7 +1,7 @@
-"""A connection to an MCP server, from its start to its end.
+"""A connection to an MCP server.
 
-It lives in a task of its own, for the SDK wants it closed where it was opened, and it is ended by a cancel scope: to
-cancel the task itself would break the SDK's shields and leave a process and its pipes behind.
+It runs in a task of its own, because the SDK requires that it is closed in the task that opened it. A cancel scope ends
+it: cancelling the task itself would break the SDK's shields and leave a process and its pipes behind.
 """
 
 import asyncio
@@ -24,9 +24,8 @@ _CLOSE_SECONDS: Final = 10.0
 
 
 class McpConnection:
-    """`client` while it is connected, `listed` the tools it named then, `fault` why there is no connection.
-
-    `gone`: a call found nobody at the other end. `exceeded`: the limit that the server went beyond, which ended it.
+    """`client` is None unless it is connected. `tools` are those the server listed; `problem` says why there is no
+    connection. `is_lost` is set if a call found the connection closed.
     """
 
     def __init__(
@@ -37,23 +36,23 @@ class McpConnection:
         self.tools: list[types.Tool] = []
         self.problem = ""
         self.is_lost = False
-        self._intake = McpTrafficLimiter(limits or ServerLimits(), clock)
-        self._stdio = McpProcess(server, self._intake) if server.command and not server.url else None
+        self._limiter = McpTrafficLimiter(limits or ServerLimits(), clock)
+        self._stdio = McpProcess(server, self._limiter) if server.command and not server.url else None
         self._scope = anyio.CancelScope()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
     def exceeded_limit(self) -> str:
-        return self._intake.exceeded_limit
+        return self._limiter.exceeded_limit
 
     @property
     def omitted_tools(self) -> int:
         """How many tools the server listed beyond the limit."""
-        return self._intake.omitted_tools
+        return self._limiter.omitted_tools
 
     async def start(self) -> None:
-        """Connect, within the server's time. It never fails: `fault` says what happened."""
+        """Connect within the timeout of the server. Nothing is raised: `problem` says what failed."""
         ready = asyncio.Event()
         self._task = asyncio.create_task(self._run(ready))
         try:
@@ -70,7 +69,7 @@ class McpConnection:
         self._stop.set()
         if self._task is None:
             return
-        if self.client is None:  # on its way in, and may stay there
+        if self.client is None:  # still connecting, and may hang
             self._scope.cancel()
         done, _ = await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
         if not done:
@@ -79,7 +78,7 @@ class McpConnection:
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is anybody to send a call to, as far as can be seen from here."""
+        """Whether a call can be sent, as far as known."""
         ended = self._stdio is not None and self._stdio.has_ended
         return self.client is not None and not (self.is_lost or self.exceeded_limit or ended)
 
@@ -90,13 +89,13 @@ class McpConnection:
         try:
             with self._scope:
                 async with AsyncExitStack() as stack:
-                    client = await stack.enter_async_context(Client(self._transport()))
-                    self.tools = await self._listing(client)
+                    client = await stack.enter_async_context(Client(self._open_transport()))
+                    self.tools = await self._list_tools(client)
                     self.client = client
                     ready.set()
                     await self._stop.wait()
                     self.client = None
-        except Exception as error:  # noqa: BLE001 - it is told by `fault`, and in every result
+        except Exception as error:  # noqa: BLE001 - `problem` reports it
             if not self._stop.is_set():
                 self.problem = self.describe(
                     f"could not be used: {self.exceeded_limit or describe_innermost_error(error)}"
@@ -105,30 +104,30 @@ class McpConnection:
             self.client = None
             ready.set()
 
-    def _transport(self) -> Any:
+    def _open_transport(self) -> Any:
         if self.server.url:
-            return open_http_transport(self.server, self._intake)
+            return open_http_transport(self.server, self._limiter)
         if self._stdio is None:
             raise ValueError("it has neither a command nor a url")
         return self._stdio.connect()
 
-    async def _listing(self, client: Client) -> list[types.Tool]:
+    async def _list_tools(self, client: Client) -> list[types.Tool]:
         found: dict[str, types.Tool] = {}
         cursor: str | None = None
-        most = self._intake.limits.tools
+        max_tools = self._limiter.limits.tools
         for _ in range(_MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
             for each in page.tools:
                 found.setdefault(each.name, each)
             cursor = page.next_cursor
-            if cursor is None or len(found) >= most:
+            if cursor is None or len(found) >= max_tools:
                 break
-        self._intake.omitted_tools += max(0, len(found) - most)
-        return list(found.values())[:most]
+        self._limiter.omitted_tools += max(0, len(found) - max_tools)
+        return list(found.values())[:max_tools]
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Did the connection fail, rather than the tool? What a server answers is of the protocol, whatever it says."""
+    """Return whether the connection failed and not the tool. An answer of the server is an error of the tool."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return not isinstance(error, MCPError) or error.error.code == types.CONNECTION_CLOSED
@@ -140,7 +139,7 @@ def describe_server(server: McpServer, what: str, said: bytes = b"") -> str:
 
 
 def describe_innermost_error(error: BaseException) -> str:
-    """Groups of errors say nothing themselves."""
+    """Return the text of the first error inside groups of errors."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return clip_chars(str(error) or type(error).__name__, 500).text.rstrip(".")

@@ -1,12 +1,12 @@
 """Tools of MCP servers, through the official SDK (the extra `mcp`).
 
     source = McpSource(McpServer("files", command=("uvx", "some-server")))
-    toolbox = Toolbox([*standard_tools(), *await source.start()])
+    toolbox = Toolbox([*list_standard_tools(), *await source.start()])
     ...
     await source.close()
 
-A server is a stranger: its tools carry its name, what they say is bounded, and one that does not start, hangs or dies
-costs its own tools and nothing else.
+Servers are not trusted: the names of their tools start with the name of the server, their results are limited, and a
+server that does not start, hangs or dies affects its own tools only.
 """
 
 import asyncio
@@ -33,11 +33,15 @@ __all__ = ["McpServer", "McpSource", "McpTool"]
 
 _MAX_RESTARTS: Final = 5
 FIRST_RESTART_SECONDS: Final = 1.0
-"""How often a server is started again in all, and the seconds before the next time, which double."""
+"""The restarts of a server in all, and the seconds before the first one, which double with each."""
 _REPEATED_FAILURE_HINT = "If this repeats, go on without its tools."
 
 
 class McpTool:
+    """A tool of a server."""
+
+    runs_in_parallel = False
+
     def __init__(self, source: "McpSource", name: str, tool: Tool) -> None:
         self.tool = tool
         self._source = source
@@ -48,17 +52,16 @@ class McpTool:
 
 
 class McpSource:
-    """A server and its tools. One that dies is started again by the next call, `again` times in all and not in haste.
+    """A server and its tools. If it dies, the next call starts it again, at most `max_restarts` times in all.
 
-    `fault` says why the server is not there, with the end of what it wrote on its error output, or which of its tools
-    are left out.
+    `problem` says why the server is not connected, with the end of its error output, or which tools are left out.
     """
 
     def __init__(
         self,
         server: McpServer,
         clock: Callable[[], float] = time.monotonic,
-        again: int = _MAX_RESTARTS,
+        max_restarts: int = _MAX_RESTARTS,
         limits: ServerLimits | None = None,
     ) -> None:
         self.server = server
@@ -68,42 +71,46 @@ class McpSource:
         self._clock = clock
         self._connection: McpConnection | None = None
         self._lock = asyncio.Lock()
-        self._max_restarts = again
+        self._max_restarts = max_restarts
         self._restarts = 0
         self._not_before = 0.0
 
     async def start(self) -> list[AgentTool]:
-        """Connect, and give the tools there are. If there is no connection: none, and `fault` says why."""
-        link = await self._connect()
-        self.tools = [McpTool(self, each.name, _make_definition(self.server.name, each)) for each in link.tools]
-        if link.omitted_tools:
+        """Connect and return the tools; none if the connection fails, and `problem` says why."""
+        connection = await self._connect()
+        self.tools = [McpTool(self, each.name, _make_definition(self.server.name, each)) for each in connection.tools]
+        if connection.omitted_tools:
             why = f"beyond {self.limits.tools:,}, or with a name of more than {self.limits.name} characters"
-            self.problem = describe_server(self.server, f"lists {link.omitted_tools:,} tools that are left out: {why}")
+            self.problem = describe_server(
+                self.server, f"lists {connection.omitted_tools:,} tools that are left out: {why}"
+            )
         return list(self.tools)
 
     async def close(self) -> None:
-        link, self._connection = self._connection, None
-        if link is not None:
-            await link.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """The answer of the server. Whatever it does, this is a result."""
-        link = await self._get_connection()
-        if link is None or link.client is None:
+        """Call a tool and return its result. Nothing is raised except a cancellation."""
+        connection = await self._get_connection()
+        if connection is None or connection.client is None:
             why = self.problem or describe_server(self.server, "is not connected")
             return bound_result(ToolResult(f"{why} Its tools cannot be used now; go on without them.", is_error=True))
         try:
             async with asyncio.timeout(self.server.timeout):
-                answer = await link.client.call_tool(name, arguments)
+                answer = await connection.client.call_tool(name, arguments)
         except TimeoutError:
-            text = link.describe(f"did not answer {name} within {self.server.timeout:g} s")
+            text = connection.describe(f"did not answer {name} within {self.server.timeout:g} s")
             return bound_result(
                 ToolResult(f"{text} It may still be at work; whether it was done is not known.", is_error=True)
             )
-        except Exception as error:  # noqa: BLE001 - a stranger's failure is a result
-            link.is_lost = is_connection_lost(error)
-            text = link.describe(f"failed at {name}: {link.exceeded_limit or describe_innermost_error(error)}")
-            if link.exceeded_limit:
+        except Exception as error:  # noqa: BLE001 - every failure of a server is a result
+            connection.is_lost = is_connection_lost(error)
+            text = connection.describe(
+                f"failed at {name}: {connection.exceeded_limit or describe_innermost_error(error)}"
+            )
+            if connection.exceeded_limit:
                 return bound_result(
                     ToolResult(f"{text} Ask it for less at once. {_REPEATED_FAILURE_HINT}", is_error=True)
                 )
@@ -111,23 +118,23 @@ class McpSource:
         return bound_result(ToolResult(_render_answer(answer), is_error=bool(answer.is_error)))
 
     async def _get_connection(self) -> McpConnection | None:
-        """The connection, made anew if the last one is gone. A call that was under way then is not repeated."""
+        """Return the connection, after a restart if it is lost. A call that was interrupted is not repeated."""
         async with self._lock:
-            link = self._connection
-            if link is None or not self.tools or link.is_alive:
-                return link
+            connection = self._connection
+            if connection is None or not self.tools or connection.is_alive:
+                return connection
             if self._restarts >= self._max_restarts or self._clock() < self._not_before:
                 return None
             self._restarts += 1
             self._not_before = self._clock() + FIRST_RESTART_SECONDS * 2**self._restarts
-            await link.close()
+            await connection.close()
             return await self._connect()
 
     async def _connect(self) -> McpConnection:
-        self._connection = link = McpConnection(self.server, self.limits, self._clock)
-        await link.start()
-        self.problem = link.problem
-        return link
+        self._connection = connection = McpConnection(self.server, self.limits, self._clock)
+        await connection.start()
+        self.problem = connection.problem
+        return connection
 
 
 def _make_definition(server: str, tool: types.Tool) -> Tool:

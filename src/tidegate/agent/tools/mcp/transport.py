@@ -50,9 +50,9 @@ _IncomingMessage = SessionMessage | Exception
 
 
 class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A command to run, or the URL of one that runs. `environment` is what its process gets beside PATH and HOME.
+    """A server: a command to run, or a URL. `environment` is added to the SDK's default variables, such as PATH.
 
-    `seconds` is how long it may take to start, and to answer a call.
+    `timeout` is in seconds, for the start and for each call.
     """
 
     name: str
@@ -64,9 +64,9 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class McpTrafficLimiter:
-    """Checks what one connection sends against the limits. `exceeded` says which limit was exceeded.
+    """Checks the traffic of one connection against the limits. `exceeded_limit` says which one was exceeded.
 
-    `left_out` counts the listed tools that are not used because of a limit.
+    `omitted_tools` counts the listed tools that are not used because of a limit.
     """
 
     def __init__(self, limits: ServerLimits, clock: Callable[[], float]) -> None:
@@ -149,11 +149,11 @@ class McpTrafficLimiter:
 
 
 class McpProcess:
-    """A server that runs as a child process. `said` is the end of its error output."""
+    """A server that runs as a child process. `error_output` is the end of its error output."""
 
-    def __init__(self, server: McpServer, intake: McpTrafficLimiter) -> None:
+    def __init__(self, server: McpServer, limiter: McpTrafficLimiter) -> None:
         self._server = server
-        self._intake = intake
+        self._limiter = limiter
         self._process: subprocess.Popen[bytes] | None = None
         self._error_chunks: deque[bytes] = deque(maxlen=4)
         self._errors_closed = asyncio.Event()
@@ -204,7 +204,7 @@ class McpProcess:
         async with to_session:
             try:
                 async for line in self._lines(output):
-                    message = await self._intake.parse(line)
+                    message = await self._limiter.parse(line)
                     if message is not None:
                         await to_session.send(message)
                     await pace.step()
@@ -219,22 +219,22 @@ class McpProcess:
     async def _lines(self, output: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
         line = bytearray()
         while piece := await output.read(_CHUNK_BYTES):
-            self._intake.count_traffic(len(piece))
+            self._limiter.count_traffic(len(piece))
             *whole, rest = piece.split(b"\n")
             for part in whole:
                 line += part
-                self._intake.check_length(len(line))
+                self._limiter.check_length(len(line))
                 yield bytes(line)
                 line.clear()
             line += rest
-            self._intake.check_length(len(line))
+            self._limiter.check_length(len(line))
 
     async def _read_errors(self, errors: asyncio.StreamReader) -> None:
         """Keep the error output off the screen and remember its end."""
         try:
             while piece := await errors.read(_CHUNK_BYTES):
                 self._error_chunks.append(piece[-_MAX_ERROR_BYTES:])
-                self._intake.count_traffic(len(piece))
+                self._limiter.count_traffic(len(piece))
         except LimitExceeded:
             self._kill()
         finally:
@@ -251,10 +251,10 @@ class McpProcess:
                 async for message in from_session:
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                     writer.write(text.encode() + b"\n")
-                    with anyio.fail_after(self._intake.limits.unread):
+                    with anyio.fail_after(self._limiter.limits.unread):
                         await writer.drain()
         except TimeoutError:
-            self._intake.exceed(f"it did not read its input for {self._intake.limits.unread:g} s")
+            self._limiter.exceed(f"it did not read its input for {self._limiter.limits.unread:g} s")
             self._kill()
         except OSError:  # the server closed its input: tell the session that the connection is closed
             await to_session.aclose()
@@ -291,59 +291,59 @@ async def _connect_writer(pipes: AsyncExitStack, pipe: IO[bytes] | None) -> asyn
 
 
 @asynccontextmanager
-async def open_http_transport(server: McpServer, intake: McpTrafficLimiter) -> AsyncIterator[Any]:
+async def open_http_transport(server: McpServer, limiter: McpTrafficLimiter) -> AsyncIterator[Any]:
     """The SDK's HTTP transport with checked responses."""
 
     async def bound(response: httpx2.Response) -> None:
-        intake.count_traffic(0, messages=1)
+        limiter.count_traffic(0, messages=1)
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise intake.exceed("it compressed its response, which was not requested")
+            raise limiter.exceed("it compressed its response, which was not requested")
         streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _BoundedBody(response.stream, intake, streamed=streamed)
+        response.stream = _BoundedBody(response.stream, limiter, streamed=streamed)
 
     client = httpx2.AsyncClient(
         headers={"accept-encoding": "identity", **server.headers},
         timeout=httpx2.Timeout(30, read=300),
         event_hooks={"response": [bound]},
     )
-    most = intake.limits.message
+    most = limiter.limits.message
     async with (
         client,
         streamable_http_client(server.url, http_client=client, max_sse_event_size=most) as (incoming, outgoing),
     ):
-        yield _PrunedStream(incoming, intake), outgoing
+        yield _PrunedStream(incoming, limiter), outgoing
 
 
 class _BoundedBody(httpx2.AsyncByteStream):
     """A response body that is checked before it is passed on: a stream event by event, any other body as a whole."""
 
-    def __init__(self, body: httpx2.AsyncByteStream, intake: McpTrafficLimiter, *, streamed: bool) -> None:
+    def __init__(self, body: httpx2.AsyncByteStream, limiter: McpTrafficLimiter, *, streamed: bool) -> None:
         self._body = body
-        self._intake = intake
+        self._limiter = limiter
         self._streamed = streamed
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        intake, whole, reader = self._intake, bytearray(), SseReader(self._intake.limits.message)
+        limiter, whole, reader = self._limiter, bytearray(), SseReader(self._limiter.limits.message)
         async for piece in self._body:
-            intake.count_traffic(len(piece))
+            limiter.count_traffic(len(piece))
             if not self._streamed:
                 whole += piece
-                intake.check_length(len(whole))
+                limiter.check_length(len(whole))
                 continue
             for at in range(0, len(piece), _EVENT_CHUNK_BYTES):
                 part = piece[at : at + _EVENT_CHUNK_BYTES]
                 try:
                     frames = reader.feed(part)
                 except LimitExceeded:
-                    raise intake.exceed(f"it sent an event of more than {intake.limits.message:,} bytes") from None
+                    raise limiter.exceed(f"it sent an event of more than {limiter.limits.message:,} bytes") from None
                 for frame in frames:
-                    intake.count_traffic(0, messages=1)
-                    intake.check_values(frame.data)
+                    limiter.count_traffic(0, messages=1)
+                    limiter.check_values(frame.data)
                 yield part
                 await asyncio.sleep(0)
         if whole:
-            await asyncio.to_thread(intake.check_values, bytes(whole))
+            await asyncio.to_thread(limiter.check_values, bytes(whole))
             yield bytes(whole)
 
     async def aclose(self) -> None:
@@ -353,20 +353,20 @@ class _BoundedBody(httpx2.AsyncByteStream):
 class _PrunedStream:
     """A message stream for the SDK in which lists of tools are reduced."""
 
-    def __init__(self, incoming: Any, intake: McpTrafficLimiter) -> None:
+    def __init__(self, incoming: Any, limiter: McpTrafficLimiter) -> None:
         self._incoming = incoming
-        self._intake = intake
+        self._limiter = limiter
 
     async def receive(self) -> _IncomingMessage:
         found: _IncomingMessage = await self._incoming.receive()
-        return found if isinstance(found, Exception) else self._intake.prune_tools(found)
+        return found if isinstance(found, Exception) else self._limiter.prune_tools(found)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> _IncomingMessage:
         found: _IncomingMessage = await anext(self._incoming)
-        return found if isinstance(found, Exception) else self._intake.prune_tools(found)
+        return found if isinstance(found, Exception) else self._limiter.prune_tools(found)
 
     async def aclose(self) -> None:
         await self._incoming.aclose()

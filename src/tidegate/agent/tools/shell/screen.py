@@ -1,5 +1,7 @@
-"""The screen that output with cursor movements is drawn on. Its own module, for pyte takes a while to import and most
-output needs none."""
+"""The screen on which output with cursor movements is drawn.
+
+It is a module of its own, because importing pyte takes a while and most output does not need it.
+"""
 
 from typing import Any
 from unicodedata import combining
@@ -11,9 +13,9 @@ _COLUMNS = 4096
 
 
 class _Screen(pyte.Screen):
-    """Only text matters, so erased cells go instead of being filled with blanks: a wide screen costs nothing.
+    """A screen that keeps only text. Erased cells are deleted, not filled with blanks, so a wide screen costs nothing.
 
-    A pipe has no driver that makes two characters of a line end, so every line feed returns to the first column.
+    There is no terminal driver that adds a carriage return to a line feed, so every line feed returns to column one.
     """
 
     def __init__(self, rows: int) -> None:
@@ -21,7 +23,7 @@ class _Screen(pyte.Screen):
         super().__init__(_COLUMNS, rows)
 
     def draw(self, data: str) -> None:
-        """As pyte draws, but a joiner or a selector, which pyte takes for the end of the text, is left out."""
+        """Draw as pyte does, but leave out joiners and selectors, at which pyte would stop."""
         super().draw(data if data.isascii() else "".join(char for char in data if _is_drawable(char)))
 
     def linefeed(self) -> None:
@@ -44,7 +46,7 @@ class _Screen(pyte.Screen):
             super().erase_in_display(how, *args, **kwargs)
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
-        """A program that asks for another width does not get it."""
+        """Ignore a program that asks for another width."""
 
     def row(self, y: int) -> str:
         line = self.buffer[y]

@@ -1,4 +1,4 @@
-"""`shell`: a command in the workspace, and what it left on the screen."""
+"""The tool `shell`: run a command in the workspace and return its output as a screen would show it."""
 
 import asyncio
 import shutil
@@ -16,7 +16,7 @@ _DEFAULT_SECONDS = 120
 _MAX_SECONDS = 3600
 _MAX_OUTPUT_BYTES = 64 << 20
 QUIET_ENVIRONMENT = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-"""Nobody is there to turn a page or type a password."""
+"""Variables that keep programs from waiting for a key or a password."""
 
 
 class ShellArguments(msgspec.Struct):
@@ -24,20 +24,20 @@ class ShellArguments(msgspec.Struct):
     timeout: Annotated[int, Meta(ge=1, le=_MAX_SECONDS, description="seconds")] = _DEFAULT_SECONDS
 
 
-async def _run_shell(asked: ShellArguments, context: ToolContext) -> ToolResult:
-    if "\0" in asked.command:
+async def _run_shell(arguments: ShellArguments, context: ToolContext) -> ToolResult:
+    if "\0" in arguments.command:
         raise ToolFailed("The command has a NUL in it; it was not run. Write it without.")
     terminal = TerminalOutput()
     ran = await run_process_group(
-        [shutil.which("bash", path=context.environment.get("PATH")) or "/bin/sh", "-c", asked.command],
+        [shutil.which("bash", path=context.environment.get("PATH")) or "/bin/sh", "-c", arguments.command],
         cwd=str(context.workspace),
         environment={**QUIET_ENVIRONMENT, **context.environment},
-        seconds=asked.timeout,
+        seconds=arguments.timeout,
         max_bytes=_MAX_OUTPUT_BYTES,
         on_output=terminal.feed,
     )
     text = await asyncio.to_thread(terminal.render)
-    note = _describe_end(ran, asked.timeout)
+    note = _describe_end(ran, arguments.timeout)
     return ToolResult(
         f"{text}\n[{note}]" if text else f"[no output; {note}]", is_error=ran.exit_code != 0, is_process_output=True
     )

@@ -1,8 +1,7 @@
-"""What a process wrote, as it would stand on a screen: a progress bar costs its last state.
+"""The output of a process as a screen would show it: of a progress bar only the last state is kept.
 
-The emulator is pyte. Most output needs none: colours leave no trace in a text, and a carriage return among plain
-characters is a simple matter. Lines are brought to that form as they come, so that only the rest, from the first line
-on that moves a cursor, goes through the emulator, which is exact and slow.
+The emulator, pyte, is exact and slow, and most output does not need it. Colors and plain carriage returns are handled
+line by line as the output arrives. Only the part from the first line that moves the cursor goes through the emulator.
 """
 
 import codecs
@@ -11,15 +10,15 @@ from collections import deque
 
 from tidegate.agent.tools.tool import MAX_STREAM_BYTES, keep_last_bytes
 
-_SCREEN_ROWS = 50  # of the screen
+_SCREEN_ROWS = 50
 MAX_TERMINAL_CHARS = 1 << 20
-"""Characters that are held. A screen forgets what scrolled away; this much is more than a result may have."""
+"""Characters that are kept in memory: more than a result may have."""
 _MAX_OPEN_LINE_CHARS = 1 << 13
 _COLOR_SEQUENCE = re.compile(r"\x1b\[[0-9;:]*m")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 _CURSOR_CONTROLS = re.compile(r"[\x00-\x0c\x0e-\x1f\x7f]")
-"""What else than a carriage return keeps a line from being overwritten by simple means. A tab moves, too."""
+"""Controls, other than a carriage return, that only the emulator can handle. A tab is one of them."""
 
 
 class TerminalOutput:
@@ -41,11 +40,11 @@ class TerminalOutput:
             self._shorten_open_line()
 
     def _finish_line(self, line: str) -> str:
-        """The end of a line whose beginning is held already may write over that: the emulator's to say."""
+        """Return a finished line. A line whose beginning was stored already is left to the emulator."""
         return line.rstrip("\r") if self._line_is_continued else _collapse_line(line)
 
     def _shorten_open_line(self) -> None:
-        """A line that does not end: if it is a progress bar it becomes short, else it is held in pieces."""
+        """Shorten a line without an end: collapse it if it is a progress bar, else store it in pieces."""
         *before, last = self._open_line.split("\r")
         done = _collapse_line("\r".join(before))
         if before and not self._line_is_continued and not _CONTROL.search(done):
@@ -67,14 +66,14 @@ class TerminalOutput:
         first = _CONTROL.search(whole)
         if first is not None:
             start = first.start()
-            for _ in range(_SCREEN_ROWS):  # a cursor goes up no further than the screen
+            for _ in range(_SCREEN_ROWS):  # the cursor cannot move above the screen
                 start = whole.rfind("\n", 0, max(start, 0))
             whole = whole[: start + 1] + emulate_terminal(whole[start + 1 :])
         return keep_last_bytes(whole.rstrip(), MAX_STREAM_BYTES, before=self.dropped_bytes)
 
 
 def _collapse_line(line: str) -> str:
-    """A line without colours and, where no cursor moves in it, as its last carriage return left it."""
+    """Return a line without colors; if it moves no cursor, also as its last carriage return left it."""
     if "\x1b" in line:
         line = _COLOR_SEQUENCE.sub("", line)
     if "\r" not in line:
@@ -89,7 +88,7 @@ def _collapse_line(line: str) -> str:
 
 
 def emulate_terminal(text: str) -> str:
-    from tidegate.agent.tools.shell.screen import draw_screen  # noqa: PLC0415 - see there
+    from tidegate.agent.tools.shell.screen import draw_screen  # noqa: PLC0415 - importing pyte takes a while
 
     try:
         return draw_screen(text, _SCREEN_ROWS)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.chatting import KEY, REGISTRY, USER, Chat, chat_in
+from tests.commands.command_chat import KEY, REGISTRY, USER, Chat, chat_in
 from tidegate.agent.runtime import OpenAgent
-from tidegate.commands.agent_commands import ModelChoice, list_model_choices, make_command_context
-from tidegate.commands.registry import CommandAnswer
+from tidegate.commands.actions import PickModel, SwitchModel, SwitchPolicy, apply_change
+from tidegate.commands.agent_commands import ModelChoice, list_model_choices
+from tidegate.commands.registry import CommandAnswer, make_command_context
 from tidegate.core.events import NoteAdded
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.wire.usage import Usage
@@ -34,8 +35,8 @@ def test_the_model_is_switched_and_the_conversation_goes_on(chat: Chat) -> None:
             told = await REGISTRY.answer(
                 "/model anthropic/claude-sonnet-5", make_command_context(agent, chat.data, opening)
             )
-        assert told.action == "model anthropic/claude-sonnet-5"
-        async with chat.open(opening.apply_action(told.action), ["8443."]) as agent:
+        assert told.action == SwitchModel("anthropic/claude-sonnet-5")
+        async with chat.open(apply_change(opening, told.action), ["8443."]) as agent:
             assert (agent.session.model, agent.session.dialect.name) == ("claude-sonnet-5", "anthropic")
             await chat.say(agent, "Which port?")
             provider = agent.connection.provider
@@ -62,7 +63,7 @@ def test_the_models_that_can_be_picked(chat: Chat) -> None:
         found.extend(list_model_choices(make_command_context(agent, chat.data, chat.opening())))
 
     (told,) = chat.answers("/model", then=then)
-    assert told.action == "pick-model"
+    assert told.action == PickModel()
     assert [each.name for each in found if each.is_current] == ["openai/gpt-4o"]
     names = [each.name for each in found]
     assert {"openai/gpt-4.1", "embedded"} <= set(names)
@@ -70,7 +71,7 @@ def test_the_models_that_can_be_picked(chat: Chat) -> None:
     assert found[0].input is not None
     assert all(str(each) in told.text for each in found)
     assert "There are keys for openai:" in told.text
-    assert chat.answers("/models")[0].action == "pick-model"
+    assert chat.answers("/models")[0].action == PickModel()
 
 
 def test_the_policy_is_switched(chat: Chat) -> None:
@@ -78,7 +79,7 @@ def test_the_policy_is_switched(chat: Chat) -> None:
         assert agent.session.policy.name == "jutul"
 
     told = chat.answers("/policy nosuch", "/policy jutul", then=then)
-    assert [each.action for each in told] == ["", "policy jutul"]
+    assert [each.action for each in told] == [None, SwitchPolicy("jutul")]
     assert told[0].error
     shown = chat.answers("/policy")[0].text
     assert "default  (this one)" in shown

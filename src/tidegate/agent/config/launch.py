@@ -1,11 +1,12 @@
-"""How an agent is opened, and opened anew: a change of model, policy or configuration in mid-session is a new opening
-of the same session. Nothing of it need be changed in place, so nothing can be left half changed.
+"""The options an agent is opened with, and how they override the configuration files.
 
-    opening = Opening(files_of(Path.cwd(), os.environ), os.environ, name="build-fix")
-    read = opening.read()
-    async with open_agent(read.config, specialists=read.specialists, data=data, name=opening.name, ...) as agent:
-        answer = await registry().answer("/model gpt-5", place_of(agent, data, opening))
-    opening = opening.after(answer.act)
+A change of model, policy or configuration in mid-session opens the same session again with other options. Nothing is
+changed in place, so nothing can be left half changed.
+
+    options = LaunchOptions(locate_config_files(Path.cwd(), os.environ), os.environ, session_name="build-fix")
+    loaded = options.load_config()
+    async with open_agent(loaded.config, specialists=loaded.specialists, data=data, name=options.session_name) as agent:
+        ...
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,10 @@ from tidegate.wire.registry import find_dialect_of_model
 
 
 class LoadedConfig(NamedTuple):
-    """`specialists` are the agents for the tool `task`; `problems` say which of them cannot be used."""
+    """A configuration as its files are now.
+
+    `specialists` are the agents that the tool `task` can use; `problems` say which of them cannot be used, and why.
+    """
 
     config: ResolvedConfig
     specialists: list[ResolvedConfig]
@@ -32,9 +36,11 @@ class LoadedConfig(NamedTuple):
 
 
 class LaunchOptions(NamedTuple):
-    """`model` and `policy` stand over what the files say; `agent` is the id of one of theirs, else the first.
+    """How to open an agent.
 
-    `restore`: the session is opened as after a restart; where only its model or its settings changed, it is not.
+    `model` and `policy` override the configuration files if they are not empty. `agent` is the id of an agent in those
+    files; "" is the first one. `restore` runs the policy's rules for a restored session; it is False if only the model
+    or the settings change.
     """
 
     files: ConfigFiles
@@ -46,7 +52,7 @@ class LaunchOptions(NamedTuple):
     restore: bool = True
 
     def load_config(self) -> LoadedConfig:
-        """The configuration as its files are now."""
+        """Read the configuration files and apply `model` and `policy` to them."""
         sources = read_config_sources(self.files)
         check_trust(self.files, sources)
         config = resolve_config(sources, self.environment, agent=self.agent)
@@ -56,35 +62,24 @@ class LaunchOptions(NamedTuple):
             if each.role in ("specialist", "worker") and each.id != config.agent.id:
                 try:
                     specialists.append(resolve_config(sources, self.environment, agent=each.id))
-                except TidegateError as bad:
-                    problems.append(f"The agent {each.id} cannot be given tasks: {bad}")
+                except TidegateError as error:
+                    problems.append(f"The agent {each.id} cannot be given tasks: {error}")
         return LoadedConfig(override_config(config, model=self.model, policy=self.policy), specialists, problems)
-
-    def apply_action(self, act: str) -> "LaunchOptions":
-        """How to open again after an answer with this act. An empty name is what the files say."""
-        verb, _, rest = act.partition(" ")
-        if verb == "resume":
-            return self._replace(session_name=rest, restore=True)
-        if verb == "model":
-            return self._replace(model=rest, restore=False)
-        if verb == "policy":
-            return self._replace(policy=rest, restore=False)
-        return self._replace(restore=False) if verb == "reopen" else self
 
 
 def override_config(config: ResolvedConfig, *, model: str = "", policy: str = "") -> ResolvedConfig:
-    """Another model or policy over the files. Settings that were meant for another policy do not come with it."""
+    """Replace the model or the policy of a configuration. Settings of the replaced policy are dropped."""
     sources = dict(config.sources)
     settings, agent = config.settings, config.agent
     if policy and policy != config.policy_name:
-        sources = {path: stands for path, stands in sources.items() if not path.startswith("policy.")}
+        sources = {path: source for path, source in sources.items() if not path.startswith("policy.")}
         sources["policy.name"] = "--policy"
         settings = msgspec.structs.replace(settings, policy=PolicySettings(policy))
     if model:
         path = f"agents.{agent.id}.brain"
         brain = choose_brain(model, agent.brain, KNOWN_PROVIDERS.keys() | settings.providers.keys())
         if brain.provider != agent.brain.provider:
-            sources = {each: stands for each, stands in sources.items() if not each.startswith(f"{path}.config")}
+            sources = {each: source for each, source in sources.items() if not each.startswith(f"{path}.config")}
             sources[f"{path}.provider"] = "--model"
         sources[f"{path}.model"] = "--model"
         agent = msgspec.structs.replace(agent, brain=brain)
@@ -92,7 +87,7 @@ def override_config(config: ResolvedConfig, *, model: str = "", policy: str = ""
 
 
 def choose_brain(model: str, brain: BrainSettings, providers: frozenset[str] | set[str]) -> BrainSettings:
-    """`PROVIDER/MODEL`, or a model of the configured provider, or one whose name tells who made it."""
+    """Return the brain for `PROVIDER/MODEL`, a model of the configured provider, or a model with a known maker."""
     provider, slash, name = model.partition("/")
     if not slash or provider not in providers:
         provider, name = brain.provider or _guess_provider(model), model
@@ -111,7 +106,7 @@ def _guess_provider(model: str) -> str:
     dialect = find_dialect_of_model(model)
     if dialect is None or dialect.vendor is None:
         raise BadInput(
-            f"Nothing says who serves the model {quote_value(model)}.",
-            f"Say PROVIDER/MODEL; known: {', '.join(KNOWN_PROVIDERS)}.",
+            f"The provider of the model {quote_value(model)} is not known.",
+            f"Write PROVIDER/MODEL; known providers: {', '.join(KNOWN_PROVIDERS)}.",
         )
     return dialect.vendor.name

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.chatting import KEY, REGISTRY, USER, Chat, chat_in
+from tests.commands.command_chat import KEY, REGISTRY, USER, Chat, chat_in
 from tidegate import DataFolder
 from tidegate.agent.config.files import read_config_sources
 from tidegate.agent.config.trust import check_trust, trust_project_file
 from tidegate.agent.runtime import OpenAgent
-from tidegate.commands.agent_commands import make_command_context
+from tidegate.commands.actions import ReopenSession, SwitchPolicy, apply_change
+from tidegate.commands.registry import make_command_context
 from tidegate.core.events import ViewEdited
 
 
@@ -32,9 +33,9 @@ def test_a_setting_holds_at_once_and_after_a_restart(chat: Chat) -> None:
                 await chat.say(agent, f"ask {number}")
             assert agent.session.view.visible_turns == 4
             told = await REGISTRY.answer("/config max_context_turns 3", make_command_context(agent, chat.data, opening))
-        assert told.action == "reopen"
+        assert told.action == ReopenSession()
         assert "policy.settings.max_context_turns is 3 from now on" in told.text
-        opening = opening.apply_action(told.action)
+        opening = apply_change(opening, told.action)
         async with chat.open(opening, ["ok"] * 4) as agent:  # what leaves is summarised into memory first
             assert agent.session.policy.settings["max_context_turns"] == 3
             await chat.say(agent, "ask 4")
@@ -171,7 +172,8 @@ def test_a_setting_of_a_policy_from_the_command_line(chat: Chat) -> None:
 
     opening = chat.opening(policy="jutul")
     (told,) = chat.answers("/config clear_at 0.4", opening=opening, then=then)
-    assert (told.action, opening.apply_action(told.action).policy) == ("policy", "")
+    assert told.action == SwitchPolicy("")
+    assert apply_change(opening, told.action).policy == ""
     assert "with policy.name jutul" in told.text
     kept = opening.load_config().config.settings.policy
     assert (kept.name, kept.settings) == ("jutul", {"clear_at": 0.4}), "nor is it lost where the policy is named again"
@@ -211,4 +213,4 @@ def test_a_policy_of_ones_own(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> No
     (told,) = chat.answers("/config policy own.yaml", then=then)
     assert not told.error
     assert str(chat.tmp / "work" / "own.yaml") in chat.file.read_text()
-    assert chat.answers("/policy own.yaml")[0].action == "policy own.yaml"
+    assert chat.answers("/policy own.yaml")[0].action == SwitchPolicy("own.yaml")

@@ -10,15 +10,16 @@ import pytest
 
 from tests.session.figures import own_policy, reported, said, step
 from tidegate import DataFolder, Session
-from tidegate.commands.registry import CommandAnswer, CommandContext, CommandRegistry
-from tidegate.commands.sessions import SESSION_COMMANDS
+from tidegate.commands.actions import PickSession, Quit, ResumeSession
+from tidegate.commands.catalog import create_command_registry
+from tidegate.commands.registry import CommandAnswer, CommandContext
 from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.core.messages import user_message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.datafolder.archive.transfer import import_session
 from tidegate.session.summaries.drivers import AsyncSummarizer
 
-REGISTRY = CommandRegistry(SESSION_COMMANDS)
+REGISTRY = create_command_registry()
 RULE = "Never push to main."
 
 
@@ -119,7 +120,7 @@ def test_nothing_to_compact_or_to_undo(tmp_path: Path) -> None:
 
 
 def test_without_a_model_the_focus_is_not_heard(desk: Desk) -> None:
-    assert "nobody heard" in desk.says("/compact ports").text
+    assert "the focus had no effect" in desk.says("/compact ports").text
 
 
 @pytest.mark.parametrize(
@@ -165,25 +166,25 @@ def test_recall_and_memory(desk: Desk) -> None:
         assert "opens at 4.5 bar" in desk.says(line).text
     assert "port 8442" in desk.says("/memory search 8442").text
     assert "4.5 bar" in desk.says(f"/memory show {day}").text
-    assert desk.says("/memory search zebra") == CommandAnswer("Nothing is found.", True)
+    assert desk.says("/memory search zebra") == CommandAnswer("Nothing found.", True)
 
 
 def test_sessions_resume_and_fork(desk: Desk) -> None:
     head = desk.session.log.head
     told = desk.says("/fork other-way at m5")
-    assert told.action == "resume other-way"
+    assert told.action == ResumeSession("other-way")
     assert desk.data.store.head("other-way") == 5
-    assert desk.says("/fork second").action == "resume second"
+    assert desk.says("/fork second").action == ResumeSession("second")
     assert desk.data.store.head("second") == head
     assert desk.says("/fork second").error
     listed = desk.says("/sessions").text
     assert "work  (this one)" in listed
     assert "other-way" in listed
     assert "work" not in desk.says("/sessions other").text
-    assert desk.says("/resume").action == "pick-session"
-    assert desk.says("/resume other").action == "resume other-way"
+    assert desk.says("/resume").action == PickSession()
+    assert desk.says("/resume other").action == ResumeSession("other-way")
     assert desk.says("/resume nobody").error
-    assert desk.says("/resume work").action == ""
+    assert desk.says("/resume work").action is None
     assert "/resume other-way" in REGISTRY.complete("/resume o", CommandContext(desk.session, "work", desk.data))
 
 
@@ -195,7 +196,7 @@ def test_export_is_a_session_again(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_cost_and_trace(desk: Desk) -> None:
-    assert desk.says("/cost").text == "Nothing was asked yet."
+    assert desk.says("/cost").text == "No requests yet."
     desk.session.prepare()
     desk.session.record(
         {"prompt_tokens": 3_000, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 1_500}}
@@ -213,7 +214,7 @@ def test_explain_tells_each_rule(desk: Desk) -> None:
     head = desk.session.log.head
     text = desk.says("/explain").text
     assert "rests: not pressure > 0.85 (is 0." in text
-    assert "manual (on /compact):\n  summarise: holds: always\n    it would take 12 messages (m" in text
+    assert "manual (on /compact):\n  summarise: due: always\n    it would take 12 messages (m" in text
     assert "have a summary written of 12 messages: " in text
     for name in ("tool_result", "before_call", "overflow", "manual"):
         assert f"{name} (" in text
@@ -221,13 +222,13 @@ def test_explain_tells_each_rule(desk: Desk) -> None:
 
 
 def test_quit(desk: Desk) -> None:
-    assert desk.says("/q") == CommandAnswer("", action="quit")
+    assert desk.says("/q") == CommandAnswer("", action=Quit())
 
 
 def test_without_a_data_folder() -> None:
     place = CommandContext(Session("gpt-4o", window=9_000))
     for line in ("/sessions", "/fork x", "/export", "/memory", "/trace", "/resume x"):
         told = asyncio.run(REGISTRY.answer(line, place))
-        assert (told.error, told.text.startswith("Nothing of this session is kept.")) == (True, True)
+        assert (told.error, told.text.startswith("This session is not stored.")) == (True, True)
     for line in ("/context", "/explain", "/cost", "/recall x", "/pins", "/compact"):
         assert "kept." not in asyncio.run(REGISTRY.answer(line, place)).text

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate import BadInput, DataFolder, Session
+from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.registry import MAX_ANSWER_CHARS, Command, CommandAnswer, CommandContext, CommandRegistry
-from tidegate.commands.sessions import SESSION_COMMANDS
 from tidegate.core.messages import user_message
 
 KEY = "sk-ant-api03-" + "Ab1" * 20
@@ -46,8 +46,8 @@ def test_help_is_made_from_the_registry() -> None:
     assert [line.split()[0] for line in text.splitlines()] == ["/help", "/echo", "/fail", "/refuse"]
     assert "say it again" in text
     assert answer("/help echo").text == "/echo TEXT\nsay it again\nalso: /e, /say"
-    whole = answer("/?", CommandRegistry(SESSION_COMMANDS)).text
-    assert all(f"/{command.name}" in whole and command.description in whole for command in SESSION_COMMANDS)
+    whole = answer("/?", create_command_registry()).text
+    assert all(f"/{command.name}" in whole and command.description in whole for command in create_command_registry())
 
 
 @pytest.mark.parametrize("line", ["/echo a b", "echo a b", "  /ECHO   a b ", "/e a b", "/say\na b"])
@@ -63,7 +63,7 @@ def test_the_nearest_name_is_offered(line: str, meant: str) -> None:
 
 
 def test_what_is_nothing_like_a_command() -> None:
-    assert answer("/zzzzzzzz") == CommandAnswer("There is no command /zzzzzzzz. /help lists what there is.", True)
+    assert answer("/zzzzzzzz") == CommandAnswer("There is no command /zzzzzzzz. /help lists the commands.", True)
     assert answer("").error
 
 
@@ -106,7 +106,7 @@ def test_answers_are_bounded_and_hold_no_secrets(tmp_path: Path) -> None:
 def test_a_secret_is_masked_before_it_is_cut(tmp_path: Path) -> None:
     """Wherever the piece ends that is shown, no half of a key is left of it."""
     data = DataFolder(tmp_path, secrets=[])
-    registry = CommandRegistry(SESSION_COMMANDS)
+    registry = create_command_registry()
     with data.open("a", "m", window=WINDOW) as session:
         session.add(user_message("x" * 7_840 + f" token {KEY} " + "word " * 3_000))
         place = CommandContext(session, "a", data)

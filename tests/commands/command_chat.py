@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from tidegate import DataFolder
 from tidegate.agent.config.files import locate_config_files
+from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.runtime import OpenAgent, open_agent
-from tidegate.commands.agent_commands import create_command_registry, make_command_context
-from tidegate.commands.agent_launch import LaunchOptions
-from tidegate.commands.registry import CommandAnswer
+from tidegate.commands.actions import CommandAction, PickModel, PickSession, Quit, apply_change
+from tidegate.commands.catalog import create_command_registry
+from tidegate.commands.registry import CommandAnswer, make_command_context
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
 
 KEY = "sk-proj-" + "a1B2" * 10
@@ -76,13 +77,22 @@ class Chat(NamedTuple):
             for line in lines:
                 async with self.open(now) as agent:
                     told.append(await REGISTRY.answer(line, make_command_context(agent, self.data, now)))
-                now = now.apply_action(told[-1].action)
+                now = open_again(now, told[-1].action)
             async with self.open(now) as agent:
                 if then is not None:
                     await then(agent)
             return told
 
         return asyncio.run(run())
+
+
+def open_again(options: LaunchOptions, action: CommandAction | None) -> LaunchOptions:
+    """The options an app opens the agent with after this action."""
+    return (
+        options
+        if action is None or isinstance(action, PickModel | PickSession | Quit)
+        else apply_change(options, action)
+    )
 
 
 Then = Callable[[OpenAgent], Awaitable[None]]
