@@ -21,7 +21,7 @@ from tidegate.agent.hooks.actions import make_action_runner
 from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.provider_connection import ProviderConnection, connect_provider
 from tidegate.agent.skills import Skills
-from tidegate.agent.spending import MeteredProvider, SessionSpending
+from tidegate.agent.spending import DailySpending, MeteredProvider, SessionSpending
 from tidegate.agent.subagents import SUMMARY_TIMEOUT_SECONDS, SubagentKind, SubagentSession
 from tidegate.agent.system_prompt import (
     AGENT_RULES,
@@ -132,6 +132,12 @@ class AgentBuilder(NamedTuple):
         return ToolContext(
             self.workspace, session, session_folder=folder, session_name=name, data=self.data, clock=self.clock
         )
+
+    def build_spending(
+        self, config: ResolvedConfig, connection: ProviderConnection, session: Session
+    ) -> SessionSpending:
+        days = DailySpending(self.data.root, self.data.clock) if self.data is not None else None
+        return SessionSpending(session, config.settings.spend, days=days, model_overrides=connection.model_overrides)
 
     def build_hooks(self, config: ResolvedConfig, toolbox: Toolbox, context: ToolContext) -> HookRunner:
         run_module = make_action_runner(config, toolbox, context)

@@ -24,7 +24,7 @@ from tidegate.agent.config.tool_access import list_offered_tools, resolve_approv
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.skills import Skills
-from tidegate.agent.spending import DailySpending, MeteredProvider, SessionSpending
+from tidegate.agent.spending import MeteredProvider, SessionSpending
 from tidegate.agent.subagents import SubagentTool
 from tidegate.agent.system_prompt import SystemPrompt
 from tidegate.agent.tools.approval import AskUser, ask_one_at_a_time
@@ -233,10 +233,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         prompt = builder.build_prompt(config, connection, skills)
         session = builder.open_session(config, connection, name, prompt.text, restore=restore)
         stack.callback(session.close)
-        days = DailySpending(data.root, data.clock) if data is not None else None
-        spending = SessionSpending(
-            session, config.settings.spend, days=days, model_overrides=connection.model_overrides
-        )
+        spending = builder.build_spending(config, connection, session)
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
         tools, faults = await builder.load_tools(config, skills)
         suited = select_tools(tools, connection, session.counter)

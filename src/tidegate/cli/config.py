@@ -24,8 +24,8 @@ def run(options: argparse.Namespace) -> int:
 
     import msgspec
 
-    from tidegate.agent.config.files import locate_config_files
     from tidegate.agent.config.effective_settings import list_effective_settings
+    from tidegate.agent.config.files import locate_config_files
     from tidegate.agent.config.trust import trust_project_file
     from tidegate.cli.launch import make_launch_options
     from tidegate.core.text.terminal_text import clean_line

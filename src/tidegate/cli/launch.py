@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from tidegate.agent.config.files import locate_config_files
-from tidegate.agent.config.resolved_config import ResolvedConfig, collect_secret_values
 from tidegate.agent.config.launch import LaunchOptions
+from tidegate.agent.config.resolved_config import ResolvedConfig, collect_secret_values
 from tidegate.core.text.secrets import keys_of
 
 

@@ -73,9 +73,9 @@ def _read_view_config() -> _ViewConfig:
     from pathlib import Path
 
     from tidegate.agent.config.files import locate_config_files
+    from tidegate.agent.config.launch import LaunchOptions
     from tidegate.agent.provider_connection import build_model_overrides
     from tidegate.cli.launch import collect_secrets
-    from tidegate.agent.config.launch import LaunchOptions
     from tidegate.core.text.secrets import keys_of
     from tidegate.terminal.output import print_error
 

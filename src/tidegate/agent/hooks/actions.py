@@ -17,7 +17,7 @@ from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import NOTE, Call, MarkedText, Message
 from tidegate.core.policy.policy import Policy, Rule
-from tidegate.core.stages.summary import summarise
+from tidegate.core.stages.summary import summarize
 from tidegate.core.stages.turns import keep_recent
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.session.summaries.drivers import AsyncSummarizer
@@ -58,7 +58,7 @@ def _make_compaction_rule(name: str, action: CompactContext, context: ContextSet
     if (action.strategy or context.strategy) == "truncate":
         return Rule(name, "keep_recent", keep_recent, settings | {"messages": keep})
     settings |= {"keep_messages": keep, "max_tokens": action.summary_max_tokens or context.summary_max_tokens}
-    return Rule(name, "summarise", summarise, settings | {"before": "[Summary: ", "behind": "]"})
+    return Rule(name, "summarise", summarize, settings | {"before": "[Summary: ", "behind": "]"})
 
 
 def inject_message(action: InjectMessage, at: HookContext) -> str:
