@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.planted import Planted, session
+from tests.core.planted_facts import Planted, session
 from tidegate.core.digest.writer import DIGEST_SECTIONS, write_digest
 from tidegate.core.messages import (
     REMINDER,

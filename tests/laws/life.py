@@ -48,7 +48,8 @@ class Life(RuleBasedStateMachine):
         whole=st.booleans(),
     )
     def start(self, window: int | None, wire: str, form: str, counting: str, whole: bool) -> None:
-        self.session = a_session(self.preset, window=window, wire=wire, counting=counting)
+        self.clock = Clock()
+        self.session = a_session(self.preset, window=window, wire=wire, counting=counting, clock=self.clock)
         self.form, self.counting, self.player = form, counting, Player(whole=whole)
         self.seen: list[bytes] = []
 
@@ -73,11 +74,6 @@ class Life(RuleBasedStateMachine):
             if isinstance(move, Say) and move.role == "assistant":
                 self.prepare(summarise)
             self.say([move])
-
-    @property
-    def clock(self) -> Clock:
-        assert isinstance(self.session._clock, Clock)
-        return self.session._clock
 
     def say(self, moves: list[Move]) -> None:
         messages = [message for move in moves for message in self.player.play(move)]
@@ -112,7 +108,7 @@ class Life(RuleBasedStateMachine):
             return
         self.judge(request, start)
         done = edits(self.session)
-        again = reopened(self.session, self.counting)
+        again = reopened(self.session, self.counting, self.clock)
         for session in (self.session, again):
             assert session.prepare().to_bytes() == request.to_bytes(), "a second prepare gives another request"
             assert edits(session) == done, "a second prepare found something to do"
@@ -161,7 +157,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         """The next request must extend the last one as if nothing had happened; only `shared` begins anew."""
-        self.session = reopened(self.session, self.counting)
+        self.session = reopened(self.session, self.counting, self.clock)
         self.fresh = True
 
     # --- what holds -----------------------------------------------------------------------------------------------
@@ -180,7 +176,7 @@ class Life(RuleBasedStateMachine):
     def judge(self, request: Request, start: int) -> None:
         check_request(self.session, request)
         check_new_edits(self.session, start)
-        again = reopened(self.session, self.counting)
+        again = reopened(self.session, self.counting, self.clock)
         assert again.render_request().to_bytes() == request.to_bytes(), "a session opened again gives another request"
         assert again.count_tokens() == request.tokens
         assert f"{request.tokens:,}" in str(self.session.explain()), "another size is explained than was measured"

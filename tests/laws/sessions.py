@@ -39,7 +39,13 @@ class Clock:
 
 
 def a_session(
-    policy: str, *, window: int | None, wire: str, counting: str = "chars/4", log: MemoryLog | None = None
+    policy: str,
+    *,
+    window: int | None,
+    wire: str,
+    counting: str = "chars/4",
+    log: MemoryLog | None = None,
+    clock: Clock | None = None,
 ) -> Session:
     return Session(
         policy=loaded(policy),
@@ -49,11 +55,11 @@ def a_session(
         tools=TOOLS,
         count=counting,
         log=log,
-        clock=Clock(),
+        clock=clock or Clock(),
     )
 
 
-def reopened(session: Session, counting: str) -> Session:
+def reopened(session: Session, counting: str, clock: Clock) -> Session:
     """The same session from what is on record, with nothing else of the old one."""
     assert isinstance(session.log, MemoryLog)
     return Session(
@@ -62,7 +68,7 @@ def reopened(session: Session, counting: str) -> Session:
         wire=session.dialect.name,
         count=counting,
         log=MemoryLog(session.log.records()),
-        clock=session._clock,
+        clock=clock,
     )
 
 
@@ -188,7 +194,7 @@ def check_truth(session: Session) -> None:
 
     But for counts: those of a log are upper bounds where something was forgotten, and are made again when it is opened.
     """
-    told = fold_log(session.log.read, session._meter)
+    told = fold_log(session.log.read, session.view.meter)
     told.recount(session.counter, thinking=session.dialect.sends_thinking, since=0)
     if session.view.usage is None:  # else it is what was said since the report
         told.tokens_since_report, told.metered_since_report = (
@@ -251,8 +257,8 @@ def check_new_edits(session: Session, start: int) -> None:
     events = list(session.log.read())
     for event in events[start:]:
         if isinstance(event.payload, ViewEdited):
-            before = fold_log(lambda: events[: event.seq - 1], session._meter)  # noqa: B023 - read at once
-            after = fold_log(lambda: events[: event.seq], session._meter)  # noqa: B023
+            before = fold_log(lambda: events[: event.seq - 1], session.view.meter)  # noqa: B023 - read at once
+            after = fold_log(lambda: events[: event.seq], session.view.meter)  # noqa: B023
             check_edit(before, after, event.payload, session.budget())
 
 

@@ -102,7 +102,8 @@ def policy(share: float) -> Policy:
 
 
 def played(turns: list[Turn], window: int, wire: str, summarise: object, share: float = 0.08) -> Session:
-    session = Session(policy=policy(share), window=window, wire=wire, system=SYSTEM, count="chars/4", clock=Clock())
+    clock = Clock()
+    session = Session(policy=policy(share), window=window, wire=wire, system=SYSTEM, count="chars/4", clock=clock)
     for number, turn in enumerate(turns):
         for message in messages_of(turn, number):
             if message.role == "assistant":
@@ -112,7 +113,7 @@ def played(turns: list[Turn], window: int, wire: str, summarise: object, share: 
                 check_new_edits(session, start)
                 check_ledger(session)
                 done = edits(session)
-                again = reopened(session, "chars/4")
+                again = reopened(session, "chars/4", clock)
                 assert session.prepare().to_bytes() == again.prepare().to_bytes() == request.to_bytes()
                 assert edits(session) == done == edits(again), "compacting twice changed something"
             session.add(message)

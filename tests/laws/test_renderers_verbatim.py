@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.laws.conversations import conversations, law
 from tests.laws.sessions import WIRES, a_session, chat_texts, fresh_rendering, sound, strings, words
 from tests.laws.tape import Tape
+from tidegate.core.events import Event, NoteAdded
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Result, Text, Thinking, calls_of
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
@@ -128,7 +129,7 @@ def test_every_call_keeps_its_own_answer(wire: str, messages: list[Message]) -> 
 def test_signed_blocks_go_out_as_they_came_or_not_at_all(wire: str, messages: list[Message], moved: bool) -> None:
     view = view_of(messages)
     if moved:
-        view._rebuild(view.items, 0)
+        view.fold(Event(view.head + 1, 0.0, NoteAdded("unsigned")))
     sent = [block for block in blocks_of(fresh_rendering(view, wire).messages) if is_signed(block)]
     known: list[object] = []
     for item in view.items:

@@ -141,10 +141,7 @@ class _TokenAllowance:
 
 
 def _mentions(text: str, key: str) -> bool:
-    """Whether the text has the key as a whole: 8443 does not mention 443, but a path mentions its file.
-
-    Every text mentions an empty key.
-    """
+    """Whether the text has the key as a whole: 8443 does not mention 443, a path mentions its file."""
     if not key:
         return True
     at = text.find(key)
