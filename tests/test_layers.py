@@ -41,6 +41,21 @@ def test_inheritance_is_shallow() -> None:
     assert depth_faults(list(package_sources())) == []
 
 
+VENDOR_FILES = {
+    "tidegate.wire.registry",
+    "tidegate.models.catalog",  # the names of models, whoever serves them
+    "tidegate.models.token_counters",
+}
+
+
+@pytest.mark.parametrize("vendor", ["deepseek", "mistral"])
+def test_a_dialect_of_a_known_family_is_one_file(vendor: str) -> None:
+    own = f"tidegate.wire.openai_chat.{vendor}"
+    naming = {source.module for source in package_sources() if f'"{vendor}' in source.text}
+    assert own in naming
+    assert naming <= {own} | VENDOR_FILES
+
+
 def test_no_cycles() -> None:
     assert cycle_faults(list(package_sources())) == []
 

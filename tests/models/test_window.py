@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.models.stub import SHOWN, Stub, listing, running
+from tests.models.stub_server import SHOWN, Stub, listing, running
 from tidegate.models.catalog import ModelInfo, parse_model_overrides
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.window import (

@@ -66,14 +66,14 @@ class ScriptedProvider:
 
     async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
         self.requests.append(request)
-        step = await self._step(request)
+        step = await self._next_step(request)
         if isinstance(step, ProviderError):
             raise step
         broken = step if isinstance(step, BrokenAnswer) else None
-        spoken = self._told(step.answer if isinstance(step, BrokenAnswer) else step, request)
-        answer, shown = create_assembler(self.wire), 0
-        for frame in encode_frames(self.wire, spoken):
-            for delta in answer.feed(frame):
+        answer = self._with_usage(step.answer if isinstance(step, BrokenAnswer) else step, request)
+        assembler, shown = create_assembler(self.wire), 0
+        for frame in encode_frames(self.wire, answer):
+            for delta in assembler.feed(frame):
                 if broken and shown >= broken.delta_count:
                     raise broken.fault
                 shown += 1
@@ -81,9 +81,9 @@ class ScriptedProvider:
                 await asyncio.sleep(0)  # lets other tasks interrupt the stream
         if broken:
             raise broken.fault
-        yield answer.finish()
+        yield assembler.finish()
 
-    async def _step(self, request: bytes) -> ScriptedAnswer | BrokenAnswer | ProviderError:
+    async def _next_step(self, request: bytes) -> ScriptedAnswer | BrokenAnswer | ProviderError:
         try:
             step = next(self._steps)
         except StopIteration:
@@ -93,12 +93,12 @@ class ScriptedProvider:
             step = await made if inspect.isawaitable(made) else made
         return ScriptedAnswer(text=step) if isinstance(step, str) else step
 
-    def _told(self, spoken: ScriptedAnswer, request: bytes) -> ScriptedAnswer:
-        usage = spoken.usage
+    def _with_usage(self, answer: ScriptedAnswer, request: bytes) -> ScriptedAnswer:
+        usage = answer.usage
         if usage is None and self._count is not None:
-            said = spoken.text + spoken.thinking + "".join(call.name + call.arguments for call in spoken.calls)
-            usage = Usage(self._count(request), self._count(said.encode("utf-8", "replace")), 0, 0)
-        return msgspec.structs.replace(spoken, usage=usage, model=spoken.model or self.model)
+            text = answer.text + answer.thinking + "".join(call.name + call.arguments for call in answer.calls)
+            usage = Usage(self._count(request), self._count(text.encode("utf-8", "replace")), 0, 0)
+        return msgspec.structs.replace(answer, usage=usage, model=answer.model or self.model)
 
     async def close(self) -> None:
         self.closed = True

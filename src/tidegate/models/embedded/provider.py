@@ -89,7 +89,7 @@ class EmbeddedProvider:
         return load_gguf_counter(self.path) or create_counter(self.model)
 
     def __repr__(self) -> str:
-        return f"Embedded({self.model!r}, window={self.window})"
+        return f"EmbeddedProvider({self.model!r}, window={self.window})"
 
     async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
         provider = await asyncio.to_thread(self._running.start, self)

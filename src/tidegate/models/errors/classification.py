@@ -143,7 +143,7 @@ def classify_response(
     )
 
 
-def classify_frame(dialect: str, frame: object, mask: Callable[[str], str] | None = None) -> ProviderError | None:
+def classify_frame(frame: object, mask: Callable[[str], str] | None = None) -> ProviderError | None:
     """Classify an error in a stream that began with 200, or in a whole 200 body; None for ordinary frames.
 
     The forms of all dialects are tried, because a gateway passes on the errors of other servers.

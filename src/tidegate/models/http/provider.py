@@ -224,7 +224,7 @@ class HttpProvider:
             deltas = answer.feed(frame)
         except LimitExceeded as exceeded:
             raise self._limit_error(str(exceeded.args[0])) from None
-        fault = classify_frame(self.wire, frame, self._mask)
+        fault = classify_frame(frame, self._mask)
         if fault is None and answer.error is not None:
             fault = classify_response(None, {"error": answer.error}, mask=self._mask)
         if fault is not None:

@@ -7,7 +7,7 @@ The table was widened after each round; held here are the ways of saying it that
 
 import pytest
 
-from tests.models.test_faults_texts import Text, texts
+from tests.models.test_error_texts import Text, texts
 from tidegate.models.errors.classification import classify_response
 
 TEXTS = r"""

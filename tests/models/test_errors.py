@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.test_faults_held import TEXTS as HELD
-from tests.models.test_faults_more import TEXTS as MORE
-from tests.models.test_faults_rounds import TEXTS as ROUNDS
-from tests.models.test_faults_texts import SHORT, TEXTS, texts
+from tests.models.test_error_texts import SHORT, TEXTS, texts
+from tests.models.test_error_texts_held_out import TEXTS as HELD
+from tests.models.test_error_texts_more import TEXTS as MORE
+from tests.models.test_error_texts_rounds import TEXTS as ROUNDS
 from tidegate.core.errors import TidegateError
 from tidegate.core.text.secrets import SecretMask
 from tidegate.models.errors.classification import (
@@ -313,7 +313,7 @@ def test_any_json_is_a_fault(value: object) -> None:
 
 @given(frame=json_values)
 def test_any_frame_is_a_fault_or_none(frame: object) -> None:
-    fault = classify_frame("openai_chat", frame)
+    fault = classify_frame(frame)
     assert fault is None or fault.kind in ERROR_KINDS
 
 

@@ -6,7 +6,7 @@ are held, and so are the numbers that may be learned from them, and no others.
 
 import pytest
 
-from tests.models.test_faults_texts import Text, texts
+from tests.models.test_error_texts import Text, texts
 from tidegate.models.errors.classification import classify_frame, classify_response
 
 TEXTS = r"""
@@ -152,8 +152,6 @@ def test_the_prompt_and_the_answer_are_told_apart() -> None:
 
 
 def test_a_code_in_a_frame() -> None:
-    told = classify_frame(
-        "openai_chat", {"choices": None, "base_resp": {"status_code": 1039, "status_msg": "token limit"}}
-    )
+    told = classify_frame({"choices": None, "base_resp": {"status_code": 1039, "status_msg": "token limit"}})
     assert told is not None
     assert (told.kind, told.window) == ("overflow", None)

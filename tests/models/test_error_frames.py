@@ -38,7 +38,7 @@ FRAMES: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("dialect", "frame", "kind"), FRAMES, ids=lambda value: str(value)[:50])
 def test_frames_that_tell_of_a_failure(dialect: str, frame: str, kind: str) -> None:
-    fault = classify_frame(dialect, msgspec.json.decode(frame))
+    fault = classify_frame(msgspec.json.decode(frame))
     assert fault is not None
     assert fault.kind == kind
 
@@ -58,7 +58,7 @@ def test_frames_that_tell_of_a_failure(dialect: str, frame: str, kind: str) -> N
     ],
 )
 def test_ordinary_frames(frame: dict[str, Any]) -> None:
-    assert classify_frame("openai_chat", frame) is None
+    assert classify_frame(frame) is None
 
 
 def reply(message: dict[str, Any], stop: StopReason, reason: str = "", **usage: Any) -> Reply:

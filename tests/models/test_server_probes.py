@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.models.stub import SHOWN, Answers, Stub, listing, running
+from tests.models.stub_server import SHOWN, Answers, Stub, listing, running
 from tidegate.core.errors import BadInput
 from tidegate.models.server_probes import ProbedServer, ProbeResult, probe_server, probe_window
 

@@ -6,7 +6,7 @@ then the table was widened (four texts of the second round were moved, dropped o
 
 import pytest
 
-from tests.models.test_faults_texts import Text, texts
+from tests.models.test_error_texts import Text, texts
 from tidegate.models.errors.classification import classify_response
 
 TEXTS = r"""
