@@ -1,4 +1,4 @@
-"""F2: the figures are the session's own, and what was taken out can be read, recalled and taken back from there."""
+"""F2: the figures are the session's own, and removed messages can be read, recalled and restored from there."""
 
 import re
 from pathlib import Path

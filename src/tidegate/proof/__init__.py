@@ -1,1 +1,1 @@
-"""Programs that prove claims of this project: the seeds runner, the demo's checks, generated sessions."""
+"""Programs that only prove claims of this project: the seeds runner, the demonstrations, generated sessions."""

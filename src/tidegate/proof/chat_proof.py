@@ -145,5 +145,5 @@ def _prove_rendering(observer: ChatObserver, conversation: LiveConversation) -> 
         for sent in list_sent_requests(conversation.log)
     ]
     same = sum(one == other for one, other in zip(made, observer.request_hashes, strict=False))
-    claim = f"{same} of {len(observer.request_hashes)} requests made again from the log alone have the same bytes"
+    claim = f"{same} of {len(observer.request_hashes)} requests rendered again from the log alone have the same bytes"
     return Proof(len(made) == len(observer.request_hashes) == same, claim)

@@ -77,7 +77,7 @@ class SessionWitness:
                 rendering.update(view)
                 same += hashlib.sha256(rendering.to_bytes()).hexdigest() == wanted
                 head, wanted = next(waiting, (0, ""))
-        claim = f"{same} of {len(self.requests)} requests made again from the log alone have the same bytes"
+        claim = f"{same} of {len(self.requests)} requests rendered again from the log alone have the same bytes"
         return Proof(same == len(self.requests), claim)
 
 

@@ -57,7 +57,7 @@ class ContextPane(Screen[str]):
         Binding("u", "undo", "Undo down to here"),
         Binding("y", "redo", "Redo"),
         Binding("r", "recall", "Recall"),
-        Binding("a", "again", "Look again"),
+        Binding("a", "again", "Refresh"),
     ]
 
     def __init__(self, agent_thread: AgentThread, sanitizer: TextSanitizer) -> None:
@@ -68,7 +68,7 @@ class ContextPane(Screen[str]):
         self.listing = "fills"
 
     def compose(self) -> ComposeResult:
-        yield Static("looking…", id="title", markup=False)
+        yield Static("loading…", id="title", markup=False)
         yield Static("", id="bar", markup=False)
         yield Static("", id="legend", markup=False)
         yield Static("", id="trigger", markup=False)
@@ -251,7 +251,7 @@ class ContextPane(Screen[str]):
                     break
             return count
 
-        await self._report_change(self._agent_thread.run_with_context(undone), "taken back")
+        await self._report_change(self._agent_thread.run_with_context(undone), "undone")
 
     @work(exclusive=True)
     async def action_redo(self) -> None:
@@ -259,7 +259,7 @@ class ContextPane(Screen[str]):
             context.require_idle()
             return int(context.session.redo() is not None)
 
-        await self._report_change(self._agent_thread.run_with_context(redone), "made again")
+        await self._report_change(self._agent_thread.run_with_context(redone), "redone")
 
     async def _report_change(self, done: "Future[int]", words: str) -> None:
         try:

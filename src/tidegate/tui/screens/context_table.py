@@ -90,7 +90,7 @@ def _sum_by_category(shares: Sequence[CategoryUsage]) -> list[tuple[str, int]]:
 
 def format_next_trigger(usage: WindowUsage) -> str:
     if usage.next_threshold is None:
-        return "next: no rule waits for anything that can be measured"
+        return "next: no rule has a threshold that can be measured"
     details = ["now"] if usage.next_threshold.is_due else []
     if not usage.next_threshold.is_due and usage.next_threshold.tokens_away is not None:
         details.append(f"{usage.next_threshold.tokens_away:,} tokens away")

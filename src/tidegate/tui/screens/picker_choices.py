@@ -26,7 +26,7 @@ def create_session_source(data: DataFolder, sanitizer: TextSanitizer, current: s
     """Search sessions by name and first message; if nothing is found, by their whole text."""
     known: list[PickerChoice] = []
 
-    async def found(words: str) -> list[PickerChoice]:
+    async def search(words: str) -> list[PickerChoice]:
         if not known:
             known.extend(await asyncio.to_thread(_list_sessions, data, sanitizer, current))
         query_words = words.casefold().split()
@@ -40,7 +40,7 @@ def create_session_source(data: DataFolder, sanitizer: TextSanitizer, current: s
             fit += [each for each in inside if each.value not in {other.value for other in fit}]
         return fit
 
-    return found
+    return search
 
 
 def _list_sessions(data: DataFolder, sanitizer: TextSanitizer, current: str) -> list[PickerChoice]:
@@ -49,9 +49,9 @@ def _list_sessions(data: DataFolder, sanitizer: TextSanitizer, current: str) -> 
     for info in data.store.sessions()[:_MAX_SESSIONS]:
         if ".task-" in info.name:
             continue
-        here = " (here)" if info.name == current else ""
+        mark = " (here)" if info.name == current else ""
         request = sanitizer.sanitize_line(_read_first_request(data, info.name))[:120]
-        about = f"{format_age(now - info.used)} ago{here}  {request}"
+        about = f"{format_age(now - info.used)} ago{mark}  {request}"
         found.append(PickerChoice(info.name, sanitizer.sanitize_line(info.name), about))
     return found
 
@@ -85,7 +85,7 @@ def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> 
     """Offer the completions of the command /model."""
     known: list[str] = []
 
-    async def found(words: str) -> list[PickerChoice]:
+    async def search(words: str) -> list[PickerChoice]:
         if not known:
             lines = await asyncio.wrap_future(agent_thread.complete_command("/model "))
             known.extend(line.removeprefix("/model ") for line in lines)
@@ -96,7 +96,7 @@ def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> 
             if all(word in each.casefold() for word in query_words)
         ]
 
-    return found
+    return search
 
 
 def make_next_session_name(current: str) -> str:
