@@ -62,7 +62,7 @@ def test_context_counts_and_clears(tmp_path: Path) -> None:
         assert "messages: 5\nby role: user 1, assistant 2, tool 2, system 0\n" in shown
         assert f"characters: {chars:,}\n" in shown
         cleared = asyncio.run(REGISTRY.answer("/context clear", CommandContext(session, "work", data)))
-        assert cleared.text.startswith("5 messages, ")
+        assert cleared.text.startswith("Removed 5 messages, ")
         assert session.view.message_count == 0
     with data.open("work", "gpt-4o", policy="cowagent", window=30_000) as session:
         assert session.view.message_count == 0, "it stays cleared"
@@ -213,7 +213,7 @@ def test_cost_and_trace(desk: Desk) -> None:
 def test_explain_tells_each_rule(desk: Desk) -> None:
     head = desk.session.log.head
     text = desk.says("/explain").text
-    assert "rests: not pressure > 0.85 (is 0." in text
+    assert "not due: not pressure > 0.85 (is 0." in text
     assert "manual (on /compact):\n  summarise: due: always\n    it would take 12 messages (m" in text
     assert "have a summary written of 12 messages: " in text
     for name in ("tool_result", "before_call", "overflow", "manual"):

@@ -290,12 +290,12 @@ def select_tools(tools: Sequence[AgentTool], connection: ProviderConnection, cou
     shown, window = describe_tools([each.tool for each in tools], connection, counter), connection.window.tokens
     if not shown or window is None or count_tools(tuple(shown), counter) * MAX_TOOLS_DIVISOR <= window:
         return ToolSelection(list(tools) if shown else [], shown)
-    kept = ToolSelection([], [])
-    for each, told in sorted(zip(tools, shown, strict=True), key=_tool_rank):
-        if count_tools((*kept.definitions, told), counter) * MAX_TOOLS_DIVISOR <= window:
-            kept.tools.append(each)
-            kept.definitions.append(told)
-    return kept
+    selection = ToolSelection([], [])
+    for each, definition in sorted(zip(tools, shown, strict=True), key=_tool_rank):
+        if count_tools((*selection.definitions, definition), counter) * MAX_TOOLS_DIVISOR <= window:
+            selection.tools.append(each)
+            selection.definitions.append(definition)
+    return selection
 
 
 def _tool_rank(pair: tuple[AgentTool, Tool]) -> int:

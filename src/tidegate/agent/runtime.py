@@ -220,12 +220,9 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
     environment: Mapping[str, str] | None = None,
     restore: bool = True,
 ) -> AsyncIterator[OpenAgent]:
-    """Open an agent on a new or a stored session.
+    """Open an agent on a new or a stored session; without `data` nothing is stored. `provider` replaces the brain's.
 
-    `provider` replaces that of the brain. `specialists` are the configurations of further kinds of subagents. Without
-    `data` nothing is stored. A stored session continues, also with another model than before. `restore=False` skips
-    the policy's rules for a restored session: use it if only the model or the policy of an open session changes.
-    """
+    `restore=False` skips the rules for a restored session, as for a change of the model of an open session."""
     async with AsyncExitStack() as stack:
         builder = AgentBuilder(data, workspace, os.environ if environment is None else environment, stack)
         connection = await builder.connect(config, provider)

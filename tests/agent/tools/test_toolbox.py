@@ -39,7 +39,7 @@ def test_a_call_becomes_a_result(context: ToolContext) -> None:
 
 
 def test_a_name_twice_is_refused() -> None:
-    with pytest.raises(BadInput, match="twice"):
+    with pytest.raises(BadInput, match="two tools with the name"):
         Toolbox([*list_standard_tools(), *list_standard_tools()])
 
 

@@ -1,10 +1,12 @@
 """From a configuration to what an agent runs with: a session's policy and window, a provider's address, its tools."""
 
+import ast
 import asyncio
 from pathlib import Path
 
 import pytest
 
+import tidegate
 from tidegate import BadInput, BadPolicy, Session, load
 from tidegate.agent.config.files import ConfigFiles, parse_config, read_config
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS, ProviderTarget, base_url_variable, resolve_target
@@ -22,6 +24,7 @@ from tidegate.agent.tools.modules import BUILTIN_TOOL_NAMES, HELLO_TOOL, MODULE_
 from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import list_standard_tools
 from tidegate.models.http.provider import HttpProvider
+from tidegate.presets import DEFAULT_PRESET, preset_names
 from tidegate.wire.registry import DIALECTS
 
 
@@ -95,6 +98,14 @@ def test_a_policy_file_may_take_over_the_context(tmp_path: Path) -> None:
     file.write_text("policy: mine.yaml\nexecution: {context: {strategy: truncate}}\n", "utf-8")
     with pytest.raises(BadPolicy, match='"strategy" means nothing to the policy'):
         read_config(ConfigFiles(file, tmp_path / "none.yaml"), {})
+
+
+@pytest.mark.parametrize("room", ["agent", "commands"])
+def test_no_preset_is_known_by_its_name(room: str) -> None:
+    names = {name for name in preset_names() if name != DEFAULT_PRESET}
+    for file in (Path(tidegate.__file__).parent / room).rglob("*.py"):
+        nodes = ast.walk(ast.parse(file.read_text("utf-8")))
+        assert not names & {node.value for node in nodes if isinstance(node, ast.Constant)}, file
 
 
 HOOK = "hooks: [{id: own, condition: {type: always}, action: {type: compact_context}}]"
