@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.keep.kept import SECRETS, filled, folder, opened, records, talk
+from tests.datafolder.kept import SECRETS, filled, folder, opened, records, talk
 from tidegate import BadInput, Call, Message, Result, Text, Thinking
 from tidegate.core.events import Event, NoteAdded, encode_event
 from tidegate.datafolder.archive.format import ArchiveLimits

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.keep.traced import full_disk, made_again, seqs, session_on, traced, turn
+from tests.datafolder.traced import full_disk, made_again, seqs, session_on, traced, turn
 from tidegate import KeptLog, MemoryLog
 from tidegate.core.events import Event, NoteAdded
 from tidegate.core.text.secrets import SecretMask

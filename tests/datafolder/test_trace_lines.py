@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.keep.traced import traced
+from tests.datafolder.traced import traced
 from tests.layers import imports_of, package_sources
 from tidegate.core.edits import Drop, Insert, Replace
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.keep.traced import full_disk, made_again, seqs, session_on, traced, turn
+from tests.datafolder.traced import full_disk, made_again, seqs, session_on, traced, turn
 from tidegate import KeptLog, MemoryLog, Session, open_store
 from tidegate.core.errors import NotKept
 from tidegate.core.events import Event, NoteAdded

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.keep.kept import filled, folder, opened, records
+from tests.datafolder.kept import filled, folder, opened, records
 from tidegate.core.edits import Drop
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, decode_event, encode_event
 from tidegate.core.messages import Call, Message, Text, text_of
