@@ -56,7 +56,7 @@ def talk(session: Session, first: int, last: int, seed: int = 4) -> None:
 
 
 def watched(session: Session, snapshots: Snapshots, key: str = KEY) -> Session:
-    session.on_event = make_snapshot_watcher(session, snapshots, key, session.policy.meter)
+    session.on_event.append(make_snapshot_watcher(session, snapshots, key, session.policy.meter))
     return session
 
 

@@ -294,7 +294,7 @@ def test_spans_hold_no_word_of_what_was_said() -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     session = Session("gpt-4o", window=WINDOW, wire="openai_chat", count="estimate", system=PLANTED["github"].text)
-    session.on_event = create_span_watcher(provider.get_tracer("test"), session="s")
+    session.on_event.append(create_span_watcher(provider.get_tracer("test"), session="s"))
     talk(session)
     session.record({"prompt_tokens": 100, "completion_tokens": 4})
     made = exporter.get_finished_spans()

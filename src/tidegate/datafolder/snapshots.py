@@ -24,7 +24,7 @@ from tidegate.core.events import Event, NoteAdded, encode_event
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
 from tidegate.core.view import REFOLD_TOPICS, View
-from tidegate.datafolder.snapshot_gaps import Gap, Searched, fill, without
+from tidegate.datafolder.snapshot_gaps import Gap, SecretSearch, censor_fields, fill_gaps
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
 from tidegate.session.conversation import LiveConversation
 from tidegate.store.errors import DamagedData
@@ -41,7 +41,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class _SnapshotRecord(msgspec.Struct, frozen=True, array_like=True):
-    """`event` is the SHA-256 of the event that the view ends with. `suspect`: see `Searched`."""
+    """`event` is the SHA-256 of the event that the view ends with. `suspect`: see `SecretSearch`."""
 
     key: str
     meter: str
@@ -66,21 +66,21 @@ class Snapshots:
         self._folder = folder
         self._mask = mask
         self._saved_seqs: dict[str, int] = {}
-        self._searched: dict[str, Searched] = {}
+        self._secret_searches: dict[str, SecretSearch] = {}
 
-    def searched(self, key: str, *, suspect: bool = True) -> Searched:
+    def secret_search(self, key: str, *, suspect: bool = True) -> SecretSearch:
         """What is known of the secrets in this session; `suspect` is for one of which nothing is known."""
-        return self._searched.setdefault(key, Searched(self._mask, suspect=suspect))
+        return self._secret_searches.setdefault(key, SecretSearch(self._mask, suspect=suspect))
 
     def save(self, key: str, view: View, event: Event, meter: str) -> int:
         """Keep this view, which ends with this event. Gives its bytes; 0 if the disk refused, which harms nobody."""
         if event.seq != view.head:
             raise BadInput(f"The view ends with event {view.head}, not {event.seq}.", "Give the event it ends with.")
-        searched = self.searched(key)
-        gaps = searched.gaps(view)
-        frozen = memoryview(freeze_view(view, **without(view, gaps)))
+        search = self.secret_search(key)
+        gaps = search.find_gaps(view)
+        frozen = memoryview(freeze_view(view, **censor_fields(view, gaps)))
         body = _encoder.encode(
-            _SnapshotRecord(key, meter, view.head, _hash(encode_event(event)), searched.suspect, gaps, frozen)
+            _SnapshotRecord(key, meter, view.head, _hash(encode_event(event)), search.suspect, gaps, frozen)
         )
         try:
             write_atomically(self._folder / key, _MAGIC + _seal(body) + body, durable=False)
@@ -92,7 +92,7 @@ class Snapshots:
     def load(self, key: str, log: Log, meter: str) -> View | None:
         """The view of this log as it was saved, or None if it must be folded. What came later is not in it."""
         self._saved_seqs.pop(key, None)
-        self._searched.pop(key, None)
+        self._secret_searches.pop(key, None)
         kept = self._read(key)
         if kept is None or (kept.key, kept.meter) != (key, meter) or not _log_has_event(log, kept):
             return None
@@ -100,10 +100,10 @@ class Snapshots:
             view = thaw_view(kept.view, make_policy_meter(meter) if meter else None)
         except BadInput:
             return None
-        if view.head != kept.seq or not fill(view, kept.gaps, partial(_event, log)):
+        if view.head != kept.seq or not fill_gaps(view, kept.gaps, partial(_event, log)):
             return None
         self._saved_seqs[key] = view.head
-        self.searched(key, suspect=kept.suspect)
+        self.secret_search(key, suspect=kept.suspect)
         return view
 
     def remove(self, key: str) -> None:
@@ -112,7 +112,7 @@ class Snapshots:
         Nobody may have the session open meanwhile.
         """
         self._saved_seqs.pop(key, None)
-        self._searched.pop(key, None)
+        self._secret_searches.pop(key, None)
         try:
             for path in (self._folder / key, *self._folder.glob(f".{escape(key[:80])}.*{TEMPORARY_SUFFIX}")):
                 path.unlink(missing_ok=True)
@@ -178,10 +178,10 @@ def make_snapshot_watcher(
     After an undo it saves at once: an older snapshot would have the whole log folded again.
     """
     gap, saved = SNAPSHOT_INTERVAL, snapshots.saved_seq(key)
-    searched = snapshots.searched(key, suspect=session.view.said_seq > 0)
+    search = snapshots.secret_search(key, suspect=session.view.said_seq > 0)
     if saved:
         for event in islice(session.log.read(saved + 1), session.view.head - saved):
-            searched.search(event)
+            search.search_event(event)
 
     def save(event: Event | None) -> None:
         nonlocal gap, saved
@@ -190,7 +190,7 @@ def make_snapshot_watcher(
             gap = max(SNAPSHOT_INTERVAL, snapshots.save(key, session.view, event, meter) // _BYTES_PER_EVENT)
 
     def keep(event: Event) -> None:
-        searched.search(event)
+        search.search_event(event)
         moved = isinstance(event.payload, NoteAdded) and event.payload.topic in REFOLD_TOPICS
         if moved or event.seq - saved >= gap:
             save(event)

@@ -1,6 +1,6 @@
 """OpenTelemetry spans of a session, after the conventions for generative AI. An option: nobody asks, nothing is made.
 
-    session.watch = spans(trace.get_tracer("my-agent"), session="build-fix")
+    session.on_event.append(create_span_watcher(trace.get_tracer("my-agent"), session="build-fix"))
 
 Model calls, tool calls and compactions become spans, with names, numbers and times, and no word of what was said. A
 span is made when it is over, with the times of its events, so none is left open by a process that ends. Its parent is

@@ -26,9 +26,6 @@ _ENGINE_TOPICS = frozenset(
 )
 
 
-def _ignore_event(_: Event) -> None: ...
-
-
 def _append_race_error() -> GiveUp:
     return GiveUp(
         f"Others were faster {_MAX_APPEND_ATTEMPTS} times in a row in appending to this session.",
@@ -48,7 +45,8 @@ def _parse_messages(messages: Sequence[Mapping[str, object] | Message], typed: b
 class LiveConversation:
     """`view` may be handed in as it was folded up to some seq (a snapshot): the rest is folded from there.
 
-    `watch` is told of every event that is folded from now on, whoever wrote it: the trace and the snapshots live on it.
+    The functions in `on_event` are called, in order, with every event that is folded from now on, no matter who wrote
+    it: trace and snapshots depend on them. Those in `on_close` are called by `close`, the last one first.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class LiveConversation:
         self._clock = clock
         self._last_request = (0, 0)
         self._shared_messages = 0
-        self.on_event: Callable[[Event], None] = _ignore_event
+        self.on_event: list[Callable[[Event], None]] = []
         self.on_close: list[Callable[[], None]] = []
         self.view: View = self._projected() if view is None else view
         if view is not None:
@@ -212,7 +210,8 @@ class LiveConversation:
             self.view.fold(event)
         except RefoldNeeded:
             self.view = self._projected()
-        self.on_event(event)
+        for watch in self.on_event:
+            watch(event)
 
     def clear(self) -> None:
         """Empty the view. The log keeps everything."""

@@ -7,6 +7,7 @@ Every backend passes `tidegate.store.conformance`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -55,8 +56,17 @@ class AsyncAppendStore(Protocol):
         """As `Store.append`. Cancelled, it may have been done all the same: read on from your head to see."""
 
 
+@runtime_checkable
+class SharedCleanUpStore(Protocol):
+    """A store that rewrites its file after a deletion, and can do so once for several deletions."""
+
+    def clean_up_once(self) -> AbstractContextManager[None]:
+        """Delay the clean-up of all deletions within this context to its end."""
+
+
+@runtime_checkable
 class RewritableStore(Protocol):
-    """What `forget` and `doctor` need and nobody else has: a Store that is handed on as a Store cannot do this."""
+    """A store in which records can be replaced, as only `forget` and `doctor` do."""
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
         """Put other records in the place of some, all or none. What stood there is gone, as far as the disk allows.

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.doctor.finding import Finding
 from tidegate.datafolder.doctor.session_log import RecordFault, encode_lost_record
-from tidegate.datafolder.retention import StepCallback, ignore_step
+from tidegate.datafolder.removal import StepCallback, ignore_step
 from tidegate.disk.atomic_files import make_folder, make_write_error, sync_folder
 from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import DamagedData

@@ -19,7 +19,7 @@ from tidegate.core.events import NoteAdded, encode_event
 from tidegate.core.snapshot import freeze_view
 from tidegate.core.tokens.counting import TokenEstimator, make_policy_meter
 from tidegate.core.view import View, fold_log
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor import folder_files as files
 from tidegate.datafolder.doctor import orphans as strays
 from tidegate.datafolder.doctor.finding import Finding, Severity
@@ -41,7 +41,7 @@ from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.session_log import KeptLog, store_if_large
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.inspection import raw_rows, structure
-from tidegate.store.store import SessionInfo
+from tidegate.store.store import RewritableStore, SessionInfo
 
 __all__ = ["Finding", "Severity", "examine_folder"]
 
@@ -56,7 +56,7 @@ def _ignore_progress(what: str, done: int, of: int) -> None: ...
 
 
 def examine_folder(
-    data: DataFolder, *, repair: bool = False, progress: ProgressCallback = _ignore_progress
+    data: FolderContents, *, repair: bool = False, progress: ProgressCallback = _ignore_progress
 ) -> Iterator[Finding]:
     yield from _report_hindrance(files.check_unfinished_removals(data, repair))
     sure, needed = True, set[str]()
@@ -109,19 +109,16 @@ class _SessionReport(NamedTuple):
     is_listed_correctly: bool = True
 
 
-def _examine_session(data: DataFolder, info: SessionInfo, repair: bool) -> _SessionReport:
+def _examine_session(data: FolderContents, info: SessionInfo, repair: bool) -> _SessionReport:
     """All of one session, with a lock that fits: nobody else while it is mended, no removal while it is read."""
     name = info.name
-    used = repair and data.is_in_use(name)
+    used = repair and data.locks.is_in_use(name)
     try:
         if repair and not used:
-            with data.lock_session(name):
+            with data.locks.exclusive(name):
                 return _SessionExamination(data, info, repair=True).run()
-        let_go = data.hold_session(name)
-        try:
+        with data.locks.hold(name):
             looked = _SessionExamination(data, info, repair=False).run()
-        finally:
-            let_go()
         if used:
             looked.findings.append(Finding(name, "It is in use: looked at, not mended.", "fine"))
         return looked
@@ -134,7 +131,7 @@ def _examine_session(data: DataFolder, info: SessionInfo, repair: bool) -> _Sess
 class _SessionExamination:
     """One session, from its records to what was derived from them. Each step stands on the one before."""
 
-    def __init__(self, data: DataFolder, info: SessionInfo, *, repair: bool) -> None:
+    def __init__(self, data: FolderContents, info: SessionInfo, *, repair: bool) -> None:
         self._data = data
         self._name, self._key = info.name, session_file_key(info.name)
         self._repair = repair
@@ -202,13 +199,13 @@ class _SessionExamination:
 
     def _replace_records(self, faults: list[RecordFault]) -> None:
         """The trace may know when they were written: it then still tells of this log."""
-        rewrite = getattr(self._data.store, "rewrite", None)
-        if rewrite is None:
+        store = self._data.store
+        if not isinstance(store, RewritableStore):
             raise BadInput("This store cannot replace records.", "Export what is whole, and import it elsewhere.")
         times = {line.seq: line.time for line in read_trace(self._data.trace_path(self._name))}
         now = self._data.clock()
         self._data.snapshots.remove(self._key)
-        rewrite(
+        store.rewrite(
             self._name,
             {
                 seq: encode_lost_record(seq, times.get(seq, now), fault)
@@ -244,13 +241,13 @@ class _SessionExamination:
             return
         first = next(iter(found))
         which = f"{len(found):,} records hold values that cannot be; record {first}: {found[first].why}."
-        rewrite = getattr(self._data.store, "rewrite", None)
-        if not (self._repair and rewrite is not None):
+        store = self._data.store
+        if not (self._repair and isinstance(store, RewritableStore)):
             self._add(which, "broken", "With --repair they are corrected: counted again, at the time before.")
             return
         self._data.snapshots.remove(self._key)
         blobs = self._data.blobs
-        rewrite(
+        store.rewrite(
             self._name,
             {seq: store_if_large(encode_event(wrong.right), self._name, blobs) for seq, wrong in found.items()},
         )

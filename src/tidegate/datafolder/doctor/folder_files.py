@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor.finding import Finding
-from tidegate.datafolder.retention import BEING_REMOVED, RetentionMark, finish_removal
+from tidegate.datafolder.removal import BEING_REMOVED, RetentionMark, finish_removal
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_folder, make_write_error, sync_folder
 from tidegate.memory.index import delete_index_files, is_index_damaged
 
@@ -29,7 +29,7 @@ _ABANDONED_SECONDS = 3600.0
 """Seconds after which nobody is still writing a file that was begun."""
 
 
-def free_damaged_path(data: DataFolder, name: str) -> Path:
+def free_damaged_path(data: FolderContents, name: str) -> Path:
     """A place in `damaged/` that is still free."""
     folder = data.root / DAMAGED_FOLDER
     make_folder(folder)
@@ -39,7 +39,7 @@ def free_damaged_path(data: DataFolder, name: str) -> Path:
     return place
 
 
-def move_to_damaged(data: DataFolder, path: Path, what: str) -> str:
+def move_to_damaged(data: FolderContents, path: Path, what: str) -> str:
     """Move a file or folder away, and say where it is now."""
     place = free_damaged_path(data, f"{what}-{path.name}")
     try:
@@ -62,7 +62,7 @@ def is_regular_file(path: Path) -> bool:
 # --- what was begun and not finished ----------------------------------------------------------------------------------
 
 
-def check_unfinished_removals(data: DataFolder, repair: bool) -> Iterator[Finding]:
+def check_unfinished_removals(data: FolderContents, repair: bool) -> Iterator[Finding]:
     """Removals that a crash cut short."""
     for file in data.retention_folder.names():
         if not file.endswith(".json"):
@@ -87,14 +87,14 @@ def check_unfinished_removals(data: DataFolder, repair: bool) -> Iterator[Findin
             yield Finding(found.session, what, "mended", "It is removed." if gone else "It is whole, and stays.")
 
 
-def _unreadable_mark(data: DataFolder, file: str, repair: bool) -> Finding:
+def _unreadable_mark(data: FolderContents, file: str, repair: bool) -> Finding:
     what = f"The mark retention/{file} cannot be read: its session is kept for ever."
     if not repair:
         return Finding("", what, "broken", "With --repair it is set aside; the next opening writes it anew.")
     return Finding("", what, "mended", f"It is now {move_to_damaged(data, data.retention_folder.root / file, 'mark')}.")
 
 
-def check_leftover_files(data: DataFolder, repair: bool) -> Iterator[Finding]:
+def check_leftover_files(data: FolderContents, repair: bool) -> Iterator[Finding]:
     """Files that were being written when a process died."""
     begun = [path for path in _own_files(data) if _is_temporary(path)] + list(
         (data.root / DAMAGED_FOLDER).glob(".rescue-*")
@@ -117,7 +117,7 @@ def _is_temporary(path: Path) -> bool:
     return snapshot or name.endswith(TEMPORARY_SUFFIX) or name.startswith("tidegate.db.new-")
 
 
-def _own_files(data: DataFolder) -> Iterator[Path]:
+def _own_files(data: FolderContents) -> Iterator[Path]:
     """Every file of ours that is not a link. Whatever else lies in the data folder is someone else's."""
     for entry in sorted(data.root.iterdir()):
         if entry.is_symlink():
@@ -133,7 +133,7 @@ def _own_files(data: DataFolder) -> Iterator[Path]:
 # --- who may read it --------------------------------------------------------------------------------------------------
 
 
-def check_permissions(data: DataFolder, repair: bool) -> Iterator[Finding]:
+def check_permissions(data: FolderContents, repair: bool) -> Iterator[Finding]:
     files = list(_own_files(data))
     folders = {parent for path in files for parent in path.parents if parent.is_relative_to(data.root)}
     folders |= {path for name in _OWN_FOLDERS if (path := data.root / name).is_dir() and not path.is_symlink()}
@@ -161,7 +161,7 @@ def _mode(path: Path) -> int:
 # --- index and notes --------------------------------------------------------------------------------------------------
 
 
-def check_search_index(data: DataFolder, repair: bool) -> Iterator[Finding]:
+def check_search_index(data: FolderContents, repair: bool) -> Iterator[Finding]:
     path = data.root / "search.db"
     if not os.path.lexists(path):
         return
@@ -190,7 +190,7 @@ def check_search_index(data: DataFolder, repair: bool) -> Iterator[Finding]:
     yield Finding("", what, "mended" if repair else "broken", "It is made anew by the next search.")
 
 
-def check_notes(data: DataFolder) -> Iterator[Finding]:
+def check_notes(data: FolderContents) -> Iterator[Finding]:
     """They are people's own: nothing is changed in them."""
     try:
         names = data.notes.names()

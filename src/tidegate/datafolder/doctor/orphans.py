@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidegate.core.errors import NotKept, TidegateError
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor.finding import Finding
 from tidegate.datafolder.doctor.folder_files import DAMAGED_FOLDER, is_regular_file, move_to_damaged
 from tidegate.datafolder.trace.lines import decode_trace_line
@@ -19,7 +19,7 @@ from tidegate.disk.folder import session_file_key
 from tidegate.store.blob_claims import BlobClaims
 
 
-def check_orphaned_files(data: DataFolder, repair: bool) -> Iterator[Finding]:
+def check_orphaned_files(data: FolderContents, repair: bool) -> Iterator[Finding]:
     """Files of sessions that are no more. Only asked where the list of sessions is sure."""
     root, known = data.root, _session_keys(data)
     found: list[tuple[str, str, Path]] = []
@@ -37,11 +37,11 @@ def check_orphaned_files(data: DataFolder, repair: bool) -> Iterator[Finding]:
             yield from _handle_orphan(data, path, key, what, repair)
 
 
-def _session_keys(data: DataFolder) -> set[str]:
+def _session_keys(data: FolderContents) -> set[str]:
     return {session_file_key(info.name) for info in data.store.sessions()}
 
 
-def _handle_orphan(data: DataFolder, path: Path, key: str, what: str, repair: bool) -> Iterator[Finding]:
+def _handle_orphan(data: FolderContents, path: Path, key: str, what: str, repair: bool) -> Iterator[Finding]:
     """The list is read anew under the session's lock: one that is just being made has its files before its log."""
     said = f"There is something of a session that is no more: {what} ({path.name})."
     with suppress(NotKept), hold_lock(data.root / "locks" / key, patience=0.0):
@@ -56,7 +56,7 @@ def _handle_orphan(data: DataFolder, path: Path, key: str, what: str, repair: bo
             yield Finding("", said, "broken", str(hindrance))
 
 
-def _remove_or_move(data: DataFolder, path: Path, key: str, what: str) -> str:
+def _remove_or_move(data: FolderContents, path: Path, key: str, what: str) -> str:
     if what == "snapshot":
         path.unlink()
         return "It is removed."
@@ -65,7 +65,7 @@ def _remove_or_move(data: DataFolder, path: Path, key: str, what: str) -> str:
     return f"It is now {move_to_damaged(data, path, what)}; remove that if you do not miss it."
 
 
-def _save_blobs(data: DataFolder, key: str) -> None:
+def _save_blobs(data: FolderContents, key: str) -> None:
     """What only this session claimed would be collected. Its log is gone, but not by a removal: keep it aside."""
     claims = BlobClaims(data.root / "blobs" / "claims")
     others = _claimed_blobs(claims, *(other for other in claims.session_keys() if other != key))
@@ -77,7 +77,7 @@ def _claimed_blobs(claims: BlobClaims, *keys: str) -> set[str]:
     return {sha for key in keys if is_regular_file(claims.folder / key) for sha in claims.read(key).sizes}
 
 
-def copy_blob_to_damaged(data: DataFolder, sha: str) -> None:
+def copy_blob_to_damaged(data: FolderContents, sha: str) -> None:
     path = data.root / "blobs" / sha[:2] / sha
     place = data.root / DAMAGED_FOLDER / f"blob-{sha}"
     if is_regular_file(path) and not place.exists():
@@ -107,7 +107,7 @@ def _read_start(path: Path, size: int = 65_536) -> bytes:
         return b""
 
 
-def check_unclaimed_blobs(data: DataFolder, needed: set[str], repair: bool) -> Iterator[Finding]:
+def check_unclaimed_blobs(data: FolderContents, needed: set[str], repair: bool) -> Iterator[Finding]:
     """Blobs that no session claims or is known to need. They go only where every claim can be read."""
     if data.blobs is None or not data.blobs.folder.is_dir():
         return

@@ -11,7 +11,7 @@ A fork is a session of its own: what was said before it is to be forgotten there
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, encode_event
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.forget.files import (
     list_damaged_pieces,
     list_session_notes,
@@ -36,15 +37,13 @@ from tidegate.datafolder.forget.tombstones import (
     blank_event,
     find_derived_messages,
 )
-from tidegate.datafolder.retention import (
+from tidegate.datafolder.removal import (
     BEING_REMOVED,
     FORGOTTEN_REASON,
     StepCallback,
     get_retention_days,
     ignore_step,
-    open_existing_search,
     remove_session,
-    remove_snapshot,
 )
 from tidegate.datafolder.trace.writer import Trace
 from tidegate.disk.atomic_files import make_write_error
@@ -53,9 +52,6 @@ from tidegate.store.memory import session_not_found
 from tidegate.store.session_log import KeptLog, parse_blob_reference, store_if_large
 from tidegate.store.store import RewritableStore
 from tidegate.wire.parsing import repair_unicode
-
-if TYPE_CHECKING:
-    from tidegate.datafolder.data_folder import DataFolder
 
 
 class ForgetReport(msgspec.Struct, frozen=True):
@@ -105,7 +101,7 @@ class _LogChanges(NamedTuple):
     unnoted_tombstones: tuple[str, ...] = ()
 
 
-def forget_session(data: "DataFolder", name: str, *, step: StepCallback = ignore_step) -> ForgetReport:
+def forget_session(data: FolderContents, name: str, *, step: StepCallback = ignore_step) -> ForgetReport:
     """Remove a session with all that belongs to it. Notes outlive sessions: those it wrote are named, and stay."""
     if not (
         data.store.head(name)
@@ -122,7 +118,7 @@ def forget_session(data: "DataFolder", name: str, *, step: StepCallback = ignore
     )
 
 
-def forget_message(data: "DataFolder", name: str, *idents: str, step: StepCallback = ignore_step) -> ForgetReport:
+def forget_message(data: FolderContents, name: str, *idents: str, step: StepCallback = ignore_step) -> ForgetReport:
     """Blank messages by their ids (m12, e30.1): what they said, what edits show of them, what files hold of them."""
     ids = frozenset(idents)
     if not ids:
@@ -152,7 +148,7 @@ def forget_message(data: "DataFolder", name: str, *idents: str, step: StepCallba
         )
 
 
-def forget_words(data: "DataFolder", name: str, text: str, *, step: StepCallback = ignore_step) -> ForgetReport:
+def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallback = ignore_step) -> ForgetReport:
     """Take words out wherever they stand in this session, and out of all notes. They are looked for as they are."""
     text = repair_unicode(text).strip()
     if len(text) < MIN_FORGOTTEN_CHARS:
@@ -176,20 +172,25 @@ def forget_words(data: "DataFolder", name: str, text: str, *, step: StepCallback
 
 
 @contextmanager
-def _locked_log(data: "DataFolder", name: str, step: StepCallback) -> Iterator[KeptLog]:
+def _locked_log(data: FolderContents, name: str, step: StepCallback) -> Iterator[KeptLog]:
     """The log, with nobody else at it, and without the snapshot: that holds what is to go, and would be believed."""
-    if not hasattr(data.store, "rewrite"):
-        raise BadInput("This store cannot change what it has.", "Forget the whole session, or use another store.")
-    with data.lock_session(name):
+    _get_rewritable_store(data)
+    with data.locks.exclusive(name):
         log = data.open_log(name)
         if not log.head:
             raise session_not_found(name)
         try:
-            remove_snapshot(data, name)
+            data.remove_snapshot(name)
         except OSError as failure:
             raise make_write_error("The removal of the snapshot", failure) from failure
         step("snapshot removed")
         yield log
+
+
+def _get_rewritable_store(data: FolderContents) -> RewritableStore:
+    if not isinstance(data.store, RewritableStore):
+        raise BadInput("This store cannot change stored records.", "Forget the whole session, or use another store.")
+    return data.store
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -229,11 +230,11 @@ def _changed_ids(old: Event, new: Event) -> Iterator[str]:
                 yield edit.message.id
 
 
-def _rewrite_log(data: "DataFolder", name: str, found: _LogChanges, step: StepCallback) -> int:
+def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: StepCallback) -> int:
     """All records in one act; then the event that says so; then the blobs that no record refers to any more."""
     records = {seq: store_if_large(encode_event(event), name, data.blobs) for seq, event in found.changes.items()}
     # Also without any: a run before this one may have died before the disk was cleared of what it replaced.
-    cast(RewritableStore, data.store).rewrite(name, records)
+    _get_rewritable_store(data).rewrite(name, records)
     step("log rewritten")
     places = [_event_name(event) for event in found.changes.values()] or found.unnoted_tombstones
     if places:
@@ -249,7 +250,7 @@ def _rewrite_log(data: "DataFolder", name: str, found: _LogChanges, step: StepCa
     return collected.count
 
 
-def _rebuild_derived(data: "DataFolder", name: str, step: StepCallback) -> None:
+def _rebuild_derived(data: FolderContents, name: str, step: StepCallback) -> None:
     """What is made of log and notes is made again."""
     if data.trace_path(name).exists():
         trace = Trace(data.trace_path(name), name, data.mask)
@@ -259,7 +260,7 @@ def _rebuild_derived(data: "DataFolder", name: str, step: StepCallback) -> None:
         finally:
             trace.close()
         step("trace made again")
-    if (search := open_existing_search(data)) is not None:
+    if (search := data.open_existing_search()) is not None:
         search.refresh()
         search.forget_session(name)
         step("index cleaned")

@@ -131,7 +131,7 @@ class SqliteStore:
         self._db.step("committed")
 
     @contextmanager
-    def cleaning_once(self) -> Iterator[None]:
+    def clean_up_once(self) -> Iterator[None]:
         """Vacuum once, at the end, for everything that is deleted in this block: many take as long as one."""
         with self._vacuum.postponed():
             yield
