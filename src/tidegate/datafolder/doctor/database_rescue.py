@@ -27,7 +27,7 @@ from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import DamagedData
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.connection import FILE
-from tidegate.store.sqlite.inspection import sessions_of_rows, structure
+from tidegate.store.sqlite.inspection import find_session_ids, find_structure_faults
 from tidegate.store.store import SessionInfo, Store
 
 _BATCH_RECORDS = 64
@@ -41,7 +41,7 @@ _RESTORE_REMEDY = "Put back a copy of the data folder if you have one."
 def needs_rescue(folder: str | os.PathLike[str]) -> bool:
     """Whether the file is damaged in a way that cannot be mended in place."""
     path = Path(folder) / FILE
-    return path.is_file() and bool(structure(path))
+    return path.is_file() and bool(find_structure_faults(path))
 
 
 def rescue_database(
@@ -118,7 +118,7 @@ def _repair_structure(path: Path) -> None:
     """What SQLite can put in order by itself, and an entry for rows that have none: it is made from them when read."""
     with closing(sqlite3.connect(path)) as db:
         _try_statement(db, "REINDEX")
-        for session in sessions_of_rows(db):
+        for session in find_session_ids(db):
             _try_statement(
                 db,
                 f"INSERT INTO sessions SELECT {session}, 'recovered-{session}', 0, 0, '', 0, 0, 0, -1"

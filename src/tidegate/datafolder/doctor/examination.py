@@ -40,7 +40,7 @@ from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.session_log import KeptLog, store_if_large
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.inspection import raw_rows, structure
+from tidegate.store.sqlite.inspection import read_raw_rows, find_structure_faults
 from tidegate.store.store import RewritableStore, SessionInfo
 
 __all__ = ["Finding", "Severity", "examine_folder"]
@@ -61,7 +61,7 @@ def examine_folder(
     yield from _report_hindrance(files.check_unfinished_removals(data, repair))
     sure, needed = True, set[str]()
     if isinstance(data.store, SqliteStore):
-        faults = structure(data.store.path)
+        faults = find_structure_faults(data.store.path)
         if faults:
             sure = False
             yield Finding(
@@ -187,7 +187,7 @@ class _SessionExamination:
         """What is left of damaged records, whatever it is worth."""
         rows = [fault.raw] if fault.raw else []
         if not rows and isinstance(self._data.store, SqliteStore):
-            rows = raw_rows(self._data.store.path, self._name, fault.first, fault.last)
+            rows = read_raw_rows(self._data.store.path, self._name, fault.first, fault.last)
         if fault.blob_hash:
             strays.copy_blob_to_damaged(self._data, fault.blob_hash)
         names = []

@@ -52,7 +52,7 @@ END_PROCESS = (
 )
 
 
-def prepare(link: Link) -> None:
+def configure(link: Link) -> None:
     """What the promises rest on, whatever the defaults of the server, the database or the role."""
     link.execute(
         "select set_config('synchronous_commit', 'on', false)"
@@ -61,7 +61,7 @@ def prepare(link: Link) -> None:
     link.execute("set default_transaction_isolation = 'read committed'")
 
 
-def hung_up(link: Link) -> bool:
+def is_disconnected(link: Link) -> bool:
     """Without asking the server: at rest a connection has nothing to say; if there is something to read, it ended."""
     ready = poll()
     ready.register(link.fileno(), POLLIN)
@@ -100,7 +100,7 @@ def migrate(link: Link) -> None:
                 link.execute("insert into tidegate_migrations (name) values (%s)", (step.__name__,))
 
 
-def read_url(url: str) -> str:
+def parse_url(url: str) -> str:
     """The URL with our settings. libpq's own complaints would quote it, password and all: they go nowhere."""
     scheme, mark, rest = url.partition("://")
     remedy = "Write postgresql://user:password@host:port/database, with @ / % in a password as %40 %2F %25."
@@ -121,27 +121,27 @@ def read_url(url: str) -> str:
     return conninfo
 
 
-def place_of(conninfo: str) -> str:
+def describe_server(conninfo: str) -> str:
     given = conninfo_to_dict(conninfo)
     port = f":{given['port']}" if "port" in given else ""
     return f"PostgreSQL database {given.get('dbname', '')!r} at {given.get('host', 'localhost')}{port}"
 
 
 @contextmanager
-def explained(where: str, remedy: str) -> Iterator[None]:
+def translate_errors(where: str, remedy: str) -> Iterator[None]:
     """Errors of the driver as ours. Only the first line of its text: the rest may quote what was said."""
     try:
         yield
     except (errors.DataCorrupted, errors.IndexCorrupted, errors.UniqueViolation) as error:
-        raise DamagedData(f"{where} is damaged: {_text(error)}.", "Restore it from a backup.") from error
+        raise DamagedData(f"{where} is damaged: {_first_line(error)}.", "Restore it from a backup.") from error
     except psycopg.Error as error:
         lost = error.sqlstate is None or error.sqlstate[:2] in ("08", "28") or error.sqlstate[:3] == "57P"
         if lost and isinstance(error, psycopg.OperationalError):
-            cause = f"The connection to {where} failed: {_text(error)}."
+            cause = f"The connection to {where} failed: {_first_line(error)}."
             raise StoreUnreachable(cause, remedy) from error
-        cause = f"{where} refused: {_text(error)}. Nothing was written."
+        cause = f"{where} refused: {_first_line(error)}. Nothing was written."
         raise NotKept(cause, "Have the database's administrator mend that and try again.") from error
 
 
-def _text(error: psycopg.Error) -> str:
+def _first_line(error: psycopg.Error) -> str:
     return (error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(".")

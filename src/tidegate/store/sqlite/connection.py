@@ -68,7 +68,7 @@ def roll_back(db: Database) -> None:
 
 
 @contextmanager
-def snapshot(db: Database) -> Iterator[None]:
+def read_transaction(db: Database) -> Iterator[None]:
     """Read one state of the file, whatever other processes write meanwhile."""
     if db.writer:  # inside a transaction: that is the state
         yield
@@ -84,7 +84,7 @@ def snapshot(db: Database) -> Iterator[None]:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def explained(fault: Exception, what: str) -> Exception:
+def translate_error(fault: Exception, what: str) -> Exception:
     """Translate an error of SQLite or the system. `what` is the file, or the session and its file."""
     name = _error_name(fault)
     error = fault
@@ -105,11 +105,11 @@ def explained(fault: Exception, what: str) -> Exception:
 
 
 @contextmanager
-def plain_errors(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, OverflowError, sqlite3.Error) as fault:
-        raise explained(fault, what) from fault
+        raise translate_error(fault, what) from fault
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def _error_name(fault: Exception) -> str:
 
 def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], step: Step) -> Database:
     """Open the file, create it if there is none, and apply the migrations it does not have yet."""
-    with plain_errors(str(path)):
+    with translate_errors(str(path)):
         try:
             status = os.stat(path)
         except FileNotFoundError:
