@@ -1,6 +1,6 @@
 """What keeping a session costs, beside raw SQLite and the libraries people use, in the same minute.
 
-    python bench/store.py [--only append,crowd,sharing,size,reopen] [--sizes 1000,10000,100000] [--sessions FOLDER] [--json]
+    python bench/store.py [--only append,crowd,sharing,size,reopen] [--sizes 1000,10000] [--sessions FOLDER] [--json]
 
 A disk shared with others can be fifty times slower from one minute to the next, so only ratios count: the runners live
 side by side and take turns, and the figure is the median of the rounds' ratios. What each one does is in

@@ -40,7 +40,7 @@ from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.session_log import KeptLog, store_if_large
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.inspection import read_raw_rows, find_structure_faults
+from tidegate.store.sqlite.inspection import find_structure_faults, read_raw_rows
 from tidegate.store.store import RewritableStore, SessionInfo
 
 __all__ = ["Finding", "Severity", "examine_folder"]
@@ -94,7 +94,7 @@ def examine_folder(
 
 
 def _report_hindrance(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """What stands in the way of one look does not stand in the way of the next."""
+    """Report an error of one check as a finding, so that the next check still runs."""
     try:
         yield from findings
     except (OSError, TidegateError) as hindrance:
@@ -102,7 +102,7 @@ def _report_hindrance(findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 class _SessionReport(NamedTuple):
-    """`found`: it is there under its name. `shas` are the blobs its log needs."""
+    """`needed_blobs` are the blobs that the log refers to; `is_listed_correctly`: the store finds it by its name."""
 
     findings: list[Finding]
     needed_blobs: Set[str] = frozenset()
@@ -110,7 +110,7 @@ class _SessionReport(NamedTuple):
 
 
 def _examine_session(data: FolderContents, info: SessionInfo, repair: bool) -> _SessionReport:
-    """All of one session, with a lock that fits: nobody else while it is mended, no removal while it is read."""
+    """Examine one session under a lock: an exclusive one for repairs, else one that only prevents its removal."""
     name = info.name
     used = repair and data.locks.is_in_use(name)
     try:
@@ -120,7 +120,7 @@ def _examine_session(data: FolderContents, info: SessionInfo, repair: bool) -> _
         with data.locks.hold(name):
             looked = _SessionExamination(data, info, repair=False).run()
         if used:
-            looked.findings.append(Finding(name, "It is in use: looked at, not mended.", "fine"))
+            looked.findings.append(Finding(name, "It is in use: examined, not repaired.", "fine"))
         return looked
     except SessionNotFound:
         return _SessionReport([])  # removed meanwhile
@@ -129,7 +129,7 @@ def _examine_session(data: FolderContents, info: SessionInfo, repair: bool) -> _
 
 
 class _SessionExamination:
-    """One session, from its records to what was derived from them. Each step stands on the one before."""
+    """The checks of one session: its records first, then what is derived from them. Each needs the one before."""
 
     def __init__(self, data: FolderContents, info: SessionInfo, *, repair: bool) -> None:
         self._data = data
@@ -149,7 +149,7 @@ class _SessionExamination:
         self._check_claims(found)
         if not found.faults:
             log = data.open_log(self._name)
-            self._values(log)
+            self._check_values(log)
             self._check_events(log)
             self._check_snapshot(log)
             self._check_trace(log)
@@ -184,7 +184,7 @@ class _SessionExamination:
         return survey_log(self._data.store, self._data.blobs, self._name)
 
     def _save_remains(self, fault: RecordFault) -> str:
-        """What is left of damaged records, whatever it is worth."""
+        """Copy what is left of damaged records to `damaged/`, and say where it is."""
         rows = [fault.raw] if fault.raw else []
         if not rows and isinstance(self._data.store, SqliteStore):
             rows = read_raw_rows(self._data.store.path, self._name, fault.first, fault.last)
@@ -198,7 +198,7 @@ class _SessionExamination:
         return f"What was left of them is in {', '.join(names[:3])}." if names else "Nothing of them was left."
 
     def _replace_records(self, faults: list[RecordFault]) -> None:
-        """The trace may know when they were written: it then still tells of this log."""
+        """Replace damaged records by placeholders. Their times are taken from the trace, if it has them."""
         store = self._data.store
         if not isinstance(store, RewritableStore):
             raise BadInput("This store cannot replace records.", "Export what is whole, and import it elsewhere.")
@@ -215,7 +215,7 @@ class _SessionExamination:
         )
 
     def _check_claims(self, found: LogSurvey) -> None:
-        """What it refers to is claimed. Where all is known, nothing else is: a crash may have left claims over."""
+        """Check that all blobs of the log are claimed. Superfluous claims of an intact log are removed."""
         blobs = self._data.blobs
         if blobs is None:
             return
@@ -234,8 +234,8 @@ class _SessionExamination:
         elif claimed > found.blob_hashes and self._repair and not found.faults:
             blobs.set_claims(self._name, found.blob_hashes)
 
-    def _values(self, log: KeptLog) -> None:
-        """Times and numbers that cannot be. They harm nobody, for they are not believed, but they are shown."""
+    def _check_values(self, log: KeptLog) -> None:
+        """Find impossible times and numbers. They do no harm, since they are ignored, but they are displayed."""
         found = impossible_values(log)
         if not found:
             return
@@ -289,13 +289,11 @@ class _SessionExamination:
         self._add_mended("Its snapshot does not fit its log.", "It is not believed, and is removed with --repair.")
 
     def _snapshot_fits(self, log: KeptLog) -> bool:
-        kept = self._data.snapshots._read(self._key)
-        if kept is None:
-            return False
-        view = self._data.snapshots.load(self._key, log, kept.meter)
+        meter_name = self._data.snapshots.read_meter(self._key)
+        view = None if meter_name is None else self._data.snapshots.load(self._key, log, meter_name)
         if view is None:
             return False
-        meter = make_policy_meter(kept.meter) if kept.meter else None
+        meter = make_policy_meter(meter_name) if meter_name else None
         folded = fold_log(lambda: islice(log.read(), view.head), meter)
         return freeze_view(view) == freeze_view(folded) or _uncounted(view) == _uncounted(folded)
 
@@ -316,7 +314,7 @@ class _SessionExamination:
 
 
 def _uncounted(view: View) -> bytes:
-    """A view without what depends on the counter: a session counts again what another model had counted."""
+    """A view without the values that depend on the token counter: a session recounts them for its own model."""
     view.recount(TokenEstimator(), thinking=False, since=0)
     view.usage = None
     view.tokens_since_report = view.metered_since_report = 0
@@ -324,7 +322,7 @@ def _uncounted(view: View) -> bytes:
 
 
 def _find_traced_seq(path: Path) -> int:
-    """The seq up to which a trace tells everything, in order; -1 if it is damaged."""
+    """The seq up to which a trace is complete and in order; -1 if it is damaged."""
     last = 0
     if not files.is_regular_file(path):
         return -1
