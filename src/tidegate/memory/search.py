@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 
 
 class SearchUnavailable(TidegateError):
-    """The index can neither be used nor made anew. Notes and logs are untouched."""
+    """The index can neither be used nor rebuilt. Notes and logs are untouched."""
 
 
 class SearchHit(msgspec.Struct, frozen=True):

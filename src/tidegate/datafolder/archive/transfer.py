@@ -75,7 +75,7 @@ def export_session(data: FolderContents, name: str, path: str | os.PathLike[str]
 
 
 def _check_target(data: FolderContents, target: Path) -> Path:
-    """Somewhere outside the data, where nothing but an older export stands."""
+    """Resolve the target: outside the data folder, and either free or an older export."""
     real = Path(os.path.realpath(target))
     if real.is_relative_to(os.path.realpath(data.root)):
         raise BadInput(f"{target} is inside the data folder.", "Export to another folder.")

@@ -1,4 +1,4 @@
-"""A database file that is damaged in its bones is made anew from all that can be read of it.
+"""Rebuilding a database file whose structure is damaged, from everything in it that can still be read.
 
 The doctor mends records in place. It cannot where SQLite itself no longer finds its way: a file that was cut off, a
 page of a tree that is wrong. Then the file is copied to `damaged/`, every record that proves whole goes into a new one,
@@ -47,7 +47,7 @@ def needs_rescue(folder: str | os.PathLike[str]) -> bool:
 def rescue_database(
     folder: str | os.PathLike[str], *, clock: Callable[[], float] = time.time, step: StepCallback = ignore_step
 ) -> list[Finding]:
-    """Make the database of this folder anew. This process must have closed it; BadInput while another has it open."""
+    """Rebuild the database of this folder. This process must have closed it; BadInput while another has it open."""
     path = Path(folder) / FILE
     make_folder(path.parent / "damaged")
     try:
@@ -80,12 +80,12 @@ def _rebuild_database(path: Path, work: Path, now: float, step: StepCallback) ->
         (path.parent / "views" / session_file_key(session)).unlink(
             missing_ok=True
         )  # it shows what the log no longer has
-    return [Finding("", "The database was damaged in its structure, and is made anew.", "mended", kept), *findings]
+    return [Finding("", "The structure of the database was damaged; it was rebuilt.", "mended", kept), *findings]
 
 
 @contextmanager
 def _locked_database(path: Path) -> Iterator[None]:
-    """Whoever waits for this lock has opened a file that is the old one by then: it is emptied, and they are told."""
+    """Lock the old file. A process that waits for this lock gets an error: the file it opened is emptied by then."""
     with path.open("r+b") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_BYTES[1], _SHARED_BYTES[0])

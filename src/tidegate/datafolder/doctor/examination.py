@@ -48,7 +48,7 @@ __all__ = ["Finding", "Severity", "examine_folder"]
 ProgressCallback = Callable[[str, int, int], None]
 """Is told what comes next, how many were done, and how many there are."""
 
-_RESCUE_REMEDY = "It is made anew by --repair (`rescue`) when nobody has it open."
+_RESCUE_REMEDY = "Run `tidegate doctor --repair` when nobody has it open: it rebuilds the file."
 _RESTORE_REMEDY = "Put back a copy of the data folder if you have one; with --repair the session opens without them."
 
 

@@ -1,7 +1,7 @@
-"""What the doctor looks at beside the logs: files nobody needs, files in the wrong hands, files that lie.
+"""Checks of the files beside the logs: unfinished files, permissions, the search index and the notes.
 
-What can be made again is removed when it is wrong. Everything else that must go is set aside in `damaged/`: it may be
-all that is left of something.
+Derived files are deleted if they are wrong; they can be rebuilt. Everything else is moved to `damaged/`: it may be the
+only copy of something.
 """
 
 import os
@@ -30,7 +30,7 @@ _ABANDONED_SECONDS = 3600.0
 
 
 def free_damaged_path(data: FolderContents, name: str) -> Path:
-    """A place in `damaged/` that is still free."""
+    """A path in `damaged/` that does not exist yet."""
     folder = data.root / DAMAGED_FOLDER
     make_folder(folder)
     number = 1
@@ -40,7 +40,7 @@ def free_damaged_path(data: FolderContents, name: str) -> Path:
 
 
 def move_to_damaged(data: FolderContents, path: Path, what: str) -> str:
-    """Move a file or folder away, and say where it is now."""
+    """Move a file or folder to `damaged/`, and return its new path."""
     place = free_damaged_path(data, f"{what}-{path.name}")
     try:
         os.rename(path, place)
@@ -52,7 +52,7 @@ def move_to_damaged(data: FolderContents, path: Path, what: str) -> str:
 
 
 def is_regular_file(path: Path) -> bool:
-    """A file itself: no folder, no link, no pipe."""
+    """Whether this is a file: no folder, no link, no pipe."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
@@ -74,9 +74,9 @@ def check_unfinished_removals(data: FolderContents, repair: bool) -> Iterator[Fi
             continue
         if found.days != BEING_REMOVED:
             continue
-        what = "Its removal was cut short."
+        what = "Its removal was interrupted."
         if not repair:
-            yield Finding(found.session, what, "broken", "It is finished with --repair, or by itself.")
+            yield Finding(found.session, what, "broken", "It is finished with --repair, or when the session is opened.")
             continue
         try:
             finish_removal(data, found.session)
@@ -84,13 +84,13 @@ def check_unfinished_removals(data: FolderContents, repair: bool) -> Iterator[Fi
             yield Finding(found.session, what, "broken", str(hindrance))
         else:
             gone = not data.store.head(found.session)
-            yield Finding(found.session, what, "mended", "It is removed." if gone else "It is whole, and stays.")
+            yield Finding(found.session, what, "mended", "It is removed." if gone else "It is complete and is kept.")
 
 
 def _unreadable_mark(data: FolderContents, file: str, repair: bool) -> Finding:
-    what = f"The mark retention/{file} cannot be read: its session is kept for ever."
+    what = f"The mark retention/{file} cannot be read: its session never expires."
     if not repair:
-        return Finding("", what, "broken", "With --repair it is set aside; the next opening writes it anew.")
+        return Finding("", what, "broken", "With --repair it is moved to damaged/; the next opening writes a new one.")
     return Finding("", what, "mended", f"It is now {move_to_damaged(data, data.retention_folder.root / file, 'mark')}.")
 
 
@@ -118,7 +118,7 @@ def _is_temporary(path: Path) -> bool:
 
 
 def _own_files(data: FolderContents) -> Iterator[Path]:
-    """Every file of ours that is not a link. Whatever else lies in the data folder is someone else's."""
+    """Every file of tidegate that is not a link. Other files in the data folder are left alone."""
     for entry in sorted(data.root.iterdir()):
         if entry.is_symlink():
             continue
@@ -174,7 +174,7 @@ def check_search_index(data: FolderContents, repair: bool) -> Iterator[Finding]:
     except sqlite3.Error as failure:
         if is_regular_file(path) and not is_index_damaged(failure):
             yield Finding(
-                "", f"The search index could not be looked at: {failure}.", "fine", "It is made from the logs."
+                "", f"The search index could not be checked: {failure}.", "fine", "It is derived from the logs."
             )
             return
         faults = [str(failure)]
@@ -187,11 +187,11 @@ def check_search_index(data: FolderContents, repair: bool) -> Iterator[Finding]:
         else:
             move_to_damaged(data, path, "index")
     what = f"The search index is damaged ({faults[0][:100]})."
-    yield Finding("", what, "mended" if repair else "broken", "It is made anew by the next search.")
+    yield Finding("", what, "mended" if repair else "broken", "The next search rebuilds it.")
 
 
 def check_notes(data: FolderContents) -> Iterator[Finding]:
-    """They are people's own: nothing is changed in them."""
+    """Check that the notes can be read. They belong to people: nothing is changed in them."""
     try:
         names = data.notes.names()
     except BadInput as bad:
@@ -204,4 +204,4 @@ def check_notes(data: FolderContents) -> Iterator[Finding]:
             yield Finding("", f"The note {name} cannot be read: {bad.args[0]}", "broken", bad.remedy)
             continue
         if "\ufffd" in text or "\0" in text:
-            yield Finding("", f"The note {name} has bytes in it that are no text.", "fine", "The rest of it is read.")
+            yield Finding("", f"The note {name} contains bytes that are not text.", "fine", "The rest of it is read.")

@@ -1,12 +1,12 @@
-"""The only way content leaves a log: a session, messages of it, or words that should never have been said there.
+"""Forgetting: the only way to remove content from a log. Removes a session, messages of it, or a phrase.
 
-What is taken out of a log leaves a tombstone in its place, and an event that says which records were changed. It also
-goes from whatever was made of the log: blobs, files, trace, notes, snapshot, index. Nobody may have the session open.
+Removed content is replaced by a tombstone, and an event says which records were changed. The content is also removed
+from everything derived from the log: blobs, files, trace, notes, snapshot, index. Nobody may have the session open.
 
-Each step can be done again: if a run is cut short, the log is valid and opens, and the same call finishes the rest.
-What is needed to find the rest goes last: words are known to the caller, but what a message said only its log knows.
+Each step can be repeated: if a run is interrupted, the log is valid and opens, and the same call finishes the rest.
+What is needed to find the rest is removed last: the caller knows a phrase, but only the log knows a message.
 
-A fork is a session of its own: what was said before it is to be forgotten there, too.
+A fork is a separate session: content from before the fork must be forgotten there, too.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,11 +55,11 @@ from tidegate.wire.parsing import repair_unicode
 
 
 class ForgetReport(msgspec.Struct, frozen=True):
-    """What was changed where; never what it said. `retold` and `memory` may still tell of it, in other words.
+    """What was changed where, without the content. `derived_ids` and `session_notes` may still paraphrase it.
 
-    `ids` are messages, `records` counts events of the log (edits and notes, too), `retold` are the ids of summaries,
-    `memory` the notes that this session wrote. `aside` are damaged pieces that the doctor put away: nobody can look
-    into those, so who wants to be sure removes them.
+    `changed_records` counts events of the log, edits and notes included. `derived_ids` are summaries of the changed
+    messages, `session_notes` the notes that this session wrote. `damaged_pieces` are files that the doctor moved away:
+    their content cannot be checked, so remove them to be sure.
     """
 
     session: str
@@ -102,7 +102,7 @@ class _LogChanges(NamedTuple):
 
 
 def forget_session(data: FolderContents, name: str, *, step: StepCallback = ignore_step) -> ForgetReport:
-    """Remove a session with all that belongs to it. Notes outlive sessions: those it wrote are named, and stay."""
+    """Remove a session with all that belongs to it. The notes it wrote are kept, and listed in the report."""
     if not (
         data.store.head(name)
         or get_retention_days(data, name) == BEING_REMOVED
@@ -119,7 +119,7 @@ def forget_session(data: FolderContents, name: str, *, step: StepCallback = igno
 
 
 def forget_message(data: FolderContents, name: str, *idents: str, step: StepCallback = ignore_step) -> ForgetReport:
-    """Blank messages by their ids (m12, e30.1): what they said, what edits show of them, what files hold of them."""
+    """Blank messages by their ids (m12, e30.1), in the log, in edits of them, and in files."""
     ids = frozenset(idents)
     if not ids:
         raise BadInput("There is nothing to forget.", "Give the id of a message, as m12.")
@@ -149,12 +149,14 @@ def forget_message(data: FolderContents, name: str, *idents: str, step: StepCall
 
 
 def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallback = ignore_step) -> ForgetReport:
-    """Take words out wherever they stand in this session, and out of all notes. They are looked for as they are."""
+    """Remove a phrase from this session and from all notes. It is matched literally."""
     text = repair_unicode(text).strip()
     if len(text) < MIN_FORGOTTEN_CHARS:
-        raise BadInput(f"{len(text)} characters are in too many words.", f"Give at least {MIN_FORGOTTEN_CHARS}.")
+        raise BadInput(
+            f"A phrase of {len(text)} characters occurs in too many words.", f"Give at least {MIN_FORGOTTEN_CHARS}."
+        )
     if PhraseRemover(text).matches(TOMBSTONE):
-        raise BadInput("The words are part of the mark that would take their place.", "Give more of them.")
+        raise BadInput("The phrase is part of the tombstone that would replace it.", "Give a longer phrase.")
     with _locked_log(data, name, step) as log:
         words = PhraseRemover(text, map_changed_hashes(data.session_files(name), PhraseRemover(text)))
         found = _find_changes(log, words.remove_from_event)
@@ -173,7 +175,7 @@ def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallba
 
 @contextmanager
 def _locked_log(data: FolderContents, name: str, step: StepCallback) -> Iterator[KeptLog]:
-    """The log, with nobody else at it, and without the snapshot: that holds what is to go, and would be believed."""
+    """Lock the session and open its log. Its snapshot is removed first: it contains what is to be forgotten."""
     _get_rewritable_store(data)
     with data.locks.exclusive(name):
         log = data.open_log(name)
@@ -221,7 +223,7 @@ def _event_name(event: Event) -> str:
 
 
 def _changed_ids(old: Event, new: Event) -> Iterator[str]:
-    """The messages among what was changed: one that was said, or those that an edit put in."""
+    """The ids of changed messages: one that was added, or those that an edit inserted."""
     if isinstance(new.payload, MessageAdded):
         yield new.payload.message.id
     elif isinstance(new.payload, ViewEdited) and isinstance(old.payload, ViewEdited):
@@ -231,9 +233,9 @@ def _changed_ids(old: Event, new: Event) -> Iterator[str]:
 
 
 def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: StepCallback) -> int:
-    """All records in one act; then the event that says so; then the blobs that no record refers to any more."""
+    """Rewrite all records at once; then append the event that says so; then delete blobs no record refers to."""
     records = {seq: store_if_large(encode_event(event), name, data.blobs) for seq, event in found.changes.items()}
-    # Also without any: a run before this one may have died before the disk was cleared of what it replaced.
+    # Also without changes: an earlier run may have died before the disk was cleared of what it replaced.
     _get_rewritable_store(data).rewrite(name, records)
     step("log rewritten")
     places = [_event_name(event) for event in found.changes.values()] or found.unnoted_tombstones
@@ -251,7 +253,7 @@ def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: Step
 
 
 def _rebuild_derived(data: FolderContents, name: str, step: StepCallback) -> None:
-    """What is made of log and notes is made again."""
+    """Rebuild the trace and the index from the log and the notes."""
     if data.trace_path(name).exists():
         trace = Trace(data.trace_path(name), name, data.mask)
         try:

@@ -62,7 +62,7 @@ class _LockedSession(NamedTuple):
 
 
 class PostgresStore:
-    """`size` of a session is the bytes of its records, before the compression of the server."""
+    """Sessions in PostgreSQL. The `size` of a session is the bytes of its records before the server compresses them."""
 
     def __init__(self, url: str, *, connections: int = 8, timeout: float = 30) -> None:
         """`timeout`: the seconds a call waits for a connection. A long read that is not finished holds one."""
@@ -87,7 +87,7 @@ class PostgresStore:
         return f"PostgresStore({self._where})"
 
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
-        """A connection that breaks here is Unreachable only if no look is possible; else it is settled what holds."""
+        """If the connection drops, check whether the records were stored. StoreUnreachable if that fails."""
         check_session_name(session)
         batches = list(_batches(records))
         process = 0
@@ -117,8 +117,8 @@ class PostgresStore:
     def _was_stored(
         self, session: str, after: int, batches: list[list[bytes]], process: int, lost: StoreUnreachable
     ) -> bool:
-        """Whether these records stand where they were to be. Not before the server's process of that connection has
-        ended: until then it may still come to what it was told."""
+        """Whether these records were stored. Asked only when the server process of the lost connection has ended: until
+        then it may still execute the append."""
         hashes = [hashlib.sha256(record).digest() for batch in batches for record in batch]
         try:
             with self._connection("Look again.") as link:
@@ -142,7 +142,7 @@ class PostgresStore:
     def _check_order(
         self, session: str, start: int, head: int, first: list[tuple[int, bytes]], rest: Iterator[tuple[int, bytes]]
     ) -> Iterator[bytes]:
-        """The records one by one, with a look at their numbers: a hole must not pass for the end."""
+        """Yield the records and check their numbers: a gap must not look like the end."""
         due = start
         for rows in (first, rest if start + len(first) <= head else ()):
             for seq, data in rows:
@@ -234,7 +234,7 @@ class PostgresStore:
         try:
             link = self._get_live_connection()
             try:
-                with translate_errors(self._where, f"{remedy} The next call connects anew."):
+                with translate_errors(self._where, f"{remedy} The next call connects again."):
                     yield link
             finally:
                 self._pool.putconn(link)
@@ -247,7 +247,7 @@ class PostgresStore:
             ) from None
 
     def _get_live_connection(self) -> Link:
-        """One that is alive. The pool's own check sleeps after each dead one: minutes, after a server's restart."""
+        """Take a live connection from the pool. The pool's own check sleeps after each dead one, in sum for minutes."""
         link = self._pool.getconn()
         for _ in range(self._pool.max_size):
             if not is_disconnected(link):
@@ -266,7 +266,7 @@ def _append(link: Link, name: bytes, after: int, records: list[bytes]) -> bool:
 
 
 def _lock_session(link: Link, session: str) -> _LockedSession:
-    """Nobody appends to it until the transaction ends."""
+    """Lock the row of a session, so that nobody appends to it until the transaction ends."""
     found = link.execute("select id, head from tidegate_sessions where name = %b for update", (_encode_name(session),))
     row = found.fetchone()
     if row is None:

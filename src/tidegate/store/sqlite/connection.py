@@ -178,7 +178,7 @@ def _decode_text(text: bytes) -> str:
 
 
 def _create(path: Path, migrations: Sequence[Migration], step: Step) -> None:
-    """Create the file under another name first: whoever opens it by its own name finds all of it, or nothing."""
+    """Create the file under another name first, so that a process that opens it finds all of it or nothing."""
     make_folder(path.parent)
     fresh = path.with_name(f"{path.name}.new-{secrets.token_hex(8)}")
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -206,7 +206,7 @@ def truncate_wal(db: sqlite3.Connection) -> None:
 
 
 def _check_format(db: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> set[str]:
-    """Return the names of the migrations that the file has. Broken if it is not ours or newer than this version."""
+    """Return the names of the file's migrations. DamagedData if it is not ours or newer than this version."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise DamagedData(f"{path} is not a store of tidegate.", "Give another folder; this file was not touched.")
     applied = {str(name) for (name,) in db.execute("SELECT name FROM migrations")}

@@ -34,7 +34,7 @@ def find_session_ids(db: sqlite3.Connection) -> set[int]:
 
 
 def find_structure_faults(path: Path) -> list[str]:
-    """Return what SQLite itself finds wrong with the file, in its words. NotKept if it cannot look."""
+    """Return the faults that SQLite itself finds in the file, in its words. NotKept if the file cannot be read."""
     try:
         with translate_errors(path.name), closing(connect_readonly(path)) as db:
             said = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]

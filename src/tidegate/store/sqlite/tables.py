@@ -128,7 +128,7 @@ class Tables:
     # --- reading rows -------------------------------------------------------------------------------------------------
 
     def read(self, session: SessionRow, number: int) -> list[bytes]:
-        """Return the records from a number on, as many as are read at once. Raise Broken if the first is damaged."""
+        """Return the records from a number on, as many as are read at once. DamagedData if the first is damaged."""
         records: list[bytes] = []
         why = "they are not there"
         for row in self._read_rows(session, number):
