@@ -326,7 +326,7 @@ def test_a_secret_is_no_name_for_a_session(tmp_path: Path) -> None:
         lambda: import_session(data, tmp_path / "s.tidegate", name),
     ):
         export_session(data, "s", tmp_path / "s.tidegate")
-        with pytest.raises(BadInput, match="holds a secret") as refused:
+        with pytest.raises(BadInput, match="contains a secret") as refused:
             act()
         assert name not in str(refused.value)
     recording = tmp_path / f"{name}.jsonl"
