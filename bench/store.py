@@ -1,6 +1,6 @@
 """What keeping a session costs, beside raw SQLite and the libraries people use, in the same minute.
 
-    python bench/store.py [--only append,crowd,size,reopen] [--sizes 1000,10000,100000] [--sessions FOLDER] [--json]
+    python bench/store.py [--only append,crowd,sharing,size,reopen] [--sizes 1000,10000] [--sessions FOLDER] [--json]
 
 A disk shared with others can be fifty times slower from one minute to the next, so only ratios count: the runners live
 side by side and take turns, and the figure is the median of the rounds' ratios. What each one does is in
@@ -28,7 +28,7 @@ sys.path.insert(0, str(BENCH / "peers"))
 
 from rows import ENVS  # noqa: E402
 
-PARTS = ("append", "crowd", "size", "reopen")
+PARTS = ("append", "crowd", "sharing", "size", "reopen")
 PYTHON = BENCH.parent / ".venv" / "bin" / "python"
 SIZE = 1_500
 """Characters of an appended message."""
@@ -229,6 +229,26 @@ def _crowd(bench: Bench, where: str, sync_ms: float) -> Iterator[Line]:
     yield Line(f"  the same with {CROWD} threads instead of tasks, ours", rate / rates[1], "", None, note)
 
 
+def sharing(bench: Bench) -> Iterator[Line]:
+    """What group commit buys: the appends of many sessions with one commit each, and with shared commits."""
+    for where, sync_ms in (("", 0.0), (f", fsync of {SLOW_DISK:g} ms", SLOW_DISK)) if bench.preload else (("", 0.0),):
+        each = 10
+        with bench.running(OURS, sync_ms=sync_ms) as runners:
+            runners[0].ask("open", folder=bench.place())
+            given = {"sessions": CROWD, "first": 0, "count": each, "size": SIZE}
+            many = max(1, bench.given.rounds // 6)
+            alone = rounds(runners, many, "crowd", **given, in_turn=True)
+            shared = [rounds(runners, many, do, **given) for do in ("crowd", "threads")]
+        appends = CROWD * each
+        base = appends / middle(alone, 0, "wall")
+        for name, done in (("no two share a commit", alone), ("tasks share", shared[0]), ("threads share", shared[1])):
+            rate = appends / middle(done, 0, "wall")
+            note = f"{rate:,.0f} appends/s, {1e6 * middle(done, 0, 'cpu') / appends:,.0f} us of CPU each"
+            if "syncs" in done[0][0]:
+                note += f", {middle(done, 0, 'syncs') / appends:.2f} fsyncs each"
+            yield Line(f"{CROWD} sessions{where}: {name}", rate / base, "", None, note)
+
+
 def size(bench: Bench) -> Iterator[Line]:
     sources = [("generated", "")] + ([("recorded", str(bench.given.sessions))] if bench.given.sessions else [])
     with bench.running(DISK) as [runner]:
@@ -323,6 +343,7 @@ def main() -> int:
     parts: dict[str, Callable[[Bench], Iterator[Line]]] = {
         "append": append,
         "crowd": crowd,
+        "sharing": sharing,
         "size": size,
         "reopen": reopen,
     }

@@ -40,14 +40,16 @@ class Ours:
         texts = said(first, count, size)
         return lambda: speak(self.log, texts)
 
-    def crowd(self, sessions: int, first: int, count: int, size: int) -> Job:
-        """Sessions in one store, a task for each."""
+    def crowd(self, sessions: int, first: int, count: int, size: int, in_turn: bool = False) -> Job:
+        """Sessions in one store, a task for each. `in_turn`: one append at a time, so that no two share a commit."""
         texts = said(first, count, size)
         heads = self._heads(sessions)
+        limit = asyncio.Semaphore(1 if in_turn else sessions)
 
         async def talk(log: KeptLog) -> None:
             for text in texts:
-                await log.append_async(Event(log.head + 1, 0.0, MessageAdded(text, 400)))
+                async with limit:
+                    await log.append_async(Event(log.head + 1, 0.0, MessageAdded(text, 400)))
 
         async def job() -> dict[str, int]:
             await asyncio.gather(*(talk(log) for log in self.rooms[:sessions]))

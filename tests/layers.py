@@ -223,13 +223,13 @@ def depth_faults(sources: list[Source]) -> list[str]:
 
 
 def cycle_faults(sources: list[Source]) -> list[str]:
-    """Files that need each other, late imports included: an import moved into a function hides a cycle, no more."""
+    """Files that need each other. Imports inside functions and under TYPE_CHECKING count: they only hide a cycle."""
     modules = {source.module for source in sources}
     needs: dict[str, set[str]] = {module: set() for module in modules}
     for source in sources:
-        for _, target, typing_only in imports_of(source):
+        for _, target, _ in imports_of(source):
             held = next((name for name in (target, target.rpartition(".")[0]) if name in modules), None)
-            if held and not typing_only and held != source.module:
+            if held and held != source.module:
                 needs[source.module].add(held)
     # What needs nothing, or is needed by nothing, is on no cycle; take such files away until only cycles are left.
     while free := {m for m, others in needs.items() if not others or all(m not in more for more in needs.values())}:

@@ -106,7 +106,7 @@ class Place:
         self.session.on_close.pop(0)()
         self.left += [self.data.close]
         self.data = self.opened_data()
-        assert not self.data.is_in_use(self.name)
+        assert not self.data.locks.is_in_use(self.name)
 
     def crash(self) -> None:
         self.die()

@@ -7,7 +7,8 @@ from tests.crash.acts import OPEN, Op, Scene, say, talk
 from tests.crash.worlds import NAME, NOW, Settings, World, turn
 from tidegate import presets
 from tidegate.datafolder.forget.forget import forget_message, forget_words
-from tidegate.datafolder.retention import get_retention_days, remove_expired_sessions
+from tidegate.datafolder.removal import get_retention_days
+from tidegate.datafolder.retention import remove_expired_sessions
 from tidegate.store.errors import SessionNotFound
 
 OLD = "old"

@@ -5,7 +5,7 @@ from tests.crash.leaving import FORGET, RETENTION
 from tests.crash.together import TOGETHER
 from tests.crash.worlds import NAME, Settings, World
 from tidegate import presets
-from tidegate.datafolder.retention import remove_session
+from tidegate.datafolder.removal import remove_session
 
 
 def _whole_files(world: World) -> None:

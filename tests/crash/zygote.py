@@ -178,13 +178,11 @@ def tape(scene: Scene, work: Path) -> int:
 
 def _watch(world: World, reference: Reference) -> None:
     session = world.session
-    told = session.on_event
 
-    def watch(event: Event) -> None:
-        told(event)
+    def watch(_: Event) -> None:
         reference.live[session.view.head] = would_send(session)
 
-    session.on_event = watch
+    session.on_event.append(watch)
     reference.live[session.view.head] = would_send(session)
 
 

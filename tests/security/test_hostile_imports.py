@@ -34,7 +34,7 @@ from tidegate.presets import load
 from tidegate.proof.session_generator import generate_session
 from tidegate.session.reports.costs import SPENT_TOPIC
 from tidegate.store.log import MemoryLog
-from tidegate.store.sqlite.rows import seal_of
+from tidegate.store.sqlite.rows import compute_seal
 from tidegate.wire.usage import read_usage
 
 MODEL = "house-7b"
@@ -450,7 +450,7 @@ def test_an_absurd_row_is_listed_with_the_others(
     if sealed:
         (row,) = database.execute("SELECT id, head, packed, size FROM sessions WHERE name IS NOT 'good'")
         numbers = [each if isinstance(each, int) else 0 for each in row[1:]]
-        database.execute("UPDATE sessions SET seal = ? WHERE id = ?", (seal_of(*numbers), row[0]))
+        database.execute("UPDATE sessions SET seal = ? WHERE id = ?", (compute_seal(*numbers), row[0]))
     database.commit()
     database.close()
     listed = called("sessions", "--data", folder)

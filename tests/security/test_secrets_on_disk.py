@@ -294,7 +294,7 @@ def test_spans_hold_no_word_of_what_was_said() -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     session = Session("gpt-4o", window=WINDOW, wire="openai_chat", count="estimate", system=PLANTED["github"].text)
-    session.on_event = create_span_watcher(provider.get_tracer("test"), session="s")
+    session.on_event.append(create_span_watcher(provider.get_tracer("test"), session="s"))
     talk(session)
     session.record({"prompt_tokens": 100, "completion_tokens": 4})
     made = exporter.get_finished_spans()
@@ -326,7 +326,7 @@ def test_a_secret_is_no_name_for_a_session(tmp_path: Path) -> None:
         lambda: import_session(data, tmp_path / "s.tidegate", name),
     ):
         export_session(data, "s", tmp_path / "s.tidegate")
-        with pytest.raises(BadInput, match="holds a secret") as refused:
+        with pytest.raises(BadInput, match="contains a secret") as refused:
             act()
         assert name not in str(refused.value)
     recording = tmp_path / f"{name}.jsonl"

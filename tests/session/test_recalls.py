@@ -7,7 +7,7 @@ from tidegate import MemoryLog, Session
 from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.registry import CommandContext
 from tidegate.core.edits import Insert
-from tidegate.core.events import ViewEdited
+from tidegate.core.events import Event, ViewEdited
 from tidegate.core.messages import NOTE, user_message
 from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
@@ -25,11 +25,12 @@ moments:
 class Talk:
     """A session whose results leave when it is told so."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: MemoryLog | None = None) -> None:
         policy = parse_policy(CLEARS, source="clears.yaml", stages=STAGES)
-        self.log = MemoryLog()
+        self.log = log or MemoryLog()
         self.session = Session("gpt-4o", policy=policy, window=50_000, count="chars/4", log=self.log)
-        self.session.add({"role": "user", "content": "go"})
+        if log is None:
+            self.session.add({"role": "user", "content": "go"})
         self._calls = 0
 
     def call(self, name: str, result: str, *, error: bool = False, **arguments: object) -> None:
@@ -137,10 +138,12 @@ def test_an_undo_puts_it_back_and_clearing_takes_all() -> None:
 
 
 def test_hints_and_what_came_of_them() -> None:
-    talk = Talk()
+    log = Talk().log
     for ident in (5, 9):
         note = user_message(f"{HINT_PREFIX}src/{ident}.py (read): recall m{ident}]", NOTE)
-        talk.session._append(ViewEdited("hint", "turn_start", "", "named", 0, 0, (Insert(note, "m1"),)))
+        hint = ViewEdited("hint", "turn_start", "", "named", 0, 0, (Insert(note, "m1"),))
+        log.append(Event(log.head + 1, 0.0, hint))
+    talk = Talk(log)
     talk.call("recall", "## m3 user\n", what="m3")
     assert (talk.found.hints, talk.found.followed) == (2, 0)
     talk.call("recall", "## m2 user\n", what="m2..m6")

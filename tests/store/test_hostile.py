@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.keep.kept import filled, folder, opened
+from tests.datafolder.kept import filled, folder, opened
 from tidegate import BadInput, Message, Text
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import text_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.keep.kept import folder, opened
+from tests.datafolder.kept import folder, opened
 from tests.store.sqlite_files import change
 from tests.store.test_hostile import faults, goes_on, texts
 from tests.store.test_sqlite_recent import pages_of

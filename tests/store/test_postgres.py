@@ -198,24 +198,33 @@ def test_a_deleted_session_leaves_no_record(store: PostgresStore, postgres_url: 
 # Settings, migrations, damage.
 
 
+def settings_of_an_append(url: str) -> list[tuple[object, ...]]:
+    """Append one record, and let the server note under which settings it does so."""
+    store = PostgresStore(url)
+    run_sql(url, "create table seen (durability text, isolation text)")
+    run_sql(
+        url,
+        "create function note_settings() returns trigger language plpgsql as $$ begin"
+        " insert into seen values (current_setting('synchronous_commit'), current_setting('transaction_isolation'));"
+        " return new; end $$",
+    )
+    run_sql(url, "create trigger note after insert on tidegate_records for each row execute function note_settings()")
+    store.append("s", 0, [b"1"])
+    store.close()
+    return run_sql(url, "select * from seen")
+
+
 def test_an_append_is_durable_whatever_the_database_defaults_to(postgres_url: str) -> None:
     name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
     for setting in ("synchronous_commit = off", "default_transaction_isolation = 'serializable'"):
         run_sql(postgres_url, f"alter database {name} set {setting}")
-    store = PostgresStore(postgres_url)
-    with store._pool.connection() as link:
-        assert link.execute("show synchronous_commit").fetchone() == ("on",)
-        assert link.execute("show transaction_isolation").fetchone() == ("read committed",)
-    store.close()
+    assert settings_of_an_append(postgres_url) == [("on", "read committed")]
 
 
 def test_a_stronger_setting_is_left_alone(postgres_url: str) -> None:
     name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
     run_sql(postgres_url, f"alter database {name} set synchronous_commit = remote_apply")
-    store = PostgresStore(postgres_url)
-    with store._pool.connection() as link:
-        assert link.execute("show synchronous_commit").fetchone() == ("remote_apply",)
-    store.close()
+    assert settings_of_an_append(postgres_url) == [("remote_apply", "read committed")]
 
 
 def test_many_start_at_once_and_migrate_once(postgres_url: str) -> None:

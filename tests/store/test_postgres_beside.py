@@ -135,7 +135,7 @@ def test_a_connection_lost_under_a_long_read_is_told(store: PostgresStore, postg
     reading = store.read("s")
     got = [next(reading) for _ in range(BATCH_RECORDS + 1)]
     terminate(postgres_url, wait=10_000)
-    with pytest.raises(StoreUnreachable, match=r"Read again\. The next call connects anew"):
+    with pytest.raises(StoreUnreachable, match=r"Read again\. The next call connects again"):
         got.extend(reading)
     assert list(store.read("s")) == records
 

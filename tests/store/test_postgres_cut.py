@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
 from tests.store.conftest import run_sql, wait_until
@@ -70,7 +71,7 @@ def test_a_server_that_is_still_at_it_is_stopped_first(store: PostgresStore, pro
     store.append("s", 0, [b"1"])
     waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
     other = PostgresStore(postgres_url)
-    with ThreadPoolExecutor(1) as pool, other._pool.connection() as link, link.transaction():
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(postgres_url) as link:
         link.execute("select 1 from tidegate_sessions where name = 's' for update")
         proxy.cut = "answer"
         appending = pool.submit(store.append, "s", 1, [MARK])

@@ -91,7 +91,7 @@ def test_many_sessions_leave_the_disk_at_once(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path, step=steps.append)
     for name in "abc":
         talk(store, name, 3, loud=range(2, 3))
-    with store.cleaning_once():
+    with store.clean_up_once():
         for name in "abc":
             store.delete(name)
     assert steps.count("session deleted") == 3

@@ -17,7 +17,7 @@ from tests.store.test_sqlite_damage import salvage
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.store.errors import DamagedData
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.inspection import structure
+from tidegate.store.sqlite.inspection import find_structure_faults
 from tidegate.store.sqlite.migrations import MIGRATIONS
 
 ROOMS = ["a", "b", "c", "d", "e"]
@@ -66,7 +66,7 @@ def test_a_recorded_file_opens_and_goes_on_with_the_same_bytes(recorded: Path) -
         assert list(again.read(name)) == records
     assert list(again.read("copy")) == before["alone"][:140]
     again.close()
-    assert structure(recorded / FILE) == []
+    assert find_structure_faults(recorded / FILE) == []
 
 
 def test_a_recorded_data_folder_gives_the_same_requests(recorded: Path) -> None:
@@ -192,7 +192,7 @@ def test_what_sessions_shared_is_theirs(make: object, tmp_path: Path) -> None:
         assert list(store.read(name)) == [noise(number) for number in range(1, 91)]
     assert together(store, dict.fromkeys(ROOMS, 90)) == [91] * 5
     store.close()
-    assert structure(tmp_path / FILE) == []
+    assert find_structure_faults(tmp_path / FILE) == []
 
 
 def spoil(folder: Path, turn: int, table: str, column: str, at: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.store.sqlite_files import FILE, change, noise
 from tidegate.store.errors import DamagedData, StaleHead
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.rows import seal_of
+from tidegate.store.sqlite.rows import compute_seal
 from tidegate.store.store import SessionInfo
 
 
@@ -178,7 +178,7 @@ def test_a_forged_head_costs_nothing_but_its_session(store: SqliteStore, tmp_pat
     written(store, "other", 1, 10)
     with closing(sqlite3.connect(tmp_path / FILE)) as db, db:
         (size,) = db.execute("SELECT size FROM sessions WHERE name = 'forged'").fetchone()
-        seal = seal_of(1 << 35, 0, size)
+        seal = compute_seal(1 << 35, 0, size)
         db.execute("UPDATE sessions SET head = ?, seal = ? WHERE name = 'forged'", (1 << 35, seal))
     reading = store.read("forged")
     assert [next(reading) for _ in range(10)] == [noise(number) for number in range(1, 11)]

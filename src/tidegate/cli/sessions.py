@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
 
     with open_data_folder(options) as data:
         found = data.store.sessions()
-        used = {info.name: data.is_in_use(info.name) for info in found}
+        used = {info.name: data.locks.is_in_use(info.name) for info in found}
     if options.json:
         rows = [{**msgspec.to_builtins(info), "in_use": used[info.name]} for info in found]
         print_json(msgspec.json.encode(rows))

@@ -33,7 +33,7 @@ class DataFolderEffects:
             self._write_spill(effect)
 
     def _write_spill(self, effect: Spill) -> None:
-        """The sum of sizes is kept, and taken anew only before a refusal: others may have written, or removed."""
+        """The sum of sizes is cached and computed again only before a refusal: others may have changed the files."""
         if not effect.path:
             raise BadInput("A file needs a name.", "The policy's `folder` or `save` gives it.")
         text = self.mask(effect.text)

@@ -1,57 +1,68 @@
-"""The parts of a view that a snapshot leaves out because they hold secrets, and how they are filled from the log.
+"""Parts of a view that a snapshot leaves out because they contain secrets, and how the log restores them.
 
-A snapshot cannot be masked: a session goes on with exactly the bytes it had. So a message with a secret in it is left
-out, and read again from the event it came from. Once a session has seen a secret, so is everything that an edit wrote:
-a summary or a cut result may hold a piece of the secret that looks like nothing.
+A snapshot cannot be masked: a session must continue with exactly the bytes it had. So a message that contains a secret
+is left out of the snapshot and read again from its event. Once a session has seen a secret, everything that edits wrote
+is left out, too: a summary or a shortened result may contain a part of the secret that no longer looks like one.
 """
 
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Literal, TypedDict, assert_never
 
 import msgspec
 
 from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, read_tools
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
 from tidegate.core.text.user_rules import rules_of
 from tidegate.core.view import Item, View, resolve_visibility
 
-LARGE = 1024 * 1024
-"""Characters. A longer text is not searched: it is left out of snapshots as if it held a secret."""
+_MAX_SEARCHED_CHARS = 1024 * 1024
+"""A longer text is not searched: it is left out of snapshots as if it contained a secret."""
 
-Where = Literal["items", "orphans", "system", "tools", "removed_rules"]
+ViewField = Literal["items", "orphans", "system", "tools", "removed_rules"]
+EventReader = Callable[[int], Event | None]
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Gap(msgspec.Struct, frozen=True, array_like=True):
-    """Something that was left out, with the SHA-256 of what it was. `place` is for items and orphans."""
+    """A field of the view that was left out, with the SHA-256 of its value. `index` is for items and orphans."""
 
-    where: Where
-    place: int
+    field: ViewField
+    index: int
     sha256: bytes
 
 
-class Searched:
-    """What is known of the secrets in one session. `suspect`: it has seen one, or not all of it was searched."""
+class CensoredFields(TypedDict, total=False):
+    """Fields of a view as a snapshot may store them. A field that contains no secret is absent."""
+
+    items: list[Item]
+    orphans: list[Item]
+    system: str
+    tools: tuple[Tool, ...]
+    removed_rules: dict[str, int]
+
+
+class SecretSearch:
+    """What is known about secrets in one session. `suspect`: it has seen one, or not all of it was searched."""
 
     def __init__(self, mask: Callable[[str], str], *, suspect: bool = False) -> None:
         self.suspect = suspect
         self._mask = mask
         self._clean: dict[str, bool] = {}
 
-    def search(self, event: Event) -> None:
-        """Search what an event says. Every event of the session must come by, or `suspect` be set."""
+    def search_event(self, event: Event) -> None:
+        """Search the message of an event. Call this for every event of the session, or set `suspect`."""
         if isinstance(event.payload, MessageAdded):
             message = event.payload.message
             self._clean[message.id] = clean = self._is_clean(message)
             self.suspect = self.suspect or not clean
 
     def _is_clean(self, message: Message) -> bool:
-        return all(len(text) <= LARGE and self._mask(text) == text for text in _texts(message.parts))
+        return all(len(text) <= _MAX_SEARCHED_CHARS and self._mask(text) == text for text in _texts(message.parts))
 
-    def gaps(self, view: View) -> list[Gap]:
-        """What a snapshot of this view must leave out."""
+    def find_gaps(self, view: View) -> list[Gap]:
+        """Return the parts that a snapshot of this view must leave out."""
         found = []
         if self._mask(view.system) != view.system:
             found.append(Gap("system", 0, _hash(view.system)))
@@ -60,42 +71,49 @@ class Searched:
         if any(self.suspect or self._mask(text) != text for text in view.removed_rules):
             found.append(Gap("removed_rules", 0, _hash(view.removed_rules)))
         if self.suspect:
-            found += [Gap("items", place, _hash_of(item)) for place, item in self._unclean(view.items)]
-            found += [Gap("orphans", place, _hash_of(item)) for place, item in self._unclean(view.orphans)]
+            found += [Gap("items", index, _hash_item(item)) for index, item in self._find_unclean(view.items)]
+            found += [Gap("orphans", index, _hash_item(item)) for index, item in self._find_unclean(view.orphans)]
         known = {item.message.id for item in (*view.items, *view.orphans)}
         self._clean = {ident: clean for ident, clean in self._clean.items() if ident in known}
         return found
 
-    def _unclean(self, items: list[Item]) -> Iterator[tuple[int, Item]]:
-        for place, item in enumerate(items):
+    def _find_unclean(self, items: list[Item]) -> Iterator[tuple[int, Item]]:
+        for index, item in enumerate(items):
             ident = item.message.id
-            said = ident.startswith("m") and not item.edited
-            if said and ident not in self._clean:
+            is_unedited = ident.startswith("m") and not item.edited
+            if is_unedited and ident not in self._clean:
                 self._clean[ident] = self._is_clean(item.message)
-            if not said or not self._clean[ident]:
-                yield place, item
+            if not is_unedited or not self._clean[ident]:
+                yield index, item
 
 
-def without(view: View, gaps: list[Gap]) -> dict[str, Any]:
-    """The fields of the view in which something is left out, as they are without it."""
-    fields: dict[str, Any] = {}
+def censor_fields(view: View, gaps: list[Gap]) -> CensoredFields:
+    """Return the fields of the view that contain gaps, without the secret parts."""
+    fields: CensoredFields = {}
     for gap in gaps:
-        if gap.where == "system":
-            fields["system"] = ""
-        elif gap.where == "tools":
-            fields["tools"] = ()
-        elif gap.where == "removed_rules":
-            fields["removed_rules"] = {str(seq): seq for seq in view.removed_rules.values()}
-        else:
-            items = fields.setdefault(gap.where, list(getattr(view, gap.where)))
-            item = items[gap.place]
-            bare = msgspec.structs.replace(item.message, parts=())
-            items[gap.place] = msgspec.structs.replace(item, message=bare, rules=())
+        match gap.field:
+            case "system":
+                fields["system"] = ""
+            case "tools":
+                fields["tools"] = ()
+            case "removed_rules":
+                fields["removed_rules"] = {str(seq): seq for seq in view.removed_rules.values()}
+            case "items":
+                _blank_item(fields.setdefault("items", list(view.items)), gap.index)
+            case "orphans":
+                _blank_item(fields.setdefault("orphans", list(view.orphans)), gap.index)
+            case _:
+                assert_never(gap.field)
     return fields
 
 
-def fill(view: View, gaps: list[Gap], read: Callable[[int], Event | None]) -> bool:
-    """Put back what was left out. False if the log does not hold what it held then: the view is of no use."""
+def _blank_item(items: list[Item], index: int) -> None:
+    blank = msgspec.structs.replace(items[index].message, parts=())
+    items[index] = msgspec.structs.replace(items[index], message=blank, rules=())
+
+
+def fill_gaps(view: View, gaps: list[Gap], read: EventReader) -> bool:
+    """Restore the parts that were left out. False if the log no longer contains them: then the view is of no use."""
     known: dict[int, Event | None] = {}
 
     def event_at(seq: int) -> Event | None:
@@ -103,25 +121,37 @@ def fill(view: View, gaps: list[Gap], read: Callable[[int], Event | None]) -> bo
             known[seq] = read(seq) if seq else None
         return known[seq]
 
-    return all(_fill(view, gap, event_at) for gap in gaps)
+    return all(_fill_gap(view, gap, event_at) for gap in gaps)
 
 
-def _fill(view: View, gap: Gap, read: Callable[[int], Event | None]) -> bool:
-    if gap.where in ("system", "tools"):
-        event = read(view.system_at if gap.where == "system" else view.tools_at)
-        noted = event.payload if event is not None else None
-        if not isinstance(noted, NoteAdded) or noted.topic != gap.where:
-            return False
-        setattr(view, gap.where, noted.text if gap.where == "system" else read_tools(noted))
-        return _hash(getattr(view, gap.where)) == gap.sha256
-    if gap.where == "removed_rules":
-        view.removed_rules = _removed_rules(sorted(set(view.removed_rules.values())), read)
-        return _hash(view.removed_rules) == gap.sha256
-    items: list[Item] = getattr(view, gap.where)
-    return gap.place < len(items) and _fill_item(items[gap.place], read) and _hash_of(items[gap.place]) == gap.sha256
+def _fill_gap(view: View, gap: Gap, read: EventReader) -> bool:
+    match gap.field:
+        case "system":
+            note = _read_note(read(view.system_at), "system")
+            view.system = note.text if note else ""
+            return note is not None and _hash(view.system) == gap.sha256
+        case "tools":
+            note = _read_note(read(view.tools_at), "tools")
+            view.tools = read_tools(note) if note else ()
+            return note is not None and _hash(view.tools) == gap.sha256
+        case "removed_rules":
+            view.removed_rules = _read_removed_rules(sorted(set(view.removed_rules.values())), read)
+            return _hash(view.removed_rules) == gap.sha256
+        case "items" | "orphans":
+            items = view.items if gap.field == "items" else view.orphans
+            if gap.index >= len(items) or not _fill_item(items[gap.index], read):
+                return False
+            return _hash_item(items[gap.index]) == gap.sha256
+        case _:
+            assert_never(gap.field)
 
 
-def _removed_rules(seqs: list[int], read: Callable[[int], Event | None]) -> dict[str, int]:
+def _read_note(event: Event | None, topic: str) -> NoteAdded | None:
+    note = event.payload if event is not None else None
+    return note if isinstance(note, NoteAdded) and note.topic == topic else None
+
+
+def _read_removed_rules(seqs: list[int], read: EventReader) -> dict[str, int]:
     found: dict[str, int] = {}
     for seq in seqs:
         event = read(seq)
@@ -130,9 +160,9 @@ def _removed_rules(seqs: list[int], read: Callable[[int], Event | None]) -> dict
     return found
 
 
-def _fill_item(item: Item, read: Callable[[int], Event | None]) -> bool:
-    """Show of a message what its last edit made of it; without one, what it was when it came into the view."""
-    first = _first_shown(item.message.id, read)
+def _fill_item(item: Item, read: EventReader) -> bool:
+    """Restore a message as its last edit left it; without an edit, as it was added."""
+    first = _read_original(item.message.id, read)
     if first is None:
         return False
     parts = first.parts
@@ -147,17 +177,19 @@ def _fill_item(item: Item, read: Callable[[int], Event | None]) -> bool:
     return True
 
 
-def _first_shown(ident: str, read: Callable[[int], Event | None]) -> Message | None:
-    """A message as it was said, or as an edit inserted it."""
+def _read_original(ident: str, read: EventReader) -> Message | None:
+    """A message as it was added, or as an edit inserted it."""
     number = ident[1:].partition(".")[0]
     event = read(int(number) if number.isdecimal() else 0)
-    what = event.payload if event is not None else None
-    if isinstance(what, ViewEdited):
-        return next((made.message for made in EditIndex(what.edits).inserts if made.message.id == ident), None)
-    return resolve_visibility(what.message) if isinstance(what, MessageAdded) and what.message.id == ident else None
+    payload = event.payload if event is not None else None
+    if isinstance(payload, ViewEdited):
+        return next((insert.message for insert in EditIndex(payload.edits).inserts if insert.message.id == ident), None)
+    if isinstance(payload, MessageAdded) and payload.message.id == ident:
+        return resolve_visibility(payload.message)
+    return None
 
 
-def _hash_of(item: Item) -> bytes:
+def _hash_item(item: Item) -> bytes:
     return _hash((item.message.parts, item.rules))
 
 

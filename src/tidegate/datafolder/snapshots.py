@@ -1,8 +1,8 @@
-"""Snapshots of views, one file for each session: a session opens in the time its view takes, however long its log is.
+"""Snapshots of views, one file per session: the time to open a session depends on its view, not on its log.
 
-A snapshot is derived: it is written without fsync, and whatever is wrong with it, the view is folded from the log
-instead. It is believed only if it is whole (by length and CRC-32), of this version and session, counted by the same
-meter, and the log still holds the very event it ends with (by SHA-256). It holds no secrets: see `snapshot_gaps`.
+A snapshot is derived data: it is written without fsync, and if anything is wrong with it, the view is folded from the
+log instead. It is used only if it is whole (length and CRC-32), of this version and session, counted by the same meter,
+and the log still contains the event it ends with (SHA-256). It contains no secrets: see `snapshot_gaps`.
 """
 
 import hashlib
@@ -24,16 +24,16 @@ from tidegate.core.events import Event, NoteAdded, encode_event
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
 from tidegate.core.view import REFOLD_TOPICS, View
-from tidegate.datafolder.snapshot_gaps import Gap, Searched, fill, without
+from tidegate.datafolder.snapshot_gaps import Gap, SecretSearch, censor_fields, fill_gaps
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
 from tidegate.session.conversation import LiveConversation
 from tidegate.store.errors import DamagedData
 from tidegate.store.log import Log
 
 SNAPSHOT_INTERVAL = 64
-"""Events between two saves: so many are folded at most when a process that was killed opens its session again."""
+"""Events between two saves: the most that must be folded after a process was killed."""
 _BYTES_PER_EVENT = 64 * 1024
-"""Bytes of a snapshot for each event between two saves: a very large view is saved less often."""
+"""A snapshot of so many bytes adds an event to the interval: a very large view is saved less often."""
 _MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
 _MAGIC = b"tidegate view 3\n"
 _SEAL = struct.Struct(">QI")
@@ -41,7 +41,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class _SnapshotRecord(msgspec.Struct, frozen=True, array_like=True):
-    """`event` is the SHA-256 of the event that the view ends with. `suspect`: see `Searched`."""
+    """`event` is the SHA-256 of the event that the view ends with. `suspect`: see `SecretSearch`."""
 
     key: str
     meter: str
@@ -57,30 +57,31 @@ _decoder = msgspec.msgpack.Decoder(_SnapshotRecord)
 
 
 class Snapshots:
-    """`key` is the file name of a session; `meter` the name of the policy's own estimator, which is in the view.
+    """The snapshots in a folder. `key` is the file name of a session.
 
-    What `mask` changes is a secret.
+    `meter` is the name of the policy's own token estimator, whose counts are in the view. A text that `mask` changes
+    contains a secret.
     """
 
     def __init__(self, folder: Path, mask: Callable[[str], str] = str) -> None:
         self._folder = folder
         self._mask = mask
         self._saved_seqs: dict[str, int] = {}
-        self._searched: dict[str, Searched] = {}
+        self._secret_searches: dict[str, SecretSearch] = {}
 
-    def searched(self, key: str, *, suspect: bool = True) -> Searched:
-        """What is known of the secrets in this session; `suspect` is for one of which nothing is known."""
-        return self._searched.setdefault(key, Searched(self._mask, suspect=suspect))
+    def secret_search(self, key: str, *, suspect: bool = True) -> SecretSearch:
+        """What is known about secrets in this session. `suspect` is for a session that was not searched yet."""
+        return self._secret_searches.setdefault(key, SecretSearch(self._mask, suspect=suspect))
 
     def save(self, key: str, view: View, event: Event, meter: str) -> int:
-        """Keep this view, which ends with this event. Gives its bytes; 0 if the disk refused, which harms nobody."""
+        """Save this view, which ends with this event. Return its bytes, or 0 if the disk refused, which is harmless."""
         if event.seq != view.head:
             raise BadInput(f"The view ends with event {view.head}, not {event.seq}.", "Give the event it ends with.")
-        searched = self.searched(key)
-        gaps = searched.gaps(view)
-        frozen = memoryview(freeze_view(view, **without(view, gaps)))
+        search = self.secret_search(key)
+        gaps = search.find_gaps(view)
+        frozen = memoryview(freeze_view(view, **censor_fields(view, gaps)))
         body = _encoder.encode(
-            _SnapshotRecord(key, meter, view.head, _hash(encode_event(event)), searched.suspect, gaps, frozen)
+            _SnapshotRecord(key, meter, view.head, _hash(encode_event(event)), search.suspect, gaps, frozen)
         )
         try:
             write_atomically(self._folder / key, _MAGIC + _seal(body) + body, durable=False)
@@ -90,9 +91,9 @@ class Snapshots:
         return len(body)
 
     def load(self, key: str, log: Log, meter: str) -> View | None:
-        """The view of this log as it was saved, or None if it must be folded. What came later is not in it."""
+        """The saved view of this log, without later events; None if the view must be folded from the log."""
         self._saved_seqs.pop(key, None)
-        self._searched.pop(key, None)
+        self._secret_searches.pop(key, None)
         kept = self._read(key)
         if kept is None or (kept.key, kept.meter) != (key, meter) or not _log_has_event(log, kept):
             return None
@@ -100,19 +101,24 @@ class Snapshots:
             view = thaw_view(kept.view, make_policy_meter(meter) if meter else None)
         except BadInput:
             return None
-        if view.head != kept.seq or not fill(view, kept.gaps, partial(_event, log)):
+        if view.head != kept.seq or not fill_gaps(view, kept.gaps, partial(_event, log)):
             return None
         self._saved_seqs[key] = view.head
-        self.searched(key, suspect=kept.suspect)
+        self.secret_search(key, suspect=kept.suspect)
         return view
 
+    def read_meter(self, key: str) -> str | None:
+        """The name of the meter that counted the saved view; None if there is no readable snapshot."""
+        record = self._read(key)
+        return None if record is None else record.meter
+
     def remove(self, key: str) -> None:
-        """Where a log is removed or rewritten, what was taken from it goes, too, with what a save left that was killed.
+        """Remove the snapshot of a session whose log is removed or rewritten, and unfinished files of killed saves.
 
         Nobody may have the session open meanwhile.
         """
         self._saved_seqs.pop(key, None)
-        self._searched.pop(key, None)
+        self._secret_searches.pop(key, None)
         try:
             for path in (self._folder / key, *self._folder.glob(f".{escape(key[:80])}.*{TEMPORARY_SUFFIX}")):
                 path.unlink(missing_ok=True)
@@ -133,7 +139,7 @@ class Snapshots:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_SNAPSHOT_BYTES:
                 return None
-            data = os.read(file, status.st_size)  # who writes it puts a new file in its place; one cut short is void
+            data = os.read(file, status.st_size)  # a writer replaces the file; a short read fails the length check
         except OSError:
             return None
         finally:
@@ -173,24 +179,24 @@ def _event(log: Log, seq: int) -> Event | None:
 def make_snapshot_watcher(
     session: LiveConversation, snapshots: Snapshots, key: str, meter: str
 ) -> Callable[[Event], None]:
-    """What `session.watch` is to call so that the session opens fast next time. It also saves when the session closes.
+    """Make a watcher for `session.on_event` that saves snapshots. The last one is saved when the session closes.
 
-    After an undo it saves at once: an older snapshot would have the whole log folded again.
+    After an undo it saves at once: with an older snapshot the whole log would be folded again.
     """
     gap, saved = SNAPSHOT_INTERVAL, snapshots.saved_seq(key)
-    searched = snapshots.searched(key, suspect=session.view.said_seq > 0)
+    search = snapshots.secret_search(key, suspect=session.view.said_seq > 0)
     if saved:
         for event in islice(session.log.read(saved + 1), session.view.head - saved):
-            searched.search(event)
+            search.search_event(event)
 
     def save(event: Event | None) -> None:
         nonlocal gap, saved
         if event is not None and saved != event.seq == session.view.head:
-            saved = event.seq  # also if the disk refuses: then it is asked again later, not at every event
+            saved = event.seq  # also if the disk refuses: the next attempt is later, not at every event
             gap = max(SNAPSHOT_INTERVAL, snapshots.save(key, session.view, event, meter) // _BYTES_PER_EVENT)
 
     def keep(event: Event) -> None:
-        searched.search(event)
+        search.search_event(event)
         moved = isinstance(event.payload, NoteAdded) and event.payload.topic in REFOLD_TOPICS
         if moved or event.seq - saved >= gap:
             save(event)

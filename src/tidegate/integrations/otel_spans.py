@@ -1,12 +1,12 @@
-"""OpenTelemetry spans of a session, after the conventions for generative AI. An option: nobody asks, nothing is made.
+"""OpenTelemetry spans of a session, after the conventions for generative AI. Optional.
 
-    session.watch = spans(trace.get_tracer("my-agent"), session="build-fix")
+    session.on_event.append(create_span_watcher(trace.get_tracer("my-agent"), session="build-fix"))
 
-Model calls, tool calls and compactions become spans, with names, numbers and times, and no word of what was said. A
+Model calls, tool calls and compactions become spans, with names, numbers and times, and no message content. A
 span is made when it is over, with the times of its events, so none is left open by a process that ends. Its parent is
 the span that is current then, if there is one; `gen_ai.conversation.id` ties together what belongs to a session.
 
-Two processes that have one session open are told of the same events: let one of them make the spans.
+Two processes that have the same session open see the same events: let only one of them make spans.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanKind, Tracer
 
 _MAX_REMEMBERED = 1_000
-"""So many open calls and passed moments are remembered: a call that is never answered must not stay for ever."""
+"""Open calls and past moments to remember: a call that is never answered must not take memory without limit."""
 
 _VENDORS = {
     **{dialect.vendor.name: dialect.vendor.otel_name for dialect in DIALECTS.values() if dialect.vendor},

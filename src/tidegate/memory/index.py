@@ -98,12 +98,14 @@ class _OpenBlock(NamedTuple):
 class SearchIndex:
     """Every method runs in one transaction. `damaged` tells which of the errors that come out mean a useless file."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, lock_timeout: float) -> None:
         if path is not None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._path = path
-        self._db = sqlite3.connect(path or ":memory:", timeout=10, isolation_level=None, check_same_thread=False)
+        self._db = sqlite3.connect(
+            path or ":memory:", timeout=lock_timeout, isolation_level=None, check_same_thread=False
+        )
         try:
             self._open()
         except BaseException:

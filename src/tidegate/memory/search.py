@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 
 
 class SearchUnavailable(TidegateError):
-    """The index can neither be used nor made anew. Notes and logs are untouched."""
+    """The index can neither be used nor rebuilt. Notes and logs are untouched."""
 
 
 class SearchHit(msgspec.Struct, frozen=True):
@@ -88,8 +88,10 @@ class Search:
         path: Path | None = None,
         mask: Callable[[str], str] = str,
         clock: Callable[[], float] = time.time,
+        lock_timeout: float = 10.0,
     ) -> None:
         self._notes = notes
+        self._lock_timeout = lock_timeout
         self._logs = logs
         self._path = path
         self._mask = mask
@@ -100,14 +102,14 @@ class Search:
 
     def _open_index(self) -> SearchIndex:
         try:
-            return SearchIndex(self._path)
+            return SearchIndex(self._path, self._lock_timeout)
         except (sqlite3.Error, UnicodeDecodeError, OSError) as failure:
             if not is_index_damaged(failure) or self._path is None:
                 raise _search_unavailable(failure) from failure
         self.rebuild_count += 1
         delete_index_files(self._path)
         try:
-            return SearchIndex(self._path)
+            return SearchIndex(self._path, self._lock_timeout)
         except (sqlite3.Error, OSError) as failure:
             raise _search_unavailable(failure) from failure
 

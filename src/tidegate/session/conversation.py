@@ -1,4 +1,4 @@
-"""A log and its view, kept up together. What happens is appended first and then folded: there is no other way in."""
+"""A log and its view, updated together: every change is appended to the log first and then folded into the view."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -27,9 +27,6 @@ _ENGINE_TOPICS = frozenset(
 )
 
 
-def _ignore_event(_: Event) -> None: ...
-
-
 def _append_race_error() -> GiveUp:
     return GiveUp(
         f"Others were faster {_MAX_APPEND_ATTEMPTS} times in a row in appending to this session.",
@@ -47,9 +44,12 @@ def _parse_messages(messages: Sequence[Mapping[str, object] | Message], typed: b
 
 
 class LiveConversation:
-    """`view` may be handed in as it was folded up to some seq (a snapshot): the rest is folded from there.
+    """A session without a policy: its log, its view, and everything that only appends.
 
-    `watch` is told of every event that is folded from now on, whoever wrote it: the trace and the snapshots live on it.
+    `view` may be a snapshot, folded up to some seq: the rest of the log is folded into it.
+
+    The functions in `on_event` are called, in order, with every event that is folded from now on, no matter who wrote
+    it: trace and snapshots depend on them. Those in `on_close` are called by `close`, the last one first.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class LiveConversation:
         self._clock = clock
         self._last_request = (0, 0)
         self._shared_messages = 0
-        self.on_event: Callable[[Event], None] = _ignore_event
+        self.on_event: list[Callable[[Event], None]] = []
         self.on_close: list[Callable[[], None]] = []
-        self.view: View = self._projected() if view is None else view
+        self.view: View = self._fold_log() if view is None else view
         if view is not None:
             view.recount(counter, thinking=dialect.sends_thinking)
             self._fold_all(log.read(view.head + 1))
 
     def close(self) -> None:
-        """Let go of what was opened for this session. A log in memory needs none."""
+        """Release the files and locks that were opened for this session. A session in memory has none."""
         while self.on_close:
             self.on_close.pop()()
 
@@ -92,7 +92,7 @@ class LiveConversation:
         self.close()
 
     def add(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
-        """Append messages, in the form of any provider. All are read before the first is kept.
+        """Append messages in any provider's format. Return their ids. All are parsed before the first is stored.
 
         `typed` says whether a person typed the texts of the user in them: False for files, tool output and anything
         else that must not lay down rules. Without it, rules are read with care (docs/policies.md).
@@ -100,9 +100,9 @@ class LiveConversation:
         return [self._append_message(message) for message in _parse_messages(messages, typed)]
 
     async def add_async(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
-        """The same while the event loop goes on: many sessions of one store share what it takes to be safe on disk.
+        """`add` without blocking the event loop. Sessions of one store that append at the same time share an fsync.
 
-        Cancelled, the message may be in the log all the same; the session sees that by itself.
+        If the task is cancelled, the message may still be stored; `refresh` then shows it.
         """
         return [await self._append_message_async(message) for message in _parse_messages(messages, typed)]
 
@@ -124,7 +124,7 @@ class LiveConversation:
         return lambda seq: MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), tokens)
 
     def set_system(self, text: str) -> None:
-        """Change the system prompt. The whole prompt must be read again after that."""
+        """Change the system prompt. The provider's cached prefix is lost with it."""
         text = repair_unicode(text)
         if text != self.view.system:
             self._append(NoteAdded("system", text, count_system(text, self.counter)))
@@ -136,7 +136,7 @@ class LiveConversation:
             self._append(NoteAdded("tools", text, count_tools(parsed, self.counter)))
 
     def record(self, usage: Mapping[str, object]) -> None:
-        """What the provider says the last request cost, in its own form."""
+        """Record the usage of the last request, in the provider's own format."""
         head, counted = self._last_request
         read = read_usage(usage)
         self._append(
@@ -153,33 +153,33 @@ class LiveConversation:
         )
 
     def add_note(self, topic: str, text: str = "") -> None:
-        """Write something into the log that the model never sees."""
+        """Append a note to the log. The model never sees it."""
         if topic in _ENGINE_TOPICS:
-            raise BadInput(f"The topic {topic} is the engine's own.", "Choose another name for the note.")
+            raise BadInput(f"The topic {topic} is reserved.", "Choose another topic for the note.")
         self._append(NoteAdded(topic, repair_unicode(text)))
 
     def refresh(self) -> None:
-        """Take in what others appended to this session."""
+        """Fold what others appended to this session."""
         self._fold_all(self.log.read_new_events())
 
     def _fold_all(self, events: Iterable[Event]) -> None:
         """Fold events that somebody else counted."""
         known, folded = self.view.head, False
         for event in events:
-            if event.seq > self.view.head:  # else an undo among them had the whole log folded
+            if event.seq > self.view.head:  # not if an undo among them caused the whole log to be folded
                 self._fold(event)
                 folded = True
         if folded:
             self.view.recount(self.counter, thinking=self.dialect.sends_thinking, since=known)
 
-    def _projected(self) -> View:
-        """The view, folded from the whole log. Only what it shows is counted again, not all that was ever said."""
+    def _fold_log(self) -> View:
+        """Fold the view from the whole log. Only the messages it shows are counted again."""
         view = fold_log(self.log.read, self._meter)
         view.recount(self.counter, thinking=self.dialect.sends_thinking, since=0)
         return view
 
     def _append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
-        """Append, then fold. If someone else was faster, what they said comes first and this is tried behind it."""
+        """Append, then fold. If someone else appended first, fold their events and try again after them."""
         for _ in range(_MAX_APPEND_ATTEMPTS):
             event = self._next_event(what)
             try:
@@ -212,15 +212,16 @@ class LiveConversation:
         try:
             self.view.fold(event)
         except RefoldNeeded:
-            self.view = self._projected()
-        self.on_event(event)
+            self.view = self._fold_log()
+        for watch in self.on_event:
+            watch(event)
 
     def clear(self) -> None:
-        """Empty the view. The log keeps everything."""
+        """Empty the view. Everything stays in the log."""
         self._append(NoteAdded("clear"))
 
     def pin(self, text: str) -> str:
-        """A rule that always stays, by hand: it is never summarised away. Its id."""
+        """Add a rule that stays in the view and is never summarized. Return its message id."""
         text = " ".join(repair_unicode(text).split())
         if not 0 < len(text) <= _MAX_PIN_CHARS:
             raise BadInput(
@@ -229,23 +230,23 @@ class LiveConversation:
         return self._append_message(user_message(text, PIN))
 
     def discard_signed_reasoning(self) -> None:
-        """The provider no longer takes back reasoning it signed: send none of what was signed so far."""
+        """Stop sending the reasoning signed so far, because the provider no longer accepts it."""
         self._append(NoteAdded("unsigned"))
 
     def _remember_request(self) -> None:
-        """Remember what we make of this request, to compare with what the provider will report."""
+        """Remember our token count of this request, to compare it with the provider's report."""
         self._last_request = (self.log.head, self.view.fixed_tokens + REQUEST_OVERHEAD + self.view.tokens)
 
     def recall(self, ident: str) -> Message:
-        """A message as it was said, wherever it is now."""
+        """Return a message as it was added, even if it is no longer in the view."""
         return recall_message(self.log, ident)
 
     def undo(self) -> int | None:
-        """Take back the newest edit. What was said since stays. Gives its seq, or None if there is none."""
+        """Undo the newest edit; messages added since stay. Return the seq of the edit, or None if there is none."""
         return self._toggle_edit("undo")
 
     def redo(self) -> int | None:
-        """Make the edit again that was undone last."""
+        """Redo the edit that was undone last. Return its seq, or None if there is none."""
         return self._toggle_edit("redo")
 
     def _toggle_edit(self, topic: str) -> int | None:

@@ -1,4 +1,4 @@
-"""A session: a live log with its view kept up, and the whole path from a message to a request.
+"""A session: a log with its view, and the whole path from a message to a request.
 
     session = Session("gpt-4o", system="You are ...", tools=[...])
     session.add({"role": "user", "content": "..."})
@@ -7,8 +7,8 @@
     session.add(reply.choices[0].message.model_dump())
     session.record(reply.usage.model_dump())
 
-`add` only ever appends to the log. All deciding happens in `prepare`, which derives from the log alone what is due:
-so a session that was closed and opened again goes on exactly where it stood.
+`add` only appends to the log. All decisions are made in `prepare`, from the log alone: so a session that was closed and
+opened again continues exactly where it was.
 """
 
 import time
@@ -51,11 +51,9 @@ from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.registry import resolve_dialect
 from tidegate.wire.rendering.request import RequestRenderer
 
-# Where effects go when nobody else carries them out: kept in memory, so that what the view says of them is true.
-
 
 class InMemoryEffects:
-    """`files` by path, as the view names them; `memory` holds what was flushed, newest last."""
+    """The effects of a policy, kept in memory: `files` by path, as the view refers to them; `flushed`, newest last."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
@@ -74,11 +72,11 @@ _MAX_RECOVERIES = 2
 
 
 class Session(LiveConversation):
-    """See the top of this file. `carry` takes the effects of the policy; without one they stay in a `Shelf`.
+    """A conversation with a policy that makes it fit the window of its model. The top of this file has an example.
 
-    `view` is a snapshot to go on from; `mask` hides secrets in what a policy writes to files. `max_tokens` is how much
-    output to ask for; `cache` puts marks for the provider's prompt cache where it wants them. `prices` are the user's
-    own entries over those of the catalog.
+    `carry` runs the effects of the policy; the default is `InMemoryEffects`. `view` is a snapshot to continue from.
+    `mask` hides secrets in the files that a policy writes. `max_tokens` is the output to ask for; `cache` sets markers
+    for the provider's prompt cache. `prices` are the user's own model entries, which override the catalog.
     """
 
     def __init__(
@@ -138,7 +136,7 @@ class Session(LiveConversation):
     # --- what the model sees --------------------------------------------------------------------------------------
 
     def prepare(self, summarise: Summarizer | None = None) -> Request:
-        """The next request: mended, admitted, fitted, rendered, validated."""
+        """Return the next request: it fits the window and is valid for the provider."""
         self.fit(summarise)
         return self.render_request()
 
@@ -148,7 +146,7 @@ class Session(LiveConversation):
         return self.render_request()
 
     def fit(self, summarise: Summarizer | None = None) -> list[Decision]:
-        """Bring the view to where the next request fits: all of `prepare` but the request itself."""
+        """Make the next request fit: everything `prepare` does except rendering it."""
         return run_steps(self._fit_steps(), summarise, self._note_summary_failure)
 
     def _fit_steps(self) -> SummarySteps[list[Decision]]:
@@ -157,14 +155,14 @@ class Session(LiveConversation):
         for moment in self._due_moments():
             yield from self._run_moment(moment)
         for _ in range(_MAX_RECOVERIES):
-            # Where others write too, the last edit may have come too late: let the guard look again.
+            # If others write, too, the last edit may have been too late: run the guard again.
             if count_excess(self.view, self.budget()):
                 run_steps(self._run_moment("before_call"), None, self._note_summary_failure)
         self._remember_request()
         return self.last_decisions
 
     def shrink_after_overflow(self, summarise: Summarizer | None = None) -> Request:
-        """The provider refused the last request for its length: shrink as the policy says, at most twice a turn."""
+        """Shrink the view after the provider refused the last request as too long; at most twice per turn."""
         run_steps(self._shrink_steps(), summarise, self._note_summary_failure)
         return self.render_request()
 
@@ -186,11 +184,11 @@ class Session(LiveConversation):
         return (yield from self._run_moment("overflow"))
 
     def end_turn(self, summarise: Summarizer | None = None) -> list[Decision]:
-        """Run what the policy wants after a turn, now instead of before the next call."""
+        """Run the policy's rules for the end of a turn now, instead of before the next call."""
         return run_steps(self._run_moment("turn_end"), summarise, self._note_summary_failure)
 
     def compact(self, summarise: Summarizer | None = None, *, focus: str = "") -> list[Decision]:
-        """Compact on demand; `focus` is what a summary should dwell on."""
+        """Compact on demand. `focus` is a topic that the summary should keep in detail."""
         return run_steps(self._run_moment("manual"), add_focus(summarise, focus), self._note_summary_failure)
 
     async def compact_async(self, summarise: AsyncSummarizer | None = None, *, focus: str = "") -> list[Decision]:
@@ -200,11 +198,11 @@ class Session(LiveConversation):
         )
 
     async def run_rules_async(self, rules: Sequence[Rule], summarise: AsyncSummarizer | None = None) -> list[Decision]:
-        """Run these rules now, in place of the policy's own."""
+        """Run these rules now instead of the policy's own."""
         return await run_steps_async(self._run_moment("manual", tuple(rules)), summarise, self._note_summary_failure)
 
     def learn_limits(self, window: int | None, tokens: int | None = None) -> None:
-        """A provider refused the last request: how much it holds, and how long it found the request, if it said so."""
+        """Take over the window and the request's token count from a provider's refusal, as far as it states them."""
         if window and (self.window is None or window < self.window):
             self.window = window
         if tokens:
@@ -212,11 +210,11 @@ class Session(LiveConversation):
             self._append(NoteAdded("weighed", f"{head} {counted} {self.model}", tokens))
 
     def run_restore_rules(self, summarise: Summarizer | None = None) -> list[Decision]:
-        """Run what the policy wants of a session that was opened again."""
+        """Run the policy's rules for a session that was opened again."""
         return run_steps(self._run_moment("restore"), summarise, self._note_summary_failure)
 
     def _due_moments(self) -> list[Moment]:
-        """Which moments stand before the next call, told from the log alone."""
+        """The moments that are due before the next call, derived from the log alone."""
         due: list[Moment] = []
         if self.view.unanswered or any(item.message.role == "tool" for item in self.view.items_since_reply()):
             due.append("tool_result")
@@ -227,12 +225,12 @@ class Session(LiveConversation):
         return [*due, "before_call"]
 
     def _is_idle(self, moment: Moment, policy: Policy) -> bool:
-        """Nothing can come of this moment: no rule is for it, nothing is to be mended, and it is not the guard's."""
+        """Whether this moment does nothing: no rules, nothing to repair, and the guard does not run."""
         guarded = moment in ("before_call", "overflow")
         return not (guarded or policy.moments.get(moment) or self.view.orphans or self.view.unanswered)
 
     def _run_moment(self, moment: Moment, rules: tuple[Rule, ...] | None = None) -> SummarySteps[list[Decision]]:
-        """Run the rules of a moment. What the plan wants done is done here; what it asks goes to who drives this."""
+        """Run the rules of a moment. Edits and effects are made here; summary requests are yielded to the caller."""
         decisions: list[Decision] = []
         policy = self.policy
         if rules is not None:
@@ -267,7 +265,7 @@ class Session(LiveConversation):
             )
             self._compaction_start = self._summary_failure = ""
             for rule, at in sorted(self._fruitless_rules - self.view.fruitless_rules.items()):
-                if at == self.view.changed_seq:  # else a session that is opened again would ask again
+                if at == self.view.changed_seq:  # so that a session that is opened again does not ask again
                     self._append(NoteAdded("tried", rule))
         if moment == "turn_start":
             self._append(NoteAdded("turn"))
@@ -276,13 +274,13 @@ class Session(LiveConversation):
         return f"{self.view.tokens} tokens in {self.view.message_count} messages"
 
     def _note_compaction_start(self, request: SummaryRequest) -> None:
-        """A summary of old messages is about to be written: say so, for it may take a while or fail."""
+        """Note in the log that a summary of old messages is requested: it may take a while or fail."""
         if request.kind == SUMMARY and not self._compaction_start:
             self._compaction_start = self._describe_view()
             self.add_note("compaction_start", self._compaction_start)
 
     def _note_summary_failure(self, failure: Exception) -> None:
-        """A summariser that fails costs nothing but the attempt: the deterministic one takes over."""
+        """Note that the summarizer failed. The deterministic summary is used instead."""
         self._summary_failure = f"; {type(failure).__name__}"
         self.add_note("summary_failed", type(failure).__name__)
 
@@ -300,9 +298,9 @@ class Session(LiveConversation):
         return None
 
     def _append_edits(self, edited: ViewEdited) -> str | None:
-        """Append a transaction. What it adds gets its name from where it stands in the log.
+        """Append a transaction of edits. Inserted messages get ids from its seq. Return why it was refused, or None.
 
-        If the log moved beneath it, it must still be lawful for the view as it now is; else it is not made.
+        If others appended meanwhile, the edits must still be valid for the new view; else they are not made.
         """
         meant = self.log.head + 1
 
@@ -325,13 +323,13 @@ class Session(LiveConversation):
         return None
 
     def rules(self) -> list[LedgerLine]:
-        """The rules of the user that hold in this session, each with the id of the message it comes from."""
+        """The user's rules that apply in this session, each with the id of the message it comes from."""
         return held_rules(self.view)
 
     def remove_rule(self, text: str) -> bool:
-        """Take back the rule with this text, in an event that `undo` takes back. False if no such rule holds.
+        """Remove the rule with this text. False if no such rule applies. `undo` restores it.
 
-        It leaves the ledger and the pins, and no message said so far lays it down again.
+        It is removed from the ledger and the pins, and messages added so far do not establish it again.
         """
         self.refresh()
         rule = next((rule for rule in self.rules() if rule.text == text), None)
@@ -347,7 +345,7 @@ class Session(LiveConversation):
         return True
 
     def render_request(self) -> Request:
-        """The view as it is now, rendered and validated; `prepare` makes it fit first."""
+        """Render and validate the view as it is now. `prepare` makes it fit first."""
         self._renderer.update(self.view)
         faults = self._renderer.faults()
         if faults:
@@ -360,7 +358,7 @@ class Session(LiveConversation):
         return Request(self._renderer, self.count_tokens())
 
     def record_model(self) -> None:
-        """Say in the log whom we ask and for what, so that every request can be rendered again later."""
+        """Note the model and the request options in the log, so that every request can be rendered again later."""
         asked = self._renderer.options
         sent = ModelNote(
             self.model,
@@ -378,7 +376,7 @@ class Session(LiveConversation):
     # --- looking --------------------------------------------------------------------------------------------------
 
     def budget(self) -> Budget:
-        """How much room there is. It changes only with the fixed part and the calibration."""
+        """The token budget. It changes only with the system prompt, the tools and the calibration."""
         key = (self.window, self.view.fixed_tokens, self.view.scale_by_model.get(self.model, 1.0))
         if self._budget is None or self._budget_key != key:
             self._budget, self._budget_key = self._make_budget(), key
@@ -397,11 +395,11 @@ class Session(LiveConversation):
         )
 
     def count_tokens(self) -> int:
-        """What the next request weighs, in the provider's tokens."""
+        """The size of the next request in the provider's tokens."""
         return measure_request(self.view, self.budget())
 
     def explain(self) -> Explanation:
-        """What the window holds, what the last request did to it, and why."""
+        """Explain what is in the window, what the last request changed, and why."""
         return Explanation.build(
             self.view, self.budget(), self.policy, self.last_decisions, self.edit_counts, self._clock()
         )

@@ -41,7 +41,7 @@ def encode_claim(sha: str, size: int) -> bytes:
 
 
 def parse_claims(data: bytes) -> SessionClaims:
-    """What stands behind the last line end was being written when the power went, and was never acknowledged."""
+    """Drop what follows the last line end: it was being written during a power cut, and was never acknowledged."""
     end = data.rfind(b"\n") + 1
     sizes: dict[str, int] = {}
     damaged = 0
@@ -105,7 +105,8 @@ class BlobClaims:
     def _add(self, file: int, key: str, sha: str, size: int, most: int) -> None:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise DamagedData(
-                f"The claims of {key} are not a file.", "Remove what stands there; the doctor writes them anew."
+                f"The claims of {key} are not a file.",
+                "Remove it, then run `tidegate doctor --repair`, which rebuilds them.",
             )
         claimed = parse_claims(_read_file(file))
         held = sum(claimed.sizes.values())

@@ -3,7 +3,7 @@
     blobs/aa/aa0f...        the content, compressed by zlib
     blobs/claims/<key>      which of them a session needs (`store/blob_claims.py`)
 
-Equal content is kept once, whoever brought it. What is read is checked against its name. A file comes into place whole
+Equal content is stored once, for all sessions. What is read is checked against its name. A file comes into place whole
 or not at all, and only behind its claim; it goes only when no session claims it. Caps: `max_blob` is the size of one
 content; `max_session` and `max_all` are bytes on disk.
 """
@@ -95,7 +95,7 @@ class Blobs:
         return sha
 
     def get(self, sha: str) -> bytes:
-        """The content of this name, checked; Broken if it is not there or not what was kept."""
+        """The content with this hash, checked. DamagedData if it is missing or differs from what was stored."""
         packed = self._read(self._path(sha))
         if packed is None:
             raise DamagedData(f"The blob {sha} is not there.", "Put it back from a copy of the data folder.")
@@ -275,5 +275,5 @@ def _damaged(sha: str, why: str) -> DamagedData:
 def _unreadable_claims(key: str, lines: int) -> DamagedData:
     return DamagedData(
         f"{lines} claims of session {key} on blobs cannot be read: no blob is removed.",
-        "Let `tidegate doctor` write them anew from the log.",
+        "Run `tidegate doctor --repair`, which rebuilds them from the log.",
     )

@@ -22,12 +22,12 @@ class LogReader(Protocol):
 
 
 class Log(LogReader, Protocol):
-    """Where several may write, `append` raises Stale if someone else was faster; `catch_up` gives what they wrote."""
+    """The events of one session. If others write, too, `append` may raise StaleHead; then call `read_new_events`."""
 
     def append(self, event: Event) -> None: ...
 
     async def append_async(self, event: Event) -> bool:
-        """The same, while the event loop goes on. False if `catch_up` gave it to someone before this was told."""
+        """`append` without blocking the event loop. False if `read_new_events` returned the event before this did."""
 
     def read_new_events(self) -> Iterator[Event]: ...
 

@@ -1,4 +1,4 @@
-"""The log of one session in a store. A record too large for it lies in a blob; the log then holds a reference."""
+"""The log of one session in a store. A large record is stored in a blob, and the log has a reference to it."""
 
 import asyncio
 import struct
@@ -21,7 +21,7 @@ _REFERENCE = struct.Struct(">B32sQ")
 
 
 def make_blob_reference(sha: str, size: int) -> bytes:
-    """The record that stands for a blob, and how large its content is."""
+    """The record that refers to a blob, with the size of its content."""
     return _REFERENCE.pack(_MARK, bytes.fromhex(sha), size)
 
 
@@ -33,7 +33,7 @@ def parse_blob_reference(record: bytes) -> str | None:
 
 
 def store_if_large(record: bytes, session: str, blobs: Blobs | None) -> bytes:
-    """As it goes into the store: itself, or, if it is large, the reference to the blob that now holds it."""
+    """Return the record as it is to be stored. A large one is put into a blob, and a reference is returned."""
     if blobs is None or len(record) <= MAX_INLINE_BYTES:
         return record
     return make_blob_reference(blobs.put(session, record), len(record))
@@ -52,8 +52,8 @@ def _get_append_async(store: Store) -> _AppendAsync:
 class KeptLog:
     """A log as this process knows it: `head` and `read` end where it has read or written so far.
 
-    What others append meanwhile is seen only through `catch_up`, so that a view folded from this log never skips an
-    event. An append behind their back is refused with Stale; catch up, and decide again.
+    What others append is seen only through `read_new_events`, so that a view folded from this log never skips an event.
+    If others appended since, `append` raises StaleHead; call `read_new_events`, and decide again.
     """
 
     def __init__(self, store: Store, session: str, blobs: Blobs | None = None) -> None:
@@ -87,7 +87,7 @@ class KeptLog:
         self._known_record = (head, record)
 
     async def append_async(self, event: Event) -> bool:
-        """The same, while the event loop goes on. False if `catch_up` took it in before this was told of it."""
+        """`append` without blocking the event loop. False if `read_new_events` returned the event before this did."""
         if event.seq != self._head + 1:
             raise self._sequence_error(event)
         record = encode_event(event)
@@ -119,7 +119,7 @@ class KeptLog:
         if start > head:
             return
         seq, record = self._known_record
-        if start == head == seq:  # the newest one is in mind
+        if start == head == seq:  # only the newest record, which is known
             yield self._event(seq, record)
             return
         for event in self._events(max(1, start)):
@@ -128,15 +128,15 @@ class KeptLog:
                 return
 
     def read_new_events(self) -> Iterator[Event]:
-        """The events that others appended, to be folded in order; the head moves with each one given.
+        """The events that others appended, to be folded in order; the head moves with each one.
 
-        Missing if this is another log than the one we knew: removed, or removed and made anew.
+        SessionNotFound if the session was removed, or removed and created again.
         """
         there = self._store.head(self.session_name)
         if there < self._head:
             raise SessionNotFound(
                 f"Session {self.session_name!r} was removed meanwhile: it ends with record {there}, not {self._head}.",
-                "Open it anew.",
+                "Open the session again.",
             )
         if there == self._head:
             return
@@ -144,14 +144,14 @@ class KeptLog:
             raise SessionNotFound(
                 f"Session {self.session_name!r} was replaced meanwhile: record {self._known_record[0]} is another than"
                 " the one that was there.",
-                "Open it anew.",
+                "Open the session again.",
             )
         for event in self._events(self._head + 1):
             self._head = event.seq
             yield event
 
     def _is_same_log(self) -> bool:
-        """Our record is still in its place. One that is damaged now says nothing against it."""
+        """Whether the record we know is still in its place. If it is damaged now, we assume so."""
         seq, known = self._known_record
         if not seq:
             return True
@@ -162,7 +162,7 @@ class KeptLog:
         return record == known
 
     def _was_rewritten(self) -> bool:
-        """Something in the log was forgotten, and says so behind what we know: that may have been our record."""
+        """Whether later events say that something was forgotten: that may have been the record we know."""
         for seq, record in enumerate(self._store.read(self.session_name, self._head + 1), self._head + 1):
             what = self._event(seq, record).payload
             if isinstance(what, NoteAdded) and what.topic == "forgotten":
@@ -170,7 +170,7 @@ class KeptLog:
         return False
 
     def _remember_record(self, seq: int, record: bytes) -> None:
-        """Remember the newest record. One we know is not taken anew: another may stand in its place by now."""
+        """Remember the newest record. A known one is not replaced: its place may hold another record by now."""
         if seq >= self._head and seq > self._known_record[0]:
             self._known_record = (seq, record)
 
@@ -193,7 +193,7 @@ class KeptLog:
     def _content(self, seq: int, sha: str) -> bytes:
         if self._blobs is None:
             raise DamagedData(
-                f"Record {seq} of session {self.session_name!r} lies in the blob {sha}, and this log was opened without"
+                f"Record {seq} of session {self.session_name!r} is in the blob {sha}, and this log was opened without"
                 " its blobs.",
                 "Open the session through its data folder.",
             )

@@ -201,15 +201,11 @@ class AgentThread:
     def _attach_agent(self, launch: LaunchOptions, agent: OpenAgent) -> None:
         self._agent, self.launch_options = agent, launch
         session = agent.session
-        before = session.on_event
-
-        def watch(event: Event) -> None:
-            before(event)
-            self._listener(EventLogged(event))
-            watcher.handle_event(event)
-
-        watcher = self._status_watcher = StatusWatcher(agent, self._listener)
-        session.on_event = watch
+        self._status_watcher = StatusWatcher(agent, self._listener)
+        session.on_event += [
+            lambda event: self._listener(EventLogged(event)),
+            self._status_watcher.handle_event,
+        ]
         self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, not session.view.total_turns))
         self._status_watcher.update()
 

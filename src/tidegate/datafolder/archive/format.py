@@ -122,7 +122,7 @@ def read_archive(file: IO[bytes], limits: ArchiveLimits) -> Iterator[ArchiveItem
     events = files = 0
     for line, digest in _lines(file, limits):
         if end is not None:
-            raise bad_archive("something stands behind its end")
+            raise bad_archive("there is data after its end")
         if header is None:
             header = _decode_header(line)
             yield header

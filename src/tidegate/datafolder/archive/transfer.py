@@ -37,15 +37,10 @@ from tidegate.datafolder.archive.format import (
     read_archive,
 )
 from tidegate.datafolder.archive.recount import EventRecounter
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.masking import EventMasker
-from tidegate.datafolder.retention import (
-    BEING_REMOVED,
-    FORGOTTEN_REASON,
-    finish_removal,
-    remove_session,
-    set_retention,
-)
+from tidegate.datafolder.removal import BEING_REMOVED, FORGOTTEN_REASON, finish_removal, remove_session
+from tidegate.datafolder.retention import set_retention
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_folder
 from tidegate.disk.folder import safe_join
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
@@ -70,21 +65,17 @@ class ExportResult(msgspec.Struct, frozen=True):
 # --- out --------------------------------------------------------------------------------------------------------------
 
 
-def export_session(data: DataFolder, name: str, path: str | os.PathLike[str]) -> ExportResult:
+def export_session(data: FolderContents, name: str, path: str | os.PathLike[str]) -> ExportResult:
     """Write a session into a file, 0600, in one step: on any failure there is no file, or the old one."""
     target = _check_target(data, Path(path))
     if not data.store.head(name):
         raise session_not_found(name)
-    let_go = data.hold_session(name)
-    try:
-        with _open_replacement(target) as file:
-            return _write_archive(data, name, file)
-    finally:
-        let_go()
+    with data.locks.hold(name), _open_replacement(target) as file:
+        return _write_archive(data, name, file)
 
 
-def _check_target(data: DataFolder, target: Path) -> Path:
-    """Somewhere outside the data, where nothing but an older export stands."""
+def _check_target(data: FolderContents, target: Path) -> Path:
+    """Resolve the target: outside the data folder, and either free or an older export."""
     real = Path(os.path.realpath(target))
     if real.is_relative_to(os.path.realpath(data.root)):
         raise BadInput(f"{target} is inside the data folder.", "Export to another folder.")
@@ -103,7 +94,7 @@ def _is_gzip(path: Path) -> bool:
         return False
 
 
-def _write_archive(data: DataFolder, name: str, file: IO[bytes]) -> ExportResult:
+def _write_archive(data: FolderContents, name: str, file: IO[bytes]) -> ExportResult:
     log, masking = data.open_log(name), EventMasker(data.mask.fresh())
     created = next((info.created for info in data.store.sessions() if info.name == name), 0.0)
     files = 0
@@ -146,7 +137,7 @@ def _open_replacement(target: Path) -> Iterator[IO[bytes]]:
 
 
 def import_session(
-    data: DataFolder,
+    data: FolderContents,
     path: str | os.PathLike[str],
     name: str = "",
     *,
@@ -161,7 +152,7 @@ def import_session(
         found = _examine_archive(data, file, name, limits)
         name = found.name
         finish_removal(data, name)  # an older session of this name may be half removed: the new one must not go with it
-        with data.lock_session(name):
+        with data.locks.exclusive(name):
             if data.store.head(name):
                 raise BadInput(f"There is a session {name!r} already.", "Give the import another name.")
             _store_session(data, name, _arriving(data, found, read_archive(file, limits)), trust)
@@ -177,7 +168,7 @@ class _Examined(NamedTuple):
     model_note: str
 
 
-def _arriving(data: DataFolder, found: _Examined, arrived: Iterable[ArchiveItem]) -> Iterator[ArchiveItem]:
+def _arriving(data: FolderContents, found: _Examined, arrived: Iterable[ArchiveItem]) -> Iterator[ArchiveItem]:
     """The same, counted again, and at the end the record that says where it all comes from."""
     recounting = EventRecounter(found.model_note)
     for item in arrived:
@@ -198,7 +189,7 @@ def _open_archive(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _examine_archive(data: DataFolder, file: IO[bytes], name: str, limits: ArchiveLimits) -> _Examined:
+def _examine_archive(data: FolderContents, file: IO[bytes], name: str, limits: ArchiveLimits) -> _Examined:
     """Twice through the file: what is undone must be known before the log can be folded in one go."""
     undone: set[int] = set()
     names: set[str] = set()
@@ -225,7 +216,7 @@ def _examine_archive(data: DataFolder, file: IO[bytes], name: str, limits: Archi
     return _Examined(name, exported, head, model_note)
 
 
-def _check_file(data: DataFolder, name: str, item: ArchiveFile, names: set[str]) -> None:
+def _check_file(data: FolderContents, name: str, item: ArchiveFile, names: set[str]) -> None:
     files = data.session_files(name)
     safe_join(files.root, item.file)
     size = len(item.text.encode("utf-8", "replace"))
@@ -280,42 +271,41 @@ def _fold(view: View, event: Event) -> None:
         ) from failure
 
 
-def _store_session(data: DataFolder, name: str, found: Iterable[ArchiveItem], trust: bool) -> None:
+def _store_session(data: FolderContents, name: str, found: Iterable[ArchiveItem], trust: bool) -> None:
     """Into a log of another name first, which is marked to be removed should we die; a fork then makes all of it be.
 
     The files are written before that: without the log nobody sees them.
     """
     staging = f"{name[:400]} (import {secrets.token_hex(8)})"
-    let_go = data.hold_session(staging)
     files: list[str] = []
     try:
-        set_retention(data, staging, BEING_REMOVED)
-        head = 0
-        for batch in _batches(found, data, name, files):
-            events = batch if trust else map(without_rules, batch)
-            head = data.store.append(staging, head, [_make_record(data, staging, event) for event in events])
-        if data.blobs is not None:
-            data.blobs.set_claims(name, data.blobs.claimed_by(staging))
-        data.store.fork(staging, head, name)
+        with data.locks.hold(staging):
+            set_retention(data, staging, BEING_REMOVED)
+            head = 0
+            for batch in _batches(found, data, name, files):
+                events = batch if trust else map(without_rules, batch)
+                head = data.store.append(staging, head, [_make_record(data, staging, event) for event in events])
+            if data.blobs is not None:
+                data.blobs.set_claims(name, data.blobs.claimed_by(staging))
+            data.store.fork(staging, head, name)
     except BaseException:
         _remove_partial_import(data, name, files)
         raise
     finally:
-        let_go()
-        # The mark is there: what is not done here is done by whoever opens the folder next. Only what is forgotten is
-        # removed for certain then; any other removal would be called off, for the log is still whole.
+        # If this fails, the next opening of the folder finishes it, because the mark is there. The reason must be
+        # FORGOTTEN_REASON: a removal with any other reason is cancelled while the log is still whole.
         with suppress(TidegateError):
             remove_session(data, staging, FORGOTTEN_REASON)
 
 
-def _make_record(data: DataFolder, session: str, event: Event) -> bytes:
+def _make_record(data: FolderContents, session: str, event: Event) -> bytes:
     record = encode_event(event)
     if data.blobs is None or len(record) <= MAX_INLINE_BYTES:
         return record
     return make_blob_reference(data.blobs.put(session, record), len(record))
 
 
-def _batches(found: Iterable[ArchiveItem], data: DataFolder, name: str, files: list[str]) -> Iterator[list[Event]]:
+def _batches(found: Iterable[ArchiveItem], data: FolderContents, name: str, files: list[str]) -> Iterator[list[Event]]:
     """The events by handfuls; the files are written where they come."""
     batch: list[Event] = []
     size = 0
@@ -334,7 +324,7 @@ def _batches(found: Iterable[ArchiveItem], data: DataFolder, name: str, files: l
         yield batch
 
 
-def _remove_partial_import(data: DataFolder, name: str, files: list[str]) -> None:
+def _remove_partial_import(data: FolderContents, name: str, files: list[str]) -> None:
     with suppress(TidegateError):
         for file in files:
             data.session_files(name).remove(file)

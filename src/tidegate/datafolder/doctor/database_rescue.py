@@ -1,4 +1,4 @@
-"""A database file that is damaged in its bones is made anew from all that can be read of it.
+"""Rebuilding a database file whose structure is damaged, from everything in it that can still be read.
 
 The doctor mends records in place. It cannot where SQLite itself no longer finds its way: a file that was cut off, a
 page of a tree that is wrong. Then the file is copied to `damaged/`, every record that proves whole goes into a new one,
@@ -21,13 +21,13 @@ from typing import NamedTuple
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.doctor.finding import Finding
 from tidegate.datafolder.doctor.session_log import RecordFault, encode_lost_record
-from tidegate.datafolder.retention import StepCallback, ignore_step
+from tidegate.datafolder.removal import StepCallback, ignore_step
 from tidegate.disk.atomic_files import make_folder, make_write_error, sync_folder
 from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import DamagedData
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.connection import FILE
-from tidegate.store.sqlite.inspection import sessions_of_rows, structure
+from tidegate.store.sqlite.inspection import find_session_ids, find_structure_faults
 from tidegate.store.store import SessionInfo, Store
 
 _BATCH_RECORDS = 64
@@ -41,13 +41,13 @@ _RESTORE_REMEDY = "Put back a copy of the data folder if you have one."
 def needs_rescue(folder: str | os.PathLike[str]) -> bool:
     """Whether the file is damaged in a way that cannot be mended in place."""
     path = Path(folder) / FILE
-    return path.is_file() and bool(structure(path))
+    return path.is_file() and bool(find_structure_faults(path))
 
 
 def rescue_database(
     folder: str | os.PathLike[str], *, clock: Callable[[], float] = time.time, step: StepCallback = ignore_step
 ) -> list[Finding]:
-    """Make the database of this folder anew. This process must have closed it; BadInput while another has it open."""
+    """Rebuild the database of this folder. This process must have closed it; BadInput while another has it open."""
     path = Path(folder) / FILE
     make_folder(path.parent / "damaged")
     try:
@@ -80,12 +80,12 @@ def _rebuild_database(path: Path, work: Path, now: float, step: StepCallback) ->
         (path.parent / "views" / session_file_key(session)).unlink(
             missing_ok=True
         )  # it shows what the log no longer has
-    return [Finding("", "The database was damaged in its structure, and is made anew.", "mended", kept), *findings]
+    return [Finding("", "The structure of the database was damaged; it was rebuilt.", "mended", kept), *findings]
 
 
 @contextmanager
 def _locked_database(path: Path) -> Iterator[None]:
-    """Whoever waits for this lock has opened a file that is the old one by then: it is emptied, and they are told."""
+    """Lock the old file. A process that waits for this lock gets an error: the file it opened is emptied by then."""
     with path.open("r+b") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_BYTES[1], _SHARED_BYTES[0])
@@ -118,7 +118,7 @@ def _repair_structure(path: Path) -> None:
     """What SQLite can put in order by itself, and an entry for rows that have none: it is made from them when read."""
     with closing(sqlite3.connect(path)) as db:
         _try_statement(db, "REINDEX")
-        for session in sessions_of_rows(db):
+        for session in find_session_ids(db):
             _try_statement(
                 db,
                 f"INSERT INTO sessions SELECT {session}, 'recovered-{session}', 0, 0, '', 0, 0, 0, -1"

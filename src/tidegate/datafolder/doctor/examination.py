@@ -19,7 +19,7 @@ from tidegate.core.events import NoteAdded, encode_event
 from tidegate.core.snapshot import freeze_view
 from tidegate.core.tokens.counting import TokenEstimator, make_policy_meter
 from tidegate.core.view import View, fold_log
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor import folder_files as files
 from tidegate.datafolder.doctor import orphans as strays
 from tidegate.datafolder.doctor.finding import Finding, Severity
@@ -40,15 +40,15 @@ from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.session_log import KeptLog, store_if_large
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.inspection import raw_rows, structure
-from tidegate.store.store import SessionInfo
+from tidegate.store.sqlite.inspection import find_structure_faults, read_raw_rows
+from tidegate.store.store import RewritableStore, SessionInfo
 
 __all__ = ["Finding", "Severity", "examine_folder"]
 
 ProgressCallback = Callable[[str, int, int], None]
 """Is told what comes next, how many were done, and how many there are."""
 
-_RESCUE_REMEDY = "It is made anew by --repair (`rescue`) when nobody has it open."
+_RESCUE_REMEDY = "Run `tidegate doctor --repair` when nobody has it open: it rebuilds the file."
 _RESTORE_REMEDY = "Put back a copy of the data folder if you have one; with --repair the session opens without them."
 
 
@@ -56,12 +56,12 @@ def _ignore_progress(what: str, done: int, of: int) -> None: ...
 
 
 def examine_folder(
-    data: DataFolder, *, repair: bool = False, progress: ProgressCallback = _ignore_progress
+    data: FolderContents, *, repair: bool = False, progress: ProgressCallback = _ignore_progress
 ) -> Iterator[Finding]:
     yield from _report_hindrance(files.check_unfinished_removals(data, repair))
     sure, needed = True, set[str]()
     if isinstance(data.store, SqliteStore):
-        faults = structure(data.store.path)
+        faults = find_structure_faults(data.store.path)
         if faults:
             sure = False
             yield Finding(
@@ -94,7 +94,7 @@ def examine_folder(
 
 
 def _report_hindrance(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """What stands in the way of one look does not stand in the way of the next."""
+    """Report an error of one check as a finding, so that the next check still runs."""
     try:
         yield from findings
     except (OSError, TidegateError) as hindrance:
@@ -102,28 +102,25 @@ def _report_hindrance(findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 class _SessionReport(NamedTuple):
-    """`found`: it is there under its name. `shas` are the blobs its log needs."""
+    """`needed_blobs` are the blobs that the log refers to; `is_listed_correctly`: the store finds it by its name."""
 
     findings: list[Finding]
     needed_blobs: Set[str] = frozenset()
     is_listed_correctly: bool = True
 
 
-def _examine_session(data: DataFolder, info: SessionInfo, repair: bool) -> _SessionReport:
-    """All of one session, with a lock that fits: nobody else while it is mended, no removal while it is read."""
+def _examine_session(data: FolderContents, info: SessionInfo, repair: bool) -> _SessionReport:
+    """Examine one session under a lock: an exclusive one for repairs, else one that only prevents its removal."""
     name = info.name
-    used = repair and data.is_in_use(name)
+    used = repair and data.locks.is_in_use(name)
     try:
         if repair and not used:
-            with data.lock_session(name):
+            with data.locks.exclusive(name):
                 return _SessionExamination(data, info, repair=True).run()
-        let_go = data.hold_session(name)
-        try:
+        with data.locks.hold(name):
             looked = _SessionExamination(data, info, repair=False).run()
-        finally:
-            let_go()
         if used:
-            looked.findings.append(Finding(name, "It is in use: looked at, not mended.", "fine"))
+            looked.findings.append(Finding(name, "It is in use: examined, not repaired.", "fine"))
         return looked
     except SessionNotFound:
         return _SessionReport([])  # removed meanwhile
@@ -132,9 +129,9 @@ def _examine_session(data: DataFolder, info: SessionInfo, repair: bool) -> _Sess
 
 
 class _SessionExamination:
-    """One session, from its records to what was derived from them. Each step stands on the one before."""
+    """The checks of one session: its records first, then what is derived from them. Each needs the one before."""
 
-    def __init__(self, data: DataFolder, info: SessionInfo, *, repair: bool) -> None:
+    def __init__(self, data: FolderContents, info: SessionInfo, *, repair: bool) -> None:
         self._data = data
         self._name, self._key = info.name, session_file_key(info.name)
         self._repair = repair
@@ -152,7 +149,7 @@ class _SessionExamination:
         self._check_claims(found)
         if not found.faults:
             log = data.open_log(self._name)
-            self._values(log)
+            self._check_values(log)
             self._check_events(log)
             self._check_snapshot(log)
             self._check_trace(log)
@@ -187,10 +184,10 @@ class _SessionExamination:
         return survey_log(self._data.store, self._data.blobs, self._name)
 
     def _save_remains(self, fault: RecordFault) -> str:
-        """What is left of damaged records, whatever it is worth."""
+        """Copy what is left of damaged records to `damaged/`, and say where it is."""
         rows = [fault.raw] if fault.raw else []
         if not rows and isinstance(self._data.store, SqliteStore):
-            rows = raw_rows(self._data.store.path, self._name, fault.first, fault.last)
+            rows = read_raw_rows(self._data.store.path, self._name, fault.first, fault.last)
         if fault.blob_hash:
             strays.copy_blob_to_damaged(self._data, fault.blob_hash)
         names = []
@@ -201,14 +198,14 @@ class _SessionExamination:
         return f"What was left of them is in {', '.join(names[:3])}." if names else "Nothing of them was left."
 
     def _replace_records(self, faults: list[RecordFault]) -> None:
-        """The trace may know when they were written: it then still tells of this log."""
-        rewrite = getattr(self._data.store, "rewrite", None)
-        if rewrite is None:
+        """Replace damaged records by placeholders. Their times are taken from the trace, if it has them."""
+        store = self._data.store
+        if not isinstance(store, RewritableStore):
             raise BadInput("This store cannot replace records.", "Export what is whole, and import it elsewhere.")
         times = {line.seq: line.time for line in read_trace(self._data.trace_path(self._name))}
         now = self._data.clock()
         self._data.snapshots.remove(self._key)
-        rewrite(
+        store.rewrite(
             self._name,
             {
                 seq: encode_lost_record(seq, times.get(seq, now), fault)
@@ -218,7 +215,7 @@ class _SessionExamination:
         )
 
     def _check_claims(self, found: LogSurvey) -> None:
-        """What it refers to is claimed. Where all is known, nothing else is: a crash may have left claims over."""
+        """Check that all blobs of the log are claimed. Superfluous claims of an intact log are removed."""
         blobs = self._data.blobs
         if blobs is None:
             return
@@ -237,20 +234,20 @@ class _SessionExamination:
         elif claimed > found.blob_hashes and self._repair and not found.faults:
             blobs.set_claims(self._name, found.blob_hashes)
 
-    def _values(self, log: KeptLog) -> None:
-        """Times and numbers that cannot be. They harm nobody, for they are not believed, but they are shown."""
+    def _check_values(self, log: KeptLog) -> None:
+        """Find impossible times and numbers. They do no harm, since they are ignored, but they are displayed."""
         found = impossible_values(log)
         if not found:
             return
         first = next(iter(found))
         which = f"{len(found):,} records hold values that cannot be; record {first}: {found[first].why}."
-        rewrite = getattr(self._data.store, "rewrite", None)
-        if not (self._repair and rewrite is not None):
+        store = self._data.store
+        if not (self._repair and isinstance(store, RewritableStore)):
             self._add(which, "broken", "With --repair they are corrected: counted again, at the time before.")
             return
         self._data.snapshots.remove(self._key)
         blobs = self._data.blobs
-        rewrite(
+        store.rewrite(
             self._name,
             {seq: store_if_large(encode_event(wrong.right), self._name, blobs) for seq, wrong in found.items()},
         )
@@ -292,13 +289,11 @@ class _SessionExamination:
         self._add_mended("Its snapshot does not fit its log.", "It is not believed, and is removed with --repair.")
 
     def _snapshot_fits(self, log: KeptLog) -> bool:
-        kept = self._data.snapshots._read(self._key)
-        if kept is None:
-            return False
-        view = self._data.snapshots.load(self._key, log, kept.meter)
+        meter_name = self._data.snapshots.read_meter(self._key)
+        view = None if meter_name is None else self._data.snapshots.load(self._key, log, meter_name)
         if view is None:
             return False
-        meter = make_policy_meter(kept.meter) if kept.meter else None
+        meter = make_policy_meter(meter_name) if meter_name else None
         folded = fold_log(lambda: islice(log.read(), view.head), meter)
         return freeze_view(view) == freeze_view(folded) or _uncounted(view) == _uncounted(folded)
 
@@ -319,7 +314,7 @@ class _SessionExamination:
 
 
 def _uncounted(view: View) -> bytes:
-    """A view without what depends on the counter: a session counts again what another model had counted."""
+    """A view without the values that depend on the token counter: a session recounts them for its own model."""
     view.recount(TokenEstimator(), thinking=False, since=0)
     view.usage = None
     view.tokens_since_report = view.metered_since_report = 0
@@ -327,7 +322,7 @@ def _uncounted(view: View) -> bytes:
 
 
 def _find_traced_seq(path: Path) -> int:
-    """The seq up to which a trace tells everything, in order; -1 if it is damaged."""
+    """The seq up to which a trace is complete and in order; -1 if it is damaged."""
     last = 0
     if not files.is_regular_file(path):
         return -1

@@ -1,7 +1,7 @@
-"""What the doctor looks at beside the logs: files nobody needs, files in the wrong hands, files that lie.
+"""Checks of the files beside the logs: unfinished files, permissions, the search index and the notes.
 
-What can be made again is removed when it is wrong. Everything else that must go is set aside in `damaged/`: it may be
-all that is left of something.
+Derived files are deleted if they are wrong; they can be rebuilt. Everything else is moved to `damaged/`: it may be the
+only copy of something.
 """
 
 import os
@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor.finding import Finding
-from tidegate.datafolder.retention import BEING_REMOVED, RetentionMark, finish_removal
+from tidegate.datafolder.removal import BEING_REMOVED, RetentionMark, finish_removal
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_folder, make_write_error, sync_folder
 from tidegate.memory.index import delete_index_files, is_index_damaged
 
@@ -29,8 +29,8 @@ _ABANDONED_SECONDS = 3600.0
 """Seconds after which nobody is still writing a file that was begun."""
 
 
-def free_damaged_path(data: DataFolder, name: str) -> Path:
-    """A place in `damaged/` that is still free."""
+def free_damaged_path(data: FolderContents, name: str) -> Path:
+    """A path in `damaged/` that does not exist yet."""
     folder = data.root / DAMAGED_FOLDER
     make_folder(folder)
     number = 1
@@ -39,8 +39,8 @@ def free_damaged_path(data: DataFolder, name: str) -> Path:
     return place
 
 
-def move_to_damaged(data: DataFolder, path: Path, what: str) -> str:
-    """Move a file or folder away, and say where it is now."""
+def move_to_damaged(data: FolderContents, path: Path, what: str) -> str:
+    """Move a file or folder to `damaged/`, and return its new path."""
     place = free_damaged_path(data, f"{what}-{path.name}")
     try:
         os.rename(path, place)
@@ -52,7 +52,7 @@ def move_to_damaged(data: DataFolder, path: Path, what: str) -> str:
 
 
 def is_regular_file(path: Path) -> bool:
-    """A file itself: no folder, no link, no pipe."""
+    """Whether this is a file: no folder, no link, no pipe."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def is_regular_file(path: Path) -> bool:
 # --- what was begun and not finished ----------------------------------------------------------------------------------
 
 
-def check_unfinished_removals(data: DataFolder, repair: bool) -> Iterator[Finding]:
+def check_unfinished_removals(data: FolderContents, repair: bool) -> Iterator[Finding]:
     """Removals that a crash cut short."""
     for file in data.retention_folder.names():
         if not file.endswith(".json"):
@@ -74,9 +74,9 @@ def check_unfinished_removals(data: DataFolder, repair: bool) -> Iterator[Findin
             continue
         if found.days != BEING_REMOVED:
             continue
-        what = "Its removal was cut short."
+        what = "Its removal was interrupted."
         if not repair:
-            yield Finding(found.session, what, "broken", "It is finished with --repair, or by itself.")
+            yield Finding(found.session, what, "broken", "It is finished with --repair, or when the session is opened.")
             continue
         try:
             finish_removal(data, found.session)
@@ -84,17 +84,17 @@ def check_unfinished_removals(data: DataFolder, repair: bool) -> Iterator[Findin
             yield Finding(found.session, what, "broken", str(hindrance))
         else:
             gone = not data.store.head(found.session)
-            yield Finding(found.session, what, "mended", "It is removed." if gone else "It is whole, and stays.")
+            yield Finding(found.session, what, "mended", "It is removed." if gone else "It is complete and is kept.")
 
 
-def _unreadable_mark(data: DataFolder, file: str, repair: bool) -> Finding:
-    what = f"The mark retention/{file} cannot be read: its session is kept for ever."
+def _unreadable_mark(data: FolderContents, file: str, repair: bool) -> Finding:
+    what = f"The mark retention/{file} cannot be read: its session never expires."
     if not repair:
-        return Finding("", what, "broken", "With --repair it is set aside; the next opening writes it anew.")
+        return Finding("", what, "broken", "With --repair it is moved to damaged/; the next opening writes a new one.")
     return Finding("", what, "mended", f"It is now {move_to_damaged(data, data.retention_folder.root / file, 'mark')}.")
 
 
-def check_leftover_files(data: DataFolder, repair: bool) -> Iterator[Finding]:
+def check_leftover_files(data: FolderContents, repair: bool) -> Iterator[Finding]:
     """Files that were being written when a process died."""
     begun = [path for path in _own_files(data) if _is_temporary(path)] + list(
         (data.root / DAMAGED_FOLDER).glob(".rescue-*")
@@ -117,8 +117,8 @@ def _is_temporary(path: Path) -> bool:
     return snapshot or name.endswith(TEMPORARY_SUFFIX) or name.startswith("tidegate.db.new-")
 
 
-def _own_files(data: DataFolder) -> Iterator[Path]:
-    """Every file of ours that is not a link. Whatever else lies in the data folder is someone else's."""
+def _own_files(data: FolderContents) -> Iterator[Path]:
+    """Every file of tidegate that is not a link. Other files in the data folder are left alone."""
     for entry in sorted(data.root.iterdir()):
         if entry.is_symlink():
             continue
@@ -133,7 +133,7 @@ def _own_files(data: DataFolder) -> Iterator[Path]:
 # --- who may read it --------------------------------------------------------------------------------------------------
 
 
-def check_permissions(data: DataFolder, repair: bool) -> Iterator[Finding]:
+def check_permissions(data: FolderContents, repair: bool) -> Iterator[Finding]:
     files = list(_own_files(data))
     folders = {parent for path in files for parent in path.parents if parent.is_relative_to(data.root)}
     folders |= {path for name in _OWN_FOLDERS if (path := data.root / name).is_dir() and not path.is_symlink()}
@@ -161,7 +161,7 @@ def _mode(path: Path) -> int:
 # --- index and notes --------------------------------------------------------------------------------------------------
 
 
-def check_search_index(data: DataFolder, repair: bool) -> Iterator[Finding]:
+def check_search_index(data: FolderContents, repair: bool) -> Iterator[Finding]:
     path = data.root / "search.db"
     if not os.path.lexists(path):
         return
@@ -174,7 +174,7 @@ def check_search_index(data: DataFolder, repair: bool) -> Iterator[Finding]:
     except sqlite3.Error as failure:
         if is_regular_file(path) and not is_index_damaged(failure):
             yield Finding(
-                "", f"The search index could not be looked at: {failure}.", "fine", "It is made from the logs."
+                "", f"The search index could not be checked: {failure}.", "fine", "It is derived from the logs."
             )
             return
         faults = [str(failure)]
@@ -187,11 +187,11 @@ def check_search_index(data: DataFolder, repair: bool) -> Iterator[Finding]:
         else:
             move_to_damaged(data, path, "index")
     what = f"The search index is damaged ({faults[0][:100]})."
-    yield Finding("", what, "mended" if repair else "broken", "It is made anew by the next search.")
+    yield Finding("", what, "mended" if repair else "broken", "The next search rebuilds it.")
 
 
-def check_notes(data: DataFolder) -> Iterator[Finding]:
-    """They are people's own: nothing is changed in them."""
+def check_notes(data: FolderContents) -> Iterator[Finding]:
+    """Check that the notes can be read. They belong to people: nothing is changed in them."""
     try:
         names = data.notes.names()
     except BadInput as bad:
@@ -204,4 +204,4 @@ def check_notes(data: DataFolder) -> Iterator[Finding]:
             yield Finding("", f"The note {name} cannot be read: {bad.args[0]}", "broken", bad.remedy)
             continue
         if "\ufffd" in text or "\0" in text:
-            yield Finding("", f"The note {name} has bytes in it that are no text.", "fine", "The rest of it is read.")
+            yield Finding("", f"The note {name} contains bytes that are not text.", "fine", "The rest of it is read.")

@@ -1,7 +1,7 @@
-"""What belongs to no session: files, traces, snapshots and claims of one that is no more, blobs that nobody needs.
+"""Checks for data that belongs to no session: files, traces, snapshots and claims without a log, and unused blobs.
 
-A session leaves by a removal, which takes all of that along or is finished later. Where something is left without one,
-the log itself may have been lost; so nothing of it is thrown away but what could be made from the log.
+A removal deletes all of these, or is finished later. So if something is left without a removal, the log itself may have
+been lost: nothing is deleted then but what could be rebuilt from a log.
 """
 
 import os
@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidegate.core.errors import NotKept, TidegateError
-from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor.finding import Finding
 from tidegate.datafolder.doctor.folder_files import DAMAGED_FOLDER, is_regular_file, move_to_damaged
 from tidegate.datafolder.trace.lines import decode_trace_line
@@ -19,8 +19,8 @@ from tidegate.disk.folder import session_file_key
 from tidegate.store.blob_claims import BlobClaims
 
 
-def check_orphaned_files(data: DataFolder, repair: bool) -> Iterator[Finding]:
-    """Files of sessions that are no more. Only asked where the list of sessions is sure."""
+def check_orphaned_files(data: FolderContents, repair: bool) -> Iterator[Finding]:
+    """Find files of sessions that no longer exist. Only run if the list of sessions is reliable."""
     root, known = data.root, _session_keys(data)
     found: list[tuple[str, str, Path]] = []
     for path in _entries(root / "sessions"):
@@ -30,25 +30,25 @@ def check_orphaned_files(data: DataFolder, repair: bool) -> Iterator[Finding]:
         found += [("trace", path.stem, path)] if ours else []
     for path in _entries(root / "views"):
         found += [("snapshot", path.name, path)] if _read_start(path).startswith(b"tidegate view") else []
-    # Whatever it is that lies among the claims: while one of them cannot be read, no blob is ever collected.
+    # Any file among the claims counts: while one of them cannot be read, no blob is ever deleted.
     found += [("claims", path.name, path) for path in _entries(root / "blobs" / "claims")]
     for what, key, path in found:
         if key not in known:
             yield from _handle_orphan(data, path, key, what, repair)
 
 
-def _session_keys(data: DataFolder) -> set[str]:
+def _session_keys(data: FolderContents) -> set[str]:
     return {session_file_key(info.name) for info in data.store.sessions()}
 
 
-def _handle_orphan(data: DataFolder, path: Path, key: str, what: str, repair: bool) -> Iterator[Finding]:
-    """The list is read anew under the session's lock: one that is just being made has its files before its log."""
-    said = f"There is something of a session that is no more: {what} ({path.name})."
+def _handle_orphan(data: FolderContents, path: Path, key: str, what: str, repair: bool) -> Iterator[Finding]:
+    """Handle one orphan. The sessions are listed again under its lock: a new session has files before it has a log."""
+    said = f"Data of a session that no longer exists: {what} ({path.name})."
     with suppress(NotKept), hold_lock(data.root / "locks" / key, patience=0.0):
         if key in _session_keys(data):
             return
         if not repair:
-            yield Finding("", said, "broken", "With --repair it is set aside.")
+            yield Finding("", said, "broken", "With --repair it is moved to damaged/.")
             return
         try:
             yield Finding("", said, "mended", _remove_or_move(data, path, key, what))
@@ -56,7 +56,7 @@ def _handle_orphan(data: DataFolder, path: Path, key: str, what: str, repair: bo
             yield Finding("", said, "broken", str(hindrance))
 
 
-def _remove_or_move(data: DataFolder, path: Path, key: str, what: str) -> str:
+def _remove_or_move(data: FolderContents, path: Path, key: str, what: str) -> str:
     if what == "snapshot":
         path.unlink()
         return "It is removed."
@@ -65,8 +65,8 @@ def _remove_or_move(data: DataFolder, path: Path, key: str, what: str) -> str:
     return f"It is now {move_to_damaged(data, path, what)}; remove that if you do not miss it."
 
 
-def _save_blobs(data: DataFolder, key: str) -> None:
-    """What only this session claimed would be collected. Its log is gone, but not by a removal: keep it aside."""
+def _save_blobs(data: FolderContents, key: str) -> None:
+    """Copy the blobs that only this session claims: without its claims they would be deleted."""
     claims = BlobClaims(data.root / "blobs" / "claims")
     others = _claimed_blobs(claims, *(other for other in claims.session_keys() if other != key))
     for sha in _claimed_blobs(claims, key) - others:
@@ -77,7 +77,7 @@ def _claimed_blobs(claims: BlobClaims, *keys: str) -> set[str]:
     return {sha for key in keys if is_regular_file(claims.folder / key) for sha in claims.read(key).sizes}
 
 
-def copy_blob_to_damaged(data: DataFolder, sha: str) -> None:
+def copy_blob_to_damaged(data: FolderContents, sha: str) -> None:
     path = data.root / "blobs" / sha[:2] / sha
     place = data.root / DAMAGED_FOLDER / f"blob-{sha}"
     if is_regular_file(path) and not place.exists():
@@ -86,7 +86,7 @@ def copy_blob_to_damaged(data: DataFolder, sha: str) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What stands there, but for locks and what is being written."""
+    """The entries of a folder, without locks and unfinished files."""
     if not folder.is_dir() or folder.is_symlink():
         return []
     return [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
@@ -97,7 +97,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _read_start(path: Path, size: int = 65_536) -> bytes:
-    """The first bytes of a file; none of what is no file, or not for us to read."""
+    """The first bytes of a regular file; empty if it is none or cannot be read."""
     if not is_regular_file(path):
         return b""
     try:
@@ -107,8 +107,8 @@ def _read_start(path: Path, size: int = 65_536) -> bytes:
         return b""
 
 
-def check_unclaimed_blobs(data: DataFolder, needed: set[str], repair: bool) -> Iterator[Finding]:
-    """Blobs that no session claims or is known to need. They go only where every claim can be read."""
+def check_unclaimed_blobs(data: FolderContents, needed: set[str], repair: bool) -> Iterator[Finding]:
+    """Find blobs that no session claims or needs. They are deleted only if all claims can be read."""
     if data.blobs is None or not data.blobs.folder.is_dir():
         return
     claims = BlobClaims(data.blobs.folder / "claims")

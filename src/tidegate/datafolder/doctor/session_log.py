@@ -1,4 +1,4 @@
-"""One log, looked through record by record: what cannot be read, and what does not follow from what stands before."""
+"""Checks of one log, record by record: what cannot be read, and what does not follow from the records before."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -122,7 +122,7 @@ def _looks_like_event(seq: int, content: bytes) -> bool:
 
 
 def encode_lost_record(seq: int, time: float, fault: RecordFault) -> bytes:
-    """What stands in the place of a record that cannot be had any more."""
+    """The placeholder for a record that is lost."""
     return encode_event(Event(seq, time, NoteAdded(LOST_TOPIC, f"records {fault.first} to {fault.last} were damaged")))
 
 

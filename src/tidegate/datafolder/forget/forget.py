@@ -1,17 +1,17 @@
-"""The only way content leaves a log: a session, messages of it, or words that should never have been said there.
+"""Forgetting: the only way to remove content from a log. Removes a session, messages of it, or a phrase.
 
-What is taken out of a log leaves a tombstone in its place, and an event that says which records were changed. It also
-goes from whatever was made of the log: blobs, files, trace, notes, snapshot, index. Nobody may have the session open.
+Removed content is replaced by a tombstone, and an event says which records were changed. The content is also removed
+from everything derived from the log: blobs, files, trace, notes, snapshot, index. Nobody may have the session open.
 
-Each step can be done again: if a run is cut short, the log is valid and opens, and the same call finishes the rest.
-What is needed to find the rest goes last: words are known to the caller, but what a message said only its log knows.
+Each step can be repeated: if a run is interrupted, the log is valid and opens, and the same call finishes the rest.
+What is needed to find the rest is removed last: the caller knows a phrase, but only the log knows a message.
 
-A fork is a session of its own: what was said before it is to be forgotten there, too.
+A fork is a separate session: content from before the fork must be forgotten there, too.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, encode_event
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.forget.files import (
     list_damaged_pieces,
     list_session_notes,
@@ -36,15 +37,13 @@ from tidegate.datafolder.forget.tombstones import (
     blank_event,
     find_derived_messages,
 )
-from tidegate.datafolder.retention import (
+from tidegate.datafolder.removal import (
     BEING_REMOVED,
     FORGOTTEN_REASON,
     StepCallback,
     get_retention_days,
     ignore_step,
-    open_existing_search,
     remove_session,
-    remove_snapshot,
 )
 from tidegate.datafolder.trace.writer import Trace
 from tidegate.disk.atomic_files import make_write_error
@@ -54,16 +53,13 @@ from tidegate.store.session_log import KeptLog, parse_blob_reference, store_if_l
 from tidegate.store.store import RewritableStore
 from tidegate.wire.parsing import repair_unicode
 
-if TYPE_CHECKING:
-    from tidegate.datafolder.data_folder import DataFolder
-
 
 class ForgetReport(msgspec.Struct, frozen=True):
-    """What was changed where; never what it said. `retold` and `memory` may still tell of it, in other words.
+    """What was changed where, without the content. `derived_ids` and `session_notes` may still paraphrase it.
 
-    `ids` are messages, `records` counts events of the log (edits and notes, too), `retold` are the ids of summaries,
-    `memory` the notes that this session wrote. `aside` are damaged pieces that the doctor put away: nobody can look
-    into those, so who wants to be sure removes them.
+    `changed_records` counts events of the log, edits and notes included. `derived_ids` are summaries of the changed
+    messages, `session_notes` the notes that this session wrote. `damaged_pieces` are files that the doctor moved away:
+    their content cannot be checked, so remove them to be sure.
     """
 
     session: str
@@ -105,8 +101,8 @@ class _LogChanges(NamedTuple):
     unnoted_tombstones: tuple[str, ...] = ()
 
 
-def forget_session(data: "DataFolder", name: str, *, step: StepCallback = ignore_step) -> ForgetReport:
-    """Remove a session with all that belongs to it. Notes outlive sessions: those it wrote are named, and stay."""
+def forget_session(data: FolderContents, name: str, *, step: StepCallback = ignore_step) -> ForgetReport:
+    """Remove a session with all that belongs to it. The notes it wrote are kept, and listed in the report."""
     if not (
         data.store.head(name)
         or get_retention_days(data, name) == BEING_REMOVED
@@ -122,8 +118,8 @@ def forget_session(data: "DataFolder", name: str, *, step: StepCallback = ignore
     )
 
 
-def forget_message(data: "DataFolder", name: str, *idents: str, step: StepCallback = ignore_step) -> ForgetReport:
-    """Blank messages by their ids (m12, e30.1): what they said, what edits show of them, what files hold of them."""
+def forget_message(data: FolderContents, name: str, *idents: str, step: StepCallback = ignore_step) -> ForgetReport:
+    """Blank messages by their ids (m12, e30.1), in the log, in edits of them, and in files."""
     ids = frozenset(idents)
     if not ids:
         raise BadInput("There is nothing to forget.", "Give the id of a message, as m12.")
@@ -152,13 +148,15 @@ def forget_message(data: "DataFolder", name: str, *idents: str, step: StepCallba
         )
 
 
-def forget_words(data: "DataFolder", name: str, text: str, *, step: StepCallback = ignore_step) -> ForgetReport:
-    """Take words out wherever they stand in this session, and out of all notes. They are looked for as they are."""
+def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallback = ignore_step) -> ForgetReport:
+    """Remove a phrase from this session and from all notes. It is matched literally."""
     text = repair_unicode(text).strip()
     if len(text) < MIN_FORGOTTEN_CHARS:
-        raise BadInput(f"{len(text)} characters are in too many words.", f"Give at least {MIN_FORGOTTEN_CHARS}.")
+        raise BadInput(
+            f"A phrase of {len(text)} characters occurs in too many words.", f"Give at least {MIN_FORGOTTEN_CHARS}."
+        )
     if PhraseRemover(text).matches(TOMBSTONE):
-        raise BadInput("The words are part of the mark that would take their place.", "Give more of them.")
+        raise BadInput("The phrase is part of the tombstone that would replace it.", "Give a longer phrase.")
     with _locked_log(data, name, step) as log:
         words = PhraseRemover(text, map_changed_hashes(data.session_files(name), PhraseRemover(text)))
         found = _find_changes(log, words.remove_from_event)
@@ -176,20 +174,25 @@ def forget_words(data: "DataFolder", name: str, text: str, *, step: StepCallback
 
 
 @contextmanager
-def _locked_log(data: "DataFolder", name: str, step: StepCallback) -> Iterator[KeptLog]:
-    """The log, with nobody else at it, and without the snapshot: that holds what is to go, and would be believed."""
-    if not hasattr(data.store, "rewrite"):
-        raise BadInput("This store cannot change what it has.", "Forget the whole session, or use another store.")
-    with data.lock_session(name):
+def _locked_log(data: FolderContents, name: str, step: StepCallback) -> Iterator[KeptLog]:
+    """Lock the session and open its log. Its snapshot is removed first: it contains what is to be forgotten."""
+    _get_rewritable_store(data)
+    with data.locks.exclusive(name):
         log = data.open_log(name)
         if not log.head:
             raise session_not_found(name)
         try:
-            remove_snapshot(data, name)
+            data.remove_snapshot(name)
         except OSError as failure:
             raise make_write_error("The removal of the snapshot", failure) from failure
         step("snapshot removed")
         yield log
+
+
+def _get_rewritable_store(data: FolderContents) -> RewritableStore:
+    if not isinstance(data.store, RewritableStore):
+        raise BadInput("This store cannot change stored records.", "Forget the whole session, or use another store.")
+    return data.store
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -220,7 +223,7 @@ def _event_name(event: Event) -> str:
 
 
 def _changed_ids(old: Event, new: Event) -> Iterator[str]:
-    """The messages among what was changed: one that was said, or those that an edit put in."""
+    """The ids of changed messages: one that was added, or those that an edit inserted."""
     if isinstance(new.payload, MessageAdded):
         yield new.payload.message.id
     elif isinstance(new.payload, ViewEdited) and isinstance(old.payload, ViewEdited):
@@ -229,11 +232,11 @@ def _changed_ids(old: Event, new: Event) -> Iterator[str]:
                 yield edit.message.id
 
 
-def _rewrite_log(data: "DataFolder", name: str, found: _LogChanges, step: StepCallback) -> int:
-    """All records in one act; then the event that says so; then the blobs that no record refers to any more."""
+def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: StepCallback) -> int:
+    """Rewrite all records at once; then append the event that says so; then delete blobs no record refers to."""
     records = {seq: store_if_large(encode_event(event), name, data.blobs) for seq, event in found.changes.items()}
-    # Also without any: a run before this one may have died before the disk was cleared of what it replaced.
-    cast(RewritableStore, data.store).rewrite(name, records)
+    # Also without changes: an earlier run may have died before the disk was cleared of what it replaced.
+    _get_rewritable_store(data).rewrite(name, records)
     step("log rewritten")
     places = [_event_name(event) for event in found.changes.values()] or found.unnoted_tombstones
     if places:
@@ -249,8 +252,8 @@ def _rewrite_log(data: "DataFolder", name: str, found: _LogChanges, step: StepCa
     return collected.count
 
 
-def _rebuild_derived(data: "DataFolder", name: str, step: StepCallback) -> None:
-    """What is made of log and notes is made again."""
+def _rebuild_derived(data: FolderContents, name: str, step: StepCallback) -> None:
+    """Rebuild the trace and the index from the log and the notes."""
     if data.trace_path(name).exists():
         trace = Trace(data.trace_path(name), name, data.mask)
         try:
@@ -259,7 +262,7 @@ def _rebuild_derived(data: "DataFolder", name: str, step: StepCallback) -> None:
         finally:
             trace.close()
         step("trace made again")
-    if (search := open_existing_search(data)) is not None:
+    if (search := data.open_existing_search()) is not None:
         search.refresh()
         search.forget_session(name)
         step("index cleaned")

@@ -2,7 +2,7 @@
 
 It is derived from the log and only ever written: no view is made from it, so nothing in it can reach a model. Every
 event of the log gives at least one line with its seq; a gap shows, and is filled from the log at the next chance. So a
-line is not fsynced, and a trace that cannot be written never stands in the way of its session.
+line is not fsynced, and a trace that cannot be written never disturbs its session.
 """
 
 import errno
@@ -68,7 +68,7 @@ class Trace:
         self._unread_tail = _Tail()  # what is before it may tell of names that we do not know
 
     def append_missing(self, log: Log) -> None:
-        """Write what the trace lacks of this log. A trace of another log that had this name is begun anew."""
+        """Write what the trace lacks of this log. A trace of another log with the same name is started again."""
         self._log = log
         with self._record_errors(), self._locked_file() as file:
             if not self._belongs_to(file, log):

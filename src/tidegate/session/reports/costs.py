@@ -125,4 +125,5 @@ def parse_side_cost(noted: NoteAdded) -> SideCost | None:
 
 
 def _add_totals(one: CostTotal, other: CostTotal) -> CostTotal:
-    return CostTotal(*(getattr(one, name) + getattr(other, name) for name in CostTotal.__struct_fields__))
+    pairs = zip(msgspec.structs.astuple(one), msgspec.structs.astuple(other), strict=True)
+    return CostTotal(*(mine + theirs for mine, theirs in pairs))

@@ -1,6 +1,6 @@
 """A summary prepared ahead, so that no turn waits for it.
 
-    ahead = Ahead(session, summarise)
+    ahead = BackgroundSummarizer(session, summarise)
     request = await session.prepare_async(ahead)     # a compaction that comes due takes what was prepared
     ...
     ahead.look()                                     # after an answer: is it time to prepare the next one?

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from tidegate.store.conformance.checks import SHARED_DATA_CHECKS, STORE_CHECKS
 from tidegate.store.conformance.rewrite_checks import REWRITE_CHECKS, SHARED_REWRITE_CHECKS
-from tidegate.store.store import Store
+from tidegate.store.store import RewritableStore, Store
 
 MakeStore = Callable[[], Store]
 Reopen = Callable[[Store], Store]
@@ -47,7 +47,7 @@ def suite(make_store: MakeStore, again: Reopen | None = None) -> list[StoreCheck
 def _can_rewrite(make_store: MakeStore) -> bool:
     store = make_store()
     store.close()
-    return hasattr(store, "rewrite")
+    return isinstance(store, RewritableStore)
 
 
 def _title(check: Callable[..., None]) -> str:

@@ -29,7 +29,7 @@ def run_in_threads(works: Sequence[Callable[[], object]]) -> None:
 
 
 def check_racing_appends(stores: list[Store]) -> None:
-    """Each writer appends its own records, and on Stale reads on and tries again."""
+    """Each writer appends its own records, and on StaleHead reads on and tries again."""
     each = 40
 
     def write(writer: int) -> None:

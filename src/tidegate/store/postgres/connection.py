@@ -42,7 +42,7 @@ def create_tables(link: Link) -> None:
 
 
 MIGRATIONS: tuple[Callable[[Link], None], ...] = (create_tables,)
-"""In order, for ever: a migration that was released is never changed, only followed by another."""
+"""In order. A released migration is never changed, only followed by another."""
 MIGRATION_LOCK = 0x7469646567617465
 """A number of our own among the database's advisory locks."""
 
@@ -52,8 +52,8 @@ END_PROCESS = (
 )
 
 
-def prepare(link: Link) -> None:
-    """What the promises rest on, whatever the defaults of the server, the database or the role."""
+def configure(link: Link) -> None:
+    """Set what durability depends on, whatever the defaults of the server, the database or the role."""
     link.execute(
         "select set_config('synchronous_commit', 'on', false)"
         " where current_setting('synchronous_commit') in ('off', 'local', 'remote_write')"
@@ -61,17 +61,17 @@ def prepare(link: Link) -> None:
     link.execute("set default_transaction_isolation = 'read committed'")
 
 
-def hung_up(link: Link) -> bool:
-    """Without asking the server: at rest a connection has nothing to say; if there is something to read, it ended."""
+def is_disconnected(link: Link) -> bool:
+    """Whether the server closed this idle connection: only then is there something to read. Sends nothing."""
     ready = poll()
     ready.register(link.fileno(), POLLIN)
     return bool(ready.poll(0))
 
 
 def has_ended(link: Link, process: int, patience: float = 10) -> bool:
-    """Whether the server has let go of another connection of this role, known by its process: what it was told there
-    is then done, or never will be. A process that still runs is ended. False: that cannot be said; behind a pooler,
-    say, whose processes are not the server's."""
+    """Whether the server process of another connection of this role has ended, so that its last statement is either
+    done or will never be. A process that still runs is terminated. False if this cannot be found out, for example
+    behind a pooler, whose processes are not the server's."""
     if link.execute("select pg_backend_pid()").fetchone() != (link.info.backend_pid,):
         return False
     end = time.monotonic() + patience
@@ -100,8 +100,8 @@ def migrate(link: Link) -> None:
                 link.execute("insert into tidegate_migrations (name) values (%s)", (step.__name__,))
 
 
-def read_url(url: str) -> str:
-    """The URL with our settings. libpq's own complaints would quote it, password and all: they go nowhere."""
+def parse_url(url: str) -> str:
+    """The URL with our settings. Errors of libpq are not passed on: they would quote the URL with its password."""
     scheme, mark, rest = url.partition("://")
     remedy = "Write postgresql://user:password@host:port/database, with @ / % in a password as %40 %2F %25."
     if scheme not in ("postgresql", "postgres") or not mark:
@@ -121,27 +121,27 @@ def read_url(url: str) -> str:
     return conninfo
 
 
-def place_of(conninfo: str) -> str:
+def describe_server(conninfo: str) -> str:
     given = conninfo_to_dict(conninfo)
     port = f":{given['port']}" if "port" in given else ""
     return f"PostgreSQL database {given.get('dbname', '')!r} at {given.get('host', 'localhost')}{port}"
 
 
 @contextmanager
-def explained(where: str, remedy: str) -> Iterator[None]:
-    """Errors of the driver as ours. Only the first line of its text: the rest may quote what was said."""
+def translate_errors(where: str, remedy: str) -> Iterator[None]:
+    """Translate errors of the driver. Only the first line of its text is used: the rest may quote message content."""
     try:
         yield
     except (errors.DataCorrupted, errors.IndexCorrupted, errors.UniqueViolation) as error:
-        raise DamagedData(f"{where} is damaged: {_text(error)}.", "Restore it from a backup.") from error
+        raise DamagedData(f"{where} is damaged: {_first_line(error)}.", "Restore it from a backup.") from error
     except psycopg.Error as error:
         lost = error.sqlstate is None or error.sqlstate[:2] in ("08", "28") or error.sqlstate[:3] == "57P"
         if lost and isinstance(error, psycopg.OperationalError):
-            cause = f"The connection to {where} failed: {_text(error)}."
+            cause = f"The connection to {where} failed: {_first_line(error)}."
             raise StoreUnreachable(cause, remedy) from error
-        cause = f"{where} refused: {_text(error)}. Nothing was written."
+        cause = f"{where} refused: {_first_line(error)}. Nothing was written."
         raise NotKept(cause, "Have the database's administrator mend that and try again.") from error
 
 
-def _text(error: psycopg.Error) -> str:
+def _first_line(error: psycopg.Error) -> str:
     return (error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(".")

@@ -26,7 +26,16 @@ from tidegate.store.memory import (
     session_not_found,
     stale_head_error,
 )
-from tidegate.store.postgres.connection import Link, explained, has_ended, hung_up, migrate, place_of, prepare, read_url
+from tidegate.store.postgres.connection import (
+    Link,
+    configure,
+    describe_server,
+    has_ended,
+    is_disconnected,
+    migrate,
+    parse_url,
+    translate_errors,
+)
 from tidegate.store.postgres.statements import (
     APPEND_FIRST,
     APPEND_NEXT,
@@ -47,22 +56,22 @@ MAX_RECORD = 1_000_000_000
 OPENING = "Check that the server runs, and the host, user, password and database of the address."
 
 
-class _Held(NamedTuple):
+class _LockedSession(NamedTuple):
     id: int
     head: int
 
 
 class PostgresStore:
-    """`size` of a session is the bytes of its records, before the compression of the server."""
+    """Sessions in PostgreSQL. The `size` of a session is the bytes of its records before the server compresses them."""
 
     def __init__(self, url: str, *, connections: int = 8, timeout: float = 30) -> None:
         """`timeout`: the seconds a call waits for a connection. A long read that is not finished holds one."""
-        conninfo = read_url(url)
-        self._where = place_of(conninfo)
+        conninfo = parse_url(url)
+        self._where = describe_server(conninfo)
         self._timeout = timeout
         # First without the pool: it would hide the reason behind its timeout.
-        with explained(self._where, OPENING), psycopg.connect(conninfo, autocommit=True) as link:
-            prepare(link)
+        with translate_errors(self._where, OPENING), psycopg.connect(conninfo, autocommit=True) as link:
+            configure(link)
             migrate(link)
         self._pool: ConnectionPool[Link] = ConnectionPool(
             conninfo,
@@ -70,7 +79,7 @@ class PostgresStore:
             min_size=1,
             max_size=connections,
             timeout=timeout,
-            configure=prepare,
+            configure=configure,
             open=True,
         )
 
@@ -78,18 +87,20 @@ class PostgresStore:
         return f"PostgresStore({self._where})"
 
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
-        """A connection that breaks here is Unreachable only if no look is possible; else it is settled what holds."""
+        """If the connection drops, check whether the records were stored. StoreUnreachable if that fails."""
         check_session_name(session)
         batches = list(_batches(records))
         process = 0
         try:
-            with self._lent("It is not known whether the records were written: read from your last record on.") as link:
+            with self._connection(
+                "It is not known whether the records were written: read from your last record on."
+            ) as link:
                 process = link.info.backend_pid
                 return self._append(link, session, after, batches)
         except StoreUnreachable as lost:
             if not process:  # there was no connection
                 raise NotKept(str(lost.args[0]), lost.remedy) from lost
-            if self._landed(session, after, batches, process, lost):
+            if self._was_stored(session, after, batches, process, lost):
                 return after + sum(map(len, batches))
             raise NotKept(f"{lost.args[0]} Nothing was written.", "Try again.") from lost
 
@@ -98,40 +109,40 @@ class PostgresStore:
         with whole:
             head = after
             for batch in batches:
-                if not _append(link, _key(session), head, batch):
-                    raise stale_head_error(session, after, _head(link, _key(session)))
+                if not _append(link, _encode_name(session), head, batch):
+                    raise stale_head_error(session, after, _head(link, _encode_name(session)))
                 head += len(batch)
         return head
 
-    def _landed(
+    def _was_stored(
         self, session: str, after: int, batches: list[list[bytes]], process: int, lost: StoreUnreachable
     ) -> bool:
-        """Whether these records stand where they were to be. Not before the server's process of that connection has
-        ended: until then it may still come to what it was told."""
+        """Whether these records were stored. Asked only when the server process of the lost connection has ended: until
+        then it may still execute the append."""
         hashes = [hashlib.sha256(record).digest() for batch in batches for record in batch]
         try:
-            with self._lent("Look again.") as link:
+            with self._connection("Look again.") as link:
                 if not has_ended(link, process):
                     raise lost
-                rows = link.execute(LANDED, (_key(session), after, after + len(hashes)), binary=True).fetchall()
+                rows = link.execute(LANDED, (_encode_name(session), after, after + len(hashes)), binary=True).fetchall()
         except StoreUnreachable:
             raise lost from None
         return bool(rows) and rows == list(enumerate(hashes, after + 1))
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
         start = max(1, start)
-        with self._lent("Read again.") as link:
-            rows = link.execute(PAGE, {"name": _key(session), "start": start}, binary=True).fetchall()
+        with self._connection("Read again.") as link:
+            rows = link.execute(PAGE, {"name": _encode_name(session), "start": start}, binary=True).fetchall()
         if not rows:
             raise session_not_found(session)
         place, head, page = rows[0][:3]
         first = [(seq, data) for _, _, _, seq, data in rows if seq is not None]
-        return self._in_order(session, start, head, first, self._rest(place, start + len(first), head, page))
+        return self._check_order(session, start, head, first, self._read_rest(place, start + len(first), head, page))
 
-    def _in_order(
+    def _check_order(
         self, session: str, start: int, head: int, first: list[tuple[int, bytes]], rest: Iterator[tuple[int, bytes]]
     ) -> Iterator[bytes]:
-        """The records one by one, with a look at their numbers: a hole must not pass for the end."""
+        """Yield the records and check their numbers: a gap must not look like the end."""
         due = start
         for rows in (first, rest if start + len(first) <= head else ()):
             for seq, data in rows:
@@ -143,11 +154,11 @@ class PostgresStore:
             return
         if self.head(session) < head:
             raise SessionNotFound(f"Session {session!r} was deleted while it was read.", "List the sessions.")
-        raise self._hole(session, due, head)
+        raise self._make_gap_error(session, due, head)
 
-    def _hole(self, session: str, first: int, head: int) -> DamagedData:
-        with self._lent("Read again.") as link:
-            values = (_key(session), first, head)
+    def _make_gap_error(self, session: str, first: int, head: int) -> DamagedData:
+        with self._connection("Read again.") as link:
+            values = (_encode_name(session), first, head)
             row = link.execute(BEHIND, values).fetchone()
         last = row[0] - 1 if row and row[0] else head
         which = f"Record {first}" if first == last else f"Records {first} to {last}"
@@ -158,18 +169,18 @@ class PostgresStore:
             last,
         )
 
-    def _rest(self, place: int, start: int, head: int, page: int) -> Iterator[tuple[int, bytes]]:
-        with self._lent("Read again.") as link, link.transaction(), link.cursor("tidegate_read") as cursor:
+    def _read_rest(self, place: int, start: int, head: int, page: int) -> Iterator[tuple[int, bytes]]:
+        with self._connection("Read again.") as link, link.transaction(), link.cursor("tidegate_read") as cursor:
             cursor.itersize = page
             cursor.execute(REST, (place, start, head), binary=True)
             yield from cursor
 
     def head(self, session: str) -> int:
-        with self._lent("Ask again.") as link:
-            return _head(link, _key(session))
+        with self._connection("Ask again.") as link:
+            return _head(link, _encode_name(session))
 
     def sessions(self) -> list[SessionInfo]:
-        with self._lent("Ask again.") as link:
+        with self._connection("Ask again.") as link:
             rows = link.execute(SESSIONS, binary=True).fetchall()
         return [
             SessionInfo(name.decode("utf-8", "replace"), head, created, used, size)
@@ -178,8 +189,8 @@ class PostgresStore:
 
     def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(new)
-        values = {"name": _key(session), "at": at, "new": _key(new)}
-        with self._lent("It is not known whether the fork was made: look before you try again.") as link:
+        values = {"name": _encode_name(session), "at": at, "new": _encode_name(new)}
+        with self._connection("It is not known whether the fork was made: look before you try again.") as link:
             found = link.execute(FORK, values).fetchone()
         if found is None:
             raise session_not_found(session)
@@ -188,8 +199,8 @@ class PostgresStore:
 
     def delete(self, session: str, head: int | None = None) -> None:
         remedy = "It is not known whether the session is gone: look before you try again."
-        with self._lent(remedy) as link, link.transaction():
-            place, found = _locked(link, session)
+        with self._connection(remedy) as link, link.transaction():
+            place, found = _lock_session(link, session)
             if head is not None and head != found:
                 raise stale_head_error(session, head, found)
             link.execute("delete from tidegate_sessions where id = %s", (place,))
@@ -200,9 +211,11 @@ class PostgresStore:
         backups as long as those are kept."""
         numbers = sorted(changes)
         batches = list(_batches([changes[number] for number in numbers]))
-        with self._lent("It is not known whether the records were rewritten: read them before you try again.") as link:
+        with self._connection(
+            "It is not known whether the records were rewritten: read them before you try again."
+        ) as link:
             with link.transaction():
-                place, head = _locked(link, session)
+                place, head = _lock_session(link, session)
                 check_record_numbers(session, numbers, head)
                 done = 0
                 for batch in batches:
@@ -217,11 +230,11 @@ class PostgresStore:
         self._pool.close()
 
     @contextmanager
-    def _lent(self, remedy: str) -> Iterator[Link]:
+    def _connection(self, remedy: str) -> Iterator[Link]:
         try:
-            link = self._borrowed()
+            link = self._get_live_connection()
             try:
-                with explained(self._where, f"{remedy} The next call connects anew."):
+                with translate_errors(self._where, f"{remedy} The next call connects again."):
                     yield link
             finally:
                 self._pool.putconn(link)
@@ -233,11 +246,11 @@ class PostgresStore:
                 "Check that the server runs, and finish the reads that were begun: each holds a connection.",
             ) from None
 
-    def _borrowed(self) -> Link:
-        """One that is alive. The pool's own check sleeps after each dead one: minutes, after a server's restart."""
+    def _get_live_connection(self) -> Link:
+        """Take a live connection from the pool. The pool's own check sleeps after each dead one, in sum for minutes."""
         link = self._pool.getconn()
         for _ in range(self._pool.max_size):
-            if not hung_up(link):
+            if not is_disconnected(link):
                 break
             link.close()
             self._pool.putconn(link)
@@ -252,13 +265,13 @@ def _append(link: Link, name: bytes, after: int, records: list[bytes]) -> bool:
     return link.execute(APPEND_NEXT if after else APPEND_FIRST, values).fetchone() is not None
 
 
-def _locked(link: Link, session: str) -> _Held:
-    """Nobody appends to it until the transaction ends."""
-    found = link.execute("select id, head from tidegate_sessions where name = %b for update", (_key(session),))
+def _lock_session(link: Link, session: str) -> _LockedSession:
+    """Lock the row of a session, so that nobody appends to it until the transaction ends."""
+    found = link.execute("select id, head from tidegate_sessions where name = %b for update", (_encode_name(session),))
     row = found.fetchone()
     if row is None:
         raise session_not_found(session)
-    return _Held(*row)
+    return _LockedSession(*row)
 
 
 def _head(link: Link, name: bytes) -> int:
@@ -282,5 +295,5 @@ def _batches(records: Sequence[bytes]) -> Iterator[list[bytes]]:
     yield batch
 
 
-def _key(session: str) -> bytes:
+def _encode_name(session: str) -> bytes:
     return session.encode("utf-8", "surrogatepass")

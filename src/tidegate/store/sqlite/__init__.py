@@ -1,7 +1,7 @@
 """The store on one machine: one SQLite file in a data folder, for many threads, tasks and processes.
 
-An append returns when its records are on disk (WAL, `synchronous=FULL`). It is refused whole (`Stale`) if the session
-does not end where its writer says.
+An append returns when its records are on disk (WAL, `synchronous=FULL`). All of it is refused (`StaleHead`) if the
+session does not end where its writer says.
 
 Tables, in format 6 (`migrations.py`):
 

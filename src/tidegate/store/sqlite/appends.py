@@ -130,7 +130,7 @@ class Appends:
 
     def _load(self, session: SessionRow) -> _Tail:
         self._tables.save(session)  # it may have been rebuilt
-        records = self._tables.recent_records(session)
+        records = self._tables.read_recent_records(session)
         size = sum(map(len, records or ()))
         tail = _Tail(session.id, session.head, session.head - session.packed, size, records)
         self._cache[session.name] = tail

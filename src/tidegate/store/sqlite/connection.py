@@ -68,7 +68,7 @@ def roll_back(db: Database) -> None:
 
 
 @contextmanager
-def snapshot(db: Database) -> Iterator[None]:
+def read_transaction(db: Database) -> Iterator[None]:
     """Read one state of the file, whatever other processes write meanwhile."""
     if db.writer:  # inside a transaction: that is the state
         yield
@@ -84,7 +84,7 @@ def snapshot(db: Database) -> Iterator[None]:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def explained(fault: Exception, what: str) -> Exception:
+def translate_error(fault: Exception, what: str) -> Exception:
     """Translate an error of SQLite or the system. `what` is the file, or the session and its file."""
     name = _error_name(fault)
     error = fault
@@ -105,11 +105,11 @@ def explained(fault: Exception, what: str) -> Exception:
 
 
 @contextmanager
-def plain_errors(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, OverflowError, sqlite3.Error) as fault:
-        raise explained(fault, what) from fault
+        raise translate_error(fault, what) from fault
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def _error_name(fault: Exception) -> str:
 
 def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], step: Step) -> Database:
     """Open the file, create it if there is none, and apply the migrations it does not have yet."""
-    with plain_errors(str(path)):
+    with translate_errors(str(path)):
         try:
             status = os.stat(path)
         except FileNotFoundError:
@@ -178,7 +178,7 @@ def _decode_text(text: bytes) -> str:
 
 
 def _create(path: Path, migrations: Sequence[Migration], step: Step) -> None:
-    """Create the file under another name first: whoever opens it by its own name finds all of it, or nothing."""
+    """Create the file under another name first, so that a process that opens it finds all of it or nothing."""
     make_folder(path.parent)
     fresh = path.with_name(f"{path.name}.new-{secrets.token_hex(8)}")
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -206,7 +206,7 @@ def truncate_wal(db: sqlite3.Connection) -> None:
 
 
 def _check_format(db: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> set[str]:
-    """Return the names of the migrations that the file has. Broken if it is not ours or newer than this version."""
+    """Return the names of the file's migrations. DamagedData if it is not ours or newer than this version."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise DamagedData(f"{path} is not a store of tidegate.", "Give another folder; this file was not touched.")
     applied = {str(name) for (name,) in db.execute("SELECT name FROM migrations")}

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 
 from tidegate.store.errors import DamagedData
-from tidegate.store.sqlite.connection import connect_readonly, plain_errors, skip_damage
+from tidegate.store.sqlite.connection import connect_readonly, skip_damage, translate_errors
 from tidegate.store.sqlite.rows import row_id
 from tidegate.store.sqlite.tables import SELECT_PACKED
 
 
-def raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes]:
+def read_raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes]:
     """Return the rows that start at one of these records, as far as SQLite finds them: their columns as MessagePack."""
     rows: list[tuple[object, ...]] = []
     with closing(connect_readonly(path)) as db, skip_damage():
@@ -24,7 +24,7 @@ def raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes]:
     return [msgspec.msgpack.encode(row) for row in rows]
 
 
-def sessions_of_rows(db: sqlite3.Connection) -> set[int]:
+def find_session_ids(db: sqlite3.Connection) -> set[int]:
     """Return the ids of sessions that have rows, whether or not they are in the table of sessions."""
     found: set[int] = set()
     for table in ("packed_rows", "recent_rows NOT INDEXED", "placed"):  # the last one in a file of an older format
@@ -33,10 +33,10 @@ def sessions_of_rows(db: sqlite3.Connection) -> set[int]:
     return found
 
 
-def structure(path: Path) -> list[str]:
-    """Return what SQLite itself finds wrong with the file, in its words. NotKept if it cannot look."""
+def find_structure_faults(path: Path) -> list[str]:
+    """Return the faults that SQLite itself finds in the file, in its words. NotKept if the file cannot be read."""
     try:
-        with plain_errors(path.name), closing(connect_readonly(path)) as db:
+        with translate_errors(path.name), closing(connect_readonly(path)) as db:
             said = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
     except DamagedData as damage:
         return [str(damage.args[0])]

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from tidegate.store.sqlite.connection import Database, Migration, connect_readonly, skip_damage
 from tidegate.store.sqlite.rows import PACK_RECORDS, PACKED, PLAIN, Row, SessionRow, last_number
-from tidegate.store.sqlite.tables import SELECT_PACKED, SELECT_SESSION, Tables, rebuilt, span_of
+from tidegate.store.sqlite.tables import SELECT_PACKED, SELECT_SESSION, Tables, rebuild_session, row_id_span
 
 _SESSIONS = """CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
     head INTEGER NOT NULL, packed INTEGER NOT NULL, places TEXT NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL,
@@ -40,7 +40,7 @@ _ENTRY = struct.Struct(">qIqII32s")  # of a batch: row id, count, mark, where it
 _TICKS = 1 << 22  # of a second, in a negative mark
 
 
-def _earlier(name: str) -> Migration:
+def _make_earlier_migration(name: str) -> Migration:
     """Return a migration of an earlier format: `packed_and_recent_rows` does what is left of them all."""
 
     def migration(_: Database) -> None: ...
@@ -61,7 +61,7 @@ def packed_and_recent_rows(db: Database) -> None:
 
 
 _EARLIER = ("sessions_and_chunks", "marked_chunks", "placed_and_arrived", "batches_and_members", "written_anew")
-MIGRATIONS: tuple[Migration, ...] = (*map(_earlier, _EARLIER), packed_and_recent_rows)
+MIGRATIONS: tuple[Migration, ...] = (*map(_make_earlier_migration, _EARLIER), packed_and_recent_rows)
 
 
 def _convert(db: Database, tables: set[str]) -> None:
@@ -92,9 +92,9 @@ def _convert_session(db: Database, session: SessionRow, shared: "_SharedRows") -
     if crc32(repr(tuple(session[:8])).encode()) != session.seal or not session.is_possible():
         # Damaged: its packed rows tell where it ended.
         ask = f"{SELECT_PACKED} WHERE id BETWEEN ? AND ? AND mark = {PACKED} ORDER BY id DESC LIMIT 1"
-        packed = max((last_number(Row._make(row)) for row in db.execute(ask, span_of(session))), default=0)
-        session = rebuilt(session, packed, packed)
-    span = span_of(session, session.packed + 1, session.packed + 2 * PACK_RECORDS)
+        packed = max((last_number(Row._make(row)) for row in db.execute(ask, row_id_span(session))), default=0)
+        session = rebuild_session(session, packed, packed)
+    span = row_id_span(session, session.packed + 1, session.packed + 2 * PACK_RECORDS)
     moved = [row for place, row in shared.rows.items() if span[0] <= place <= span[1]]
     db.executemany("INSERT OR IGNORE INTO packed_rows VALUES (?, ?, ?, ?, ?)", moved)
     rows = list(map(Row._make, db.execute(f"{SELECT_PACKED} WHERE id BETWEEN ? AND ?", span)))
@@ -102,7 +102,7 @@ def _convert_session(db: Database, session: SessionRow, shared: "_SharedRows") -
     head = max([session.head, *map(last_number, rows)]) + shared.lost
     used = max([session.used, *(-row.mark / _TICKS for row in rows if isinstance(row.mark, int))])
     current = Tables(db)
-    current.save(current.counted(session._replace(head=head, packed=head, places="", used=used)))
+    current.save(current.with_measured_size(session._replace(head=head, packed=head, places="", used=used)))
 
 
 class _SharedRows:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from tidegate.store.memory import check_fork_request, check_record_numbers
 from tidegate.store.sqlite.connection import Database, roll_back, transact, truncate_wal
 from tidegate.store.sqlite.rows import Damaged, SessionRow, open_row, pack_row, pack_rows, row_id
-from tidegate.store.sqlite.tables import Tables, span_of
+from tidegate.store.sqlite.tables import Tables, row_id_span
 
 
 def fork_session(db: Database, tables: Tables, session: str, at: int, new: str, now: float) -> None:
@@ -14,11 +14,11 @@ def fork_session(db: Database, tables: Tables, session: str, at: int, new: str, 
     source = tables.get(session)
     check_fork_request(session, at, source.head, new, tables.find(new) is not None)
     source = tables.save(tables.pack(source))
-    row = tables.row_before(source, at)
+    row = tables.find_row_before(source, at)
     first = row.first if row else 1
     records = tables.read(source, first)[: at - first + 1]
     if first + len(records) <= at:
-        raise tables.damage(source, first + len(records), "they are not there")
+        raise tables.make_damage_error(source, first + len(records), "they are not there")
     made = tables.create(new, now)
     db.execute(
         "INSERT INTO packed_rows SELECT id + ?, count, mark, sum, data FROM packed_rows WHERE id >= ? AND id < ?",
@@ -26,7 +26,7 @@ def fork_session(db: Database, tables: Tables, session: str, at: int, new: str, 
     )
     db.step("rows copied")
     tables.insert(made, [pack_row(first, records)])
-    tables.save(tables.counted(made._replace(head=at, packed=at)))
+    tables.save(tables.with_measured_size(made._replace(head=at, packed=at)))
 
 
 def rewrite_session(db: Database, tables: Tables, name: str, changes: Mapping[int, bytes]) -> None:
@@ -40,7 +40,7 @@ def rewrite_session(db: Database, tables: Tables, name: str, changes: Mapping[in
         if number > done:
             done = _rewrite_row(db, tables, session, number, changes)
             db.step("row rewritten")
-    tables.save(tables.counted(session))
+    tables.save(tables.with_measured_size(session))
 
 
 def _rewrite_row(db: Database, tables: Tables, session: SessionRow, number: int, changes: Mapping[int, bytes]) -> int:
@@ -48,7 +48,7 @@ def _rewrite_row(db: Database, tables: Tables, session: SessionRow, number: int,
 
     Damaged records can only be replaced together: from where the last good row ends to where the next one starts.
     """
-    row = tables.row_before(session, number)
+    row = tables.find_row_before(session, number)
     records: list[bytes] = []
     first, why = row.first if row else 1, "they are not there"
     try:
@@ -59,11 +59,11 @@ def _rewrite_row(db: Database, tables: Tables, session: SessionRow, number: int,
         last = first + len(records) - 1
         records = [changes.get(place, record) for place, record in enumerate(records, first)]
     else:
-        first, last = first + len(records), tables.next_number(session, number) - 1
+        first, last = first + len(records), tables.find_next_number(session, number) - 1
         if not all(place in changes for place in range(first, last + 1)):
-            raise tables.damage(session, first, f"{why}; only all of them can be replaced")
+            raise tables.make_damage_error(session, first, f"{why}; only all of them can be replaced")
         records = [changes[place] for place in range(first, last + 1)]
-    db.execute("DELETE FROM packed_rows WHERE id BETWEEN ? AND ?", span_of(session, first, last))
+    db.execute("DELETE FROM packed_rows WHERE id BETWEEN ? AND ?", row_id_span(session, first, last))
     tables.insert(session, pack_rows(first, records))
     return last
 
@@ -103,21 +103,21 @@ class Vacuum:
             if version % 2:
                 self._db.execute("VACUUM")
                 self._db.step("file vacuumed")
-                transact(self._db, lambda: self._served(version))
+                transact(self._db, lambda: self._mark_done(version))
             truncate_wal(self._db)
             self.due = False
         finally:
             self._set("busy_timeout", int(self._timeout * 1000))
 
     @contextmanager
-    def postponed(self) -> Iterator[None]:
+    def postpone(self) -> Iterator[None]:
         self._postponed += 1
         try:
             yield
         finally:
             self._postponed -= 1
 
-    def _served(self, version: int) -> None:
+    def _mark_done(self, version: int) -> None:
         if self._version() == version:
             self._set("user_version", (version + 1) % (1 << 31))
 

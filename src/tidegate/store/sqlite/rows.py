@@ -63,7 +63,7 @@ class SessionRow(NamedTuple):
         return (
             self.is_possible()
             and isinstance(self.places, str)
-            and self.seal == seal_of(self.head, self.packed, self.size)
+            and self.seal == compute_seal(self.head, self.packed, self.size)
         )
 
     def is_possible(self) -> bool:
@@ -77,7 +77,7 @@ class SessionRow(NamedTuple):
         )
 
 
-def seal_of(head: int, packed: int, size: int) -> int:
+def compute_seal(head: int, packed: int, size: int) -> int:
     """Return a checksum that differs if one of the numbers does. The trigger in `migrations.py` computes the same."""
     return (head * 1000003 + packed * 10007 + size) % 2147483647
 

@@ -13,7 +13,15 @@ from tidegate.store.errors import DamagedData
 from tidegate.store.memory import check_session_name, stale_head_error
 from tidegate.store.sqlite import connection
 from tidegate.store.sqlite.appends import Appends
-from tidegate.store.sqlite.connection import FILE, Migration, Step, explained, plain_errors, snapshot, transact
+from tidegate.store.sqlite.connection import (
+    FILE,
+    Migration,
+    Step,
+    read_transaction,
+    transact,
+    translate_error,
+    translate_errors,
+)
 from tidegate.store.sqlite.group_commit import Append, GroupCommit
 from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.rewrite import Vacuum, fork_session, rewrite_session
@@ -57,13 +65,13 @@ class SqliteStore:
         self._commits = GroupCommit(self._lock, self._write)
 
     def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
-        return self._commits.commit(self._prepared(session, after, records))
+        return self._commits.commit(self._make_append(session, after, records))
 
     async def append_async(self, session: str, after: int, records: Sequence[bytes]) -> int:
         """Append while the event loop goes on. Tasks and threads that wait share a commit."""
-        return await self._commits.commit_async(self._prepared(session, after, records))
+        return await self._commits.commit_async(self._make_append(session, after, records))
 
-    def _prepared(self, session: str, after: int, records: Sequence[bytes]) -> Append:
+    def _make_append(self, session: str, after: int, records: Sequence[bytes]) -> Append:
         self._check_process()
         connection.check_free(self._db)
         check_session_name(session)
@@ -76,7 +84,7 @@ class SqliteStore:
         except (OverflowError, sqlite3.Error, TidegateError) as fault:
             for append in batch:
                 if len(batch) == 1 or connection.is_busy(fault):
-                    append.outcome = explained(fault, self._place(append.session))
+                    append.outcome = translate_error(fault, self._describe(append.session))
                 else:
                     self._write([append])
         else:
@@ -125,43 +133,43 @@ class SqliteStore:
             ) from refusal
 
     def _change(self, session: str, work: Callable[[], object]) -> None:
-        with self._using(session):
+        with self._locked(session):
             self._appends.invalidate()
             transact(self._db, work)
         self._db.step("committed")
 
     @contextmanager
-    def cleaning_once(self) -> Iterator[None]:
+    def clean_up_once(self) -> Iterator[None]:
         """Vacuum once, at the end, for everything that is deleted in this block: many take as long as one."""
-        with self._vacuum.postponed():
+        with self._vacuum.postpone():
             yield
         self._run_vacuum("all sessions")
 
     def _run_vacuum(self, session: str) -> None:
-        with self._using(session):
+        with self._locked(session):
             connection.check_free(self._db)
             self._vacuum.run(VACUUM_WAIT)
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
-        with self._using(session), snapshot(self._db):
-            return self._records(self._tables.get(session), max(1, start))
+        with self._locked(session), read_transaction(self._db):
+            return self._read_records(self._tables.get(session), max(1, start))
 
-    def _records(self, session: SessionRow, number: int) -> Iterator[bytes]:
+    def _read_records(self, session: SessionRow, number: int) -> Iterator[bytes]:
         """Yield records, some rows at a time, with nothing held open between them: others may write meanwhile."""
         while number <= session.head:
-            with self._using(session.name), snapshot(self._db):
+            with self._locked(session.name), read_transaction(self._db):
                 session = self._tables.refresh(session)
                 records = self._tables.read(session, number)
             yield from records
             number += len(records)
 
     def head(self, session: str) -> int:
-        with self._using(session), snapshot(self._db):
+        with self._locked(session), read_transaction(self._db):
             found = self._tables.find(session)
             return found.head if found else 0
 
     def sessions(self) -> list[SessionInfo]:
-        with self._using("the list of sessions"), snapshot(self._db):
+        with self._locked("the list of sessions"), read_transaction(self._db):
             found = self._tables.list_sessions()
         return [SessionInfo(each.name, each.head, each.created, each.used, each.size) for each in found]
 
@@ -170,14 +178,14 @@ class SqliteStore:
             self._commits.close()
             with self._lock:
                 if self._vacuum.due:
-                    with suppress(TidegateError), plain_errors(str(self.path)):
+                    with suppress(TidegateError), translate_errors(str(self.path)):
                         self._vacuum.run(0)
                 self._db.close()
 
     @contextmanager
-    def _using(self, session: str) -> Iterator[None]:
+    def _locked(self, session: str) -> Iterator[None]:
         self._check_process()
-        with self._lock, plain_errors(self._place(session)):
+        with self._lock, translate_errors(self._describe(session)):
             yield
 
     def _check_process(self) -> None:
@@ -185,5 +193,5 @@ class SqliteStore:
             cause = f"{self.path} was opened before this process was forked."
             raise BadInput(cause, "Open the store in the new process.")
 
-    def _place(self, session: str) -> str:
+    def _describe(self, session: str) -> str:
         return f"session {session!r} in {self.path}"

@@ -15,12 +15,12 @@ from tidegate.store.sqlite.rows import (
     Damaged,
     Row,
     SessionRow,
+    compute_seal,
     last_number,
     open_row,
     pack_row,
     pack_rows,
     row_id,
-    seal_of,
 )
 
 READ_ROWS = 8
@@ -40,7 +40,7 @@ class Tables:
             row = self._db.execute(f"{SELECT_SESSION} WHERE name = ?", (name,)).fetchone()
         except UnicodeEncodeError:  # half a surrogate pair: no such name is ever stored
             return None
-        return None if row is None else self._checked(row)
+        return None if row is None else self._check_session(row)
 
     def get(self, name: str) -> SessionRow:
         session = self.find(name)
@@ -52,11 +52,11 @@ class Tables:
         row = self._db.execute(f"{SELECT_SESSION} WHERE id = ?", (session.id,)).fetchone()
         if row is None:
             raise session_not_found(session.name)
-        return self._checked(row)
+        return self._check_session(row)
 
     def list_sessions(self) -> list[SessionRow]:
         """Return all sessions, the last used first."""
-        sessions = map(self._checked, self._db.execute(SELECT_SESSION).fetchall())
+        sessions = map(self._check_session, self._db.execute(SELECT_SESSION).fetchall())
         return sorted(sessions, key=lambda session: (session.used, session.id), reverse=True)
 
     def create(self, name: str, now: float) -> SessionRow:
@@ -66,35 +66,35 @@ class Tables:
 
     def save(self, session: SessionRow) -> SessionRow:
         columns = "head = ?, packed = ?, places = ?, size = ?, created = ?, used = ?, seal = ?"
-        session = session._replace(seal=seal_of(session.head, session.packed, session.size))
+        session = session._replace(seal=compute_seal(session.head, session.packed, session.size))
         self._db.execute(f"UPDATE sessions SET {columns} WHERE id = ?", (*session[2:], session.id))
         self._db.step("session saved")
         return session
 
     def delete(self, session: SessionRow) -> None:
         for table in ("packed_rows", "recent_rows"):
-            self._db.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", span_of(session))
+            self._db.execute(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", row_id_span(session))
         self._db.step("rows deleted")
         self._db.execute("DELETE FROM sessions WHERE id = ?", (session.id,))
         self._db.step("session deleted")
 
-    def counted(self, session: SessionRow) -> SessionRow:
+    def with_measured_size(self, session: SessionRow) -> SessionRow:
         """Return the session with the size of its rows as they are."""
         ask = "SELECT total(length(data)) FROM packed_rows WHERE id BETWEEN ? AND ?"
-        size = int(self._db.execute(ask, span_of(session, 1, session.packed)).fetchone()[0])
-        return session._replace(size=size + sum(len(row.data) for row in self.recent_rows(session)))
+        size = int(self._db.execute(ask, row_id_span(session, 1, session.packed)).fetchone()[0])
+        return session._replace(size=size + sum(len(row.data) for row in self.read_recent_rows(session)))
 
-    def _checked(self, row: Iterable[Any]) -> SessionRow:
+    def _check_session(self, row: Iterable[Any]) -> SessionRow:
         """Return the session. One that is damaged, or holds impossible values, is rebuilt from its rows."""
         self._db.step("session read")
         session = SessionRow._make(row)
         if session.is_intact():
             return session
-        last = self.row_before(session, NUMBERS)
+        last = self.find_row_before(session, NUMBERS)
         packed = last_number(last) if last else 0
-        rows = self._scan_recent(span_of(session, packed + 1))
+        rows = self._scan_recent(row_id_span(session, packed + 1))
         head = max((row.first for row in rows), default=packed)
-        return self.counted(rebuilt(session, head, packed))
+        return self.with_measured_size(rebuild_session(session, head, packed))
 
     # --- writing rows -------------------------------------------------------------------------------------------------
 
@@ -107,15 +107,15 @@ class Tables:
         self, session: SessionRow, more: Sequence[bytes] = (), recent: Sequence[bytes] | None = None
     ) -> SessionRow:
         """Put the recent records, and `more` after them, into packed rows. The caller saves the session."""
-        recent = self.recent_records(session) if recent is None else recent
+        recent = self.read_recent_records(session) if recent is None else recent
         intact = recent is not None
         if recent is None:  # keep each by itself, and the damaged ones as they are
-            self.insert(session, map(_isolated, self.recent_rows(session)))
+            self.insert(session, map(_pack_alone, self.read_recent_rows(session)))
             session, recent = session._replace(packed=session.head), ()
-        places = [(place, *span_of(session)) for place in session.places.split(",")[1:]]
+        places = [(place, *row_id_span(session)) for place in session.places.split(",")[1:]]
         done = self._db.executemany("DELETE FROM recent_rows WHERE place = ? AND id BETWEEN ? AND ?", places)
         if done.rowcount != session.head - session.packed:
-            self._db.execute("DELETE FROM recent_rows WHERE id BETWEEN ? AND ?", span_of(session))
+            self._db.execute("DELETE FROM recent_rows WHERE id BETWEEN ? AND ?", row_id_span(session))
         self._db.step("recent rows deleted")
         rows = list(pack_rows(session.packed + 1, [*recent, *more]))
         self.insert(session, rows)
@@ -123,15 +123,15 @@ class Tables:
         head = session.packed + len(recent) + len(more)
         size = session.size + sum(len(row.data) for row in rows) - sum(map(len, recent))
         session = session._replace(head=head, packed=head, places="", size=size)
-        return session if intact else self.counted(session)
+        return session if intact else self.with_measured_size(session)
 
     # --- reading rows -------------------------------------------------------------------------------------------------
 
     def read(self, session: SessionRow, number: int) -> list[bytes]:
-        """Return the records from a number on, as many as are read at once. Raise Broken if the first is damaged."""
+        """Return the records from a number on, as many as are read at once. DamagedData if the first is damaged."""
         records: list[bytes] = []
         why = "they are not there"
-        for row in self._rows_from(session, number):
+        for row in self._read_rows(session, number):
             if row.first > number + len(records):
                 break
             try:
@@ -140,24 +140,24 @@ class Tables:
                 why = str(fault)
                 break
         if not records:
-            raise self.damage(session, number, why)
+            raise self.make_damage_error(session, number, why)
         return records
 
-    def _rows_from(self, session: SessionRow, number: int) -> list[Row]:
+    def _read_rows(self, session: SessionRow, number: int) -> list[Row]:
         """Return rows in order, the first being the one that should hold the number. A damaged page ends them."""
         if number > session.packed:
-            return self.recent_rows(session, number)
+            return self.read_recent_rows(session, number)
         before = "SELECT max(id) FROM packed_rows WHERE id BETWEEN ? AND ?"
         ask = f"{SELECT_PACKED} WHERE id BETWEEN coalesce(({before}), ?) AND ? ORDER BY id LIMIT {READ_ROWS}"
         rows: list[Row] = []
         with skip_damage():
-            spans = (*span_of(session, 1, number), *span_of(session, number, session.packed))
+            spans = (*row_id_span(session, 1, number), *row_id_span(session, number, session.packed))
             rows.extend(map(Row._make, self._db.execute(ask, spans)))
         return rows
 
-    def recent_rows(self, session: SessionRow, first: int = 0) -> list[Row]:
+    def read_recent_rows(self, session: SessionRow, first: int = 0) -> list[Row]:
         """Return the recent rows that can be found, from a number on."""
-        low, high = span_of(session, max(first, session.packed + 1), session.head)
+        low, high = row_id_span(session, max(first, session.packed + 1), session.head)
         rows: dict[int, Row] = {}
         for place in session.places.split(",")[1:]:
             with skip_damage():
@@ -178,50 +178,50 @@ class Tables:
                 break
         return rows
 
-    def recent_records(self, session: SessionRow) -> list[bytes] | None:
+    def read_recent_records(self, session: SessionRow) -> list[bytes] | None:
         """Return the recent records; None if one of them is damaged or missing."""
         with suppress(Damaged):
-            records = [record for row in self.recent_rows(session) for record in open_row(row)]
+            records = [record for row in self.read_recent_rows(session) for record in open_row(row)]
             return records if len(records) == session.head - session.packed else None
         return None
 
-    def row_before(self, session: SessionRow, number: int) -> Row | None:
+    def find_row_before(self, session: SessionRow, number: int) -> Row | None:
         """Return the packed row in which the number should be: the last one that starts at it or before it."""
         ask = f"{SELECT_PACKED} WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
-        found = self._db.execute(ask, span_of(session, 1, number)).fetchone()
+        found = self._db.execute(ask, row_id_span(session, 1, number)).fetchone()
         return Row(*found) if found else None
 
-    def next_number(self, session: SessionRow, number: int) -> int:
+    def find_next_number(self, session: SessionRow, number: int) -> int:
         """Return the first number of the next row that can be found, behind damaged pages if need be."""
         ask = "SELECT min(id) FROM packed_rows WHERE id BETWEEN ? AND ?"
         for start in range(number + 1, session.packed + 1):
             with skip_damage():
-                (found,) = self._db.execute(ask, span_of(session, start, session.packed)).fetchone()
+                (found,) = self._db.execute(ask, row_id_span(session, start, session.packed)).fetchone()
                 if found is not None:
                     return int(found) & NUMBERS
                 break
-        recent = self.recent_rows(session, number + 1)
+        recent = self.read_recent_rows(session, number + 1)
         return recent[0].first if recent else max(session.head, number) + 1
 
-    def damage(self, session: SessionRow, first: int, why: str) -> DamagedData:
+    def make_damage_error(self, session: SessionRow, first: int, why: str) -> DamagedData:
         """Describe damage from this record up to the next row: how many records a damaged row held is not known."""
-        last = self.next_number(session, first) - 1
+        last = self.find_next_number(session, first) - 1
         cause = f"Records {first} to {last} of session {session.name!r} are damaged: {why}."
         return DamagedData(cause, f"All others can be read; go on from record {last + 1}.", first, last)
 
 
-def span_of(session: SessionRow, first: int = 1, last: int = NUMBERS) -> tuple[int, int]:
+def row_id_span(session: SessionRow, first: int = 1, last: int = NUMBERS) -> tuple[int, int]:
     return row_id(session.id, first), row_id(session.id, last)
 
 
-def rebuilt(session: SessionRow, head: int, packed: int) -> SessionRow:
+def rebuild_session(session: SessionRow, head: int, packed: int) -> SessionRow:
     """Return a damaged session with what its rows say. A name or time that cannot be one is replaced."""
     name = session.name if isinstance(session.name, str) else repr(session.name)
     created, used = (float(each) if is_possible_time(each) else 0.0 for each in (session.created, session.used))
     return SessionRow(session.id, name, head, packed, "", 0, created, used)
 
 
-def _isolated(row: Row) -> Row:
+def _pack_alone(row: Row) -> Row:
     """Return a packed row for one recent record. One that is damaged stays as it is, so that reading still says so."""
     try:
         return pack_row(row.first, open_row(row))

@@ -10,13 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.keep.kept import filled, folder, opened, records
+from tests.datafolder.kept import filled, folder, opened, records
 from tidegate.core.edits import Drop
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, decode_event, encode_event
 from tidegate.core.messages import Call, Message, Text, text_of
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.doctor.examination import Finding, examine_folder
-from tidegate.datafolder.retention import BEING_REMOVED, set_retention
+from tidegate.datafolder.removal import BEING_REMOVED
+from tidegate.datafolder.retention import set_retention
 from tidegate.datafolder.trace.writer import TraceLine, read_trace
 from tidegate.store.memory import MemoryStore
 
@@ -234,7 +235,7 @@ def test_what_is_left_of_a_session_that_is_no_more_is_set_aside(data: DataFolder
 
 def test_a_session_that_is_being_made_is_not_taken_apart(data: DataFolder) -> None:
     data.session_files("new").update("x", lambda _: "first the files")
-    with data.lock_session("new"):
+    with data.locks.exclusive("new"):
         assert looked(data, repair=True) == []
     assert data.session_files("new").read("x") == "first the files"
 

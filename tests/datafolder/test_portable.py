@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.keep.kept import SECRETS, filled, folder, opened, records, talk
+from tests.datafolder.kept import SECRETS, filled, folder, opened, records, talk
 from tidegate import BadInput, Call, Message, Result, Text, Thinking
 from tidegate.core.events import Event, NoteAdded, encode_event
 from tidegate.datafolder.archive.format import ArchiveLimits
 from tidegate.datafolder.archive.transfer import export_session, import_session
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.doctor.examination import examine_folder
-from tidegate.datafolder.retention import BEING_REMOVED, set_retention
+from tidegate.datafolder.removal import BEING_REMOVED
+from tidegate.datafolder.retention import set_retention
 from tidegate.store.errors import SessionNotFound
 from tidegate.store.sqlite import SqliteStore
 
@@ -209,10 +210,8 @@ def test_it_does_not_go_the_way_of_an_older_session_of_its_name(exported: Path, 
 
 def test_what_is_open_is_not_written_over(exported: Path, tmp_path: Path) -> None:
     data = folder(tmp_path / "to")
-    let_go = data.hold_session("a")
-    with pytest.raises(BadInput, match="in use"):
+    with data.locks.hold("a"), pytest.raises(BadInput, match="in use"):
         import_session(data, exported)
-    let_go()
     assert import_session(data, exported) == "a"
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.keep.forgetting import SECRET, WORDS, alive, lived, mark_of, opened, remains, rooms
-from tests.keep.test_retention import Killed, killing
+from tests.datafolder.forgetting import SECRET, WORDS, alive, lived, mark_of, opened, remains, rooms
+from tests.datafolder.test_retention import Killed, killing
 from tidegate import load
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput, NotKept

@@ -11,16 +11,8 @@ import pytest
 
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.retention import (
-    BEING_REMOVED,
-    DAY_SECONDS,
-    finish_removal,
-    get_retention_days,
-    is_retention_due,
-    remove_expired_sessions,
-    remove_session,
-    set_retention,
-)
+from tidegate.datafolder.removal import BEING_REMOVED, finish_removal, get_retention_days, remove_session
+from tidegate.datafolder.retention import DAY_SECONDS, is_retention_due, remove_expired_sessions, set_retention
 from tidegate.disk.folder import session_file_key
 from tidegate.store.errors import SessionNotFound, StaleHead
 from tidegate.store.sqlite import SqliteStore
@@ -159,13 +151,12 @@ def test_a_session_in_use_stays(tmp_path: Path, clock: Later) -> None:
     data = folder(tmp_path, clock)
     records = used(data, "open", days=30, size=100)
     clock.days = 60
-    free = data.hold_session("open")
-    assert remove_expired_sessions(data) == []
-    with pytest.raises(BadInput, match="in use"):
-        remove_session(data, "open")
-    assert data.store.head("open") == records
-    assert said(data) == []
-    free()
+    with data.locks.hold("open"):
+        assert remove_expired_sessions(data) == []
+        with pytest.raises(BadInput, match="in use"):
+            remove_session(data, "open")
+        assert data.store.head("open") == records
+        assert said(data) == []
     assert [left.session for left in remove_expired_sessions(data)] == ["open"]
 
 
@@ -248,10 +239,9 @@ def test_a_mark_may_come_before_its_session(tmp_path: Path, clock: Later) -> Non
     """As for an import, which is thrown away if it is cut short."""
     data = folder(tmp_path, clock)
     set_retention(data, "staged", BEING_REMOVED)
-    free = data.hold_session("staged")
-    data.store.append("staged", 0, [b"a record"])
-    assert remove_expired_sessions(data) == []
-    free()
+    with data.locks.hold("staged"):
+        data.store.append("staged", 0, [b"a record"])
+        assert remove_expired_sessions(data) == []
     assert [left.records for left in remove_expired_sessions(data)] == [1]
     assert data.store.head("staged") == 0
     set_retention(data, "never", BEING_REMOVED)

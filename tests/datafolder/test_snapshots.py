@@ -41,8 +41,10 @@ def ticking() -> Callable[[], float]:
 CLOCK = ticking()
 
 
-def session_on(log: Log, view: View | None = None, policy: str = "default") -> Session:
-    return Session("gpt-4o", policy=policy, window=9_000, count="estimate", log=log, view=view, clock=CLOCK)
+def session_on(
+    log: Log, view: View | None = None, policy: str = "default", clock: Callable[[], float] = CLOCK
+) -> Session:
+    return Session("gpt-4o", policy=policy, window=9_000, count="estimate", log=log, view=view, clock=clock)
 
 
 def talk(session: Session, first: int, last: int, seed: int = 4) -> None:
@@ -56,7 +58,7 @@ def talk(session: Session, first: int, last: int, seed: int = 4) -> None:
 
 
 def watched(session: Session, snapshots: Snapshots, key: str = KEY) -> Session:
-    session.on_event = make_snapshot_watcher(session, snapshots, key, session.policy.meter)
+    session.on_event.append(make_snapshot_watcher(session, snapshots, key, session.policy.meter))
     return session
 
 
@@ -84,12 +86,11 @@ def test_a_session_goes_on_from_its_snapshot_as_from_its_log(tmp_path: Path, pol
     view = Snapshots(tmp_path).load(KEY, log, session_on(log, policy=policy).policy.meter)
     assert view is not None
     assert 0 < view.head < log.head - 10
-    twins = [session_on(MemoryLog(log.records()), view, policy), session_on(MemoryLog(log.records()), None, policy)]
+    twins = [session_on(MemoryLog(log.records()), start, policy, ticking()) for start in (view, None)]
     assert everything(twins[0].view) == everything(twins[1].view)
     for first, last in ((230, 260), (260, 300)):
         requests = []
         for twin in twins:
-            twin._clock = ticking()
             talk(twin, first, last)
             requests.append(twin.prepare().to_bytes())
         assert requests[0] == requests[1]

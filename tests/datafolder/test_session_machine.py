@@ -29,7 +29,7 @@ from tidegate.core.messages import Text
 from tidegate.core.policy.policy import Policy
 from tidegate.datafolder.archive.transfer import export_session, import_session
 from tidegate.datafolder.forget.forget import forget_message, forget_words
-from tidegate.datafolder.retention import get_retention_days, remove_session
+from tidegate.datafolder.removal import get_retention_days, remove_session
 
 WINDOWS = (400, 700, 1_200, 3_000)
 POLICIES = ("default", "jutul", "cowagent", "digitorn")

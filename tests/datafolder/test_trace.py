@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.keep.traced import full_disk, made_again, seqs, session_on, traced, turn
+from tests.datafolder.traced import full_disk, made_again, seqs, session_on, traced, turn
 from tidegate import KeptLog, MemoryLog
 from tidegate.core.events import Event, NoteAdded
 from tidegate.core.text.secrets import SecretMask
@@ -89,7 +89,7 @@ def test_a_full_disk_does_not_end_the_session_and_the_gap_is_filled(path: Path) 
     session = session_on(MemoryLog())
     trace = Trace(path, "s")
     trace.append_missing(session.log)
-    session.on_event = trace
+    session.on_event.append(trace)
     turn(session, 0)
     for room in (0, 1, 150, 700):
         size = path.stat().st_size
@@ -118,7 +118,7 @@ def test_what_is_no_file_is_a_failure_and_no_more(tmp_path: Path) -> None:
         session = session_on(MemoryLog())
         trace = Trace(tmp_path / name, "s")
         trace.append_missing(session.log)
-        session.on_event = trace
+        session.on_event.append(trace)
         turn(session, 1)
         assert trace.last_error, name
         trace.close()
@@ -148,7 +148,7 @@ def test_keys_are_masked_in_the_file(path: Path) -> None:
     shape = "ghp_" + "a1B2c3D4e5F6" * 3
     trace = Trace(path, "s", SecretMask(["correct-horse-battery"]))
     trace.append_missing(session.log)
-    session.on_event = trace
+    session.on_event.append(trace)
     arguments = json.dumps({"password": "correct-horse-battery", "token": shape})
     call = {"id": "c1", "type": "function", "function": {"name": "login", "arguments": arguments}}
     session.add({"role": "assistant", "content": None, "tool_calls": [call]})

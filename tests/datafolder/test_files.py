@@ -163,10 +163,11 @@ def test_a_flush_is_masked_in_text_and_title(tmp_path: Path) -> None:
     flush = Flush(SummaryRequest((user_message(f"use {KEY}\nplease"),), "", 100), f"they gave {VALUE}")
     files(flush)
     files(flush)
-    (entry,) = files._note_effects.notes.read_entries(DAY)
+    notes = Notes(tmp_path / "memory", zone=UTC)
+    (entry,) = notes.read_entries(DAY)
     assert (entry.source, entry.title, entry.text) == ("s", "use sk-ant-…[masked]", "they gave [masked]")
     files(Flush(SummaryRequest((user_message("a note", "note"),), "", 100), "another"))
-    assert files._note_effects.notes.read_entries(DAY)[1].title == "1 messages"
+    assert notes.read_entries(DAY)[1].title == "1 messages"
 
 
 def test_no_disk_no_loss(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.keep.traced import traced
+from tests.datafolder.traced import traced
 from tests.layers import imports_of, package_sources
 from tidegate.core.edits import Drop, Insert, Replace
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
@@ -200,20 +200,21 @@ def test_a_newer_line_can_be_read_and_nought_is_told_from_nothing(path: Path) ->
     assert list(read_trace(path)) == [TraceLine(1.0, 1, "new_kind", "s", tokens=0)]
 
 
-READERS, MODULES = {"read_trace", "usage_of", "read_line", "*"}, {"trace", "trace_lines"}
-MENDERS = {f"tidegate.keep.{name}" for name in ("doctor", "doctor_files", "doctor_strays", "rescue")}
-FACES = ("tidegate.apps.", "tidegate.commands.registry", "tidegate.lab.", "tidegate.agent.", "tidegate.gateway.")
+READERS = {"read_trace", "sum_usage_by_model", "decode_trace_line", "*", "writer", "lines"}
+DOCTOR = "tidegate.datafolder.doctor."
+FACES = tuple(f"tidegate.{room}." for room in ("cli", "tui", "web", "proof", "commands", "lab", "agent", "gateway"))
 
 
 def test_nothing_that_makes_a_view_can_read_a_trace() -> None:
-    """Only the faces, the lab and the doctor do; `trace` looks at the end of the file to know where to go on."""
+    """Only the faces, the lab and the doctor do; `Trace` reads the end of its file to know where to continue."""
     known = [(source.module, target) for source in package_sources() for _, target, _ in imports_of(source)]
     readers = {
         module
         for module, target in known
-        if target.startswith("tidegate.datafolder.trace.writer") and target.rpartition(".")[2] in {*READERS, *MODULES}
+        if target.startswith("tidegate.datafolder.trace") and target.rpartition(".")[2] in READERS
     }
-    allowed = {"tidegate.datafolder.trace.writer", *MENDERS}
-    assert {module for module in readers if not module.startswith(FACES)} <= allowed
-    callers = {module for module, target in known if target.startswith(tuple(MENDERS))} - MENDERS
-    assert {module for module in callers if not module.startswith((*FACES, *MENDERS))} == set()
+    assert readers  # else the names above are out of date
+    allowed = ("tidegate.datafolder.trace.", DOCTOR, *FACES)
+    assert {module for module in readers if not module.startswith(allowed)} == set()
+    callers = {module for module, target in known if target.startswith(DOCTOR)}
+    assert {module for module in callers if not module.startswith((DOCTOR, *FACES))} == set()

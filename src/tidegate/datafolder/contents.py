@@ -1,0 +1,110 @@
+"""The contents of a data folder: where each kind of data is and how to reach it.
+
+Removal, retention, `forget`, the archive and the doctor work on this. `DataFolder` adds how sessions are opened.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tidegate.core.errors import BadInput
+from tidegate.core.text.secrets import SecretMask, keys_of
+from tidegate.datafolder.locks import SessionLocks
+from tidegate.datafolder.snapshots import Snapshots
+from tidegate.disk.atomic_files import sync_folder
+from tidegate.disk.folder import Folder, session_file_key
+from tidegate.memory.log_lines import LogLine, extract_log_lines
+from tidegate.memory.notes import Notes
+from tidegate.memory.search import Search
+from tidegate.store.blobs import Blobs
+from tidegate.store.errors import DamagedData
+from tidegate.store.open import open_store
+from tidegate.store.session_log import KeptLog
+from tidegate.store.store import Store
+
+_MAX_FILE_BYTES = 64 * 1024 * 1024
+
+
+class FolderContents:
+    """The stores and folders inside a data folder.
+
+    `store` is another place for the logs, for example the URL of a database. Large records then stay in the logs, where
+    other hosts can read them, and `blobs` is None.
+
+    `secrets` are values that are masked everywhere but in the logs. The default is the API keys in the environment.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        store: str | Store = "",
+        secrets: list[str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.root = Path(folder)
+        self.clock = clock
+        self.store: Store = open_store(store or self.root, clock) if isinstance(store, str) else store
+        self.blobs = None if store else Blobs(self.root / "blobs")
+        self.mask = SecretMask(keys_of(os.environ) if secrets is None else secrets)
+        self.notes = Notes(self.root / "memory", mask=self.mask, clock=clock)
+        self.snapshots = Snapshots(self.root / "views", self.mask)
+        self.retention_folder = Folder(self.root / "retention", max_file=10_000)
+        self.locks = SessionLocks(self.root / "locks")
+        self._search: Search | None = None
+
+    def check_new(self, name: str) -> None:
+        """BadInput if the name of a new session contains a secret: its files are named after it."""
+        if self.mask(name) != name and not self.store.head(name):
+            raise BadInput(
+                "The name of this session contains a secret.",
+                "Use another name: the session's files are named after it.",
+            )
+
+    def open_log(self, name: str) -> KeptLog:
+        return KeptLog(self.store, name, self.blobs)
+
+    def session_files(self, name: str) -> Folder:
+        """The folder with the plain files of a session. The view refers to them by their names in it."""
+        return Folder(self.root / f"sessions/{session_file_key(name)}", max_file=_MAX_FILE_BYTES)
+
+    def trace_path(self, name: str) -> Path:
+        return self.root / f"traces/{session_file_key(name)}.jsonl"
+
+    def remove_snapshot(self, name: str) -> None:
+        """Remove the snapshot of a session durably: a power cut must not bring it back."""
+        self.snapshots.remove(session_file_key(name))
+        folder = self.root / "views"
+        if folder.is_dir():
+            sync_folder(folder)
+
+    def open_search(self) -> Search:
+        """Search over the notes and all logs. It is brought up to date by each query."""
+        if self._search is None:
+            self._search = Search(self.notes, self._read_log_lines, path=self.root / "search.db", mask=self.mask)
+        return self._search
+
+    def open_existing_search(self) -> Search | None:
+        """The search index, or None if there is none: it is not created only to remove something from it."""
+        return self.open_search() if os.path.exists(self.root / "search.db") else None
+
+    def _read_log_lines(self, read_to: Callable[[str], int]) -> Iterator[LogLine]:
+        for info in self.store.sessions():
+            known = read_to(info.name)
+            if known > info.head:  # the session was removed, and another was made with its name
+                yield LogLine(info.name, 0, "", reindex=True)
+                known = 0
+            if known < info.head:
+                with suppress(DamagedData):  # the other sessions are still found; `doctor` reports this one
+                    yield from extract_log_lines(info.name, self.open_log(info.name).read(known + 1))
+
+    def close_search(self) -> None:
+        if self._search is not None:
+            self._search.close()
+            self._search = None
+
+    def close(self) -> None:
+        self.close_search()
+        self.store.close()

@@ -1,0 +1,120 @@
+"""A data folder written by an earlier version opens, and continues byte for byte as that version continued it.
+
+`fixtures/README.md` says what is in the archive and how it was made.
+"""
+
+import hashlib
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidegate import Session
+from tidegate.core.events import encode_event
+from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.doctor.examination import examine_folder
+from tidegate.presets import load
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SESSIONS = [
+    *(("8e63275", name) for name in ("openai", "claude", "gemini", "responses", "fork")),
+    ("d48e08a", "gemini"),
+]
+
+
+class Recorded(msgspec.Struct, forbid_unknown_fields=True):
+    """What the earlier version made of a session: after opening, and after adding `continuation`."""
+
+    model: str
+    policy: str
+    window: int
+    wire: str
+    first_request: str
+    continuation: list[dict[str, Any]]
+    requests: list[str]
+    undone: int | None
+    log_digests: list[str]
+    new_trace: str
+
+
+def unpack(commit: str, to: Path) -> Path:
+    with tarfile.open(FIXTURES / f"folder_{commit}.tar.xz") as archive:
+        archive.extractall(to, filter="tar")  # keeps the modes of folders, which the doctor checks
+    return to
+
+
+def open_folder(unpacked: Path) -> DataFolder:
+    return DataFolder(unpacked / "data", secrets=["correct-horse-battery"], clock=lambda: 1_700_100_000.0)
+
+
+def read_recorded(unpacked: Path, name: str) -> Recorded:
+    return msgspec.json.decode((unpacked / "recorded" / f"{name}.json").read_bytes(), type=Recorded)
+
+
+def continue_session(session: Session, messages: list[dict[str, Any]]) -> list[str]:
+    """Add the messages as the recording did, and return the requests that were prepared on the way."""
+    requests = []
+    for message in messages:
+        if message["role"] == "user":
+            requests.append(session.prepare().to_bytes().decode())
+        session.add(message)
+    return [*requests, session.prepare().to_bytes().decode()]
+
+
+@pytest.mark.parametrize("without_snapshots", [False, True])
+@pytest.mark.parametrize(("commit", "name"), SESSIONS)
+def test_a_session_of_an_earlier_version_continues_byte_for_byte(
+    tmp_path: Path, commit: str, name: str, without_snapshots: bool
+) -> None:
+    unpacked = unpack(commit, tmp_path)
+    recorded = read_recorded(unpacked, name)
+    trace = unpacked / f"data/traces/{name}.jsonl"
+    old_trace = trace.read_text() if trace.exists() else ""
+    if without_snapshots:
+        for snapshot in (unpacked / "data/views").iterdir():
+            snapshot.unlink()
+    data = open_folder(unpacked)
+    with data.open(
+        name,
+        recorded.model,
+        policy=recorded.policy,
+        window=recorded.window,
+        wire=recorded.wire,
+        count="estimate",
+    ) as session:
+        assert session.render_request().to_bytes().decode() == recorded.first_request
+        requests = continue_session(session, recorded.continuation)
+        assert session.undo() == recorded.undone
+        requests.append(session.render_request().to_bytes().decode())
+    assert requests == recorded.requests
+    digests = [hashlib.sha256(encode_event(event)).hexdigest()[:16] for event in data.open_log(name).read()]
+    assert digests == recorded.log_digests
+    assert trace.read_text() == old_trace + recorded.new_trace
+    data.close()
+
+
+def test_the_newest_old_snapshot_is_used(tmp_path: Path) -> None:
+    recorded = read_recorded(unpack("d48e08a", tmp_path), "gemini")
+    data = open_folder(tmp_path)
+    log = data.open_log("gemini")
+    view = data.snapshots.load("gemini", log, load(recorded.policy).meter)
+    assert view is not None
+    assert view.head == log.head
+    data.close()
+
+
+def test_doctor_finds_no_fault_in_an_old_folder(tmp_path: Path) -> None:
+    data = open_folder(unpack("d48e08a", tmp_path))
+    assert {finding.severity for finding in examine_folder(data)} == {"fine"}
+    data.close()
+
+
+def test_doctor_finds_only_void_snapshots_in_an_older_folder(tmp_path: Path) -> None:
+    data = open_folder(unpack("8e63275", tmp_path))
+    faults = [finding for finding in examine_folder(data) if finding.severity != "fine"]
+    assert {finding.session for finding in faults} == {"openai", "claude", "gemini", "responses"}
+    assert all("snapshot" in finding.what for finding in faults)
+    assert {finding.severity for finding in examine_folder(data, repair=True)} <= {"fine", "mended"}
+    data.close()
