@@ -321,7 +321,9 @@ def test_a_list_of_common_names(recordings: Path, kept: Path, tmp_path: Path) ->
 
 def test_a_bar_on_a_terminal_only(tmp_path: Path) -> None:
     master, slave = pty.openpty()
-    program = "from tidegate.terminal.output import progress\nwith progress('measuring', 3) as step:\n    step(2)\n"
+    program = (
+        "from tidegate.terminal.output import show_progress\nwith show_progress('measuring', 3) as step:\n    step(2)\n"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, stderr=slave, env={**os.environ, "TERM": "xterm"})
     os.close(slave)
     shown = b""

@@ -224,7 +224,7 @@ def test_far_is_more_than_half_a_window_back() -> None:
         "the whole history fits: there is nothing to judge"
     )
     assert within.compute_measures()["far"] is None
-    common = gauged(said, [asked(4, said[3:4])], 400, common=frozenset({"old_name.py"}))
+    common = gauged(said, [asked(4, said[3:4])], 400, common_names=frozenset({"old_name.py"}))
     assert common.far_references.total == 0
 
 
@@ -340,7 +340,7 @@ def test_what_is_shared_and_what_is_written_again() -> None:
 def test_a_summary_is_a_call_that_is_billed() -> None:
     said = four()
     bill = InputBill((TokenRates(input=1.0, output=10.0),))
-    figures = gauged(said, [asked(1, said[:1], summaries=(SummaryUsage(1000, 100),), cpu=0.25)], 50, bill)
+    figures = gauged(said, [asked(1, said[:1], summaries=(SummaryUsage(1000, 100),), cpu_seconds=0.25)], 50, bill)
     assert figures.summary_calls == 1
     assert figures.dollars == pytest.approx((100 + 1000 + 100 * 10) / 1e6)
     assert figures.longest_pause == 0.25

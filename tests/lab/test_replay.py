@@ -42,8 +42,8 @@ def run(messages: Sequence[Json], **changes: Any) -> tuple[ReplayReport, list[Co
         "policy": load("default"),
         "window": 8000,
         "count": "chars/4",
-        "wires": WIRES,
-        "afresh": 5,
+        "dialects": WIRES,
+        "fresh_interval": 5,
         **changes,
     }
     report = replay_session(
@@ -81,7 +81,7 @@ def test_a_long_session_under_every_preset(preset: str, count: str, turns: int, 
 
 def test_figures_by_characters_are_those_of_the_requests() -> None:
     """Counted again by hand from the requests handed out."""
-    report, asked = run(list(generate_session(8, seed=4)), wires=ONE)
+    report, asked = run(list(generate_session(8, seed=4)), dialects=ONE)
     sizes = [sum(map(characters, each.messages)) / 4 for each in asked]
     assert report.mean_tokens == pytest.approx(sum(sizes) / len(sizes))
     assert report.max_tokens == max(sizes)
@@ -128,7 +128,7 @@ def test_each_request_asks_for_its_assistant_message() -> None:
 
 def test_replay_is_deterministic() -> None:
     said = list(generate_session(6, seed=6))
-    (report, asked), (again, asked_again) = (run(said, window=4500, wires=WIRES[1:3]) for _ in range(2))
+    (report, asked), (again, asked_again) = (run(said, window=4500, dialects=WIRES[1:3]) for _ in range(2))
     assert report.edits.total() > 0
     assert report == again
     assert [(each.message_index, each.messages, each.error) for each in asked] == [
@@ -251,7 +251,7 @@ def test_thirty_seconds_pass_with_every_assistant_message() -> None:
 
     def edits(seconds: int) -> int:
         rested = load("digitorn", {"cooldown_turns": 0, "cooldown_seconds": seconds})
-        return run(said, policy=rested, window=16_000, wires=ONE)[0].edits["summarise"]
+        return run(said, policy=rested, window=16_000, dialects=ONE)[0].edits["summarise"]
 
     assert SECONDS_PER_CALL == 30
     assert edits(0) == edits(29) > edits(300)
@@ -276,7 +276,7 @@ def test_stopping() -> None:
 
 
 def test_totals_add_up() -> None:
-    reports = [run(list(generate_session(turns, seed=turns)), wires=ONE)[0] for turns in (2, 5)]
+    reports = [run(list(generate_session(turns, seed=turns)), dialects=ONE)[0] for turns in (2, 5)]
     whole = sum_reports(reports)
     assert whole.sessions == 2
     assert whole.calls == sum(report.calls for report in reports)

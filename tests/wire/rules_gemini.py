@@ -87,7 +87,9 @@ GEMINI = [
         ask(U, model(call(signature="c2ln"), call("b")), user(response(), response("b"))),
         requires_signatures=True,
     ),
-    row("GE6", "position 1", CALLED, ask(U, model(call(signature=SENTINEL)), user(response())), requires_signatures=True),
+    row(
+        "GE6", "position 1", CALLED, ask(U, model(call(signature=SENTINEL)), user(response())), requires_signatures=True
+    ),
     row("GE6", "missing a thought_signature", CALLED, ask(*CALLED["contents"], M, U), requires_signatures=True),
     row("GE8", 'Invalid JSON payload received. Unknown name "cache"', ask(U, cache=1), ask(U, cachedContent="c")),
     row("GE8", "at 'contents[0].parts[0]': Cannot find field", ask(user({**text(), "type": "text"})), ask(U)),

@@ -50,17 +50,12 @@ def find_peer_contenders(wanted: Sequence[str] = ()) -> PeerContenders:
 
 
 def _make_contender(peer: peers.Peer) -> Contender:
-    """What it does hangs on its package, and on all the scripts: which of them it imports is not worth finding out."""
-    scripts = sorted(peers.SCRIPTS_FOLDER.glob("*.py"))
-    stamp = hash_values(
-        "peer", peer.package, peer.script, dict(peer.settings), _SERVER_SCRIPT.read_text("utf-8"),
-        [script.read_text("utf-8") for script in scripts],
-    )  # fmt: skip
+    fingerprint = hash_values("peer", peer.package, peer.script, dict(peer.settings))
     about = (
         f"{peer.package}: {peer.description}" if peer.runs_published_code else f"{peer.description} Re-expressed here."
     )
     return Contender(
-        peer.name, "peer" if peer.runs_published_code else "re-expressed", about, stamp, peer_name=peer.name
+        peer.name, "peer" if peer.runs_published_code else "re-expressed", about, fingerprint, peer_name=peer.name
     )
 
 

@@ -9,13 +9,7 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.text.secrets import SecretMask
 from tidegate.lab.comparison.contenders import Contender, load_contender_policy
-from tidegate.lab.comparison.result_cache import (
-    RECOVERY_MODULE,
-    SCORING_MODULE,
-    ResultCache,
-    hash_module_code,
-    hash_values,
-)
+from tidegate.lab.comparison.result_cache import CURRENT_VERSIONS, ResultCache, ResultVersions, hash_values
 from tidegate.lab.comparison.session_sources import (
     SessionSource,
     create_recording_mask,
@@ -39,12 +33,13 @@ _VALIDATED_DIALECTS = (MAIN_DIALECT, "anthropic")
 
 
 class ComparisonTerms(msgspec.Struct, frozen=True):
-    """What all cells of a run share. `common` is where the list of common names stands, `cache` a folder."""
+    """The values that all cells of a run share. The list of common names is in the cache, under its key."""
 
     count: str
     common_names_key: str
     rates: tuple[TokenRates, ...]
     cache_folder: str
+    versions: ResultVersions = CURRENT_VERSIONS
 
 
 class ComparisonCell(msgspec.Struct, frozen=True):
@@ -55,16 +50,12 @@ class ComparisonCell(msgspec.Struct, frozen=True):
 
     @property
     def cache_key(self) -> str:
-        """What decides the figures, and nothing else: neither where a file stands nor what it is called."""
-        terms = self.terms
-        code = (
-            hash_module_code(SCORING_MODULE, but=RECOVERY_MODULE)
-            if self.contender.peer_name
-            else hash_module_code(SCORING_MODULE)
-        )
+        """The hash of everything that decides the figures. The path and the name of the recording do not."""
+        terms, contender = self.terms, self.contender
+        runs = terms.versions.peers if contender.peer_name else terms.versions.engine
         return hash_values(
-            "cell", self.source.content_hash, self.contender.fingerprint, self.window,
-            terms.count, terms.common_names_key, terms.rates, code,
+            "cell", self.source.content_hash, contender.fingerprint, self.window,
+            terms.count, terms.common_names_key, terms.rates, terms.versions.scoring, runs,
         )  # fmt: skip
 
 
@@ -93,7 +84,7 @@ def _load_common_names(key: str, cache: str) -> frozenset[str]:
 def _load_signals(content: str, path: str, place: int, count: str, cache: str) -> SessionSignals:
     """They are the same for every policy, so they are found once a recording."""
     kept = ResultCache(Path(cache))
-    key = hash_values("signals", content, count, hash_module_code(SCORING_MODULE, but=RECOVERY_MODULE))
+    key = hash_values("signals", content, count, CURRENT_VERSIONS.scoring)
     signals = kept.get(key, SessionSignals)
     if signals is None:
         signals = extract_signals(load_recording(path, place).messages, create_unit_counter(count))

@@ -11,7 +11,7 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.core.text.secrets import SecretMask, keys_of
-from tidegate.lab.comparison.result_cache import IMPORTERS_MODULE, ResultCache, hash_module_code, hash_values
+from tidegate.lab.comparison.result_cache import CURRENT_VERSIONS, ResultCache, hash_values
 from tidegate.lab.importers import ImportedFile as Read
 from tidegate.lab.importers import read_recordings_by_file
 from tidegate.lab.importers.recording import Recording
@@ -107,14 +107,7 @@ def _scan_file(path: Path, cache: ResultCache, count: str) -> SourceScan:
         content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror}).", "Check the file and its permissions.") from None
-    key = hash_values(
-        "sources",
-        content,
-        str(path),
-        count,
-        hash_module_code(IMPORTERS_MODULE),
-        hash_module_code("tidegate.lab.scoring.signals"),
-    )
+    key = hash_values("sources", content, str(path), count, CURRENT_VERSIONS.importers, CURRENT_VERSIONS.scoring)
     known = cache.get(key, SourceScan) if content else None
     if known is None:
         read = read_clean_file(path)
