@@ -17,7 +17,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.disk.atomic_files import write_private
 from tidegate.lab.comparison.cells import ComparisonTerms, store_common_names
-from tidegate.lab.comparison.contenders import Contender, make_policy_contender
+from tidegate.lab.comparison.contenders import Contender, find_peer_contenders, make_policy_contender
 from tidegate.lab.comparison.cost_curve import SettingCurve, parse_curve
 from tidegate.lab.comparison.regression_gate import (
     GateResult,
@@ -43,7 +43,6 @@ from tidegate.lab.comparison.session_sources import (
 )
 from tidegate.lab.importers import find_local_sessions
 from tidegate.lab.importers.registry import find_recording_files
-from tidegate.lab.peer_process import find_peer_contenders
 from tidegate.models.catalog import find_model
 from tidegate.models.pricing import TokenRates
 from tidegate.presets import preset_names

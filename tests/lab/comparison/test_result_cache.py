@@ -7,10 +7,9 @@ import pytest
 
 from tests.lab.recorded import record
 from tidegate.lab.comparison.cells import ComparisonCell, ComparisonTerms
-from tidegate.lab.comparison.contenders import make_policy_contender
+from tidegate.lab.comparison.contenders import find_peer_contenders, make_policy_contender
 from tidegate.lab.comparison.result_cache import CURRENT_VERSIONS, ResultCache, hash_values
 from tidegate.lab.comparison.session_sources import SessionSource, scan_sources
-from tidegate.lab.peer_process import find_peer_contenders
 from tidegate.models.pricing import TokenRates
 
 

@@ -13,11 +13,10 @@ import msgspec
 
 from tests.lab.recorded import record
 from tidegate.lab.comparison.cells import ComparisonTerms
-from tidegate.lab.comparison.contenders import make_policy_contender
+from tidegate.lab.comparison.contenders import find_peer_contenders, make_policy_contender
 from tidegate.lab.comparison.result_cache import CURRENT_VERSIONS
 from tidegate.lab.comparison.runner import ComparisonPlan, run_comparison
 from tidegate.lab.comparison.session_sources import merge_scans, scan_sources
-from tidegate.lab.peer_process import find_peer_contenders
 
 STORED = Path(__file__).with_name("result_versions.json")
 WINDOW = 2000

@@ -17,7 +17,7 @@ from tidegate.lab.comparison.session_sources import (
     load_recording,
 )
 from tidegate.lab.importers.recording import Recording
-from tidegate.lab.peer_process import close_peer_process, get_peer_process
+from tidegate.lab.peers.process import close_peer_process, get_peer_process
 from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
 from tidegate.lab.scoring.contender_request import ContenderRequest

@@ -3,14 +3,18 @@
 For a recording and a window, a contender gives one request for each model call.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
 from tidegate.lab.comparison.result_cache import hash_values
+from tidegate.lab.peers.environments import explain_missing_peer
+from tidegate.lab.peers.registry import PEERS, Peer
 from tidegate.lab.replay.batch import load_policy_with_settings
 from tidegate.presets import preset_names
 
@@ -22,7 +26,7 @@ _encode_policy = msgspec.json.Encoder(enc_hook=lambda stage: stage.__qualname__)
 
 
 class Contender(msgspec.Struct, frozen=True):
-    """A policy or a peer. `fingerprint` is the hash of its settings. A peer has no policy name, a policy no peer name."""
+    """A policy or a peer: one of `policy_name` and `peer_name` is empty. `fingerprint` is the hash of its settings."""
 
     key: str
     kind: _ContenderKind
@@ -51,3 +55,38 @@ def make_policy_contender(name: str, settings: SettingOverrides = (), key: str =
 def load_contender_policy(contender: Contender) -> Policy:
     """Load the policy of a contender. The cache goes by the fingerprint too, so a changed file is another policy."""
     return load_policy_with_settings(contender.policy_name, contender.settings)
+
+
+class PeerContenders(NamedTuple):
+    """The peers that can be run, and for each other one a sentence why it cannot."""
+
+    contenders: list[Contender]
+    missing_reasons: list[str]
+
+
+def find_peer_contenders(wanted: Sequence[str] = ()) -> PeerContenders:
+    """Return the peers of these names, or all."""
+    names = [peer.name for peer in PEERS]
+    for name in wanted:
+        if name not in names:
+            raise BadInput(f"There is no peer {name!r}.", f"There are: {', '.join(names)}.")
+    found, missing = [], []
+    for peer in PEERS:
+        if wanted and peer.name not in wanted:
+            continue
+        why = explain_missing_peer(peer)
+        if why:
+            missing.append(why)
+        else:
+            found.append(_make_peer_contender(peer))
+    return PeerContenders(found, missing)
+
+
+def _make_peer_contender(peer: Peer) -> Contender:
+    fingerprint = hash_values("peer", peer.package, peer.script, dict(peer.settings))
+    about = (
+        f"{peer.package}: {peer.description}" if peer.runs_published_code else f"{peer.description} Re-expressed here."
+    )
+    return Contender(
+        peer.name, "peer" if peer.runs_published_code else "re-expressed", about, fingerprint, peer_name=peer.name
+    )

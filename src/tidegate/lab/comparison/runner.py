@@ -12,7 +12,7 @@ from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS
 from tidegate.lab.comparison.contenders import Contender
 from tidegate.lab.comparison.result_cache import ResultCache
 from tidegate.lab.comparison.session_sources import SessionSource, SkippedSession
-from tidegate.lab.peer_process import close_peer_process
+from tidegate.lab.peers.process import close_peer_process
 from tidegate.lab.scoring.session_figures import SessionFigures
 from tidegate.lab.worker_pool import run_in_processes
 
