@@ -171,21 +171,23 @@ def child(folder: Path) -> int:
     config = folder / "tidegate.yaml"
     config.write_text("agents: [{id: main, brain: {provider: openai, model: gpt-4o}}]\nwindow: 16000\n")
     data = DataFolder(folder / "data", secrets=[])
-    opening = LaunchOptions(locate_config_files(folder, {}, asked=str(config)), {"HOME": str(folder)}, name="long")
+    opening = LaunchOptions(
+        locate_config_files(folder, {}, explicit_file=str(config)), {"HOME": str(folder)}, session_name="long"
+    )
 
     class Timed(chat.ChatApp):
-        def _begin(self) -> None:
+        def _start_agent(self) -> None:
             figures["screen_wall"] = time.perf_counter() - began
             figures["screen_cpu"] = time.process_time() - cpu
-            assert self.conversation.held.rows, "the newest messages are not on the screen"
-            super()._begin()
+            assert self.conversation.row_cache.rows, "the newest messages are not on the screen"
+            super()._start_agent()
             self.run_worker(self._play())
 
         async def _play(self) -> None:
-            while not self.ready:
+            while not self.agent_ready:
                 await asyncio.sleep(0.005)
             figures["ready_cpu"] = time.process_time() - cpu
-            while not self.status.standing.counted:
+            while not self.status.figures.cost_is_complete:
                 await asyncio.sleep(0.005)
             figures["counted_cpu"] = time.process_time() - cpu
             at = time.perf_counter()
@@ -209,7 +211,7 @@ def child(folder: Path) -> int:
     app = Timed(data, opening, folder, provider_for=lambda _: provider)
     app.run(size=(80, 24))
     assert app.size == Size(80, 24)
-    app.backstage.close()
+    app.agent_thread.close()
     data.close()
     (folder / "figures.json").write_text(json.dumps(figures))
     return 0

@@ -20,6 +20,7 @@ from tidegate.agent.system_prompt import SHORT_AGENT_RULES, PromptSources, assem
 from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import TidegateError
+from tidegate.core.events import NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.provider import Reply
@@ -64,18 +65,18 @@ async def answered(agent: Agent, text: str) -> Answered:
     stop, words, failure = "", "", ""
     stages: list[str] = []
     try:
-        async for each in agent.turn(text):
+        async for each in agent.run_turn(text):
             if isinstance(each, RequestSent):
                 asked = each.request.tokens
                 stages += [decision.stage for decision in each.decisions if decision.acted]
             elif isinstance(each, Reply):
                 usage = read_usage(each.usage)
                 told, said = usage.input_tokens, usage.output_tokens
-                words = "".join(text_of(message) for message in each.said(agent.provider.wire)).strip()
+                words = "".join(text_of(message) for message in each.to_messages(agent.provider.wire)).strip()
             elif isinstance(each, RequestRefused):
                 refused += 1
             elif isinstance(each, TurnEnded):
-                stop = each.why
+                stop = each.reason
     except TidegateError as error:
         failure = f"{type(error).__name__}: {error}"
     window = agent.session.window or 0
@@ -90,7 +91,7 @@ async def answered(agent: Agent, text: str) -> Answered:
 
 def an_agent(options: argparse.Namespace) -> Agent:
     model = EmbeddedProvider(window=options.window, max_output=options.most, seed=options.seed)
-    system = assemble_prompt(PromptSources(rules=SHORT_AGENT_RULES), room=model.window // 8).text
+    system = assemble_prompt(PromptSources(rules=SHORT_AGENT_RULES), max_tokens=model.window // 8).text
     session = Session(
         model.model, wire=model.wire, window=model.window, count=model.counter, system=system, policy=options.preset
     )
@@ -118,7 +119,11 @@ async def soak(options: argparse.Namespace) -> int:
             print(*(line, *turn.stages, turn.failure and f"!! {turn.failure}"), flush=True)
     finally:
         await agent.provider.close()
-    rejected = [event for event in agent.session.log.read() if getattr(event.what, "topic", "") == "summary_rejected"]
+    rejected = [
+        event
+        for event in agent.session.log.read()
+        if isinstance(event.payload, NoteAdded) and event.payload.topic == "summary_rejected"
+    ]
     print(
         f"{options.turns} turns in a window of {agent.session.window}: {options.turns - failures} answered,"
         f" {failures} failed, {edits} times made room"

@@ -138,7 +138,7 @@ async def played(folder: Path) -> list[Screen]:
 async def spoken(app: ChatApp, pilot: Pilot[int], turn: Turn, provider: Model) -> None:
     """A turn, or a command, to its end."""
     all_said = len(provider.requests) + len(turn.answers)
-    app.composer.put(MessageDraft(turn.user))
+    app.composer.replace_text(MessageDraft(turn.user))
     await pilot.press("enter")
     await until(pilot, lambda: len(provider.requests) == all_said, turn.user)
     if turn.user.startswith("/"):
@@ -164,19 +164,25 @@ async def staged(folder: Path, clock: Clock, provider: Model) -> AsyncIterator[t
     environment = {"XDG_CONFIG_HOME": str(folder)}
     files = locate_config_files(workspace, environment)
     data = DataFolder(folder / "data", secrets=[], clock=clock)
-    app = ChatApp(data, LaunchOptions(files, environment, name=SESSION), workspace, provider_for=lambda _: provider)
+    app = ChatApp(
+        data, LaunchOptions(files, environment, session_name=SESSION), workspace, provider_for=lambda _: provider
+    )
     try:
         async with app.run_test(size=CHAT) as pilot:
             app.composer.cursor_blink = False
             await idle(app, pilot)
             yield app, pilot
     finally:
-        app.backstage.close()
+        app.agent_thread.close()
         data.close()
 
 
 async def idle(app: ChatApp, pilot: Pilot[int]) -> None:
-    await until(pilot, lambda: app.ready and not app.talk.busy and app.status.standing.counted, "the agent rests")
+    await until(
+        pilot,
+        lambda: app.agent_ready and not app.turn_state.is_busy and app.status.figures.cost_is_complete,
+        "the agent rests",
+    )
     await pilot.pause()
 
 

@@ -258,7 +258,7 @@ class Model(ScriptedProvider):
 
     def __init__(self, clock: Clock, turns: list[Turn]) -> None:
         self._clock = clock
-        self._tokens = create_counter("scripted").text
+        self._tokens = create_counter("scripted").count_text
         self._called = 0
         steps = [self._step_of(answer) for turn in turns for answer in turn.answers]
         super().__init__("anthropic", steps)

@@ -85,7 +85,7 @@ def main() -> int:
     with rows(given.first) as every:
         spent: dict[tuple[int, str], list[float]] = {(window, row.name): [] for window in windows for row in every}
         for recording in (each for path in given.paths for each in read_clean_recordings(Path(path))):
-            tokens = sum(map(ruler.units, recording.messages)) / ruler.per
+            tokens = sum(map(ruler.count_message, recording.messages)) / ruler.units_per_token
             for window in windows:
                 for row in every if tokens > given.longer * window else ():
                     spent[window, row.name] += timed(row, recording.messages, window, given.repeat)

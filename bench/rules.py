@@ -70,8 +70,8 @@ def main() -> int:
 def _sessions(folder: Path) -> Iterator[tuple[str, list[Message]]]:
     """The user messages of each session, marked as its format tells."""
     for found in read_recordings_by_file([folder]):
-        if found.fault is not None:
-            print(f"left out: {found.fault}", file=sys.stderr)
+        if found.error is not None:
+            print(f"left out: {found.error}", file=sys.stderr)
         for recording in found.recordings:
             marks = recording.typed or [None] * len(recording.messages)
             users = [

@@ -67,16 +67,28 @@ def sweep(task: Task) -> Swept:
 
 
 def row(case: Case, report: ReplayReport) -> list[str]:
-    prefix = "-" if report.prefix is None else f"{100 * report.prefix:.1f}%"
-    invalid = [report.invalid[wire] for wire in WIRES]
+    prefix = "-" if report.mean_shared_share is None else f"{100 * report.mean_shared_share:.1f}%"
+    invalid = [report.invalid_by_dialect[wire] for wire in WIRES]
     newest = [report.newest_whole, report.newest_clipped, report.newest_lost]
-    figures = [report.refused, report.over, *invalid, *newest, report.exceptions.total(), report.edits["guard"]]
-    sizes = [f"{report.mean:,.0f}", f"{report.most:,.0f}", prefix]
+    figures = [
+        report.refused,
+        report.oversized_requests,
+        *invalid,
+        *newest,
+        report.exceptions.total(),
+        report.edits["guard"],
+    ]
+    sizes = [f"{report.mean_tokens:,.0f}", f"{report.max_tokens:,.0f}", prefix]
     return [case.preset, f"{case.window:,}", case.how, str(report.calls), *sizes, *map(str, figures)]
 
 
 def is_clean(report: ReplayReport) -> bool:
-    return not (report.over or report.invalid.total() or report.newest_lost or report.exceptions.total())
+    return not (
+        report.oversized_requests
+        or report.invalid_by_dialect.total()
+        or report.newest_lost
+        or report.exceptions.total()
+    )
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -90,8 +102,12 @@ def print_faults(case: Case, reports: Sequence[ReplayReport]) -> None:
     for report in reports:
         if is_clean(report):
             continue
-        what = [f"{report.over} over (largest {report.most:,.1f})"] if report.over else []
-        what += [f"{rule}: {count}" for rule, count in report.rules.items()]
+        what = (
+            [f"{report.oversized_requests} over (largest {report.max_tokens:,.1f})"]
+            if report.oversized_requests
+            else []
+        )
+        what += [f"{rule}: {count}" for rule, count in report.broken_rules.items()]
         what += [f"{report.newest_lost} without the newest user message"] if report.newest_lost else []
         what += [f"{text}: {count}" for text, count in report.exceptions.items()]
         print(f"  {case.preset} {case.window} {case.how} {report.name}: {'; '.join(what)}")

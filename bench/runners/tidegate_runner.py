@@ -45,7 +45,7 @@ class Ours:
         self.session.fit()
 
     async def render(self) -> bytes:
-        return self.session.request().to_bytes()
+        return self.session.render_request().to_bytes()
 
     def used(self) -> int:
         return self.session.view.tokens

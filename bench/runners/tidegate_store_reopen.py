@@ -55,7 +55,7 @@ class Reopening:
 
     def request(self) -> Job:
         """The first request of an opened session: all of it is rendered and judged."""
-        return lambda: {"bytes": len(self.opened.request().to_bytes())}
+        return lambda: {"bytes": len(self.opened.render_request().to_bytes())}
 
     def leave(self) -> Job:
         def job() -> None:

@@ -1,4 +1,4 @@
-"""Recordings for the peers, replayed as the lab replays them, and a check of requests written apart from the scripts."""
+"""Recordings for the peers, replayed as the lab replays them, and a check of requests apart from the scripts."""
 
 import json
 import subprocess
