@@ -5,8 +5,10 @@ import io
 import json
 import random
 
+import msgspec
 import pytest
 
+from tidegate.core.errors import BadInput
 from tidegate.lab.comparison.cells import CellResult, ComparisonCell, ComparisonTerms
 from tidegate.lab.comparison.contenders import Contender
 from tidegate.lab.comparison.cost_curve import (
@@ -16,7 +18,8 @@ from tidegate.lab.comparison.cost_curve import (
     compare_at_equal_cost,
     find_dominated_points,
 )
-from tidegate.lab.comparison.report.findings import FindingsJson, ReportContext, build_findings
+from tidegate.lab.comparison.report.builder import ReportContext, build_findings
+from tidegate.lab.comparison.report.findings import Findings, FindingsSetup, SetupRates, decode_findings
 from tidegate.lab.comparison.report.text import render_equal_cost_csv, render_findings_text
 from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults
 from tidegate.lab.comparison.session_sources import SessionSource
@@ -166,36 +169,40 @@ def _other(key: str) -> tuple[float, float]:
     return cost, kept / 10
 
 
-def report(order: int = 0) -> FindingsJson:
+SETUP = FindingsSetup(("ours",), (5,), "chars/4", 1.0, "a model", SetupRates(1.0, 0.1, None, 2.0))
+
+
+def report(order: int = 0) -> Findings:
     points = (CurvePoint("0.5", "ours dial=0.5"), CurvePoint("1", "ours"), CurvePoint("2", "ours dial=2"))
     curve = SettingCurve("ours", "dial", points, (contender("ours dial=0.5"), contender("ours dial=2")))
-    return build_findings(results(order), ReportContext("It", "now", (), {}, "ours", curve=curve))
+    return build_findings(results(order), ReportContext("It", "now", (), SETUP, "ours", curve=curve))
 
 
 def test_points_are_shown_apart_and_their_sessions_can_be_had() -> None:
     found = report()
-    (window,) = found["windows"]
-    assert [each["key"] for each in found["policies"]] == ["ours", *OTHERS]
-    for part in ("means", "curves", "lost"):
-        assert {each["policy"] for each in window[part]} == {"ours", *OTHERS}
-    assert {each["policy"] for each in window["verdicts"]} == {"ours", *OTHERS}
-    assert {row["policy"] for row in window["rows"]} == {"ours", *OTHERS, "ours dial=0.5", "ours dial=2"}
-    assert [(each["value"], each["policy"]) for each in window["points"]] == [
+    (window,) = found.windows
+    assert [each.key for each in found.policies] == ["ours", *OTHERS]
+    for part in (window.means, window.curves, window.lost):
+        assert part
+        assert {each.policy for each in part} == {"ours", *OTHERS}
+    assert {each.policy for each in window.verdicts} == {"ours", *OTHERS}
+    assert {row.policy for row in window.rows} == {"ours", *OTHERS, "ours dial=0.5", "ours dial=2"}
+    assert [(each.value, each.policy) for each in window.points] == [
         ("0.5", "ours dial=0.5"), ("1", "ours"), ("2", "ours dial=2"),
     ]  # fmt: skip
-    for each in window["points"]:
-        assert each["values"]["cost"]["mean"] == pytest.approx(OURS[each["value"]])
-        assert each["values"]["far"]["mean"] == pytest.approx(OURS[each["value"]])
+    for each in window.points:
+        assert each.values["cost"].mean == pytest.approx(OURS[each.value])
+        assert each.values["far"].mean == pytest.approx(OURS[each.value])
 
 
 def test_the_comparison_in_the_report() -> None:
     found = report()
-    (window,) = found["windows"]
-    told = {each["against"]: each for each in window["equal_cost"]}
-    assert {key: (each["value"], each["dearer"], each["verdict"]) for key, each in told.items()} == {
+    (window,) = found.windows
+    told = {each.against: each for each in window.equal_cost}
+    assert {key: (each.value, each.dearer, each.verdict) for key, each in told.items()} == {
         "cheap": ("0.5", True, "better"), "near": ("1", False, "better"), "dear": ("2", False, "worse"),
     }  # fmt: skip
-    assert {one["measure"]: one["mean"] for one in told["near"]["differences"]} == pytest.approx(
+    assert {one.measure: one.mean for one in told["near"].differences} == pytest.approx(
         dict.fromkeys(EQUAL_COST_KEYS, 0.1) | {"cost": -0.05}
     )
     text = render_findings_text(found)
@@ -208,7 +215,7 @@ def test_the_comparison_in_the_report() -> None:
     assert "compared with the cheapest point, which costs more" in text
     sheet = list(csv.DictReader(io.StringIO(render_equal_cost_csv(found))))
     assert [(row["against"], row["measure"], float(row["mean"])) for row in sheet] == [
-        (each["against"], one["measure"], one["mean"]) for each in window["equal_cost"] for one in each["differences"]
+        (each.against, one.measure, one.mean) for each in window.equal_cost for one in each.differences
     ]
 
 
@@ -222,6 +229,22 @@ def test_a_grid_of_every_pair_in_the_text() -> None:
 
 
 def test_in_whatever_order_cells_are_measured_the_report_is_the_same_to_the_last_digit() -> None:
-    seen = {json.dumps(report(order)) for order in range(3)}
+    seen = {msgspec.json.encode(report(order)) for order in range(3)}
     assert len(seen) == 1
-    assert "It broke." in seen.pop()
+    assert b"It broke." in seen.pop()
+
+
+def test_findings_are_read_as_they_were_written() -> None:
+    written = msgspec.json.encode(report())
+    assert msgspec.json.encode(decode_findings(written, "it")) == written
+    keys = json.loads(written)["setup"].keys()
+    assert {"dollars for a million tokens", "common names"} <= keys, "the keys of tidegate-lab/1"
+    small = report().without_details()
+    assert json.loads(msgspec.json.encode(small))["windows"][0].keys().isdisjoint({"curves", "lost"})
+    assert decode_findings(msgspec.json.encode(small), "it") == small
+
+
+@pytest.mark.parametrize("data", [b"nonsense", b"[]", b'{"form": "another"}', b'{"form": "tidegate-lab/1"}'])
+def test_other_files_are_no_findings(data: bytes) -> None:
+    with pytest.raises(BadInput, match=r"^it: "):
+        decode_findings(data, "it")

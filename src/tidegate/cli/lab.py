@@ -25,7 +25,8 @@ from tidegate.lab.comparison.regression_gate import (
     has_comparable_results,
     read_stored_findings,
 )
-from tidegate.lab.comparison.report.findings import FindingsJson, ReportContext, build_findings
+from tidegate.lab.comparison.report.builder import ReportContext, build_findings
+from tidegate.lab.comparison.report.findings import Findings, FindingsSetup, SetupRates
 from tidegate.lab.comparison.report.text import render_equal_cost_csv, render_findings_csv, render_findings_text
 from tidegate.lab.comparison.runner import (
     DEFAULT_MIN_WINDOWS,
@@ -66,20 +67,20 @@ class LabOptions(msgspec.Struct, frozen=True):
 
 
 def resolve_lab_options(
-    options: argparse.Namespace, windows: Sequence[int], policies: Sequence[str], stored: FindingsJson | None = None
+    options: argparse.Namespace, windows: Sequence[int], policies: Sequence[str], stored: Findings | None = None
 ) -> LabOptions:
-    setup: FindingsJson = stored["setup"] if stored else {}
-    windows = windows or setup.get("windows", ())
+    setup = stored.setup if stored else None
+    windows = windows or (setup.windows if setup else ())
     if not windows:
         raise BadInput("No window is given.", "Add --window N, the tokens a request may have.")
     return LabOptions(
         windows=tuple(dict.fromkeys(windows)),
-        policies=tuple(dict.fromkeys(policies or setup.get("policies", preset_names()))),
-        count=options.count or setup.get("count", "chars/4"),
-        min_windows=options.longer or setup.get("longer", DEFAULT_MIN_WINDOWS),
-        price_model=options.model or setup.get("prices", _DEFAULT_PRICE_MODEL),
-        common_names_file=options.common or setup.get("common names", ""),
-        curve_spec=getattr(options, "curve", "") or setup.get("curve", ""),
+        policies=tuple(dict.fromkeys(policies or (setup.policies if setup else preset_names()))),
+        count=options.count or (setup.count if setup else "chars/4"),
+        min_windows=options.longer or (setup.longer if setup else DEFAULT_MIN_WINDOWS),
+        price_model=options.model or (setup.prices if setup else _DEFAULT_PRICE_MODEL),
+        common_names_file=options.common or (setup.common_names if setup else ""),
+        curve_spec=getattr(options, "curve", "") or (setup.curve if setup else ""),
     )
 
 
@@ -221,20 +222,18 @@ def _run_comparison(plan: ComparisonPlan, jobs: int) -> tuple[ComparisonResults,
         return load_cached_results(plan), True
 
 
-def _describe_setup(asked: LabOptions, plan: ComparisonPlan) -> FindingsJson:
+def _describe_setup(asked: LabOptions, plan: ComparisonPlan) -> FindingsSetup:
     rates = plan.terms.rates[0]
-    return {
-        "policies": list(asked.policies),
-        "windows": list(asked.windows),
-        "count": asked.count,
-        "longer": asked.min_windows,
-        "prices": asked.price_model,
-        "dollars for a million tokens": {
-            "input": rates.input, "cached": rates.cached, "written": rates.written, "output": rates.output,
-        },
-        "common names": asked.common_names_file,
-        "curve": asked.curve_spec,
-    }  # fmt: skip
+    return FindingsSetup(
+        policies=asked.policies,
+        windows=asked.windows,
+        count=asked.count,
+        longer=asked.min_windows,
+        prices=asked.price_model,
+        rates=SetupRates(rates.input, rates.cached, rates.written, rates.output),
+        common_names=asked.common_names_file,
+        curve=asked.curve_spec,
+    )
 
 
 def list_data_notes(asked: LabOptions, found: SourceScan, plan: ComparisonPlan) -> list[str]:
@@ -258,7 +257,7 @@ def list_data_notes(asked: LabOptions, found: SourceScan, plan: ComparisonPlan) 
     return said
 
 
-def _write_reports(options: argparse.Namespace, report: FindingsJson) -> None:
+def _write_reports(options: argparse.Namespace, report: Findings) -> None:
     whole = _encode(report)
     if options.json == "-":
         sys.stdout.buffer.write(whole + b"\n")
@@ -269,15 +268,14 @@ def _write_reports(options: argparse.Namespace, report: FindingsJson) -> None:
         write_private(Path(options.json), whole)
     if options.csv:
         write_private(Path(options.csv), render_findings_csv(report).encode())
-        if report["curve"]:
+        if report.curve:
             write_private(Path(options.csv).with_suffix(".equal-cost.csv"), render_equal_cost_csv(report).encode())
     if options.html:
         from tidegate.web.lab_page import render_lab_page
 
-        write_private(Path(options.html), render_lab_page(whole).encode())
+        write_private(Path(options.html), render_lab_page(report).encode())
     if options.save:
-        small = [{key: each[key] for key in each if key not in ("curves", "lost")} for each in report["windows"]]
-        write_private(Path(options.save), _encode({**report, "windows": small}))
+        write_private(Path(options.save), _encode(report.without_details()))
 
 
 def _report_gate(gated: GateResult) -> bool:

@@ -24,12 +24,12 @@ _TAIL_SHARE: Final = 0.025
 
 
 class MeanEstimate(msgspec.Struct, frozen=True):
-    """`low` and `high` bound 95 of 100 draws; None where there are too few groups. `n` sessions gave an answer."""
+    """`low` and `high` bound 95 of 100 draws; None where there are too few groups."""
 
     mean: float | None
     low: float | None
     high: float | None
-    session_count: int
+    session_count: int = msgspec.field(name="n")
 
 
 class SessionSample(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import msgspec
 from tidegate.lab.comparison.cells import CellResult, ComparisonCell, ComparisonTerms, measure_cell
 from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS
 from tidegate.lab.comparison.contenders import Contender
+from tidegate.lab.comparison.report.findings import ResampledUnit
 from tidegate.lab.comparison.result_cache import ResultCache
 from tidegate.lab.comparison.session_sources import SessionSource, SkippedSession
 from tidegate.lab.peers.process import close_peer_process
@@ -129,11 +130,11 @@ class SessionGroups(NamedTuple):
     """Which group each session is drawn with. Groups are projects, or sessions if there are too few projects."""
 
     by_session: dict[str, str]
-    kind: str
+    kind: ResampledUnit
 
 
 def group_sessions(sources: Sequence[SessionSource], min_groups: int = MIN_GROUPS) -> SessionGroups:
     if len({source.project for source in sources}) >= min_groups:
         return SessionGroups({source.content_hash: source.project for source in sources}, "projects")
-    kind = "sessions" if len(sources) >= min_groups else ""
+    kind: ResampledUnit = "sessions" if len(sources) >= min_groups else ""
     return SessionGroups({source.content_hash: source.content_hash for source in sources}, kind)
