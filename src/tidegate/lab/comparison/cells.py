@@ -83,15 +83,15 @@ def _load_common_names(key: str, cache: str) -> frozenset[str]:
 @lru_cache(maxsize=4)
 def _load_signals(content: str, path: str, place: int, count: str, cache: str) -> SessionSignals:
     """They are the same for every policy, so they are found once a recording."""
-    kept = ResultCache(Path(cache))
+    results_cache = ResultCache(Path(cache))
     key = hash_values("signals", content, count, CURRENT_VERSIONS.scoring)
-    signals = kept.get(key, SessionSignals)
+    signals = results_cache.get(key, SessionSignals)
     if signals is None:
         signals = extract_signals(load_recording(path, place).messages, create_unit_counter(count))
         if not _contain_secrets(
             signals, _load_mask(path, place)
         ):  # they cannot be masked: they are looked for as they are
-            kept.put(key, signals)
+            results_cache.put(key, signals)
     return signals
 
 
@@ -108,8 +108,8 @@ def _contain_secrets(signals: SessionSignals, mask: SecretMask) -> bool:
 
 def measure_cell(cell: ComparisonCell, should_stop: StopCheck) -> CellResult:
     """The figures of a cell, from the cache if they are there. What fails as a whole is said, and not kept."""
-    kept = ResultCache(Path(cell.terms.cache_folder))
-    known = kept.get(cell.cache_key, SessionFigures)
+    results_cache = ResultCache(Path(cell.terms.cache_folder))
+    known = results_cache.get(cell.cache_key, SessionFigures)
     if known is None:
         try:
             known = _mask_losses(_score_cell(cell, should_stop), cell.source)
@@ -119,9 +119,9 @@ def measure_cell(cell: ComparisonCell, should_stop: StopCheck) -> CellResult:
         except Exception as error:  # noqa: BLE001 - one cell is never in the way of a thousand others
             close_peer_process()
             return CellResult(cell, None, f"{type(error).__name__}: {error}"[:300])
-        kept.put(cell.cache_key, known)
+        results_cache.put(cell.cache_key, known)
         # As every later run reads them: a whole number comes back as the float it was declared to be.
-        known = kept.get(cell.cache_key, SessionFigures) or known
+        known = results_cache.get(cell.cache_key, SessionFigures) or known
     return CellResult(cell, known)
 
 

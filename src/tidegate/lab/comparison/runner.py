@@ -91,11 +91,11 @@ class ComparisonResults(msgspec.Struct):
 def load_cached_results(plan: ComparisonPlan) -> ComparisonResults:
     """What the cache has already."""
     results = ComparisonResults(plan)
-    kept = ResultCache(Path(plan.terms.cache_folder))
+    cache = ResultCache(Path(plan.terms.cache_folder))
     cells = plan.list_cells()
     results.unmeasured_cells = len(cells)
     for cell in cells:
-        figures = kept.get(cell.cache_key, SessionFigures)
+        figures = cache.get(cell.cache_key, SessionFigures)
         if figures is not None:
             results.add_result(CellResult(cell, figures))
             results.cached_cells += 1

@@ -129,7 +129,7 @@ class SourceFile:
         try:
             rest = file.read(self.limits.value_bytes - len(raw) + 1)
         except _READ_ERRORS as error:
-            raise self.make_error(number, f"cannot be read further ({_describe_error(error)})") from None
+            raise self.make_error(number, f"cannot be read further ({describe_read_error(error)})") from None
         if len(raw) + len(rest) > self.limits.value_bytes:
             raise self._too_large_error(number, "a JSON document", self.limits.value_bytes)
         try:
@@ -168,7 +168,7 @@ class SourceFile:
             try:
                 raw = file.readline(self.limits.value_bytes + 1)
             except _READ_ERRORS as error:
-                self.damage = f"cut short or damaged at line {number} ({_describe_error(error)}): read up to there"
+                self.damage = f"cut short or damaged at line {number} ({describe_read_error(error)}): read up to there"
                 return
             if not raw:
                 return
@@ -245,7 +245,7 @@ def _open_bytes(path: Path) -> Iterator[BufferedIOBase]:
             raise BadInput(f"{path}: not a file.", "Give a file or a folder of recorded sessions.")
         file = path.open("rb")
     except OSError as error:
-        cause = f"{path}: cannot be read ({_describe_error(error)})."
+        cause = f"{path}: cannot be read ({describe_read_error(error)})."
         raise BadInput(cause, "Check the path and its permissions.") from None
     with file:
         yield file
@@ -263,5 +263,6 @@ def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
             yield unpacked
 
 
-def _describe_error(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+def describe_read_error(error: Exception) -> str:
+    cause = error.strerror if isinstance(error, OSError) else None
+    return cause or str(error) or type(error).__name__

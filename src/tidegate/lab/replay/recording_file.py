@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
+from tidegate.lab.importers.source_file import describe_read_error
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
@@ -67,7 +68,7 @@ def _list_recordings(folder: Path) -> list[Path]:
         entries = sorted(folder.iterdir())
     except OSError as error:
         raise _make_error(
-            folder, 0, f"cannot be read ({_describe_error(error)})", "Check the folder and its permissions."
+            folder, 0, f"cannot be read ({describe_read_error(error)})", "Check the folder and its permissions."
         ) from None
     return [entry for entry in entries if entry.name.endswith(_SUFFIXES) and entry.is_file()]
 
@@ -96,7 +97,7 @@ def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
         file = path.open("rb")
     except OSError as error:
         raise _make_error(
-            path, 0, f"cannot be read ({_describe_error(error)})", "Check the path and its permissions."
+            path, 0, f"cannot be read ({describe_read_error(error)})", "Check the path and its permissions."
         ) from None
     with file:
         packed = file.read(2) == _GZIP
@@ -119,7 +120,7 @@ def _read_lines(path: Path, file: BufferedIOBase, longest: int) -> Iterator[tupl
             raw = file.readline(longest)
         except (EOFError, zlib.error, OSError) as error:
             remedy = "The file is damaged or was cut short: copy it again from its source."
-            raise _make_error(path, number, f"cannot be read further ({_describe_error(error)})", remedy) from None
+            raise _make_error(path, number, f"cannot be read further ({describe_read_error(error)})", remedy) from None
         if not raw:
             return
         if len(raw) == longest:
@@ -165,7 +166,3 @@ def _check_message(path: Path, number: int, message: dict[str, object]) -> None:
 def _make_error(path: Path, number: int, cause: str, remedy: str) -> BadInput:
     where = f"{path}, line {number}" if number else str(path)
     return BadInput(f"{where}: {cause}.", remedy)
-
-
-def _describe_error(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

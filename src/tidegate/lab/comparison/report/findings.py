@@ -184,7 +184,7 @@ class EqualCostEntry(msgspec.Struct, frozen=True):
     worse: tuple[str, ...]
 
 
-class SessionRow(msgspec.Struct, frozen=True):
+class SessionValues(msgspec.Struct, frozen=True):
     """The values of one session under one policy, by measure; with an error there are none."""
 
     session: str
@@ -243,7 +243,7 @@ class WindowFindings(msgspec.Struct, frozen=True):
     verdicts: tuple[PairVerdict, ...]
     points: tuple[CurvePointMeans, ...]
     equal_cost: tuple[EqualCostEntry, ...]
-    rows: tuple[SessionRow, ...]
+    rows: tuple[SessionValues, ...]
     worse: tuple[NegativeCase, ...]
     curves: tuple[RequestSeries, ...] | UnsetType = UNSET
     lost: tuple[SessionLosses, ...] | UnsetType = UNSET

@@ -32,7 +32,7 @@ from tidegate.lab.comparison.report.findings import (
     PolicyMeans,
     RequestSeries,
     SessionLosses,
-    SessionRow,
+    SessionValues,
     WindowCounts,
     WindowFindings,
 )
@@ -228,13 +228,13 @@ class WindowFindingsBuilder:
                 found.append(_describe_equal_cost(equal, points[equal.point_key]))
         return found
 
-    def _build_session_rows(self) -> list[SessionRow]:
+    def _build_session_rows(self) -> list[SessionValues]:
         rows = [
-            SessionRow(session, policy, figures.compute_measures(), "")
+            SessionValues(session, policy, figures.compute_measures(), "")
             for session, policy, figures in self._list_figures(self._figures)
         ]
         rows += [
-            SessionRow(each.cell.source.content_hash, each.cell.contender.key, {}, each.error)
+            SessionValues(each.cell.source.content_hash, each.cell.contender.key, {}, each.error)
             for each in self._results.list_failed_cells()
             if each.cell.window == self._window
         ]
