@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.recorded import record
+from tests.lab.recordings import record
 from tidegate.cli.lab import lab_command
 from tidegate.cli.parsers.lab import add_lab_parsers
 from tidegate.core.errors import BadInput, BadPolicy

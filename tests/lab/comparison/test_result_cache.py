@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.lab.recorded import record
+from tests.lab.recordings import record
 from tidegate.lab.comparison.cells import ComparisonCell, ComparisonTerms
 from tidegate.lab.comparison.contenders import find_peer_contenders, make_policy_contender
 from tidegate.lab.comparison.result_cache import CURRENT_VERSIONS, ResultCache, hash_values

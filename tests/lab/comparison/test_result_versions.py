@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tests.lab.recorded import record
+from tests.lab.recordings import record
 from tidegate.lab.comparison.cells import ComparisonTerms
 from tidegate.lab.comparison.contenders import find_peer_contenders, make_policy_contender
 from tidegate.lab.comparison.result_cache import CURRENT_VERSIONS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.recorded import record
+from tests.lab.recordings import record
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.lab.comparison.contenders import find_peer_contenders
 from tidegate.lab.importers import read_recordings

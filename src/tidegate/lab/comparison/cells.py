@@ -1,4 +1,4 @@
-"""One recording under one contender in one window, from the file to its figures: what a worker does."""
+"""Measure one cell of a comparison: one recording under one contender in one window."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -68,7 +68,7 @@ class CellResult(msgspec.Struct, frozen=True):
 
 
 def store_common_names(names: frozenset[str], cache: Path) -> str:
-    """The list is the same for all cells, so it is handed to the workers by its hash."""
+    """Store the list in the cache and return its key. The workers of all cells read it from there."""
     listed = sorted(names)
     key = hash_values("common", listed)
     ResultCache(cache).put(key, listed)
@@ -82,7 +82,7 @@ def _load_common_names(key: str, cache: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4)
 def _load_signals(content: str, path: str, place: int, count: str, cache: str) -> SessionSignals:
-    """They are the same for every policy, so they are found once a recording."""
+    """Extract the signals of a recording, or take them from the cache. They are the same for every policy."""
     results_cache = ResultCache(Path(cache))
     key = hash_values("signals", content, count, CURRENT_VERSIONS.scoring)
     signals = results_cache.get(key, SessionSignals)
@@ -101,13 +101,13 @@ def _load_mask(path: str, place: int) -> SecretMask:
 
 
 def _contain_secrets(signals: SessionSignals, mask: SecretMask) -> bool:
-    """Also where two pieces of a text have one secret between them."""
+    """Return whether the signals hold a secret, also one that is split between two pieces of a text."""
     texts = msgspec.json.encode(signals).decode(), "".join(signals.pieces)
     return any(mask(text) != text for text in texts)
 
 
 def measure_cell(cell: ComparisonCell, should_stop: StopCheck) -> CellResult:
-    """The figures of a cell, from the cache if they are there. What fails as a whole is said, and not kept."""
+    """Return the figures of a cell, from the cache if they are there. A failure is returned and not cached."""
     results_cache = ResultCache(Path(cell.terms.cache_folder))
     known = results_cache.get(cell.cache_key, SessionFigures)
     if known is None:
@@ -126,7 +126,7 @@ def measure_cell(cell: ComparisonCell, should_stop: StopCheck) -> CellResult:
 
 
 def _mask_losses(figures: SessionFigures, source: SessionSource) -> SessionFigures:
-    """Figures without the secrets in what was lost: it is only shown."""
+    """Mask secrets in the lost items, which are only shown."""
     if figures.lost_items:
         mask = _load_mask(source.path, source.index_in_file)
         figures.lost_items = [msgspec.structs.replace(each, what=mask(each.what)) for each in figures.lost_items]
@@ -155,7 +155,7 @@ def _score_cell(cell: ComparisonCell, stopped: StopCheck) -> SessionFigures:
 def _run_contender(
     cell: ComparisonCell, recording: Recording, sink: Callable[[ContenderRequest], None], stopped: StopCheck
 ) -> int:
-    """Hand each request to the sink; returns how many requests another dialect than the main one would refuse."""
+    """Hand each request to the sink. Returns how many requests a dialect other than the main one would refuse."""
     contender = cell.contender
     if contender.peer_name:
         get_peer_process(contender.peer_name).play(recording.messages, cell.window, sink, stopped)

@@ -1,9 +1,9 @@
-"""Has a policy got worse than it was? For a build that should fail when it has.
+"""Check whether a policy got worse than a stored result, for a build that should fail then.
 
-What was stored are the values of each session, so the comparison is paired: the same sessions then and now. A policy is
-worse in a measure if the whole interval of the difference is on the wrong side and its mean is more than a hair's
-breadth off. With too few sessions for an interval the mean alone decides, by a wider margin. More requests over the
-window, invalid or not made are worse, however few: these are defects, not noise.
+The stored result has the values of each session, so the comparison is paired. A policy is worse in a measure if the
+whole interval of the difference is on the wrong side and its mean is off by more than 0.002. With too few sessions for
+an interval, the mean alone decides, by a margin of 0.02. Any increase of requests that are over the window, invalid or
+not made is a regression: these are defects, not noise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _MeasureValues = Mapping[str, float | None]
 
 
 class Regression(NamedTuple):
-    """One thing that got worse: said in one line, with the figures."""
+    """One measure that got worse, with the figures in one line."""
 
     window: int
     policy: str
@@ -38,7 +38,9 @@ class Regression(NamedTuple):
 
 
 class GateResult(NamedTuple):
-    """`compared` counts pairs of a policy and a window that both have; sessions that changed are in `unmatched`."""
+    """`compared_pairs` counts pairs of a policy and a window in both results, `unmatched_sessions` those in one
+    only.
+    """
 
     regressions: list[Regression]
     compared_pairs: int
@@ -56,7 +58,7 @@ def read_stored_findings(path: Path) -> Findings:
 
 
 def has_comparable_results(stored: Findings, windows: Sequence[int], policies: Sequence[str]) -> bool:
-    """Is there anything to compare? Asked before the work, not after it."""
+    """Return whether there is anything to compare. Checked before the comparison is run."""
     return any(
         window.window in windows and not _values_by_policy(window).keys().isdisjoint(policies)
         for window in stored.windows
@@ -64,7 +66,7 @@ def has_comparable_results(stored: Findings, windows: Sequence[int], policies: S
 
 
 def check_regressions(stored: Findings, found: Findings) -> GateResult:
-    """Hold what was found now against what was stored."""
+    """Compare new findings with stored ones."""
     then = {window.window: _values_by_policy(window) for window in stored.windows}
     projects = {each.key: each.project for each in found.sessions}
     worse: list[Regression] = []

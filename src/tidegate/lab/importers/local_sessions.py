@@ -1,6 +1,6 @@
-"""Where the agents on this machine keep the sessions of this user. Looking only; nothing there is ever changed.
+"""Find the sessions that agents on this machine stored for this user. Nothing is changed there.
 
-Each agent has a folder of its own in the home, and most a variable that names another.
+Each agent has a folder in the home directory, and most have an environment variable that names another.
 """
 
 import os
@@ -14,7 +14,7 @@ _SUBAGENT_PREFIX = "agent-"
 
 
 def find_local_sessions(agent: str, environment: Mapping[str, str] | None = None) -> list[Path]:
-    """The session files of an agent, the newest last. BadInput if the agent is unknown or has none here."""
+    """Return the session files of an agent, the newest last. BadInput if the agent is unknown or has none here."""
     variables = os.environ if environment is None else environment
     if agent not in _LOCATIONS_BY_AGENT:
         raise BadInput(f"The agent '{agent[:40]}' is unknown.", f"Use one of {', '.join(_LOCATIONS_BY_AGENT)}.")

@@ -1,9 +1,8 @@
-"""Recorded sessions, read line by line.
+"""Read a recording in chat form, line by line.
 
-A recording is JSONL in OpenAI chat form: one message a line, plain or gzipped, with an optional first line
-`{"meta": {...}}`. It is read as a stream, so its size does not matter. Whatever is wrong with a file becomes a
-`BadInput` that names the file and the line and says what to do: a folder of a thousand recordings with one bad
-file in it is still worth replaying.
+A recording is JSONL in OpenAI chat form: one message a line, plain or gzipped, with an optional first line `{"meta":
+{...}}`. It is read as a stream, so memory does not depend on its size. A defect of a file is a `BadInput` that names
+the file, the line and what to do, so that the other files of a folder can still be replayed.
 """
 
 import gzip
@@ -29,7 +28,7 @@ _FORMAT_REMEDY = 'A recording has one message a line, such as {"role": "user", "
 
 
 class RecordedLine(NamedTuple):
-    """A message as it was recorded, and where it stands in the file. `typed`: whether a person typed it, if known."""
+    """A recorded message and its line number in the file. `typed`: whether a person typed it, if known."""
 
     number: int
     message: dict[str, object]
@@ -37,7 +36,7 @@ class RecordedLine(NamedTuple):
 
 
 def get_recording_name(path: Path) -> str:
-    """The name of a recording without folder and ending."""
+    """Return the name of a recording without folder and suffixes."""
     for suffix in reversed(_SUFFIXES):
         if path.name.endswith(suffix):
             return path.name[: -len(suffix)]
@@ -45,7 +44,7 @@ def get_recording_name(path: Path) -> str:
 
 
 def find_chat_recordings(paths: Sequence[Path]) -> list[Path]:
-    """The recordings meant by these paths: files as given, folders as the recordings directly inside, in order.
+    """Return the recordings that these paths name: files as given, and those directly in a folder, sorted.
 
     Subfolders are not searched: they often hold the same sessions in another form.
     """
@@ -74,7 +73,7 @@ def _list_recordings(folder: Path) -> list[Path]:
 
 
 def read_chat_recording(path: Path, max_line_bytes: int = _MAX_LINE_BYTES) -> Iterator[RecordedLine]:
-    """The messages of one recording, checked one by one as they are read."""
+    """Yield the messages of one recording, each checked as it is read."""
     number = 0
     any_message = False
     with _open_unpacked(path) as file:
@@ -92,7 +91,7 @@ def read_chat_recording(path: Path, max_line_bytes: int = _MAX_LINE_BYTES) -> It
 
 @contextmanager
 def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
-    """The bytes inside the file. What it begins with decides whether it is unpacked, not what it is called."""
+    """Open a file, unpacked if its first bytes say that it is gzipped."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -112,7 +111,7 @@ def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
 
 
 def _read_lines(path: Path, file: BufferedIOBase, longest: int) -> Iterator[tuple[int, bytes]]:
-    """Lines with something on them, numbered from 1 as an editor counts them."""
+    """Yield non-empty lines with their numbers, from 1."""
     number = 0
     while True:
         number += 1

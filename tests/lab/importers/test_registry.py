@@ -11,7 +11,7 @@ import pytest
 from tests.lab.importers import bench_samples as bench
 from tests.lab.importers import log_samples as logs
 from tests.lab.importers import samples
-from tests.lab.importers.test_mending import check_pairs
+from tests.lab.importers.test_call_repair import check_pairs
 from tidegate.core.errors import BadInput
 from tidegate.lab.importers import read_recordings, read_recordings_by_file
 from tidegate.lab.importers.registry import RECORDING_FORMATS, find_recording_files

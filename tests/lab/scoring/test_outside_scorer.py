@@ -22,7 +22,7 @@ from tidegate.lab.scoring.request_size import UnitCounter
 from tidegate.lab.scoring.signals import extract_signals
 from tidegate.presets import load
 
-SHARED = Path(__file__).parents[3] / "shared"
+SHARED = Path(__file__).parents[4] / "shared"
 SCORE = SHARED / "score" / "score.py"
 RECORDINGS = ("cc-auth-go-1", "codex-git-sync-6", "opencode-session-bridge-1")
 WINDOW = 8_000

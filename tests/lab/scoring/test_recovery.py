@@ -18,7 +18,7 @@ from tidegate.lab.scoring.signals import ANCHOR_KIND, Need, extract_signals
 from tidegate.presets import load
 
 Json = dict[str, Any]
-SHARED = Path(__file__).parents[3] / "shared" / "transcripts"
+SHARED = Path(__file__).parents[4] / "shared" / "transcripts"
 
 
 def test_the_examples_in_a_ledgers_heading_lead_nowhere() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.lab import slow
+from tests.lab.scoring import slow
 from tidegate.core.tokens.counting import CharsPerToken
 from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.session_replay import ReplaySetup, replay_session

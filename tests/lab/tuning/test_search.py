@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.recorded import record
+from tests.lab.recordings import record
 from tidegate.cli.parsers.lab import add_lab_parsers
 from tidegate.cli.tune import tune_command
 from tidegate.core.errors import BadInput
