@@ -1,4 +1,4 @@
-"""How soon `tidegate chat` shows its first screen, and whether a long session opens and scrolls like a short one.
+"""Measure how soon `tidegate chat` shows its first screen, and whether a long session scrolls like a short one.
 
     python3 bench/chat_open.py [--rounds 5] [--short 200] [--long 20000] [--json]
 

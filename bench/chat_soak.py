@@ -1,4 +1,4 @@
-"""The embedded model chats unattended: sixty turns in a window of 2,048 tokens.
+"""Let the embedded model chat unattended: sixty turns in a window of 2,048 tokens.
 
     python bench/chat_soak.py [--turns 60] [--window 2048] [--most 160] [--seed 1] [--summaries] [--preset NAME]
 

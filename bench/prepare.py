@@ -1,9 +1,9 @@
-"""What preparing one model call costs, here and in the libraries people use, in one run.
+"""Measure what preparing one model call costs, in tidegate and in other libraries.
 
     python bench/prepare.py [--peer NAME] [--sizes 100,1000] [--modes call,bytes] [--json]
 
-Every runner is a process of its own in an environment of its own, started one at a time; this file only starts them and
-prints their figures side by side. What each one measures is in bench/README.md.
+Every runner is a process in its own environment; they run one at a time. This script starts them and prints their
+figures side by side. bench/README.md describes what each one measures.
 """
 
 from __future__ import annotations
@@ -191,14 +191,24 @@ def report(lines: list[Line], missing: list[str]) -> str:
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure what preparing a call costs, beside the peers.")
+    parser = argparse.ArgumentParser(
+        description="Measure what preparing a model call costs, in tidegate and in other libraries."
+    )
     names = ", ".join(row.name for row in ALL)
-    parser.add_argument("--peer", action="append", default=[], help=f"only this one (may be repeated): {names}")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="messages of history, with commas between")
-    parser.add_argument("--modes", default=",".join(COST_MODES), help="of call, bytes, session, memory")
-    parser.add_argument("--bound", type=float, default=120.0, help="CPU seconds after which a session is cut")
-    parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which one process is given up")
-    parser.add_argument("--json", action="store_true", help="every figure, as JSON, instead of the tables")
+    parser.add_argument(
+        "--peer", action="append", default=[], help=f"measure only this runner (may be repeated): {names}"
+    )
+    parser.add_argument(
+        "--sizes", default=",".join(map(str, SIZES)), help="lengths of the history in messages, separated by commas"
+    )
+    parser.add_argument(
+        "--modes",
+        default=",".join(COST_MODES),
+        help="what to measure, separated by commas: call, bytes, session, memory",
+    )
+    parser.add_argument("--bound", type=float, default=120.0, help="CPU seconds after which a session is stopped")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which a process is stopped")
+    parser.add_argument("--json", action="store_true", help="print every figure as JSON instead of tables")
     given = parser.parse_args()
     unknown = [name for name in given.peer if not any(name in (row.name, row.environment) for row in ALL)]
     if unknown:

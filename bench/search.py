@@ -1,4 +1,4 @@
-"""Does a small embedding model earn its weight as a second signal beside full text? Known-item search over recordings.
+"""Measure whether a small embedding model improves full-text search: known-item search over recordings.
 
     python bench/search.py FOLDER [--messages 400] [--models wordllama,minilm] [--json]
 

@@ -1,4 +1,4 @@
-"""What keeping a session costs, beside raw SQLite and the libraries people use, in the same minute.
+"""Measure what storing a session costs, compared with raw SQLite and other libraries at the same time.
 
     python bench/store.py [--only append,crowd,size,reopen] [--sizes 1000,10000,100000] [--sessions FOLDER] [--json]
 
@@ -68,11 +68,11 @@ DISK = StoreRunner("tidegate", RUNNERS / "tidegate_store_size.py", PYTHON)
 
 
 class Absent(Exception):
-    """A runner that cannot be asked, with what to do about it."""
+    """A runner cannot run; the message says what to do."""
 
 
 class Runner:
-    """A process that does what it is told, one command at a time."""
+    """A process that runs one command at a time."""
 
     def __init__(self, peer: StoreRunner, preload: str, sync_ms: float) -> None:
         if not peer.python.exists():

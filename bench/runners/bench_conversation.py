@@ -1,4 +1,4 @@
-"""The one conversation every runner is measured on.
+"""Generate the conversation that every runner is measured on.
 
 Only the standard library, so that it can be imported in each peer's own environment. Message `i` is a pure function of
 `i`: a history of any length can be streamed without holding it, and two runners given the same numbers get the same

@@ -1,4 +1,4 @@
-"""A runner that lives while the others do: it takes commands on its standard input, so that rounds can alternate.
+"""Run commands from the standard input, so that several runners can take turns while all of them live.
 
     {"do": "append", "first": 0, "count": 100}   ->   {"wall": ..., "cpu": ..., "syncs": ...}
 

@@ -1,6 +1,6 @@
 """Embedding search for bench/search.py, in an environment of its own: numpy over weights that come in packages.
 
-    python embed.py wordllama|minilm < {"texts": [...], "queries": [...]}   ->   {"ranks": [[...]], figures}
+    python embedding_search.py wordllama|minilm < {"texts": [...], "queries": [...]}   ->   {"ranks": [[...]], figures}
 
 Texts are cut into chunks of at most 800 characters, as these models see no more; a text is as near as its nearest
 chunk. Search is a product with all vectors: exact, and quick enough at any size met here.

@@ -1,4 +1,4 @@
-"""LangGraph: a graph that says one message a step, with its SQLite checkpointer: what is on disk afterwards."""
+"""Measure the size on disk of a LangGraph graph that adds one message a step, with its SQLite checkpointer."""
 
 from __future__ import annotations
 

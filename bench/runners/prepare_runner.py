@@ -1,6 +1,6 @@
-"""What is measured, the same way for every runner, and the command line each runner module answers to.
+"""Measure a runner, the same way for all of them; the command line of every runner module.
 
-    python bench/peers/<peer>.py --size N --mode call|bytes|session|memory
+    python bench/runners/NAME_runner.py --size N --mode call|bytes|session|memory
 
 prints one JSON line. Only the standard library: this file is imported in each peer's own environment.
 

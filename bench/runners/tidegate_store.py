@@ -1,4 +1,4 @@
-"""tidegate in bench/store.py: appends to logs in the SQLite store."""
+"""Append to logs in tidegate's SQLite store, for bench/store.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tidegate in bench/store.py: a session kept in a data folder, opened again and ready for the next call."""
+"""Reopen a stored session of tidegate and prepare its next call, for bench/store.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the same messages take on disk: as JSON, in a log with its blobs, and in the search index."""
+"""Measure the size of messages on disk: as JSON, in a log with its blobs, and in the search index."""
 
 from __future__ import annotations
 

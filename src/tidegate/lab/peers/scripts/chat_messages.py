@@ -1,6 +1,6 @@
-"""Messages in OpenAI chat form: how much they weigh, and what must stay together.
+"""Messages in OpenAI chat form: their size, and which of them must stay together.
 
-Only the standard library, and nothing of tidegate: each peer's own interpreter finds this file beside its script.
+Standard library only: the interpreter of each peer imports this file.
 """
 
 import json
@@ -11,7 +11,7 @@ Chat = dict[str, Any]
 """One message in OpenAI chat form."""
 
 CHARS_PER_TOKEN = 4
-"""As in the figures that the requests are compared by: text, names and arguments of calls."""
+"""Requests are compared by the same count: text, names and arguments of calls."""
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
@@ -24,7 +24,7 @@ def read_chat_text(message: Chat) -> str:
 
 
 def count_chars(message: Chat) -> int:
-    """Characters."""
+    """Return the characters of the text, and of the names and arguments of calls."""
     content = message.get("content")
     if isinstance(content, str):
         length = len(content)
@@ -44,7 +44,7 @@ def fits_window(messages: Sequence[Chat], window: int) -> bool:
 
 
 def count_leading_system(messages: Sequence[Chat]) -> int:
-    """How many messages of the system stand at the beginning."""
+    """Return the number of leading system messages."""
     count = 0
     while count < len(messages) and messages[count].get("role") in SYSTEM_ROLES:
         count += 1
@@ -52,7 +52,7 @@ def count_leading_system(messages: Sequence[Chat]) -> int:
 
 
 def split_chat_groups(messages: Sequence[Chat]) -> list[list[Chat]]:
-    """What can only leave together: an assistant message with calls and the results behind it, else one message."""
+    """Split into groups that can only be dropped whole: an assistant message with its results, else one message."""
     made: list[list[Chat]] = []
     for message in messages:
         joins = message.get("role") == "tool" and made and made[-1][0].get("tool_calls")
@@ -64,7 +64,7 @@ def split_chat_groups(messages: Sequence[Chat]) -> list[list[Chat]]:
 
 
 def parse_arguments_object(call: Chat) -> dict[str, Any]:
-    """The arguments as an object, for libraries that know no other; the few that are not one are wrapped."""
+    """Return the arguments as an object, which some libraries require; others are wrapped in one."""
     try:
         value = json.loads(call["function"]["arguments"] or "{}")
     except ValueError:

@@ -1,9 +1,8 @@
-"""The summary that stands in for a model's, the same for every peer that asks for one.
+"""Write the summary that replaces a model's, the same for every peer that asks for one.
 
-It is extractive and knows no chance: the user's words cut short, the files and addresses that were named, the calls
-that were made with the first line of what came back, and what was said last. An earlier summary among the messages is
-carried on. A model would write better prose; what is compared here is when, how often and over what a peer has one
-written. Only the standard library, and nothing of tidegate.
+It is extractive and deterministic: user messages cut short, the files and addresses that were named, the calls with the
+first line of their results, and the last answer. An earlier summary among the messages is carried on. A model would
+write better prose; the lab compares when, how often and over what a peer has a summary written. Standard library only.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -15,7 +14,7 @@ from chat_messages import CHARS_PER_TOKEN, Chat, count_chat_tokens, read_chat_te
 
 SUMMARY_TITLE = "Summary of earlier messages"
 _SECTION_SHARES = {"Said by the user": 0.4, "Files and addresses": 0.2, "Done": 0.3, "Last said": 0.1}
-"""With the share of the space that each may take."""
+"""The share of the space that each section may take."""
 
 _WINDOW_DIVISOR = 16
 """A summary takes a sixteenth of the window at most."""
@@ -26,7 +25,7 @@ _SPACE = re.compile(r"\s+")
 
 
 class ExtractiveSummarizer:
-    """Writes for one recording and keeps account."""
+    """Writes the summaries of one recording and counts their tokens."""
 
     def __init__(self, window: int) -> None:
         self.limit = max(400, window * CHARS_PER_TOKEN // _WINDOW_DIVISOR)
@@ -38,13 +37,13 @@ class ExtractiveSummarizer:
         return text
 
     def take_summary_costs(self) -> list[dict[str, int]]:
-        """What was written since last asked."""
-        told, self._spent = self._spent, []
-        return told
+        """Return the costs of the summaries since the last call."""
+        costs, self._spent = self._spent, []
+        return costs
 
 
 def write_extractive_summary(messages: Sequence[Chat], limit: int) -> str:
-    """At most `limit` characters."""
+    """Return a summary of at most `limit` characters."""
     found: dict[str, list[str]] = {section: [] for section in _SECTION_SHARES}
     outcomes = {message["tool_call_id"]: read_chat_text(message) for message in messages if message.get("tool_call_id")}
     for message in messages:
@@ -74,7 +73,7 @@ def _calls(message: Chat, outcomes: dict[str, str], found: dict[str, list[str]])
 
 
 def _carry(text: str, found: dict[str, list[str]]) -> None:
-    """The lines of an earlier summary, whatever a peer has wrapped around it."""
+    """Add the lines of an earlier summary, without the text that a peer put around it."""
     section = ""
     for line in text[text.index(SUMMARY_TITLE) :].split("\n"):
         if line.removesuffix(":") in found:
@@ -89,7 +88,7 @@ def _short(text: str, most: int) -> str:
 
 
 def _newest(lines: Iterable[str], room: int) -> list[str]:
-    """Each line once, the first (what it all began with) and then the newest that fit, in their order."""
+    """Return each line once: the first one, then the newest that fit, in order."""
     distinct = list(dict.fromkeys(line for line in reversed(list(lines)) if line))
     if not distinct:
         return []

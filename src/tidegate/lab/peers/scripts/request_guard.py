@@ -1,6 +1,6 @@
-"""The guard: what is done to a peer's request that no provider would take, so that its figures can be compared.
+"""Repair a peer's request that no provider would accept, so that its figures can be compared.
 
-None of it is the peer's doing, and every line it touches says so. Only the standard library, and nothing of tidegate.
+This is not the peer's own code, and every repaired request is marked. Standard library only.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -19,7 +19,7 @@ from chat_messages import (
 )
 
 FILLER_MESSAGE: Chat = {"role": "user", "content": "[earlier messages left out]"}
-"""Stands where a conversation would begin with an answer."""
+"""The first message where a conversation would start with an answer."""
 
 CUT_MARK = "\n[... cut ...]\n"
 
@@ -31,14 +31,14 @@ class GuardedRequest(NamedTuple):
 
 
 def _is_whole_group(group: Sequence[Chat]) -> bool:
-    """Whether every call in it is answered once and every result has its call."""
+    """Return whether every call is answered once and every result has its call."""
     wanted = [call.get("id") for call in group[0].get("tool_calls") or ()]
     given = [message.get("tool_call_id") for message in group if message.get("role") == "tool"]
     return sorted(map(str, wanted)) == sorted(map(str, given))
 
 
 def find_request_defects(view: Sequence[Chat], window: int, begins: Sequence[Chat] = ()) -> list[str]:
-    """What would keep a provider from taking this request; to begin as the recording `begins` is no fault of a peer."""
+    """Return the defects for which a provider would reject this request. Starting as the recording does is none."""
     found = []
     if not fits_window(view, window):
         found.append("over")
@@ -53,11 +53,11 @@ def find_request_defects(view: Sequence[Chat], window: int, begins: Sequence[Cha
 
 
 def guard_request(view: Sequence[Chat], window: int, newest: Sequence[Chat]) -> GuardedRequest:
-    """Not the peer's doing: the least that makes a request out of what it gave, so that its figures can be compared.
+    """Change as little as possible of a peer's request to make it valid.
 
-    Broken pairs leave, then the oldest groups until the rest fits, and a line stands in for what would have begun the
-    conversation. `newest` is what must be answered now: it is sent if the peer left nothing. Only if the newest group
-    alone is too large are texts cut.
+    Broken pairs are dropped, then the oldest groups until the rest fits, and a filler message is put first where a
+    user message is missing. `newest` is what must be answered now: it is sent if the peer left nothing. Texts are cut
+    only if the newest group alone is too large.
     """
     head = list(view[: count_leading_system(view)])
     said = [group for group in split_chat_groups(view[len(head) :]) if _is_whole_group(group)] or [
@@ -92,7 +92,7 @@ def _longest(messages: Sequence[Chat]) -> int | None:
 
 
 def _cut(message: Chat, excess: int) -> Chat:
-    """Shorter by about `excess` characters. Arguments go whole, since half of a JSON text is none."""
+    """Return the message about `excess` characters shorter. Arguments are dropped whole: half a JSON text is none."""
     text = read_chat_text(message)
     if message.get("tool_calls") and count_chars(message) > 2 * len(text):
         calls = [{**call, "function": {**call["function"], "arguments": "{}"}} for call in message["tool_calls"]]
