@@ -48,8 +48,8 @@ format: $(STAMP) ## rewrite the files as `make check` wants them
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-peers: ## make the environments of the libraries that `make bench` and the lab compare with
-	@$(PYTHON) bench/peers/build.py
+peers: ## build the environments of the libraries that `make bench` and the lab compare with (ARGS="langchain")
+	@PYTHONPATH=src $(PYTHON) -m tidegate.lab.peers.build $(ARGS)
 
 bench: $(STAMP) ## what preparing a call costs, here and in the peers (ARGS="--sizes 1000")
 	@$(BIN)/python bench/prepare.py $(ARGS)

@@ -1,4 +1,4 @@
-"""Writes src/tidegate/data/models.json: how much well-known models hold and what they cost, from two packages' data.
+"""Write src/tidegate/data/models.json: windows and prices of well-known models, from the data of two packages.
 
     python bench/catalog.py [--fetch] [--check]
 

@@ -1,4 +1,4 @@
-"""The two packages whose data the catalog is made of, and how to read them without installing or importing them.
+"""Read the data of the two packages behind the model catalog, without installing or importing them.
 
 litellm's JSON is read from the archive, genai-prices' table of constructors as a syntax tree.
 """

@@ -1,4 +1,4 @@
-"""How soon `tidegate chat` shows its first screen, and whether a long session opens and scrolls like a short one.
+"""Measure how soon `tidegate chat` shows its first screen, and whether a long session scrolls like a short one.
 
     python3 bench/chat_open.py [--rounds 5] [--short 200] [--long 20000] [--json]
 
@@ -176,7 +176,7 @@ def child(folder: Path) -> int:
     )
 
     class Timed(chat.ChatApp):
-        def _begin(self) -> None:
+        def _start_agent(self) -> None:
             figures["screen_wall"] = time.perf_counter() - began
             figures["screen_cpu"] = time.process_time() - cpu
             assert self.conversation.row_cache.rows, "the newest messages are not on the screen"

@@ -1,4 +1,4 @@
-"""The embedded model chats unattended: sixty turns in a window of 2,048 tokens.
+"""Let the embedded model chat unattended: sixty turns in a window of 2,048 tokens.
 
     python bench/chat_soak.py [--turns 60] [--window 2048] [--most 160] [--seed 1] [--summaries] [--preset NAME]
 
@@ -20,6 +20,7 @@ from tidegate.agent.system_prompt import SHORT_AGENT_RULES, PromptSources, assem
 from tidegate.agent.tools.tool import ToolContext
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import TidegateError
+from tidegate.core.events import NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.provider import Reply
@@ -99,7 +100,7 @@ def an_agent(options: argparse.Namespace) -> Agent:
         summarise = create_summarizer(
             model, window=model.window, counter=model.counter, timeout=300.0, conversation=session
         )
-    return Agent(session, model, Toolbox(), ToolContext(Path("."), session), summarizer=summarise)
+    return Agent(session, model, Toolbox(), ToolContext(Path("."), session), summarise=summarise)
 
 
 async def soak(options: argparse.Namespace) -> int:
@@ -119,7 +120,9 @@ async def soak(options: argparse.Namespace) -> int:
     finally:
         await agent.provider.close()
     rejected = [
-        event for event in agent.session.log.read() if getattr(event.payload, "topic", "") == "summary_rejected"
+        event
+        for event in agent.session.log.read()
+        if isinstance(event.payload, NoteAdded) and event.payload.topic == "summary_rejected"
     ]
     print(
         f"{options.turns} turns in a window of {agent.session.window}: {options.turns - failures} answered,"

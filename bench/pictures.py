@@ -1,4 +1,4 @@
-"""The pictures of the README, made by the product itself.
+"""Make the pictures of the README with the product itself.
 
     python3 bench/pictures.py [--out docs/pictures] [--show]
 

@@ -1,4 +1,4 @@
-"""What planning costs under the default policy, against one that only clears old results and summarises.
+"""Measure what planning costs under the default policy, against one that only clears old results and summarizes.
 
     python bench/plan.py RECORDING... [--windows 32000,128000] [--longer 1.5] [--repeat 3] [--first REVISION]
 

@@ -1,7 +1,7 @@
-"""One recording under one policy: the CPU time of each `Session.fit`, for bench/plan.py.
+"""Time each `Session.fit` of one recording under one policy, for bench/plan.py.
 
-Takes one JSON object on the standard input: `policy`, `settings`, `window`, `messages`. It asks for nothing that the
-first versions did not have, so that they can be timed with their own code.
+Takes one JSON object on the standard input: `policy`, `settings`, `window`, `messages`. It uses only what
+the first versions had, so that they can be timed with their own code.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""What preparing one model call costs, here and in the libraries people use, in one run.
+"""Measure what preparing one model call costs, in tidegate and in other libraries.
 
     python bench/prepare.py [--peer NAME] [--sizes 100,1000] [--modes call,bytes] [--json]
 
-Every runner is a process of its own in an environment of its own, started one at a time; this file only starts them and
-prints their figures side by side. What each one measures is in bench/README.md.
+Every runner is a process in its own environment; they run one at a time. This script starts them and prints their
+figures side by side. bench/README.md describes what each one measures.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 BENCH = Path(__file__).resolve().parent
-sys.path.insert(0, str(BENCH / "peers"))
+RUNNERS = BENCH / "runners"
+sys.path.insert(0, str(RUNNERS))
 
-from conversation import CHARS_PER_TOKEN, MEAN_CHARS, PRELUDE, VISIBLE, WINDOW  # noqa: E402
-from rows import MODES, ROWS, Row  # noqa: E402
+from bench_conversation import CHARS_PER_TOKEN, MEAN_CHARS, PRELUDE_MESSAGES, VISIBLE_MESSAGES, WINDOW  # noqa: E402
+
+from tidegate.lab.peers.environments import get_environment_interpreter  # noqa: E402
+from tidegate.lab.peers.registry import COST_MODES, COST_ROWS, SCRIPTS_FOLDER, CostRow  # noqa: E402
 
 SIZES = (100, 1_000, 10_000, 100_000)
 SESSION = 10_000
@@ -38,40 +41,44 @@ FIGURES = {"call": "median_ms", "bytes": "median_ms", "session": "cpu_s", "memor
 Line = dict[str, Any]
 
 
-class Ours(Row):
-    """The runner of this project, in the project's own environment."""
-
-    @property
-    def script(self) -> Path:
-        return BENCH / "ours.py"
-
-    @property
-    def python(self) -> Path:
-        return BENCH.parent / ".venv" / "bin" / "python"
+ALL = (CostRow(OURS, OURS, COST_MODES, "kept", "tidegate: Session.add and Session.prepare"), *COST_ROWS)
 
 
-ALL: tuple[Row, ...] = (Ours(OURS, OURS, MODES, "kept", "tidegate: Session.add and Session.prepare"), *ROWS)
+def find_script(row: CostRow) -> Path:
+    return RUNNERS / f"{row.name}_runner.py"
+
+
+def find_interpreter(row: CostRow) -> Path:
+    """The project's own interpreter for tidegate, that of its environment for a peer."""
+    return Path(sys.executable) if row.name == OURS else get_environment_interpreter(row.environment)
 
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def absent(row: Row) -> str | None:
+def absent(row: CostRow) -> str | None:
     """Why a row cannot be measured here, with what to do about it."""
-    if not row.script.exists():
-        return f"{row.name}: {row.script.relative_to(BENCH.parent)} is not there"
-    if not row.python.exists():
-        remedy = "make setup" if row.name == OURS else f"make peers, or python3 bench/peers/build.py {row.env}"
-        return f"{row.name}: no environment; build it with: {remedy}"
-    return None
+    if find_interpreter(row).exists():
+        return None
+    return f"{row.name}: no environment; build it with: make peers ARGS={row.environment}"
 
 
-def run_one(row: Row, mode: str, size: int, given: argparse.Namespace) -> Line:
-    command = [str(row.python), str(row.script), "--mode", mode, "--size", str(size), "--bound", str(given.bound)]
+def run_one(row: CostRow, mode: str, size: int, given: argparse.Namespace) -> Line:
+    command = [
+        str(find_interpreter(row)),
+        str(find_script(row)),
+        "--mode",
+        mode,
+        "--size",
+        str(size),
+        "--bound",
+        str(given.bound),
+    ]
     line: Line = {"peer": row.name, "mode": mode, "size": size}
     # The hash seed is held so that two runs differ by the machine alone.
-    around = os.environ | {"PYTHONPATH": str(BENCH / "peers"), "PYTHONHASHSEED": "0"}
+    modules = os.pathsep.join((str(RUNNERS), str(SCRIPTS_FOLDER)))
+    around = os.environ | {"PYTHONPATH": modules, "PYTHONHASHSEED": "0"}
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=given.timeout, env=around, cwd=BENCH.parent, check=False
@@ -86,7 +93,7 @@ def run_one(row: Row, mode: str, size: int, given: argparse.Namespace) -> Line:
     return line | told
 
 
-def jobs(rows: list[Row], modes: list[str], sizes: list[int]) -> list[tuple[Row, str, int]]:
+def jobs(rows: list[CostRow], modes: list[str], sizes: list[int]) -> list[tuple[CostRow, str, int]]:
     """Row by row within a size: what is compared is measured close together, since a shared machine has its moods."""
     wanted = []
     for mode in modes:
@@ -95,7 +102,7 @@ def jobs(rows: list[Row], modes: list[str], sizes: list[int]) -> list[tuple[Row,
     return wanted
 
 
-def run_all(todo: list[tuple[Row, str, int]], given: argparse.Namespace, lines: list[Line]) -> None:
+def run_all(todo: list[tuple[CostRow, str, int]], given: argparse.Namespace, lines: list[Line]) -> None:
     """Fills `lines` as it goes, so that a run that is stopped still has what it measured."""
     given_up: set[tuple[str, str]] = set()
     for number, (row, mode, size) in enumerate(todo, 1):
@@ -165,7 +172,7 @@ def table(mode: str, lines: list[Line]) -> list[str]:
 def setting() -> str:
     return (
         f"Window {WINDOW:,} tokens; messages of {MEAN_CHARS:,} characters ({MEAN_CHARS // CHARS_PER_TOKEN} tokens) on "
-        f"average, so a full view is about {VISIBLE} messages.\n"
+        f"average, so a full view is about {VISIBLE_MESSAGES} messages.\n"
         f"CPU time of one process, Python {platform.python_version()}, {platform.machine()}. (n x): times the cost of "
         f"{OURS} in the same run. `deleted`: the peer no longer holds what left its view."
     )
@@ -173,7 +180,7 @@ def setting() -> str:
 
 def report(lines: list[Line], missing: list[str]) -> str:
     made = [setting(), ""]
-    for mode in MODES:
+    for mode in COST_MODES:
         if any(line["mode"] == mode for line in lines):
             made += [*table(mode, lines), ""]
     versions = sorted({f"{line['package']} {line['version']}" for line in lines if "version" in line})
@@ -184,33 +191,43 @@ def report(lines: list[Line], missing: list[str]) -> str:
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure what preparing a call costs, beside the peers.")
+    parser = argparse.ArgumentParser(
+        description="Measure what preparing a model call costs, in tidegate and in other libraries."
+    )
     names = ", ".join(row.name for row in ALL)
-    parser.add_argument("--peer", action="append", default=[], help=f"only this one (may be repeated): {names}")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="messages of history, with commas between")
-    parser.add_argument("--modes", default=",".join(MODES), help="of call, bytes, session, memory")
-    parser.add_argument("--bound", type=float, default=120.0, help="CPU seconds after which a session is cut")
-    parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which one process is given up")
-    parser.add_argument("--json", action="store_true", help="every figure, as JSON, instead of the tables")
+    parser.add_argument(
+        "--peer", action="append", default=[], help=f"measure only this runner (may be repeated): {names}"
+    )
+    parser.add_argument(
+        "--sizes", default=",".join(map(str, SIZES)), help="lengths of the history in messages, separated by commas"
+    )
+    parser.add_argument(
+        "--modes",
+        default=",".join(COST_MODES),
+        help="what to measure, separated by commas: call, bytes, session, memory",
+    )
+    parser.add_argument("--bound", type=float, default=120.0, help="CPU seconds after which a session is stopped")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which a process is stopped")
+    parser.add_argument("--json", action="store_true", help="print every figure as JSON instead of tables")
     given = parser.parse_args()
-    unknown = [name for name in given.peer if not any(name in (row.name, row.env) for row in ALL)]
+    unknown = [name for name in given.peer if not any(name in (row.name, row.environment) for row in ALL)]
     if unknown:
         parser.error(f"no runner named {', '.join(unknown)}; there are: {names}")
     try:
         given.sizes = [int(size) for size in given.sizes.split(",")]
     except ValueError:
         parser.error("--sizes takes whole numbers, for instance 100,1000")
-    if any(size < PRELUDE or size % 2 for size in given.sizes):
-        parser.error(f"--sizes takes even numbers from {PRELUDE} on: the conversation goes on in pairs")
+    if any(size < PRELUDE_MESSAGES or size % 2 for size in given.sizes):
+        parser.error(f"--sizes takes even numbers from {PRELUDE_MESSAGES} on: the conversation goes on in pairs")
     given.modes = given.modes.split(",")
-    if wrong := [mode for mode in given.modes if mode not in MODES]:
-        parser.error(f"no mode named {', '.join(wrong)}; there are: {', '.join(MODES)}")
+    if wrong := [mode for mode in given.modes if mode not in COST_MODES]:
+        parser.error(f"no mode named {', '.join(wrong)}; there are: {', '.join(COST_MODES)}")
     return given
 
 
 def main() -> int:
     given = options()
-    chosen = [row for row in ALL if not given.peer or row.name in given.peer or row.env in given.peer]
+    chosen = [row for row in ALL if not given.peer or row.name in given.peer or row.environment in given.peer]
     missing = [why for row in chosen if (why := absent(row))]
     rows = [row for row in chosen if absent(row) is None]
     for why in missing:

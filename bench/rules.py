@@ -1,4 +1,4 @@
-"""Which rules are read out of recorded sessions, and what share of them a person typed.
+"""Show which rules are found in recorded sessions, and what share of them a person typed.
 
     python bench/rules.py FOLDER [--sample 60] [--seed 7]
 

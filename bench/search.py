@@ -1,4 +1,4 @@
-"""Does a small embedding model earn its weight as a second signal beside full text? Known-item search over recordings.
+"""Measure whether a small embedding model improves full-text search: known-item search over recordings.
 
     python bench/search.py FOLDER [--messages 400] [--models wordllama,minilm] [--json]
 
@@ -30,16 +30,13 @@ from typing import Any, NamedTuple
 
 from search_notes import NOTES
 
+from tidegate.lab.peers.environments import get_environment_interpreter
+from tidegate.lab.replay import recording_file
+from tidegate.memory.log_lines import LogLine
+from tidegate.memory.search import Search
+
 BENCH = Path(__file__).resolve().parent
-sys.path.insert(0, str(BENCH / "peers"))
-
-from rows import ENVS  # noqa: E402
-
-from tidegate.lab.replay import recording_file  # noqa: E402
-from tidegate.memory.log_lines import LogLine  # noqa: E402
-from tidegate.memory.search import Search  # noqa: E402
-
-PYTHON = ENVS / "embeddings" / "bin" / "python"
+PYTHON = get_environment_interpreter("embeddings")
 KEPT = 50
 FUSION = 60
 APART = 5
@@ -155,7 +152,7 @@ def by_words(texts: Sequence[Text], queries: Sequence[Query], folder: Path) -> t
 
 def by_meaning(model: str, texts: Sequence[Text], queries: Sequence[Query]) -> tuple[Ranks, dict[str, float]]:
     given = json.dumps({"texts": [text.text for text in texts], "queries": [query.text for query in queries]})
-    command = [str(PYTHON), str(BENCH / "peers" / "embed.py"), model]
+    command = [str(PYTHON), str(BENCH / "runners" / "embedding_search.py"), model]
     # One thread: what is compared is work, and CPU time of two that wait for each other is not work.
     around = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(command, input=given, capture_output=True, text=True, env=around, check=True)

@@ -1,4 +1,4 @@
-"""Notes as an agent keeps them, each with a question of someone who knows what was meant and not how it was put.
+"""Notes as an agent writes them, each with a question from someone who knows its meaning but not its words.
 
 The questions were written before anything was measured, and share as few words with their notes as a person's would.
 """

@@ -1,4 +1,4 @@
-"""What keeping a session costs, beside raw SQLite and the libraries people use, in the same minute.
+"""Measure what storing a session costs, compared with raw SQLite and other libraries at the same time.
 
     python bench/store.py [--only append,crowd,sharing,size,reopen] [--sizes 1000,10000] [--sessions FOLDER] [--json]
 
@@ -23,11 +23,11 @@ from itertools import cycle, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidegate.lab.peers.environments import get_environment_interpreter
+from tidegate.lab.peers.registry import SCRIPTS_FOLDER
+
 BENCH = Path(__file__).resolve().parent
-sys.path.insert(0, str(BENCH / "peers"))
-
-from rows import ENVS  # noqa: E402
-
+RUNNERS = BENCH / "runners"
 PARTS = ("append", "crowd", "sharing", "size", "reopen")
 PYTHON = BENCH.parent / ".venv" / "bin" / "python"
 SIZE = 1_500
@@ -51,31 +51,34 @@ class Line(NamedTuple):
     note: str = ""
 
 
-class Peer(NamedTuple):
+class StoreRunner(NamedTuple):
+    """A script of bench/runners and the interpreter that runs it."""
+
     name: str
     script: Path
     python: Path
 
 
-OURS = Peer("tidegate", BENCH / "store_ours.py", PYTHON)
-RAW = Peer("raw SQLite", BENCH / "peers" / "store_raw.py", PYTHON)
-AGENTS = Peer("OpenAI Agents", BENCH / "peers" / "store_agents.py", ENVS / "openai_agents" / "bin" / "python")
-LANGGRAPH = Peer("LangGraph", BENCH / "peers" / "store_langgraph.py", ENVS / "langchain" / "bin" / "python")
-REOPENING = Peer("tidegate", BENCH / "store_reopen.py", PYTHON)
-DISK = Peer("tidegate", BENCH / "store_size.py", PYTHON)
+OURS = StoreRunner("tidegate", RUNNERS / "tidegate_store.py", PYTHON)
+RAW = StoreRunner("raw SQLite", RUNNERS / "sqlite_store.py", PYTHON)
+AGENTS = StoreRunner("OpenAI Agents", RUNNERS / "openai_agents_store.py", get_environment_interpreter("openai_agents"))
+LANGGRAPH = StoreRunner("LangGraph", RUNNERS / "langgraph_store.py", get_environment_interpreter("langchain"))
+REOPENING = StoreRunner("tidegate", RUNNERS / "tidegate_store_reopen.py", PYTHON)
+DISK = StoreRunner("tidegate", RUNNERS / "tidegate_store_size.py", PYTHON)
 
 
 class Absent(Exception):
-    """A runner that cannot be asked, with what to do about it."""
+    """A runner cannot run; the message says what to do."""
 
 
 class Runner:
-    """A process that does what it is told, one command at a time."""
+    """A process that runs one command at a time."""
 
-    def __init__(self, peer: Peer, preload: str, sync_ms: float) -> None:
+    def __init__(self, peer: StoreRunner, preload: str, sync_ms: float) -> None:
         if not peer.python.exists():
             raise Absent(f"{peer.name} has no environment; build it with: make peers")
-        around = os.environ | {"PYTHONPATH": str(BENCH / "peers"), "PYTHONHASHSEED": "0", "SYNC_MS": str(sync_ms)}
+        modules = os.pathsep.join((str(RUNNERS), str(SCRIPTS_FOLDER)))
+        around = os.environ | {"PYTHONPATH": modules, "PYTHONHASHSEED": "0", "SYNC_MS": str(sync_ms)}
         if preload:
             around["LD_PRELOAD"] = preload
         self.name = peer.name
@@ -117,7 +120,7 @@ class Bench:
         return tempfile.mkdtemp(dir=self.folder)
 
     @contextmanager
-    def running(self, *peers: Peer, sync_ms: float = 0) -> Iterator[list[Runner]]:
+    def running(self, *peers: StoreRunner, sync_ms: float = 0) -> Iterator[list[Runner]]:
         runners: list[Runner] = []
         try:
             for peer in peers:
@@ -132,7 +135,7 @@ def _built(folder: Path) -> str:
     """The library that counts fsyncs; nothing without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     library = folder / "syncs.so"
-    command = [str(compiler), "-shared", "-fPIC", "-O2", "-o", str(library), str(BENCH / "peers" / "syncs.c"), "-ldl"]
+    command = [str(compiler), "-shared", "-fPIC", "-O2", "-o", str(library), str(RUNNERS / "sync_counter.c"), "-ldl"]
     if compiler is None or subprocess.run(command, check=False).returncode:
         return ""
     return str(library)

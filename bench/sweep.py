@@ -1,5 +1,6 @@
-"""The promise of the engine, over real sessions: every request fits, is valid for every provider, and holds the newest
-words of the user; nothing raises.
+"""Check the promise of the engine on real sessions.
+
+Every request fits, is valid for every provider and holds the newest user message, and nothing raises.
 
     python bench/sweep.py FOLDER [--sample N] [--presets a,b] [--windows 8000,16000] [--counts exact,chars/4]
 

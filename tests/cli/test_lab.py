@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.calling import run_command
-from tests.lab.recorded import record
+from tests.lab.recordings import record
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.lab.scoring.measures import MEASURES
 from tidegate.presets import load

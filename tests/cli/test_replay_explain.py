@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling import called
-from tests.lab.recorded import record
+from tests.lab.recordings import record
 
 FORM = re.compile(r"  \d+ (\w+): [\d,]+ -> [\d,]+ tokens, [\d,]+ (?:freed|added); ")
 COMMON = ("--window", 4_000, "--count", "chars/4", "--jobs", 1)

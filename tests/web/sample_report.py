@@ -39,13 +39,14 @@ def window(rng: random.Random, size: int) -> Json:
     others = [policy for policy in POLICIES if policy != "none"]
     return {
         "window": size,
-        "counts": {"sessions": len(SESSIONS), "projects": 3, "requests": 1234, "beyond": 900},
+        "counts": {"sessions": len(SESSIONS), "projects": 3, "requests": 1234, "beyond": 900, "far": 80, "anchors": 40},
         "resampled": "projects",
         "left_out": [{"session": "short one", "why": HOSTILE[2]}],
         "means": [
             {
                 "policy": policy,
                 "values": {key: estimate(rng, unit, gap=policy == "ai") for key, unit in MEASURES.items()},
+                "totals": {},
             }
             for policy in POLICIES
         ],
@@ -56,7 +57,7 @@ def window(rng: random.Random, size: int) -> Json:
             for key in ("far", "cost")
         ],
         "points": [
-            {"value": value, "policy": key, "beaten": value == "4", "dearer": 2}
+            {"value": value, "policy": key, "beaten": value == "4", "dearer": 2, "totals": {}}
             | {"values": {key: estimate(rng, unit) for key, unit in MEASURES.items()}}
             for value, key in POINTS.items()
         ],
@@ -122,7 +123,19 @@ def report() -> Json:
         "tidegate": "0.1.0",
         "title": f"Policies {HOSTILE[0]}",
         "notes": ["No recorded times: no cache entry expires.", HOSTILE[1]],
-        "setup": {"count": "exact", "level": 0.95, "prices": {"input": 2.0}},
+        "setup": {
+            "policies": POLICIES,
+            "windows": [16_000, 32_000],
+            "count": "exact",
+            "longer": 1.5,
+            "prices": "a model",
+            "dollars for a million tokens": {"input": 2.0, "cached": 0.2, "written": None, "output": 9.0},
+            "common names": "",
+            "curve": "",
+            "resamples": 1000,
+            "level": 0.95,
+            "seed": 7,
+        },
         "baseline": "none",
         "measures": [
             {"key": key, "name": f"{key} kept", "unit": unit, "better": "less" if key == "cost" else "more"}
@@ -136,14 +149,18 @@ def report() -> Json:
             "setting": "dial",
             "points": [{"value": value, "key": key} for value, key in POINTS.items()],
         },
-        "policies": [{"key": key, "name": key, "kind": "peer", "about": f"About {key}."} for key in POLICIES],
+        "policies": [
+            {"key": key, "name": key, "kind": "peer", "about": f"About {key}.", "stamp": ""} for key in POLICIES
+        ],
         "sessions": [
             {"key": key, "name": f"session {key}", "project": HOSTILE[1], "agent": "x", "calls": 20, "tokens": 90_000}
+            | {"mended": []}
             for key in SESSIONS
         ],
         "windows": [window(rng, 16_000), window(rng, 32_000)],
         "skipped": [{"name": "bad file", "why": "it is empty", "remedy": ""}],
         "failures": [{"session": "s2", "policy": "ai", "window": 16_000, "why": "it broke"}],
+        "unfinished": 0,
     }
     plain: Json = json.loads(json.dumps(made))
     return plain

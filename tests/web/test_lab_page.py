@@ -14,6 +14,7 @@ from tests.web.sample_report import MEASURES, POINTS, POLICIES, SESSIONS, Json, 
 from tests.web.sample_sessions import SECRET
 from tidegate.core.errors import BadInput
 from tidegate.core.text.secrets import SecretMask
+from tidegate.lab.comparison.report.findings import decode_findings
 from tidegate.proof.session_generator import generate_session
 from tidegate.web.lab_page import render_lab_page
 
@@ -28,7 +29,7 @@ def made() -> Json:
 @pytest.fixture(scope="module")
 def file(made: Json, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("lab") / "lab.html"
-    path.write_text(render_lab_page(json.dumps(made).encode()), "utf-8")
+    path.write_text(render_lab_page(decode_findings(json.dumps(made).encode(), "made")), "utf-8")
     return path
 
 
@@ -138,9 +139,9 @@ def test_every_policy_at_equal_cost(looked: Looked, made: Json) -> None:
 
 
 def test_a_report_without_a_curve(browser: Any, made: Json, tmp_path: Path) -> None:
-    plain: Json = {key: value for key, value in made.items() if key != "curve"}
+    plain: Json = {**made, "curve": None}
     plain["windows"] = [{**each, "points": [], "equal_cost": []} for each in made["windows"]]
-    (tmp_path / "lab.html").write_text(render_lab_page(json.dumps(plain).encode()), "utf-8")
+    (tmp_path / "lab.html").write_text(render_lab_page(decode_findings(json.dumps(plain).encode(), "plain")), "utf-8")
     with looking(browser, tmp_path / "lab.html") as found:
         found.page.wait_for_selector("#session figure path")
         assert found.page.locator("#equal, [data-curve]").count() == 0
@@ -293,9 +294,3 @@ def test_a_real_comparison(browser: Any, tmp_path: Path) -> None:
                 if value is not None:
                     assert number(words, measure["unit"]) == near(value, measure["unit"])
         looked.clean(tmp_path / "lab.html")
-
-
-@pytest.mark.parametrize("report", [b"nonsense", b"[]", b'{"form": "another"}'])
-def test_what_is_no_report_is_refused(report: bytes) -> None:
-    with pytest.raises(BadInput):
-        render_lab_page(report)

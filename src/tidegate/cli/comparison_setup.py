@@ -13,7 +13,7 @@ from tidegate.cli.options import count_cores
 from tidegate.core.errors import BadInput
 from tidegate.lab.comparison.cells import ComparisonTerms, store_common_names
 from tidegate.lab.comparison.contenders import Contender
-from tidegate.lab.comparison.report.findings import FindingsJson
+from tidegate.lab.comparison.report.findings import Findings
 from tidegate.lab.comparison.runner import DEFAULT_MIN_WINDOWS, ComparisonPlan
 from tidegate.lab.comparison.session_sources import (
     COMMON_NAME_PROJECTS,
@@ -48,21 +48,21 @@ def resolve_lab_options(
     options: argparse.Namespace,
     windows: Sequence[int],
     policies: Sequence[str],
-    stored: FindingsJson | None = None,
+    stored: Findings | None = None,
     curve_spec: str = "",
 ) -> LabOptions:
-    setup: FindingsJson = stored["setup"] if stored else {}
-    windows = windows or setup.get("windows", ())
+    setup = stored.setup if stored else None
+    windows = windows or (setup.windows if setup else ())
     if not windows:
         raise BadInput("No window is given.", "Add --window N, the tokens a request may have.")
     return LabOptions(
         windows=tuple(dict.fromkeys(windows)),
-        policies=tuple(dict.fromkeys(policies or setup.get("policies", preset_names()))),
-        count=options.count or setup.get("count", "chars/4"),
-        min_windows=options.longer or setup.get("longer", DEFAULT_MIN_WINDOWS),
-        price_model=options.model or setup.get("prices", _DEFAULT_PRICE_MODEL),
-        common_names_file=options.common or setup.get("common names", ""),
-        curve_spec=curve_spec or setup.get("curve", ""),
+        policies=tuple(dict.fromkeys(policies or (setup.policies if setup else preset_names()))),
+        count=options.count or (setup.count if setup else "chars/4"),
+        min_windows=options.longer or (setup.longer if setup else DEFAULT_MIN_WINDOWS),
+        price_model=options.model or (setup.prices if setup else _DEFAULT_PRICE_MODEL),
+        common_names_file=options.common or (setup.common_names if setup else ""),
+        curve_spec=curve_spec or (setup.curve if setup else ""),
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.lab.comparison.contenders import Contender
     from tidegate.lab.comparison.cost_curve import SettingCurve
     from tidegate.lab.comparison.regression_gate import GateResult
-    from tidegate.lab.comparison.report.findings import FindingsJson
+    from tidegate.lab.comparison.report.findings import Findings, FindingsSetup
     from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults
 
 _ABOUT = """\
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         has_comparable_results,
         read_stored_findings,
     )
-    from tidegate.lab.comparison.report.findings import ReportContext, build_findings
+    from tidegate.lab.comparison.report.builder import ReportContext, build_findings
     from tidegate.terminal.output import print_error
 
     stored = read_stored_findings(Path(options.gate)) if options.gate else None
@@ -140,9 +140,8 @@ class _ContenderSet(NamedTuple):
 
 
 def _collect_contenders(options: argparse.Namespace, lab_options: "LabOptions") -> _ContenderSet:
-    from tidegate.lab.comparison.contenders import make_policy_contender
+    from tidegate.lab.comparison.contenders import find_peer_contenders, make_policy_contender
     from tidegate.lab.comparison.cost_curve import parse_curve
-    from tidegate.lab.peer_process import find_peer_contenders
 
     contenders = [make_policy_contender(name) for name in lab_options.policies]
     missing: list[str] = []
@@ -175,23 +174,23 @@ def _run_comparison(plan: "ComparisonPlan", jobs: int) -> "tuple[ComparisonResul
         return load_cached_results(plan), True
 
 
-def _describe_setup(lab_options: "LabOptions", plan: "ComparisonPlan") -> "FindingsJson":
+def _describe_setup(lab_options: "LabOptions", plan: "ComparisonPlan") -> "FindingsSetup":
+    from tidegate.lab.comparison.report.findings import FindingsSetup, SetupRates
+
     rates = plan.terms.rates[0]
-    return {
-        "policies": list(lab_options.policies),
-        "windows": list(lab_options.windows),
-        "count": lab_options.count,
-        "longer": lab_options.min_windows,
-        "prices": lab_options.price_model,
-        "dollars for a million tokens": {
-            "input": rates.input, "cached": rates.cached, "written": rates.written, "output": rates.output,
-        },
-        "common names": lab_options.common_names_file,
-        "curve": lab_options.curve_spec,
-    }  # fmt: skip
+    return FindingsSetup(
+        policies=lab_options.policies,
+        windows=lab_options.windows,
+        count=lab_options.count,
+        longer=lab_options.min_windows,
+        prices=lab_options.price_model,
+        rates=SetupRates(rates.input, rates.cached, rates.written, rates.output),
+        common_names=lab_options.common_names_file,
+        curve=lab_options.curve_spec,
+    )
 
 
-def _write_reports(options: argparse.Namespace, report: "FindingsJson") -> None:
+def _write_reports(options: argparse.Namespace, report: "Findings") -> None:
     from pathlib import Path
 
     import msgspec
@@ -210,15 +209,14 @@ def _write_reports(options: argparse.Namespace, report: "FindingsJson") -> None:
         write_private(Path(options.json), whole)
     if options.csv:
         write_private(Path(options.csv), render_findings_csv(report).encode())
-        if report["curve"]:
+        if report.curve:
             write_private(Path(options.csv).with_suffix(".equal-cost.csv"), render_equal_cost_csv(report).encode())
     if options.html:
         from tidegate.web.lab_page import render_lab_page
 
-        write_private(Path(options.html), render_lab_page(whole).encode())
+        write_private(Path(options.html), render_lab_page(report).encode())
     if options.save:
-        small = [{key: each[key] for key in each if key not in ("curves", "lost")} for each in report["windows"]]
-        write_private(Path(options.save), encode({**report, "windows": small}))
+        write_private(Path(options.save), encode(report.without_details()))
 
 
 def _report_gate(gated: "GateResult") -> bool:

@@ -1,1 +1,1 @@
-"""The lab: recorded or generated sessions, replayed under a policy, measured on what would be sent."""
+"""The lab: replay recorded or generated sessions under a policy and measure what would be sent."""

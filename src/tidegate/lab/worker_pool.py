@@ -1,4 +1,4 @@
-"""Work spread over processes, one a core, that ends cleanly when it is stopped in the middle."""
+"""Spread work over processes, one a core, and stop cleanly when interrupted."""
 
 import multiprocessing
 import signal
@@ -27,9 +27,9 @@ def never_stop() -> bool:
 
 
 def run_in_processes(work: _Work[_T, _R], tasks: Sequence[_T], jobs: int) -> Generator[_R, None, None]:
-    """Each task's outcome, as it comes. Closing the iterator early stops the processes.
+    """Yield the outcome of each task as it is finished. Closing the iterator early stops the processes.
 
-    Tasks are begun in their order: put the longest first, so that the last process ends soon after the others.
+    Tasks are started in order: put the longest first, so that all processes finish at about the same time.
     """
     jobs = min(jobs, len(tasks))
     if jobs <= 1:
@@ -51,7 +51,7 @@ def run_in_processes(work: _Work[_T, _R], tasks: Sequence[_T], jobs: int) -> Gen
 
 
 def _end_workers(workers: Sequence[BaseProcess]) -> None:
-    """Workers stop by themselves before their next call; one that hangs in a call is ended."""
+    """Stop the workers. They stop before their next task; one that hangs is killed."""
     deadline = time.monotonic() + _STOP_SECONDS
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))

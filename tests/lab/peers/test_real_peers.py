@@ -5,15 +5,15 @@ ask most of it. `TIDEGATE_EVERY_PEER=1` runs every row of the table.
 """
 
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.lab.peers.played import SHORT, Line, judged, lines_of, long, record, run
-from tidegate.lab import peers
+from tests.lab.peers.peer_replay import SHORT, Line, check_requests, long_session, replay
+from tidegate.lab.peers.environments import explain_missing_peer
+from tidegate.lab.peers.registry import PEERS, Peer, find_peer
 
-EVERY = [peer for peer in peers.PEERS if peer.runs_published_code]
+EVERY = [peer for peer in PEERS if peer.runs_published_code]
 LIGHT = {peer.script: peer for peer in EVERY}
 REAL = EVERY if os.environ.get("TIDEGATE_EVERY_PEER") else list(LIGHT.values())
 FORGETS_THE_NEWEST = {"inspect-summary"}
@@ -23,28 +23,23 @@ WRITES_SUMMARIES = {peer.name for peer in EVERY if "summary" in peer.name} | {"d
 
 
 class Played(NamedTuple):
-    peer: peers.Peer
+    peer: Peer
     short: list[Line]
     long: list[Line]
-    figures: list[Line]
 
 
 @pytest.fixture(scope="module", params=REAL, ids=lambda peer: str(peer.name))
-def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+def played(request: pytest.FixtureRequest) -> Played:
     """Once for each peer: starting its interpreter is most of the time."""
-    peer: peers.Peer = request.param
-    if missing := peers.explain_missing_peer(peer):
+    peer: Peer = request.param
+    if missing := explain_missing_peer(peer):
         pytest.skip(missing)
-    folder: Path = tmp_path_factory.mktemp(peer.name)
-    recordings = [record(folder / "short.jsonl", SHORT), record(folder / "long.jsonl.gz", long())]
-    figures = run(peer, recordings, folder / "out")
-    short, whole = (lines_of(folder / "out" / f"{name}.jsonl.gz") for name in ("short", "long"))
-    return Played(peer, short, whole, figures)
+    short, long = replay(peer, SHORT, long_session())
+    return Played(peer, short, long)
 
 
 def test_every_request_can_be_sent(played: Played) -> None:
-    judged(played.long, long())
-    assert [figure["errors"] for figure in played.figures] == [0, 0]
+    check_requests(played.long, long_session())
 
 
 def test_a_short_session_is_left_alone_to_the_letter(played: Played) -> None:
@@ -52,7 +47,7 @@ def test_a_short_session_is_left_alone_to_the_letter(played: Played) -> None:
 
 
 def test_what_is_to_be_answered_is_there(played: Played) -> None:
-    messages = long()
+    messages = long_session()
     for line in played.long:
         newest, last = messages[line["at"] - 1], line["messages"][-1]
         if played.peer.name in FORGETS_THE_NEWEST:
@@ -63,29 +58,28 @@ def test_what_is_to_be_answered_is_there(played: Played) -> None:
 
 
 def test_something_is_done_about_the_window(played: Played) -> None:
-    messages = long()
+    messages = long_session()
     changed = [line for line in played.long if line["messages"] != messages[: line["at"]]]
     assert len(changed) > 50
 
 
 def test_the_system_prompt_stays(played: Played) -> None:
-    assert all(line["messages"][0] == long()[0] for line in played.long)
+    assert all(line["messages"][0] == long_session()[0] for line in played.long)
 
 
 def test_summaries_are_counted(played: Played) -> None:
     written = sum(len(line.get("summaries", ())) for line in played.long)
-    assert written == played.figures[1]["summaries"]
     assert (written > 0) == (played.peer.name in WRITES_SUMMARIES)
 
 
 @pytest.mark.parametrize("played", [peer for peer in REAL if peer.script == "langchain_trim"], indirect=True)
-def test_trim_messages_and_our_tail_agree(played: Played, tmp_path: Path) -> None:
+def test_trim_messages_and_our_tail_agree(played: Played) -> None:
     """A re-expression held against real code: the same requests, but where one group alone is over the window."""
-    ours = peers.find_peer("tail-sliding")
+    ours = find_peer("tail-sliding")
     assert ours is not None
-    run(ours, record(tmp_path / "a.jsonl", long()), tmp_path / "ours.jsonl")
+    (expected,) = replay(ours, long_session())
     alike = 0
-    for theirs, own in zip(played.long, lines_of(tmp_path / "ours.jsonl"), strict=True):
+    for theirs, own in zip(played.long, expected, strict=True):
         if "empty" not in theirs.get("faults", ()):
             assert theirs["messages"] == own["messages"]
             alike += 1

@@ -1,67 +1,70 @@
 """The re-expressions do what they say, on generated sessions and on small ones where the right answer is known."""
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.peers.played import SHORT, WINDOW, Line, chars, judged, lines_of, long, record, run, step
-from tidegate.lab import peers
+from tests.lab.peers.peer_replay import (
+    SHORT,
+    WINDOW,
+    Line,
+    check_requests,
+    count_characters,
+    long_session,
+    make_step,
+    replay,
+)
+from tidegate.lab.peers.registry import PEERS, Peer, find_peer
 
-OURS = [peer for peer in peers.PEERS if not peer.runs_published_code]
+OURS = [peer for peer in PEERS if not peer.runs_published_code]
 
 
-def played(name: str, messages: list[Any], folder: Path, window: int = WINDOW, **settings: object) -> list[Line]:
-    peer = peers.find_peer(name)
+def played(name: str, messages: list[Any], window: int = WINDOW, **settings: object) -> list[Line]:
+    peer = find_peer(name)
     assert peer is not None
-    run(
-        peer._replace(settings={**peer.settings, **settings}),
-        record(folder / "a.jsonl", messages),
-        folder / "o.jsonl",
-        window,
-    )
-    return lines_of(folder / "o.jsonl")
+    (lines,) = replay(peer._replace(settings={**peer.settings, **settings}), messages, window=window)
+    return lines
 
 
 @pytest.mark.parametrize("peer", OURS, ids=lambda peer: str(peer.name))
 @pytest.mark.parametrize("seed", [3, 4])
 @pytest.mark.parametrize("window", [1_000, 16_000])
-def test_every_request_can_be_sent(peer: peers.Peer, seed: int, window: int, tmp_path: Path) -> None:
-    messages = long(seed)
-    lines = played(peer.name, messages, tmp_path, window)
-    judged(lines, messages, window)
+def test_every_request_can_be_sent(peer: Peer, seed: int, window: int) -> None:
+    messages = long_session(seed)
+    lines = played(peer.name, messages, window)
+    check_requests(lines, messages, window)
     for line in lines:
         newest, last = messages[line["at"] - 1], line["messages"][-1]
         assert (last["role"], last.get("tool_call_id")) == (newest["role"], newest.get("tool_call_id"))
 
 
 @pytest.mark.parametrize("peer", OURS, ids=lambda peer: str(peer.name))
-def test_a_short_session_is_left_alone(peer: peers.Peer, tmp_path: Path) -> None:
-    for line in played(peer.name, SHORT, tmp_path):
+def test_a_short_session_is_left_alone(peer: Peer) -> None:
+    for line in played(peer.name, SHORT):
         assert line == {"at": line["at"], "messages": SHORT[: line["at"]]}
 
 
-def test_sliding_holds_as_much_as_fits(tmp_path: Path) -> None:
-    messages = long()
+def test_sliding_holds_as_much_as_fits() -> None:
+    messages = long_session()
     groups_that_fit = 0
-    for line in played("tail-sliding", messages, tmp_path):
+    for line in played("tail-sliding", messages):
         held, at = line["messages"], line["at"]
         if len(held) < at:
             said = [message for message in held[1:] if message["content"] != "[earlier messages left out]"]
             assert said == messages[at - len(said) : at]
             first = at - len(said)
             start = max(index for index in range(first) if messages[index]["role"] != "tool")
-            assert chars(messages[start:at]) + chars(held[:1]) + 27 > 4 * WINDOW
+            assert count_characters(messages[start:at]) + count_characters(held[:1]) + 27 > 4 * WINDOW
             groups_that_fit += 1
     assert groups_that_fit > 50
 
 
-def test_with_hysteresis_most_requests_extend_the_one_before(tmp_path: Path) -> None:
-    messages = long()
+def test_with_hysteresis_most_requests_extend_the_one_before() -> None:
+    messages = long_session()
 
     def kept(name: str) -> int:
-        lines = played(name, messages, tmp_path, 16_000)
+        lines = played(name, messages, 16_000)
         pairs = pairwise(line["messages"] for line in lines)
         return sum(after[: len(before)] == before for before, after in pairs)
 
@@ -70,23 +73,23 @@ def test_with_hysteresis_most_requests_extend_the_one_before(tmp_path: Path) -> 
     assert moved > 0.85 * (len([m for m in messages if m["role"] == "assistant"]) - 1)
 
 
-def test_masking_masks_all_but_the_first_and_the_newest(tmp_path: Path) -> None:
+def test_masking_masks_all_but_the_first_and_the_newest() -> None:
     messages: list[Any] = [{"role": "user", "content": "go"}]
     for number in range(20):
-        messages += step(f"c{number}", f"one\ntwo\nthree {number}")
-    [*_, line] = played("masking", [*messages, {"role": "assistant", "content": "done"}], tmp_path)
+        messages += make_step(f"c{number}", f"one\ntwo\nthree {number}")
+    [*_, line] = played("masking", [*messages, {"role": "assistant", "content": "done"}])
     results = [message["content"] for message in line["messages"] if message["role"] == "tool"]
     masked = "Old environment output: (3 lines omitted)"
     assert results == ["one\ntwo\nthree 0", *[masked] * 9, *(f"one\ntwo\nthree {number}" for number in range(10, 20))]
 
 
-def test_with_polling_the_mask_moves_in_steps(tmp_path: Path) -> None:
+def test_with_polling_the_mask_moves_in_steps() -> None:
     messages: list[Any] = [{"role": "user", "content": "go"}]
     for number in range(30):
-        messages += step(f"c{number}", "text")
+        messages += make_step(f"c{number}", "text")
     counts = [
         sum("omitted" in (message["content"] or "") for message in line["messages"])
-        for line in played("masking", messages, tmp_path, polling=5)
+        for line in played("masking", messages, polling=5)
     ]
     assert sorted(set(counts)) == [0, 4, 9, 14]
     assert counts == sorted(counts)
@@ -97,7 +100,7 @@ def turns(*sizes: int) -> list[Any]:
     made: list[Any] = []
     for number, size in enumerate(sizes):
         name = "skill" if number == 1 else "run"
-        made += [{"role": "user", "content": "go on"}, *step(f"c{number}", "x" * (4 * size), name=name)]
+        made += [{"role": "user", "content": "go on"}, *make_step(f"c{number}", "x" * (4 * size), name=name)]
         made.append({"role": "assistant", "content": "done"})
     return made
 
@@ -109,9 +112,9 @@ def cleared(line: Line) -> list[str]:
 CLEARED = "[Old tool result content cleared]"
 
 
-def test_prune_protects_the_newest_and_acts_in_batches(tmp_path: Path) -> None:
+def test_prune_protects_the_newest_and_acts_in_batches() -> None:
     # A window of 10,000: the newest 2,000 tokens of output are protected, more than 1,000 must be freed.
-    lines = played("opencode-prune", turns(700, 700, 700, 700, 1500, 500, 500, 500, 500), tmp_path, 10_000)
+    lines = played("opencode-prune", turns(700, 700, 700, 700, 1500, 500, 500, 500, 500), 10_000)
     # c1 is a skill's. When turn 6 begins c0 alone could go: too little. When turn 7 begins turns 5 and 6 are left
     # alone, c4 is protected, c3, c2 and c0 go. When turn 8 begins nothing is left to do.
     gone = ["c0", "c2", "c3"]
@@ -119,10 +122,10 @@ def test_prune_protects_the_newest_and_acts_in_batches(tmp_path: Path) -> None:
     assert [cleared(line) for line in lines[1::2]] == [[], [], [], [], [], [], [], gone, gone]
 
 
-def test_prune_leaves_a_single_turn_alone(tmp_path: Path) -> None:
+def test_prune_leaves_a_single_turn_alone() -> None:
     messages: list[Any] = [{"role": "user", "content": "go"}]
     for number in range(12):
-        messages += step(f"c{number}", "x" * 4_000)
-    lines = played("opencode-prune", messages, tmp_path, 10_000)
+        messages += make_step(f"c{number}", "x" * 4_000)
+    lines = played("opencode-prune", messages, 10_000)
     assert not any(map(cleared, lines))
     assert [line.get("faults") for line in lines][-2:] == [["over"], ["over"]]

@@ -1,4 +1,4 @@
-"""One recording under one contender in one window, from the file to its figures: what a worker does."""
+"""Measure one cell of a comparison: one recording under one contender in one window."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -9,13 +9,7 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.text.secrets import SecretMask
 from tidegate.lab.comparison.contenders import Contender, load_contender_policy
-from tidegate.lab.comparison.result_cache import (
-    RECOVERY_MODULE,
-    SCORING_MODULE,
-    ResultCache,
-    hash_module_code,
-    hash_values,
-)
+from tidegate.lab.comparison.result_cache import CURRENT_VERSIONS, ResultCache, ResultVersions, hash_values
 from tidegate.lab.comparison.session_sources import (
     SessionSource,
     create_recording_mask,
@@ -23,7 +17,7 @@ from tidegate.lab.comparison.session_sources import (
     load_recording,
 )
 from tidegate.lab.importers.recording import Recording
-from tidegate.lab.peer_process import close_peer_process, get_peer_process
+from tidegate.lab.peers.process import close_peer_process, get_peer_process
 from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.session_replay import MAIN_DIALECT, ReplaySetup, replay_session
 from tidegate.lab.scoring.contender_request import ContenderRequest
@@ -39,12 +33,13 @@ _VALIDATED_DIALECTS = (MAIN_DIALECT, "anthropic")
 
 
 class ComparisonTerms(msgspec.Struct, frozen=True):
-    """What all cells of a run share. `common` is where the list of common names stands, `cache` a folder."""
+    """The values that all cells of a run share. The list of common names is in the cache, under its key."""
 
     count: str
     common_names_key: str
     rates: tuple[TokenRates, ...]
     cache_folder: str
+    versions: ResultVersions = CURRENT_VERSIONS
 
 
 class ComparisonCell(msgspec.Struct, frozen=True):
@@ -55,16 +50,12 @@ class ComparisonCell(msgspec.Struct, frozen=True):
 
     @property
     def cache_key(self) -> str:
-        """What decides the figures, and nothing else: neither where a file stands nor what it is called."""
-        terms = self.terms
-        code = (
-            hash_module_code(SCORING_MODULE, but=RECOVERY_MODULE)
-            if self.contender.peer_name
-            else hash_module_code(SCORING_MODULE)
-        )
+        """The hash of everything that decides the figures. The path and the name of the recording do not."""
+        terms, contender = self.terms, self.contender
+        runs = terms.versions.peers if contender.peer_name else terms.versions.engine
         return hash_values(
-            "cell", self.source.content_hash, self.contender.fingerprint, self.window,
-            terms.count, terms.common_names_key, terms.rates, code,
+            "cell", self.source.content_hash, contender.fingerprint, self.window,
+            terms.count, terms.common_names_key, terms.rates, terms.versions.scoring, runs,
         )  # fmt: skip
 
 
@@ -77,7 +68,7 @@ class CellResult(msgspec.Struct, frozen=True):
 
 
 def store_common_names(names: frozenset[str], cache: Path) -> str:
-    """The list is the same for all cells, so it is handed to the workers by its hash."""
+    """Store the list in the cache and return its key. The workers of all cells read it from there."""
     listed = sorted(names)
     key = hash_values("common", listed)
     ResultCache(cache).put(key, listed)
@@ -91,16 +82,16 @@ def _load_common_names(key: str, cache: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4)
 def _load_signals(content: str, path: str, place: int, count: str, cache: str) -> SessionSignals:
-    """They are the same for every policy, so they are found once a recording."""
-    kept = ResultCache(Path(cache))
-    key = hash_values("signals", content, count, hash_module_code(SCORING_MODULE, but=RECOVERY_MODULE))
-    signals = kept.get(key, SessionSignals)
+    """Extract the signals of a recording, or take them from the cache. They are the same for every policy."""
+    results_cache = ResultCache(Path(cache))
+    key = hash_values("signals", content, count, CURRENT_VERSIONS.scoring)
+    signals = results_cache.get(key, SessionSignals)
     if signals is None:
         signals = extract_signals(load_recording(path, place).messages, create_unit_counter(count))
         if not _contain_secrets(
             signals, _load_mask(path, place)
         ):  # they cannot be masked: they are looked for as they are
-            kept.put(key, signals)
+            results_cache.put(key, signals)
     return signals
 
 
@@ -110,15 +101,15 @@ def _load_mask(path: str, place: int) -> SecretMask:
 
 
 def _contain_secrets(signals: SessionSignals, mask: SecretMask) -> bool:
-    """Also where two pieces of a text have one secret between them."""
+    """Return whether the signals hold a secret, also one that is split between two pieces of a text."""
     texts = msgspec.json.encode(signals).decode(), "".join(signals.pieces)
     return any(mask(text) != text for text in texts)
 
 
 def measure_cell(cell: ComparisonCell, should_stop: StopCheck) -> CellResult:
-    """The figures of a cell, from the cache if they are there. What fails as a whole is said, and not kept."""
-    kept = ResultCache(Path(cell.terms.cache_folder))
-    known = kept.get(cell.cache_key, SessionFigures)
+    """Return the figures of a cell, from the cache if they are there. A failure is returned and not cached."""
+    results_cache = ResultCache(Path(cell.terms.cache_folder))
+    known = results_cache.get(cell.cache_key, SessionFigures)
     if known is None:
         try:
             known = _mask_losses(_score_cell(cell, should_stop), cell.source)
@@ -128,14 +119,14 @@ def measure_cell(cell: ComparisonCell, should_stop: StopCheck) -> CellResult:
         except Exception as error:  # noqa: BLE001 - one cell is never in the way of a thousand others
             close_peer_process()
             return CellResult(cell, None, f"{type(error).__name__}: {error}"[:300])
-        kept.put(cell.cache_key, known)
+        results_cache.put(cell.cache_key, known)
         # As every later run reads them: a whole number comes back as the float it was declared to be.
-        known = kept.get(cell.cache_key, SessionFigures) or known
+        known = results_cache.get(cell.cache_key, SessionFigures) or known
     return CellResult(cell, known)
 
 
 def _mask_losses(figures: SessionFigures, source: SessionSource) -> SessionFigures:
-    """Figures without the secrets in what was lost: it is only shown."""
+    """Mask secrets in the lost items, which are only shown."""
     if figures.lost_items:
         mask = _load_mask(source.path, source.index_in_file)
         figures.lost_items = [msgspec.structs.replace(each, what=mask(each.what)) for each in figures.lost_items]
@@ -164,7 +155,7 @@ def _score_cell(cell: ComparisonCell, stopped: StopCheck) -> SessionFigures:
 def _run_contender(
     cell: ComparisonCell, recording: Recording, sink: Callable[[ContenderRequest], None], stopped: StopCheck
 ) -> int:
-    """Hand each request to the sink; returns how many requests another dialect than the main one would refuse."""
+    """Hand each request to the sink. Returns how many requests a dialect other than the main one would refuse."""
     contender = cell.contender
     if contender.peer_name:
         get_peer_process(contender.peer_name).play(recording.messages, cell.window, sink, stopped)

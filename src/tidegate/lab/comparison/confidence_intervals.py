@@ -1,9 +1,9 @@
-"""Means over sessions, and how far they can be trusted.
+"""Means over sessions, with 95% intervals.
 
-Sessions of one project are alike, so the interval of a mean is found by drawing projects, not sessions, with
-replacement, many times over. It says how much the mean would move with other projects of the same kind; it says
-nothing about projects of another kind. Draws are seeded and sums exact, so the same figures give the same answer to the
-last digit, in whatever order they come; and what is better the one way is worse the other way.
+Sessions of one project are alike, so the interval of a mean is found by resampling projects, not sessions, with
+replacement. It says how much the mean would move with other projects of the same kind, and nothing about projects of
+another kind. Draws are seeded and their order is fixed, so the same figures give the same interval to the last digit,
+and a difference has the opposite verdict when its sides are swapped.
 """
 
 import random
@@ -24,12 +24,12 @@ _TAIL_SHARE: Final = 0.025
 
 
 class MeanEstimate(msgspec.Struct, frozen=True):
-    """`low` and `high` bound 95 of 100 draws; None where there are too few groups. `n` sessions gave an answer."""
+    """A mean with the bounds of 95% of the draws. The bounds are None where there are too few groups."""
 
     mean: float | None
     low: float | None
     high: float | None
-    session_count: int
+    session_count: int = msgspec.field(name="n")
 
 
 class SessionSample(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ _Draw = Callable[[Sequence[float]], Sequence[float]]
 
 @lru_cache(maxsize=64)
 def _make_draws(groups: int, resamples: int = RESAMPLE_COUNT, seed: int = RESAMPLE_SEED) -> tuple[_Draw, ...]:
-    """Two groups or more. Getters rather than places: a report draws some millions of times."""
+    """Return one getter for each draw, for two groups or more. Getters are fast: a report draws millions of times."""
     chance = random.Random(seed)
     places = range(groups)
     return tuple(itemgetter(*(chance.choice(places) for _ in places)) for _ in range(resamples))
@@ -58,7 +58,7 @@ def estimate_mean(
     seed: int = RESAMPLE_SEED,
     min_groups: int = MIN_GROUPS,
 ) -> MeanEstimate:
-    """The mean over all sessions that have a value. Groups none of whose sessions has one are not drawn."""
+    """Estimate the mean over all sessions that have a value. Groups without any value are not drawn."""
     by_group: dict[str, list[float]] = {}
     for sample in samples:
         if sample.value is not None:
@@ -86,7 +86,7 @@ def estimate_difference(
     seed: int = RESAMPLE_SEED,
     min_groups: int = MIN_GROUPS,
 ) -> MeanEstimate:
-    """The mean difference over the sessions in which both have a value."""
+    """Estimate the mean difference over the sessions in which both have a value."""
     samples = []
     for session, value in mine.items():
         other = theirs.get(session)
@@ -96,7 +96,7 @@ def estimate_difference(
 
 
 def judge_difference(difference: MeanEstimate, better: str) -> str:
-    """Better or worse only if the whole interval is on one side of nothing."""
+    """Return better or worse if the whole interval is on one side of zero, else ""."""
     if not better or difference.low is None or difference.high is None:
         return ""
     if difference.low > 0:

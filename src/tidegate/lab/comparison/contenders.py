@@ -1,24 +1,32 @@
-"""Who is compared: policies of ours, and other tools. Each gives, for a recording and a window, one request a call."""
+"""The contenders of a comparison: policies of tidegate and other tools, each with the settings it runs under.
 
-import hashlib
+For a recording and a window, a contender gives one request for each model call.
+"""
+
+from collections.abc import Sequence
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
-from tidegate.lab.comparison.result_cache import ENGINE_MODULE, hash_module_code, hash_values
+from tidegate.lab.comparison.result_cache import hash_values
+from tidegate.lab.peers.environments import explain_missing_peer
+from tidegate.lab.peers.registry import PEERS, Peer
 from tidegate.lab.replay.batch import load_policy_with_settings
 from tidegate.presets import preset_names
 
 _ContenderKind = Literal["preset", "file", "peer", "re-expressed"]
 SettingOverrides = tuple[tuple[str, str], ...]
 
+_encode_policy = msgspec.json.Encoder(enc_hook=lambda stage: stage.__qualname__).encode
+"""A policy with all its settings; a rule's function is written by its name."""
+
 
 class Contender(msgspec.Struct, frozen=True):
-    """`stamp` is the hash of all that decides what it does. `policy` is empty for a peer, `peer` for a policy."""
+    """A policy or a peer: one of `policy_name` and `peer_name` is empty. `fingerprint` is the hash of its settings."""
 
     key: str
     kind: _ContenderKind
@@ -30,17 +38,14 @@ class Contender(msgspec.Struct, frozen=True):
 
 
 def make_policy_contender(name: str, settings: SettingOverrides = (), key: str = "") -> Contender:
-    """A preset or a policy file. It is read now, so that a wrong name fails before the work begins."""
+    """Make a contender of a preset or a policy file. The policy is loaded now, so that a wrong name fails at once."""
     policy = load_policy_with_settings(name, settings)
     preset = name in preset_names()
-    folder = resources.files("tidegate.presets")
-    text = folder.joinpath(f"{name}.yaml").read_bytes() if preset else Path(name).read_bytes()
-    stamp = hash_values("policy", hashlib.sha256(text).hexdigest(), settings, hash_module_code(ENGINE_MODULE))
     return Contender(
         key=key or (name if preset else Path(name).stem),
         kind="preset" if preset else "file",
         description=" ".join(policy.about.split()),
-        fingerprint=stamp,
+        fingerprint=hash_values("policy", _encode_policy(policy).decode()),
         policy_name=name,
         settings=settings,
     )
@@ -48,5 +53,40 @@ def make_policy_contender(name: str, settings: SettingOverrides = (), key: str =
 
 @lru_cache(maxsize=4)
 def load_contender_policy(contender: Contender) -> Policy:
-    """By all that decides it: a file that was changed meanwhile is another policy."""
+    """Load the policy of a contender. The cache goes by the fingerprint too, so a changed file is another policy."""
     return load_policy_with_settings(contender.policy_name, contender.settings)
+
+
+class PeerContenders(NamedTuple):
+    """The peers that can be run, and for each other one a sentence why it cannot."""
+
+    contenders: list[Contender]
+    missing_reasons: list[str]
+
+
+def find_peer_contenders(wanted: Sequence[str] = ()) -> PeerContenders:
+    """Return the peers of these names, or all."""
+    names = [peer.name for peer in PEERS]
+    for name in wanted:
+        if name not in names:
+            raise BadInput(f"There is no peer {name!r}.", f"There are: {', '.join(names)}.")
+    found, missing = [], []
+    for peer in PEERS:
+        if wanted and peer.name not in wanted:
+            continue
+        why = explain_missing_peer(peer)
+        if why:
+            missing.append(why)
+        else:
+            found.append(_make_peer_contender(peer))
+    return PeerContenders(found, missing)
+
+
+def _make_peer_contender(peer: Peer) -> Contender:
+    fingerprint = hash_values("peer", peer.package, peer.script, dict(peer.settings))
+    about = (
+        f"{peer.package}: {peer.description}" if peer.runs_published_code else f"{peer.description} Re-expressed here."
+    )
+    return Contender(
+        peer.name, "peer" if peer.runs_published_code else "re-expressed", about, fingerprint, peer_name=peer.name
+    )

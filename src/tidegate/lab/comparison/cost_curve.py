@@ -1,7 +1,7 @@
-"""A curve held against each other contender at that contender's cost.
+"""Compare a policy at several settings with each other contender at equal cost.
 
-Whoever spends more keeps more, so a difference in what is kept says little while the costs differ. Here the curve's
-point that costs the most without costing more than the other is compared with it, session by session.
+A contender that spends more keeps more, so a difference in fidelity says little while the costs differ. A contender is
+therefore compared, session by session, with the point of the curve that costs the most without costing more.
 """
 
 import re
@@ -30,7 +30,7 @@ _ValuesByContender = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 
 
 class EqualCostDifference(NamedTuple):
-    """The point's value less the other's; `verdict` is the point's."""
+    """The point's value minus the contender's. `verdict` is that of the point."""
 
     measure: str
     estimate: MeanEstimate
@@ -38,9 +38,9 @@ class EqualCostDifference(NamedTuple):
 
 
 class EqualCostComparison(NamedTuple):
-    """A contender and the point it was compared with; costs are means over the sessions both have.
+    """A contender and the point it was compared with. Costs are means over the sessions both have.
 
-    `dearer`: even the cheapest point costs more, so the costs are not equal and the point has an advantage.
+    `is_dearer`: even the cheapest point costs more than the contender, so the point has an advantage.
     """
 
     contender_key: str
@@ -51,12 +51,12 @@ class EqualCostComparison(NamedTuple):
     differences: tuple[EqualCostDifference, ...]
 
     def measures_judged(self, word: str) -> list[str]:
-        """The measures whose verdict this is: better, worse, or nothing where the sessions do not tell."""
+        """Return the measures with this verdict: better, worse, or "" where the sessions do not decide."""
         return [each.measure for each in self.differences if each.measure in EQUAL_COST_KEYS and each.verdict == word]
 
     @property
     def verdict(self) -> str:
-        """Better or worse only where all that is compared is; partly where some is and nothing the other way."""
+        """Better or worse if all compared measures are; partly if some are and none is the opposite."""
         better, worse = len(self.measures_judged("better")), len(self.measures_judged("worse"))
         if better and worse:
             return "trade"
@@ -68,9 +68,9 @@ class EqualCostComparison(NamedTuple):
 
 
 def find_dominated_points(values: _ValuesByContender, points: Sequence[str]) -> set[str]:
-    """Points that another one of the curve makes pointless: it costs no more and keeps no less of anything compared.
+    """Return the points that another point dominates: it costs no more and keeps no less of every compared measure.
 
-    A setting may be turned so far that both get worse. Nobody would choose such a point, so it is passed over.
+    At an extreme setting both cost and fidelity may get worse. Nobody would choose such a point, so it is left out.
     """
     means = {point: [_mean(values[point][key]) for key in (COST_KEY, *EQUAL_COST_KEYS)] for point in points}
     found = set()
@@ -101,7 +101,7 @@ def compare_at_equal_cost(
     *,
     min_groups: int = MIN_GROUPS,
 ) -> EqualCostComparison | None:
-    """None if the contender and the curve have no session in common."""
+    """Compare one contender with the curve. None if they have no session in common."""
     costs = [each for point in points if (each := _compute_mean_costs(values, point, against))]
     if not costs:
         return None
@@ -121,7 +121,7 @@ def compare_at_equal_cost(
 
 
 def _compute_mean_costs(values: _ValuesByContender, point: str, against: str) -> _PointCosts | None:
-    """Mean costs over the sessions both have, so that a session one of them failed in weighs for neither."""
+    """Return the mean costs over the sessions both have: a session that one failed in counts for neither."""
     mine, theirs = values[point][COST_KEY], values[against][COST_KEY]
     both = [
         (cost, other)
@@ -143,14 +143,14 @@ _CURVE_REMEDY: Final = "Write [POLICY:]SETTING=VALUE,VALUE,..., for instance fid
 
 
 class CurvePoint(msgspec.Struct, frozen=True):
-    """`key` names the contender that was measured for it."""
+    """A value of the setting, and the contender that was measured for it."""
 
     value: str
     contender_key: str
 
 
 class SettingCurve(msgspec.Struct, frozen=True):
-    """Points in the order they were asked for. `contenders` are those that are in the run for the curve's sake only."""
+    """Points in the order they were given. `extra_contenders` are in the run only for the curve."""
 
     policy: str
     setting: str
@@ -159,7 +159,7 @@ class SettingCurve(msgspec.Struct, frozen=True):
 
 
 def parse_curve(text: str, others: Sequence[Contender]) -> SettingCurve:
-    """The curve of a policy, or of the default one. What is among the other contenders already is not added again."""
+    """Parse `[POLICY:]SETTING=VALUE,...`. A point that is already among the other contenders is not added again."""
     match = _CURVE_PATTERN(text)
     if match is None:
         raise BadInput(f"{text!r} is not a curve.", _CURVE_REMEDY)

@@ -1,20 +1,18 @@
-"""Has a policy got worse than it was? For a build that should fail when it has.
+"""Check whether a policy got worse than a stored result, for a build that should fail then.
 
-What was stored are the values of each session, so the comparison is paired: the same sessions then and now. A policy is
-worse in a measure if the whole interval of the difference is on the wrong side and its mean is more than a hair's
-breadth off. With too few sessions for an interval the mean alone decides, by a wider margin. More requests over the
-window, invalid or not made are worse, however few: these are defects, not noise.
+The stored result has the values of each session, so the comparison is paired. A policy is worse in a measure if the
+whole interval of the difference is on the wrong side and its mean is off by more than 0.002. With too few sessions for
+an interval, the mean alone decides, by a margin of 0.02. Any increase of requests that are over the window, invalid or
+not made is a regression: these are defects, not noise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Final, NamedTuple
 
 from tidegate.core.errors import BadInput
 from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS, estimate_difference, judge_difference
-from tidegate.lab.comparison.report.findings import FINDINGS_FORM
+from tidegate.lab.comparison.report.findings import Findings, WindowFindings, decode_findings
 from tidegate.lab.scoring.measures import MEASURES_BY_KEY
 
 _GATED_KEYS: Final = ("far", "far_strict", "anchors", "anchors_strict", "user", "newest", "cost", "billed_ratio")
@@ -24,11 +22,11 @@ _MIN_DIFFERENCE: Final = 0.002
 _MIN_MEAN_DIFFERENCE: Final = 0.02
 """The same where there is no interval."""
 
-_Json = dict[str, Any]
+_MeasureValues = Mapping[str, float | None]
 
 
 class Regression(NamedTuple):
-    """One thing that got worse: said in one line, with the figures."""
+    """One measure that got worse, with the figures in one line."""
 
     window: int
     policy: str
@@ -40,64 +38,62 @@ class Regression(NamedTuple):
 
 
 class GateResult(NamedTuple):
-    """`compared` counts pairs of a policy and a window that both have; sessions that changed are in `unmatched`."""
+    """`compared_pairs` counts pairs of a policy and a window in both results, `unmatched_sessions` those in one
+    only.
+    """
 
     regressions: list[Regression]
     compared_pairs: int
     unmatched_sessions: int
 
 
-def read_stored_findings(path: Path) -> _Json:
-    """What `--save` wrote."""
-    remedy = "Give a file that `tidegate lab --save FILE` or `--json FILE` wrote."
+def read_stored_findings(path: Path) -> Findings:
+    """Read a file that `--save` or `--json` wrote."""
     try:
-        stored = msgspec.json.decode(path.read_bytes())
+        data = path.read_bytes()
     except OSError as error:
+        remedy = "Give a file that `tidegate lab --save FILE` or `--json FILE` wrote."
         raise BadInput(f"{path}: cannot be read ({error.strerror}).", remedy) from None
-    except msgspec.DecodeError as error:
-        raise BadInput(f"{path}: broken JSON ({error}).", remedy) from None
-    if not isinstance(stored, dict) or stored.get("form") != FINDINGS_FORM:
-        raise BadInput(f"{path}: not a result of the lab.", remedy)
-    return stored
+    return decode_findings(data, str(path))
 
 
-def has_comparable_results(stored: _Json, windows: Sequence[int], policies: Sequence[str]) -> bool:
-    """Is there anything to compare? Asked before the work, not after it."""
+def has_comparable_results(stored: Findings, windows: Sequence[int], policies: Sequence[str]) -> bool:
+    """Return whether there is anything to compare. Checked before the comparison is run."""
     return any(
-        window["window"] in windows and not _values_by_policy(window).keys().isdisjoint(policies)
-        for window in stored["windows"]
+        window.window in windows and not _values_by_policy(window).keys().isdisjoint(policies)
+        for window in stored.windows
     )
 
 
-def check_regressions(stored: _Json, found: _Json) -> GateResult:
-    """Hold what was found now against what was stored."""
-    then = {window["window"]: _values_by_policy(window) for window in stored["windows"]}
-    projects = {each["key"]: each["project"] for each in found["sessions"]}
+def check_regressions(stored: Findings, found: Findings) -> GateResult:
+    """Compare new findings with stored ones."""
+    then = {window.window: _values_by_policy(window) for window in stored.windows}
+    projects = {each.key: each.project for each in found.sessions}
     worse: list[Regression] = []
     compared, unmatched = 0, 0
-    for window in found["windows"]:
+    for window in found.windows:
         for policy, now in _values_by_policy(window).items():
-            before = then.get(window["window"], {}).get(policy)
+            before = then.get(window.window, {}).get(policy)
             if before is None:
                 continue
             compared += 1
             unmatched += len(now.keys() ^ before.keys())
             shared = now.keys() & before.keys()
             groups = {session: projects[session] for session in shared}
-            worse += _find_regressions(window["window"], policy, {s: now[s] for s in shared}, before, groups)
+            worse += _find_regressions(window.window, policy, {s: now[s] for s in shared}, before, groups)
     return GateResult(worse, compared, unmatched)
 
 
-def _values_by_policy(window: _Json) -> dict[str, dict[str, _Json]]:
-    found: dict[str, dict[str, _Json]] = {}
-    for row in window["rows"]:
-        if not row["error"]:
-            found.setdefault(row["policy"], {})[row["session"]] = row["values"]
+def _values_by_policy(window: WindowFindings) -> dict[str, dict[str, _MeasureValues]]:
+    found: dict[str, dict[str, _MeasureValues]] = {}
+    for row in window.rows:
+        if not row.error:
+            found.setdefault(row.policy, {})[row.session] = row.values
     return found
 
 
 def _find_regressions(
-    window: int, policy: str, now: dict[str, _Json], before: dict[str, _Json], groups: dict[str, str]
+    window: int, policy: str, now: dict[str, _MeasureValues], before: dict[str, _MeasureValues], groups: dict[str, str]
 ) -> list[Regression]:
     found = []
     for measure in _DEFECT_KEYS:

@@ -1,4 +1,4 @@
-"""Many policies over many recordings: what is to be measured, and measuring it with all cores."""
+"""Run a comparison: many contenders over many recordings, on all cores."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -10,9 +10,10 @@ import msgspec
 from tidegate.lab.comparison.cells import CellResult, ComparisonCell, ComparisonTerms, measure_cell
 from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS
 from tidegate.lab.comparison.contenders import Contender
+from tidegate.lab.comparison.report.findings import ResampledUnit
 from tidegate.lab.comparison.result_cache import ResultCache
 from tidegate.lab.comparison.session_sources import SessionSource, SkippedSession
-from tidegate.lab.peer_process import close_peer_process
+from tidegate.lab.peers.process import close_peer_process
 from tidegate.lab.scoring.session_figures import SessionFigures
 from tidegate.lab.worker_pool import run_in_processes
 
@@ -21,7 +22,7 @@ DEFAULT_MIN_WINDOWS: Final = 1.5
 
 
 class ComparisonPlan(msgspec.Struct, frozen=True):
-    """What is compared. Everything that decides a figure is in here or in the files it names."""
+    """Everything that decides the figures of a comparison, or the files that hold it."""
 
     sources: tuple[SessionSource, ...]
     contenders: tuple[Contender, ...]
@@ -39,7 +40,9 @@ class ComparisonPlan(msgspec.Struct, frozen=True):
         ]
 
     def list_cells(self) -> list[ComparisonCell]:
-        """Recording by recording, the longest first; the cells of a peer together, for starting it takes seconds."""
+        """Return the cells, the longest recordings first. The cells of a peer are adjacent: starting one takes
+        seconds.
+        """
         found: list[ComparisonCell] = []
         for of_peers in (False, True):
             some = [each for each in self.contenders if bool(each.peer_name) == of_peers]
@@ -55,7 +58,7 @@ class ComparisonPlan(msgspec.Struct, frozen=True):
 
 
 class ComparisonResults(msgspec.Struct):
-    """Figures by window, contender and recording. `waiting` counts cells that were not measured before a stop."""
+    """Figures by window, contender and recording. `unmeasured_cells` counts cells left by an interrupted run."""
 
     plan: ComparisonPlan
     figures: dict[int, dict[str, dict[str, SessionFigures]]] = {}
@@ -64,7 +67,7 @@ class ComparisonResults(msgspec.Struct):
     cached_cells: int = 0
 
     def figures_of(self, window: int, contender: str) -> dict[str, SessionFigures]:
-        """By the key of the recording, in the order of the plan: which of them was measured first says nothing."""
+        """Return the figures by content hash, in the order of the plan."""
         there = self.figures.get(window, {}).get(contender, {})
         return {
             source.content_hash: there[source.content_hash]
@@ -73,7 +76,7 @@ class ComparisonResults(msgspec.Struct):
         }
 
     def list_failed_cells(self) -> list[CellResult]:
-        """In the order of the plan, too."""
+        """Return the failed cells in the order of the plan."""
         cells = self.plan.list_cells() if self.failures else []
         return sorted(self.failures, key=lambda each: cells.index(each.cell))
 
@@ -88,13 +91,13 @@ class ComparisonResults(msgspec.Struct):
 
 
 def load_cached_results(plan: ComparisonPlan) -> ComparisonResults:
-    """What the cache has already."""
+    """Return the results that are in the cache."""
     results = ComparisonResults(plan)
-    kept = ResultCache(Path(plan.terms.cache_folder))
+    cache = ResultCache(Path(plan.terms.cache_folder))
     cells = plan.list_cells()
     results.unmeasured_cells = len(cells)
     for cell in cells:
-        figures = kept.get(cell.cache_key, SessionFigures)
+        figures = cache.get(cell.cache_key, SessionFigures)
         if figures is not None:
             results.add_result(CellResult(cell, figures))
             results.cached_cells += 1
@@ -112,7 +115,7 @@ def _list_missing_cells(results: ComparisonResults) -> list[ComparisonCell]:
 def run_comparison(
     plan: ComparisonPlan, jobs: int, on_progress: Callable[[int], None] = lambda _: None
 ) -> ComparisonResults:
-    """All cells of the plan. KeyboardInterrupt leaves what is done in the cache, for the next run to begin with."""
+    """Measure all cells of the plan. After KeyboardInterrupt the finished cells are in the cache."""
     results = load_cached_results(plan)
     on_progress(results.cached_cells)
     try:
@@ -126,14 +129,14 @@ def run_comparison(
 
 
 class SessionGroups(NamedTuple):
-    """Which group each session is drawn with. Groups are projects, or sessions if there are too few projects."""
+    """The group that each session is resampled with: its project, or itself if there are too few projects."""
 
     by_session: dict[str, str]
-    kind: str
+    kind: ResampledUnit
 
 
 def group_sessions(sources: Sequence[SessionSource], min_groups: int = MIN_GROUPS) -> SessionGroups:
     if len({source.project for source in sources}) >= min_groups:
         return SessionGroups({source.content_hash: source.project for source in sources}, "projects")
-    kind = "sessions" if len(sources) >= min_groups else ""
+    kind: ResampledUnit = "sessions" if len(sources) >= min_groups else ""
     return SessionGroups({source.content_hash: source.content_hash for source in sources}, kind)

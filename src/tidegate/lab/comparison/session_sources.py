@@ -1,4 +1,4 @@
-"""The recordings a comparison is made over: where each stands, how long it is, which names it uses."""
+"""Find the recordings of a comparison: their files, their lengths and the names they use."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.core.text.secrets import SecretMask, keys_of
-from tidegate.lab.comparison.result_cache import IMPORTERS_MODULE, ResultCache, hash_module_code, hash_values
+from tidegate.lab.comparison.result_cache import CURRENT_VERSIONS, ResultCache, hash_values
 from tidegate.lab.importers import ImportedFile as Read
 from tidegate.lab.importers import read_recordings_by_file
 from tidegate.lab.importers.recording import Recording
@@ -26,7 +26,7 @@ COMMON_NAME_PROJECTS: Final = 4
 
 
 class SessionSource(msgspec.Struct, frozen=True):
-    """One recording: the `place`-th of the file `path`. `key` is the hash of what it holds."""
+    """One recording: number `index_in_file` of the file `path`. `content_hash` is the hash of its messages."""
 
     path: str
     index_in_file: int
@@ -42,7 +42,7 @@ class SessionSource(msgspec.Struct, frozen=True):
 
 
 class SkippedSession(msgspec.Struct, frozen=True):
-    """What was left out, and why."""
+    """A session or file that is left out, and why."""
 
     name: str
     reason: str
@@ -61,13 +61,13 @@ class _ScanTask(msgspec.Struct, frozen=True):
 
 
 def scan_sources(paths: Sequence[Path], cache: Path, count: str, jobs: int) -> Generator[SourceScan, None, None]:
-    """What is in each file, as it comes."""
+    """Yield the sessions of each file as it is read."""
     tasks = [_ScanTask(str(path), str(cache), count) for path in sorted(paths, key=_file_size, reverse=True)]
     yield from run_in_processes(_run_scan_task, tasks, jobs)
 
 
 def merge_scans(found: Iterable[SourceScan]) -> SourceScan:
-    """All of them in order. A session that stands in two files counts once, and two of one name are told apart."""
+    """Merge scans in a fixed order. A session in two files counts once; sessions of the same name get a number."""
     sources: dict[str, SessionSource] = {}
     skipped: list[SkippedSession] = []
     named: dict[str, int] = {}
@@ -107,14 +107,7 @@ def _scan_file(path: Path, cache: ResultCache, count: str) -> SourceScan:
         content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror}).", "Check the file and its permissions.") from None
-    key = hash_values(
-        "sources",
-        content,
-        str(path),
-        count,
-        hash_module_code(IMPORTERS_MODULE),
-        hash_module_code("tidegate.lab.scoring.signals"),
-    )
+    key = hash_values("sources", content, str(path), count, CURRENT_VERSIONS.importers, CURRENT_VERSIONS.scoring)
     known = cache.get(key, SourceScan) if content else None
     if known is None:
         read = read_clean_file(path)
@@ -127,7 +120,7 @@ def _scan_file(path: Path, cache: ResultCache, count: str) -> SourceScan:
 
 
 def create_recording_mask(recording: Recording) -> SecretMask:
-    """A mask that has seen the whole recording: a name taken from it may be a secret that shows by its context only."""
+    """Create a mask that has seen the whole recording: some secrets show only by their context."""
     mask = SecretMask(keys_of(os.environ))
     mask(encode_json_text(recording.messages))
     return mask
@@ -161,7 +154,7 @@ def _hash_recording(recording: Recording) -> str:
 
 
 def get_project(recording: Recording) -> str:
-    """Sessions of one project resemble each other: intervals are taken over projects."""
+    """Return the project of a recording, or its name. Sessions of one project are alike."""
     return recording.origin.project or recording.name
 
 
@@ -170,7 +163,7 @@ def read_clean_recordings(path: Path) -> list[Recording]:
 
 
 def read_clean_file(path: Path) -> Read:
-    """Half a surrogate pair, which no provider could be sent, is mended here."""
+    """Read a file and repair half surrogate pairs, which no provider accepts."""
     found = next(read_recordings_by_file([path]))
     if found.error is not None:
         raise found.error
@@ -186,7 +179,7 @@ def read_clean_file(path: Path) -> Read:
 
 @lru_cache(maxsize=8)
 def load_recording(path: str, place: int) -> Recording:
-    """Cells of one recording come one after the other: the file is read once."""
+    """Load a recording. Cells of one recording follow each other, so its file is read once."""
     return read_clean_recordings(Path(path))[place]
 
 
@@ -196,7 +189,7 @@ def create_unit_counter(count: str) -> UnitCounter:
 
 
 def find_common_names(sources: Iterable[SessionSource], projects: int = COMMON_NAME_PROJECTS) -> frozenset[str]:
-    """Names in the calls of at least so many projects."""
+    """Return the names in the calls of at least this many projects."""
     using: dict[str, set[str]] = {}
     for source in sources:
         for name in source.argument_names:

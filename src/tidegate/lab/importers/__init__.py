@@ -1,4 +1,4 @@
-"""Recorded sessions of other agents, and of our own: read, mended, and said what was mended."""
+"""Read recorded sessions of other agents and of tidegate, and repair what does not fit together."""
 
 from tidegate.lab.importers.local_sessions import LOCAL_AGENTS, find_local_sessions
 from tidegate.lab.importers.registry import ImportedFile, read_recordings, read_recordings_by_file

@@ -1,7 +1,7 @@
-"""Making calls and results fit: every call answered once, straight behind it, in call order, ids unique.
+"""Repair calls and results: every call answered once, directly after it, in call order, with unique ids.
 
 A recording may lack results (interrupted), have them before their call (parallel writers), twice, or without a call;
-ids may be missing or used again. Each mending is counted and said.
+ids may be missing or used again. Each repair is counted and reported.
 """
 
 from collections import Counter, deque
@@ -38,7 +38,7 @@ class _CallPosition(NamedTuple):
 
 
 class _CallResultPairs:
-    """Which result belongs to which call, found in one walk."""
+    """Which result belongs to which call, found in one pass."""
 
     def __init__(self) -> None:
         self.result_indices: dict[int, int] = {}  # ordinal of a call -> place of its result
@@ -84,7 +84,7 @@ class _CallResultPairs:
             self._early_results.setdefault(ident, []).append(place)
 
     def _take_newest_waiting(self, ident: str) -> _CallPosition | None:
-        """Of the calls of this id that wait, those of the newest message; of these the first."""
+        """Take, of the unanswered calls with this id, the first one of the newest message."""
         groups = self._waiting.get(ident, [])
         while groups:
             call = groups[-1].popleft()

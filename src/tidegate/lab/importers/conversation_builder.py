@@ -1,7 +1,6 @@
-"""A conversation being written down by an importer, and its end as a `Recording`.
+"""Build a `Recording` from what an importer finds, in the order of the file.
 
-An importer says what it finds, in the order of the file; what does not fit together is mended at the end, in one
-place for all formats. What an importer leaves out it says, by count.
+What does not fit together is repaired at the end, in one place for all formats. An importer counts what it leaves out.
 """
 
 from bisect import bisect_left
@@ -21,7 +20,7 @@ ChatContent = str | list[JsonRecord]
 
 
 class RecordedCall(NamedTuple):
-    """`arguments` is the text the model wrote, or the JSON value it was read into."""
+    """A tool call. `arguments` is the text the model wrote, or the JSON value it was parsed into."""
 
     id: str
     name: str
@@ -40,14 +39,15 @@ class ConversationBuilder:
         self._early_result_ids: list[str] = []
 
     def add_message(self, role: str, content: ChatContent, time: float = 0.0, *, typed: bool | None = None) -> None:
-        """The system or the user says something; nothing said is nothing. `typed`: see `mark`."""
+        """Add a system or user message; an empty one is not added. For `typed` see `mark_typed`."""
         if content:
             self._append({"role": role, "content": _repair_content(content)}, time)
             self.mark_typed(-1, typed)
 
     def mark_typed(self, place: int, typed: bool | None) -> None:
-        """Say whether a person typed the message at this place. A long text is not marked as typed: no format tells
-        what of it was pasted."""
+        """Set whether a person typed the message at this index. A long text is not marked: parts of it may be
+        pasted.
+        """
         texts = (part.get("text") for part in list_content_parts(self.messages[place]["content"]))
         size = sum(len(text) for text in texts if isinstance(text, str))
         self.typed[place] = None if typed and size > UNMARKED_CHARS else typed
@@ -55,7 +55,7 @@ class ConversationBuilder:
     def add_answer(
         self, text: ChatContent = "", calls: Sequence[RecordedCall] = (), thinking: str = "", time: float = 0.0
     ) -> JsonRecord:
-        """The model answers. More can be added to the message given back, with `more`."""
+        """Add an answer of the model. `extend_answer` can add more to the returned message."""
         message = self._append({"role": "assistant", "content": None}, time)
         self.extend_answer(message, text, calls, thinking)
         return message
@@ -63,7 +63,7 @@ class ConversationBuilder:
     def extend_answer(
         self, message: JsonRecord, text: ChatContent = "", calls: Sequence[RecordedCall] = (), thinking: str = ""
     ) -> None:
-        """Another block of the same answer."""
+        """Add another block to the same answer."""
         if text:
             message["content"] = _join_contents(message["content"], _repair_content(text))
         if thinking.strip():
@@ -88,17 +88,17 @@ class ConversationBuilder:
             self._call_ids.update(repair_unicode(call.id) for call in calls)
 
     def add_result(self, call: str, content: ChatContent, time: float = 0.0) -> None:
-        """A result; without the id of its call it goes to the next call that waits for one."""
+        """Add a result. Without the id of its call it belongs to the next unanswered call."""
         self._append({"role": "tool", "tool_call_id": repair_unicode(call), "content": _repair_content(content)}, time)
         if call and repair_unicode(call) not in self._call_ids:
             self._early_result_ids.append(repair_unicode(call))
 
     def add_compaction(self, summary: str = "") -> None:
-        """Here the agent cut its own context: the messages before stay, its summary stands aside."""
+        """Record that the agent compacted its context here. The messages before stay; the summary is stored apart."""
         self._compactions.append(RecordedCompaction(len(self.messages), repair_unicode(summary)))
 
     def count_omitted(self, what: str, count: int = 1) -> None:
-        """Say that something of the file has no place among the messages."""
+        """Count something of the file that has no place among the messages."""
         self.omitted_counts[what] += count
 
     def _append(self, message: JsonRecord, time: float) -> JsonRecord:
@@ -110,7 +110,7 @@ class ConversationBuilder:
     def build_recording(
         self, source: SourceFile | RecordingLocation, name: str, meta: RecordingOrigin
     ) -> Recording | None:
-        """The end of it; None if nothing was said."""
+        """Repair the messages and return the recording, or None if there is no message."""
         done = repair_messages(self.messages)
         if not done.messages:
             return None
@@ -144,7 +144,7 @@ def _repair_content(content: ChatContent) -> ChatContent:
 
 
 def _join_contents(before: object, more: ChatContent) -> ChatContent:
-    """Texts by a line end; with images on either side, as parts."""
+    """Join texts by a line end; with images on either side, join as parts."""
     if not before:
         return more
     if isinstance(before, str) and isinstance(more, str):
@@ -159,7 +159,7 @@ def list_content_parts(content: object) -> list[JsonRecord]:
 
 
 def make_content(texts: Iterable[str], images: Iterable[str]) -> ChatContent:
-    """A text, or parts if there are images, each given by its URL."""
+    """Return a text, or parts if there are images. Each image is given by its URL."""
     text = "\n".join(texts)
     shown: list[JsonRecord] = [{"type": "image_url", "image_url": {"url": url}} for url in images]
     return list_content_parts(text) + shown if shown else text
@@ -170,7 +170,7 @@ def make_data_url(media: str, data: str) -> str:
 
 
 def _encode_arguments(value: object) -> str:
-    """As the model wrote them, even if broken: a recording says what was."""
+    """Return the arguments as the model wrote them, even if they are broken JSON."""
     if isinstance(value, str):
         return repair_unicode(value)
     return "{}" if value is None else encode_recorded_json(value)

@@ -1,4 +1,4 @@
-"""Looking into JSON that nobody has checked: what is not of the wanted kind is empty, never an error."""
+"""Read fields of unchecked JSON: a value of another type than wanted counts as empty, never as an error."""
 
 import json
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ def list_objects(value: object) -> list[JsonRecord]:
 
 
 def collect_part_types(value: object) -> set[str]:
-    """The types of the parts of a content; empty for a part that has none."""
+    """Return the types of the parts of a content, "" for a part without one."""
     return {string_or_empty(part.get("type")) for part in list_objects(value)}
 
 
 def first_text(value: Mapping[str, object], *keys: str) -> str:
-    """The first of these keys that holds a text with something in it."""
+    """Return the text of the first of these keys that holds a non-empty one."""
     return next((found for key in keys if (found := string_or_empty(value.get(key)))), "")
 
 
@@ -42,7 +42,9 @@ def encode_recorded_json(value: object) -> str:
 
 
 def parse_recorded_time(value: object) -> float:
-    """A recorded time in Unix seconds: ISO text, or a number of seconds, milliseconds, ... nanoseconds. 0.0 if none."""
+    """Return a recorded time in Unix seconds, 0.0 if there is none. Reads ISO text and numbers from seconds to
+    nanoseconds.
+    """
     if isinstance(value, bool):
         return 0.0
     if isinstance(value, int | float):

@@ -1,6 +1,6 @@
-"""Where the agents on this machine keep the sessions of this user. Looking only; nothing there is ever changed.
+"""Find the sessions that agents on this machine stored for this user. Nothing is changed there.
 
-Each agent has a folder of its own in the home, and most a variable that names another.
+Each agent has a folder in the home directory, and most have an environment variable that names another.
 """
 
 import os
@@ -14,11 +14,11 @@ _SUBAGENT_PREFIX = "agent-"
 
 
 def find_local_sessions(agent: str, environment: Mapping[str, str] | None = None) -> list[Path]:
-    """The session files of an agent, the newest last. BadInput if the agent is unknown or has none here."""
-    told = os.environ if environment is None else environment
+    """Return the session files of an agent, the newest last. BadInput if the agent is unknown or has none here."""
+    variables = os.environ if environment is None else environment
     if agent not in _LOCATIONS_BY_AGENT:
         raise BadInput(f"The agent '{agent[:40]}' is unknown.", f"Use one of {', '.join(_LOCATIONS_BY_AGENT)}.")
-    folders = _LOCATIONS_BY_AGENT[agent](told)
+    folders = _LOCATIONS_BY_AGENT[agent](variables)
     found = {path.resolve(): path for folder, pattern in folders for path in _match_files(folder, pattern)}
     if not found:
         looked = ", ".join(dict.fromkeys(str(folder) for folder, _ in folders))
@@ -36,45 +36,45 @@ def _match_files(folder: Path, pattern: str) -> list[Path]:
 _Locations = list[tuple[Path, str]]
 
 
-def _home_folder(told: Mapping[str, str]) -> Path:
-    return Path(told.get("HOME") or Path.home())
+def _home_folder(variables: Mapping[str, str]) -> Path:
+    return Path(variables.get("HOME") or Path.home())
 
 
-def _claude_code_locations(told: Mapping[str, str]) -> _Locations:
-    named = told.get("CLAUDE_CONFIG_DIR")
-    homes = [Path(named)] if named else [_home_folder(told) / ".claude", _config_folder(told) / "claude"]
+def _claude_code_locations(variables: Mapping[str, str]) -> _Locations:
+    named = variables.get("CLAUDE_CONFIG_DIR")
+    homes = [Path(named)] if named else [_home_folder(variables) / ".claude", _config_folder(variables) / "claude"]
     return [(home / "projects", "*/*.jsonl") for home in homes]
 
 
-def _codex_locations(told: Mapping[str, str]) -> _Locations:
-    home = Path(told.get("CODEX_HOME") or _home_folder(told) / ".codex")
+def _codex_locations(variables: Mapping[str, str]) -> _Locations:
+    home = Path(variables.get("CODEX_HOME") or _home_folder(variables) / ".codex")
     return [(home / "sessions", "**/rollout-*.jsonl"), (home / "archived_sessions", "**/rollout-*.jsonl")]
 
 
-def _opencode_locations(told: Mapping[str, str]) -> _Locations:
-    home = Path(told.get("XDG_DATA_HOME") or _home_folder(told) / ".local" / "share") / "opencode"
-    named = told.get("OPENCODE_DB", "")
+def _opencode_locations(variables: Mapping[str, str]) -> _Locations:
+    home = Path(variables.get("XDG_DATA_HOME") or _home_folder(variables) / ".local" / "share") / "opencode"
+    named = variables.get("OPENCODE_DB", "")
     database = home / named if named and named != ":memory:" else home / "opencode.db"
     return [(database.parent, database.name), (home / "storage" / "session", "*/ses_*.json")]
 
 
-def _copilot_locations(told: Mapping[str, str]) -> _Locations:
-    home = Path(told.get("COPILOT_HOME") or _home_folder(told) / ".copilot")
+def _copilot_locations(variables: Mapping[str, str]) -> _Locations:
+    home = Path(variables.get("COPILOT_HOME") or _home_folder(variables) / ".copilot")
     return [(home / "session-state", "*/events.jsonl"), (home / "session-state", "*.jsonl")]
 
 
-def _gemini_locations(told: Mapping[str, str]) -> _Locations:
-    home = Path(told.get("GEMINI_CLI_HOME") or _home_folder(told)) / ".gemini" / "tmp"
+def _gemini_locations(variables: Mapping[str, str]) -> _Locations:
+    home = Path(variables.get("GEMINI_CLI_HOME") or _home_folder(variables)) / ".gemini" / "tmp"
     return [(home, "*/chats/session-*.json"), (home, "*/chats/session-*.jsonl")]
 
 
-def _pi_locations(told: Mapping[str, str]) -> _Locations:
-    home = Path(told.get("PI_CODING_AGENT_DIR") or _home_folder(told) / ".pi" / "agent")
+def _pi_locations(variables: Mapping[str, str]) -> _Locations:
+    home = Path(variables.get("PI_CODING_AGENT_DIR") or _home_folder(variables) / ".pi" / "agent")
     return [(home / "sessions", "**/*.jsonl")]
 
 
-def _config_folder(told: Mapping[str, str]) -> Path:
-    return Path(told.get("XDG_CONFIG_HOME") or _home_folder(told) / ".config")
+def _config_folder(variables: Mapping[str, str]) -> Path:
+    return Path(variables.get("XDG_CONFIG_HOME") or _home_folder(variables) / ".config")
 
 
 _LOCATIONS_BY_AGENT: Mapping[str, Callable[[Mapping[str, str]], _Locations]] = {

@@ -1,4 +1,4 @@
-"""A recorded session as the lab takes it, whoever wrote it down."""
+"""A recorded session in the one form that the lab uses."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ JsonRecord = dict[str, object]
 
 
 class RecordingOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a recording comes from. Sessions of one `project` resemble each other: intervals are taken over these."""
+    """Where a recording comes from. Sessions of one `project` are alike, so intervals are drawn over projects."""
 
     format: str
     agent: str = ""
@@ -17,19 +17,19 @@ class RecordingOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedCompaction(msgspec.Struct, frozen=True):
-    """The agent itself cut its context before message `at`. Its summary stands here, not among the messages."""
+    """The agent compacted its context before message `message_index`. The summary is not among the messages."""
 
     message_index: int
     summary: str = ""
 
 
 class Recording(msgspec.Struct):
-    """Messages in OpenAI chat form: every call answered once, straight behind it, in call order, ids unique.
+    """Messages in OpenAI chat form: every call answered once, directly after it, in call order, with unique ids.
 
-    `times` has a Unix time for each message (0.0 where one was not recorded), or is empty if none was. `mended` says
-    in words what had to be changed or left out to make it so. `typed` has for each message whether a person typed it,
-    None where the format does not tell; it is empty if that is so of all. An assistant message may have the extra key
-    `reasoning_content`, its plain thinking; a content is a list of parts only where there are images.
+    `times` has a Unix time for each message (0.0 where none was recorded), or is empty if there is none at all.
+    `repairs` says in words what was changed or left out. `typed` says for each message whether a person typed it, None
+    where the format does not tell; it is empty if that is so for all. An assistant message may have the extra key
+    `reasoning_content`. A content is a list of parts only where there are images.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Reading recorded sessions of any known format: what a file holds decides, not what it is called."""
+"""Read recorded sessions of any known format. The content of a file decides its format, not its name."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -61,9 +61,9 @@ _KNOWN_FORMATS_REMEDY = (
 
 
 class ImportedFile(NamedTuple):
-    """What came of one file: its sessions, or the fault that kept it from being read.
+    """The sessions of one file, or the error that kept it from being read.
 
-    `left_out` tells of single sessions of a data folder that cannot be read; the others are here.
+    `session_errors` are the errors of single sessions of a data folder; its other sessions are in `recordings`.
     """
 
     path: Path
@@ -73,9 +73,9 @@ class ImportedFile(NamedTuple):
 
 
 def read_recordings(path: Path, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) -> list[Recording]:
-    """The sessions in a file, or in the files of a folder. BadInput if there is none.
+    """Return the sessions in a file, or in the files of a folder. BadInput if there is none.
 
-    Of a folder, a file that cannot be read is passed over; `read_each` tells of it.
+    A file of a folder that cannot be read is skipped; `read_recordings_by_file` reports it.
     """
     if not path.is_dir():
         return _read_path(path, limits).recordings
@@ -89,7 +89,7 @@ def read_recordings(path: Path, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) ->
 def read_recordings_by_file(
     paths: Sequence[Path], limits: ImportLimits = DEFAULT_IMPORT_LIMITS
 ) -> Iterator[ImportedFile]:
-    """File by file what these paths hold, with the fault of each that cannot be read."""
+    """Yield the sessions of each file, or its error."""
     for path in find_recording_files(paths):
         try:
             yield _read_path(path, limits)
@@ -98,9 +98,9 @@ def read_recordings_by_file(
 
 
 def find_recording_files(paths: Sequence[Path]) -> list[Path]:
-    """The files meant: those given, and of a folder those in it; if there are none, those in its folders.
+    """Return the given files and, for a folder, the recordings in it; if it holds none, those in its subfolders.
 
-    A folder beside files is not searched: it often holds the same sessions in another form.
+    A folder next to recordings is not searched: it often holds the same sessions in another form.
     """
     found: dict[Path, None] = {}
     for path in paths:
@@ -152,7 +152,7 @@ def _read_path(path: Path, limits: ImportLimits) -> ImportedFile:
 
 
 def _read_data_folder(path: Path, folder: Path) -> ImportedFile:
-    """A data folder. One session that cannot be read does not keep the others from being read."""
+    """Read all sessions of a data folder that can be read."""
     recordings: list[Recording] = []
     faults: list[BadInput] = []
     for each in tidegate_sessions.read_data_folder(folder):
@@ -170,7 +170,7 @@ def _detect_format(source: SourceFile) -> RecordingFormat:
 
 
 def _make_names_unique(recordings: list[Recording]) -> list[Recording]:
-    """Names of the sessions of one file, told apart."""
+    """Number the sessions of one file that have the same name."""
     used: set[str] = set()
     for recording in recordings:
         name, number = recording.name, 1

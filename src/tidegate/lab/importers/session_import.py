@@ -1,7 +1,7 @@
-"""Recordings into a data folder, as sessions of our own.
+"""Import recordings into a data folder as sessions of tidegate.
 
-A session is built in memory and taken in by the way exports come: checked as a whole, kept whole or not at all. Its
-log says where it comes from and what was mended, and has the recorded times.
+A session is built in memory and imported the way an export is: verified as a whole, stored whole or not at all. Its log
+records where it comes from, what was repaired, and the recorded times.
 """
 
 import gzip
@@ -29,7 +29,7 @@ _HEAD_EVENTS = 8
 
 
 class ImportOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the log says of an import. `sha256` is over the messages: the same recording is not taken in twice."""
+    """What the log records of an import. `sha256` is over the messages: the same recording is not imported twice."""
 
     format: str
     sha256: str
@@ -50,7 +50,7 @@ class ImportedSession(NamedTuple):
 
 
 class _RecordedClock:
-    """Recorded times, which never run backwards in a log; where there are none, the time before stands still."""
+    """A clock of recorded times. It never runs backwards, and stands still where no time was recorded."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -63,9 +63,9 @@ class _RecordedClock:
 
 
 def import_recording(data: DataFolder, recording: Recording, name: str = "", *, trust: bool = False) -> ImportedSession:
-    """Keep a recording as a session, under its own name or another. A name that is taken gets a number behind it.
+    """Store a recording as a session, under its own name or another. A name that is taken gets a number.
 
-    `trust`: the user's words in it are the user's own, so that what was typed may lay down rules. Else none of it does.
+    `trust`: the user's messages are the user's own, so that typed text may set rules. Without it, none of it does.
     """
     sha = hashlib.sha256(encode_recorded_json(recording.messages).encode()).hexdigest()
     place = _choose_name(lambda each: _check_name(data, each, sha), name or data.mask(recording.name)[:_MAX_NAME_CHARS])
@@ -93,7 +93,7 @@ def _choose_name(state: Callable[[str], str], name: str) -> _ChosenName:
 
 
 def _check_name(data: DataFolder, name: str, sha: str) -> str:
-    """Whether a name is free, taken, or the same recording, taken in before."""
+    """Return whether a name is free, taken, or held by the same recording."""
     if not data.store.head(name):
         return "free"
     for event in data.open_log(name).read():
@@ -130,7 +130,7 @@ def _build_log(recording: Recording, sha: str, clock: Callable[[], float], trust
 
 
 def _unique_tools(tools: list[JsonRecord]) -> list[JsonRecord]:
-    """Each name once: a log of requests may have been told of a tool twice."""
+    """Return each tool once: a log of requests may name a tool twice."""
     by_name: dict[str, JsonRecord] = {}
     for tool in tools:
         function = tool.get("function")

@@ -1,8 +1,8 @@
-"""One file of recorded sessions as JSON values, read within bounds.
+"""Read one file of recorded sessions as JSON values, within limits.
 
-A file is JSON lines, or one JSON document, or several documents behind each other; plain or gzip. What it holds
-decides, not what it is called. A file that was cut short, or is still being written, is read up to where it ends;
-`damage` then says so. Anything else that is wrong is a `BadInput` with file, line and remedy.
+A file is JSON lines, one JSON document, or several documents in a row; plain or gzip. The content decides, not the
+name. A file that was cut short or is still being written is read up to its end, and `damage` says so. Any other defect
+is a `BadInput` with file, line and remedy.
 """
 
 import gzip
@@ -49,7 +49,7 @@ class _LineValue(NamedTuple):
 
 
 class RecordingLocation(NamedTuple):
-    """Where a session comes from if not from one file of JSON: a folder, a database."""
+    """The place of a session that is not in one JSON file: a folder, a database."""
 
     path: Path
     damage: str = ""
@@ -60,7 +60,7 @@ class RecordingLocation(NamedTuple):
 
 
 class SourceFile:
-    """`head` is how the file begins: enough values to tell what it is."""
+    """`head` is the start of the file: enough values to detect its format."""
 
     def __init__(self, path: Path, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) -> None:
         self.path = path
@@ -74,16 +74,16 @@ class SourceFile:
 
     @property
     def stem(self) -> str:
-        """The name of the file without its endings, to name sessions after that have no name of their own."""
+        """The name of the file without its suffixes, for sessions without a name."""
         name = self.path.name.removesuffix(".gz")
         return name.rsplit(".", 1)[0] or name
 
     def head_objects(self) -> list[JsonRecord]:
-        """The objects at the head."""
+        """The objects among the first values."""
         return [value for _, value in self.head if isinstance(value, dict)]
 
     def single_value(self) -> object:
-        """The value of a file that holds just one, else None."""
+        """The value of a file that holds only one, else None."""
         return self.head[0].value if self._head_is_all and len(self.head) == 1 else None
 
     def read_values(self) -> Iterator[_LineValue]:
@@ -125,11 +125,11 @@ class SourceFile:
     def _decode_document(
         self, decoder: json.JSONDecoder, number: int, raw: bytes, file: BufferedIOBase
     ) -> Iterator[_LineValue]:
-        """The file is not one value a line, so it must be values that go over many lines."""
+        """Decode values that span lines, where a file is not one value a line."""
         try:
             rest = file.read(self.limits.value_bytes - len(raw) + 1)
         except _READ_ERRORS as error:
-            raise self.make_error(number, f"cannot be read further ({_describe_error(error)})") from None
+            raise self.make_error(number, f"cannot be read further ({describe_read_error(error)})") from None
         if len(raw) + len(rest) > self.limits.value_bytes:
             raise self._too_large_error(number, "a JSON document", self.limits.value_bytes)
         try:
@@ -140,7 +140,7 @@ class SourceFile:
         yield from found
 
     def _decode_line(self, decoder: json.JSONDecoder, number: int, raw: bytes) -> Iterator[_LineValue]:
-        """The values on a line; there may be more than one."""
+        """Decode the values on a line; there may be more than one."""
         pieces = _count_pieces(raw)
         self._pieces_read += pieces
         if pieces > self.limits.value_pieces:
@@ -168,7 +168,7 @@ class SourceFile:
             try:
                 raw = file.readline(self.limits.value_bytes + 1)
             except _READ_ERRORS as error:
-                self.damage = f"cut short or damaged at line {number} ({_describe_error(error)}): read up to there"
+                self.damage = f"cut short or damaged at line {number} ({describe_read_error(error)}): read up to there"
                 return
             if not raw:
                 return
@@ -199,7 +199,7 @@ class SourceFile:
 
 
 def load_bounded_json(text: str, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) -> object:
-    """The JSON value in a text that came from elsewhere than a file of its own, within the same bounds; else None."""
+    """Parse a JSON text within the same limits. None if it is not valid."""
     raw = text.encode("utf-8", "replace")
     try:
         value = json.loads(text, parse_constant=lambda _: None) if _count_pieces(raw) <= limits.value_pieces else None
@@ -213,7 +213,7 @@ def _count_pieces(raw: bytes) -> int:
 
 
 def _is_deeper_than(value: object, depth: int) -> bool:
-    """What reads a value may call itself for each level; it must not run out of stack."""
+    """Return whether a value is nested deeper than this: recursive readers must not run out of stack."""
     level: list[object] = [value]
     for _ in range(depth):
         level = [inner for outer in level for inner in _list_containers(outer)]
@@ -245,7 +245,7 @@ def _open_bytes(path: Path) -> Iterator[BufferedIOBase]:
             raise BadInput(f"{path}: not a file.", "Give a file or a folder of recorded sessions.")
         file = path.open("rb")
     except OSError as error:
-        cause = f"{path}: cannot be read ({_describe_error(error)})."
+        cause = f"{path}: cannot be read ({describe_read_error(error)})."
         raise BadInput(cause, "Check the path and its permissions.") from None
     with file:
         yield file
@@ -263,5 +263,6 @@ def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
             yield unpacked
 
 
-def _describe_error(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+def describe_read_error(error: Exception) -> str:
+    cause = error.strerror if isinstance(error, OSError) else None
+    return cause or str(error) or type(error).__name__

@@ -1,5 +1,7 @@
-"""Many recordings under one policy: one process a core, requests written to files, one bad file never in the way of
-the others."""
+"""Replay many recordings under one policy: one process a core, with requests written to files.
+
+A file that cannot be read does not stop the others.
+"""
 
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -24,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ReplayOrder(msgspec.Struct, frozen=True):
-    """What to do with each file. Plain values: it travels to other processes. `requests` is a folder, or empty."""
+    """The options for all files of a replay. `requests_folder` may be empty."""
 
     policy: str
     window: int
@@ -44,7 +46,7 @@ class UnreadRecording(msgspec.Struct, frozen=True):
 
 
 class ReplayOutcome(msgspec.Struct, frozen=True):
-    """One of both is there."""
+    """The report of a file, or why it was not read."""
 
     path: str
     report: ReplayReport | None = None
@@ -76,18 +78,18 @@ def replay_file(path: Path, order: ReplayOrder, should_stop: StopCheck = never_s
 
 @lru_cache(maxsize=4)
 def load_replay_policy(name: str, settings: tuple[tuple[str, str], ...]) -> Policy:
-    """Read once for all the files of an order."""
+    """Load the policy once for all files."""
     return load_policy_with_settings(name, settings)
 
 
 def load_policy_with_settings(name: str, settings: tuple[tuple[str, str], ...]) -> Policy:
-    """Values are written as in a policy file: 3 is a number, off a word, null nothing."""
+    """Load a policy with overrides, written as in a policy file: 3 is a number, off a word, null nothing."""
     return load(name, {key: parse_plain_scalar(value, SourcePosition(f"setting {key}", 0)) for key, value in settings})
 
 
 @contextmanager
 def _open_request_file(folder: str, path: Path) -> Iterator[Callable[[ContenderRequest], None] | None]:
-    """Written line by line beside its place and moved there when complete: a file that is there is whole."""
+    """Open a temporary file that is renamed when it is complete: a request file that exists is whole."""
     if not folder:
         yield None
         return
@@ -114,9 +116,9 @@ def _partial_path(folder: str, path: Path) -> Path:
 
 
 def replay_files(paths: Sequence[Path], order: ReplayOrder, jobs: int) -> Generator[ReplayOutcome, None, None]:
-    """Each file's outcome, as it comes. Closing the iterator early stops the processes.
+    """Yield the outcome of each file as it is finished. Closing the iterator early stops the processes.
 
-    One process takes them in their order; for several the longest come first, so that they end at about the same time.
+    One process takes the files in order; several take the longest first, so that they finish at about the same time.
     """
     ordered = paths if jobs <= 1 else sorted(paths, key=_file_size, reverse=True)
     tasks = [_ReplayTask(path, order) for path in ordered]

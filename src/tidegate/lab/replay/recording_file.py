@@ -1,9 +1,8 @@
-"""Recorded sessions, read line by line.
+"""Read a recording in chat form, line by line.
 
-A recording is JSONL in OpenAI chat form: one message a line, plain or gzipped, with an optional first line
-`{"meta": {...}}`. It is read as a stream, so its size does not matter. Whatever is wrong with a file becomes a
-`BadInput` that names the file and the line and says what to do: a folder of a thousand recordings with one bad
-file in it is still worth replaying.
+A recording is JSONL in OpenAI chat form: one message a line, plain or gzipped, with an optional first line `{"meta":
+{...}}`. It is read as a stream, so memory does not depend on its size. A defect of a file is a `BadInput` that names
+the file, the line and what to do, so that the other files of a folder can still be replayed.
 """
 
 import gzip
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
+from tidegate.lab.importers.source_file import describe_read_error
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
@@ -28,7 +28,7 @@ _FORMAT_REMEDY = 'A recording has one message a line, such as {"role": "user", "
 
 
 class RecordedLine(NamedTuple):
-    """A message as it was recorded, and where it stands in the file. `typed`: whether a person typed it, if known."""
+    """A recorded message and its line number in the file. `typed`: whether a person typed it, if known."""
 
     number: int
     message: dict[str, object]
@@ -36,7 +36,7 @@ class RecordedLine(NamedTuple):
 
 
 def get_recording_name(path: Path) -> str:
-    """The name of a recording without folder and ending."""
+    """Return the name of a recording without folder and suffixes."""
     for suffix in reversed(_SUFFIXES):
         if path.name.endswith(suffix):
             return path.name[: -len(suffix)]
@@ -44,7 +44,7 @@ def get_recording_name(path: Path) -> str:
 
 
 def find_chat_recordings(paths: Sequence[Path]) -> list[Path]:
-    """The recordings meant by these paths: files as given, folders as the recordings directly inside, in order.
+    """Return the recordings that these paths name: files as given, and those directly in a folder, sorted.
 
     Subfolders are not searched: they often hold the same sessions in another form.
     """
@@ -67,13 +67,13 @@ def _list_recordings(folder: Path) -> list[Path]:
         entries = sorted(folder.iterdir())
     except OSError as error:
         raise _make_error(
-            folder, 0, f"cannot be read ({_describe_error(error)})", "Check the folder and its permissions."
+            folder, 0, f"cannot be read ({describe_read_error(error)})", "Check the folder and its permissions."
         ) from None
     return [entry for entry in entries if entry.name.endswith(_SUFFIXES) and entry.is_file()]
 
 
 def read_chat_recording(path: Path, max_line_bytes: int = _MAX_LINE_BYTES) -> Iterator[RecordedLine]:
-    """The messages of one recording, checked one by one as they are read."""
+    """Yield the messages of one recording, each checked as it is read."""
     number = 0
     any_message = False
     with _open_unpacked(path) as file:
@@ -91,12 +91,12 @@ def read_chat_recording(path: Path, max_line_bytes: int = _MAX_LINE_BYTES) -> It
 
 @contextmanager
 def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
-    """The bytes inside the file. What it begins with decides whether it is unpacked, not what it is called."""
+    """Open a file, unpacked if its first bytes say that it is gzipped."""
     try:
         file = path.open("rb")
     except OSError as error:
         raise _make_error(
-            path, 0, f"cannot be read ({_describe_error(error)})", "Check the path and its permissions."
+            path, 0, f"cannot be read ({describe_read_error(error)})", "Check the path and its permissions."
         ) from None
     with file:
         packed = file.read(2) == _GZIP
@@ -111,7 +111,7 @@ def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
 
 
 def _read_lines(path: Path, file: BufferedIOBase, longest: int) -> Iterator[tuple[int, bytes]]:
-    """Lines with something on them, numbered from 1 as an editor counts them."""
+    """Yield non-empty lines with their numbers, from 1."""
     number = 0
     while True:
         number += 1
@@ -119,7 +119,7 @@ def _read_lines(path: Path, file: BufferedIOBase, longest: int) -> Iterator[tupl
             raw = file.readline(longest)
         except (EOFError, zlib.error, OSError) as error:
             remedy = "The file is damaged or was cut short: copy it again from its source."
-            raise _make_error(path, number, f"cannot be read further ({_describe_error(error)})", remedy) from None
+            raise _make_error(path, number, f"cannot be read further ({describe_read_error(error)})", remedy) from None
         if not raw:
             return
         if len(raw) == longest:
@@ -165,7 +165,3 @@ def _check_message(path: Path, number: int, message: dict[str, object]) -> None:
 def _make_error(path: Path, number: int, cause: str, remedy: str) -> BadInput:
     where = f"{path}, line {number}" if number else str(path)
     return BadInput(f"{where}: {cause}.", remedy)
-
-
-def _describe_error(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

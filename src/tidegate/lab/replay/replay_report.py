@@ -1,4 +1,4 @@
-"""What a replay found, in sums: reports of sessions add up to the report of all of them."""
+"""The report of a replay, in sums: reports of sessions add up to the report of all."""
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
@@ -9,13 +9,13 @@ from tidegate.lab.scoring.request_size import RequestSize
 
 
 class ReplayReport(msgspec.Struct):
-    """Of one session, or of several put together.
+    """The figures of one session, or of several added up.
 
-    `invalid` counts requests by dialect, `rules` the broken rules in them; `refused` are the calls of sessions whose
-    fixed part leaves no room, and `refusal` says so with the numbers. The newest user message is `whole`, `clipped`
-    with a notice because it alone is larger than the room, or `lost`, which must not happen. `rereads` are tool calls
-    that fetched again what had left and could have been recalled. `told` are the edits of one session in words, where
-    they were asked for.
+    `invalid_by_dialect` counts requests, `broken_rules` the rules broken in them. `refused` counts the calls of
+    sessions whose fixed part leaves no room; `refusal` says so with the numbers. The newest user message is whole,
+    clipped with a notice because it alone is larger than the room, or lost, which must not happen. `rereads` are tool
+    calls that fetched again what could have been recalled. `edit_descriptions` are the edits of one session in words,
+    if requested.
     """
 
     name: str
@@ -46,7 +46,7 @@ class ReplayReport(msgspec.Struct):
 
     @property
     def mean_shared_share(self) -> float | None:
-        """Mean share of a request that is the unchanged beginning of it; the first request has none before it."""
+        """The mean share of a request that is an unchanged prefix of the previous one."""
         return self.shared_shares / self.later_requests if self.later_requests else None
 
     def add_size(self, size: RequestSize) -> None:

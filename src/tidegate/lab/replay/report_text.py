@@ -1,4 +1,4 @@
-"""Reports for people and for programs: a plain table, or JSON."""
+"""Render replay reports: a plain table, or JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def _report_values(report: ReplayReport) -> dict[str, object]:
 
 
 def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport]) -> str:
-    """One line a session, the total, and below it whatever a figure in the table needs to be understood."""
+    """Return one line a session, the total, and explanations of the figures that need one."""
     whole = sum_reports(reports)
     rows = [_HEADINGS, *map(_report_cells, reports), _report_cells(whole)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]

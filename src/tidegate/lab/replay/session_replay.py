@@ -1,16 +1,15 @@
-"""A recorded session, gone through again as if each assistant message had to be asked for.
+"""Replay a recorded session as if each assistant message had to be requested again.
 
-Before each recorded assistant message the policy prepares a request from everything that stood before it; then the
-recorded answer is added, its results follow, and so on to the end. Nothing is sent. What would have been sent is
-weighed and judged here, apart from the engine: does it fit, is it valid, does it hold the newest words of the user,
-how much of it is the beginning of the request before.
+Before each recorded assistant message the policy prepares a request from everything before it; then the recorded answer
+and its results are added. Nothing is sent. Each request is measured and validated here, independently of the engine:
+does it fit, is it valid, does it hold the newest user message, how much of it is a prefix of the previous request.
 
-Two things that a live session takes from outside are fixed, so that a replay gives the same figures anywhere:
+Two inputs of a live session are fixed, so that a replay gives the same figures everywhere:
 
 - time: the clock starts at 0 and 30 seconds pass before every assistant message;
-- summaries: the deterministic summariser writes them.
+- summaries: the deterministic summarizer writes them.
 
-Leading system messages are the fixed part, the system prompt; later ones are messages like any other.
+Leading system messages are the fixed part, the system prompt; later ones are ordinary messages.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,10 +45,10 @@ _Json = dict[str, object]
 
 
 class ReplaySetup(msgspec.Struct, frozen=True):
-    """What a session is replayed under. `wires` are the dialects each request is validated in.
+    """The settings of a replay. Each request is validated in every one of the `dialects`.
 
-    Requests are rendered and validated incrementally. With `afresh` every so many calls they are made and judged from
-    nothing as well, and must come out the same. With `explain` the report tells every edit with its arithmetic.
+    Requests are rendered and validated incrementally. Every `fresh_interval` calls (0: never) they are also rendered
+    and validated from scratch and must come out the same. With `explain` the report describes every edit.
     """
 
     policy: Policy
@@ -68,7 +67,7 @@ def replay_session(
     on_request: Callable[[ContenderRequest], None] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> ReplayReport:
-    """Replay one recording. `sink` is handed each request; when `stopped` says so it ends with KeyboardInterrupt."""
+    """Replay one recording. `on_request` gets each request; when `should_stop` is true it raises KeyboardInterrupt."""
     stream = iter(lines)
     system, first = _read_system_prompt(stream)
     run = _ReplayRun(name, system, setup, on_request)
@@ -82,7 +81,7 @@ def replay_session(
 
 
 def _read_system_prompt(stream: Iterator[RecordedLine]) -> tuple[list[str], list[RecordedLine]]:
-    """The texts of the leading system messages, and the message that ended them, if there is one."""
+    """Return the texts of the leading system messages, and the first message after them, if any."""
     texts: list[str] = []
     for line in stream:
         if line.message.get("role") not in ("system", "developer"):
@@ -154,7 +153,7 @@ class _ReplayRun:
             self._on_request(asked)
 
     def _summarize(self, request: SummaryRequest) -> str:
-        """The deterministic summary, as the session would write it; here what a model's would cost is noted."""
+        """Write the deterministic summary that the session asks for, and note what a model's would cost."""
         counter = self._session.counter
         text = write_digest(request.messages, max_tokens=request.max_tokens, counter=counter, previous=request.previous)
         read = sum(self._session.budget().count(message) for message in request.messages)
@@ -219,7 +218,7 @@ class _ReplayRun:
 def classify_newest_message(
     newest: Message, messages: Sequence[Mapping[str, object]]
 ) -> Literal["whole", "begun", "gone"]:
-    """Are these words of the user in the request: word for word, with their beginning at least, or not at all?"""
+    """Return whether the request holds this user message: whole, its start at least, or not at all."""
     wanted = [part.text for part in newest.parts if isinstance(part, Text) and part.text.strip()]
     shown = [_user_text_of(message) for message in messages if message.get("role") == "user"]
     if all(any(text in said for said in reversed(shown)) for text in wanted):

@@ -1,4 +1,4 @@
-"""What a contender gives for each assistant message of a recording."""
+"""The request that a contender makes for an assistant message of a recording."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -7,18 +7,18 @@ _Json = dict[str, Any]
 
 
 class SummaryUsage(NamedTuple):
-    """What one call to a model for a summary would have read and written."""
+    """The tokens that one model call for a summary would have read and written."""
 
     input_tokens: float
     output_tokens: float
 
 
 class ContenderRequest(NamedTuple):
-    """One request: `at` is the place of the assistant message it asks for. Refused: no messages but an error.
+    """The request for the assistant message at `message_index`. A failed request has an error and no messages.
 
-    `cpu` is what preparing it took, in seconds; `summaries` what a model would have been asked for meanwhile. `recall`
-    gives what a recall call that the request prints would give back; a contender that has none leaves it out.
-    `mended`: the contender's own request was cut, not by it, because no provider would have taken it.
+    `cpu_seconds` is what preparing it took; `summaries` are the model calls for summaries it needed. `recall` returns
+    what a recall call printed in the request would return; contenders without recall leave it out. `was_guarded`: the
+    guard cut the contender's request, because no provider would have accepted it.
     """
 
     message_index: int

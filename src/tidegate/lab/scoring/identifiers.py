@@ -1,10 +1,10 @@
-"""What the arguments of a call name: paths, files, ids, hashes, numbers, quoted names.
+"""Find the names in the arguments of a call: paths, files, ids, hashes, numbers, quoted names.
 
-An agent that writes such a name has it from somewhere, most often from what it read before. So a name that stood
-earlier in the session is a *reference*, and whether it still stands in a request can be checked without a model.
+An agent has such a name from somewhere, most often from what it read before. A name that occurred earlier in the
+session is therefore a *reference*, and whether a request still contains it can be checked without a model.
 
-The kinds are looked for one after the other. What one kind took is blotted out for the next, so that a path does not
-count once more as a file and as a dotted word; only quoted text stays, for there may be names inside it.
+The kinds are searched one after the other. What one kind matched is blanked out for the next, so that a path does not
+count again as a file and as a dotted word. Only quoted text stays, since it may contain names.
 """
 
 import json
@@ -64,14 +64,16 @@ _split_path: Final = re.compile(r"[/\\]").split
 
 
 class Identifier(NamedTuple):
-    """A name as it was written, and what kind of name it is."""
+    """A name as it was written, and its kind."""
 
     name: str
     kind: str
 
 
 def find_identifiers(arguments: str, head: int | None = ARGUMENT_HEAD_CHARS) -> list[Identifier]:
-    """The distinct names in the arguments of one call, in the order they are found. `head` None reads all of them."""
+    """Return the distinct names in the arguments of one call, in order. With `head` None all of each argument is
+    read.
+    """
     try:
         values = list(_iterate_values(_load_arguments(arguments)))
     except (ValueError, RecursionError):
@@ -111,7 +113,7 @@ def _is_countable(name: str, least: int) -> bool:
 
 
 def _iterate_values(value: object, key: str = "") -> Iterator[str]:
-    """What can name something: not where a command runs, and not the numbers that only tune a tool."""
+    """Yield the arguments that can name something: no working directory, and no number that only tunes a tool."""
     if isinstance(value, str):
         if key not in _SKIPPED_KEYS:
             yield value
@@ -126,13 +128,13 @@ def _iterate_values(value: object, key: str = "") -> Iterator[str]:
 
 
 def _shorten_path(path: str) -> str:
-    """The last three parts, so that absolute and relative spellings of a path meet."""
+    """Return the last three parts, so that absolute and relative spellings of a path are equal."""
     parts = [part for part in _split_path(path) if part]
     return "/".join(parts[-3:]) if len(parts) > 3 else path
 
 
 def iterate_path_suffixes(path: str) -> Iterator[str]:
-    """Ever shorter ends of a path, as it may have been written elsewhere; a bare file name only if it has a dot."""
+    """Yield ever shorter ends of a path, as it may be written elsewhere; a bare file name only if it has a dot."""
     parts = _split_path(path)
     for first in range(1, len(parts) - 1):
         yield "/".join(parts[first:])
@@ -141,13 +143,13 @@ def iterate_path_suffixes(path: str) -> Iterator[str]:
 
 
 def _load_arguments(arguments: str) -> object:
-    """An escape may hide half a surrogate pair, which could not be written down."""
+    """Parse arguments; half a surrogate pair in an escape, which cannot be encoded, is repaired."""
     value = json.loads(arguments)
     return repair_json_unicode(value) if "\\ud" in arguments.lower() else value
 
 
 def flatten_arguments(arguments: object) -> str:
-    """Arguments as the texts they hold, JSON escapes undone, so that a name is found as it was meant."""
+    """Return the texts in the arguments with JSON escapes resolved, so that a name is found as it was meant."""
     try:
         value = _load_arguments(arguments)  # type: ignore[arg-type]
     except (ValueError, TypeError, RecursionError):

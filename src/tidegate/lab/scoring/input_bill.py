@@ -1,10 +1,10 @@
-"""What requests would have cost by a model's real prices.
+"""Compute what requests would have cost at a model's real prices.
 
-A provider's prompt cache gives back the beginning of a prompt that it read a short while ago. What is taken from it
-here is the longest run of whole leading messages that the request before had too: if it is long enough to be kept, and
-if that request is not older than the cache keeps things. Recordings without times: nothing expires.
+A provider's prompt cache returns the beginning of a prompt that it read recently. Here that is the longest run of whole
+leading messages shared with the previous request, if it is long enough to be cached and not older than the cache keeps
+it. In recordings without times nothing expires.
 
-What the model answers costs the same under every policy and is left out; summaries that a policy asks for are not.
+The model's answers cost the same under every policy and are left out. Summaries that a policy requests are included.
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ _AUTOMATIC_CACHE: Final = _CacheRules(
 
 
 def _choose_cache_rules(rates: Sequence[TokenRates]) -> _CacheRules | None:
-    """How the cache of a model with these prices works; None if it has none."""
+    """Return how the cache of a model with these prices works; None if it has none."""
     if not rates or rates[0].cached is None:
         return None
     return _AUTOMATIC_CACHE if rates[0].written is None else _EXPLICIT_CACHE
 
 
 class InputBill:
-    """Add requests in their order. `times` are the seconds of each message of the recording, if it has any."""
+    """The bill of one session. Add requests in order. `times` are the seconds of each message, if recorded."""
 
     def __init__(self, rates: Sequence[TokenRates], times: Sequence[float | None] = ()) -> None:
         self._rates = rates
@@ -63,7 +63,7 @@ class InputBill:
         self._previous_index = at
 
     def add_summary(self, tokens_in: float, tokens_out: float) -> None:
-        """A summary is a call of its own; nothing of it is in a cache."""
+        """Add a summary: a call of its own, with nothing of it in the cache."""
         self._charge(Usage(round(tokens_in), round(tokens_out), 0, 0))
 
     def _charge(self, usage: Usage) -> None:

@@ -1,4 +1,4 @@
-"""The measures: how each is defined and what it does not show. Reports, tables and docs take their words from here."""
+"""The measures: how each is defined and what it does not show. Reports and docs take their texts from here."""
 
 from typing import Final, Literal, NamedTuple
 
@@ -6,7 +6,7 @@ MeasureUnit = Literal["share", "tokens", "usd", "count", "seconds", "ratio"]
 
 
 class Measure(NamedTuple):
-    """`better`: which direction is, if any. `paired`: differences between policies are reported for it."""
+    """`better` is the better direction, if any. `paired`: differences between policies are reported."""
 
     key: str
     name: str

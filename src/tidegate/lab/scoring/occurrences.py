@@ -1,7 +1,7 @@
-"""Where a name last stood in a session.
+"""Find where a name last occurred in a session.
 
-Searching a megabyte backwards for each of a thousand names is most of the work of measuring. A name stands whole only
-where each word in it stands whole, so pages are found by their words first, and only those are searched.
+Searching a megabyte backwards for each of a thousand names would be most of the work of scoring. A name occurs as a
+whole only where each of its words does, so pages are found by their words first, and only those are searched.
 """
 
 import re
@@ -16,7 +16,7 @@ _find_words: Final = re.compile(r"\w+").findall
 
 
 def _is_whole_match(text: str, at: int, name: str) -> bool:
-    """The name at this place is not a part of a longer word."""
+    """Return whether the name at this offset is not part of a longer word."""
     end = at + len(name)
     before = text[at - 1] if at else " "
     behind = text[end] if end < len(text) else " "
@@ -30,7 +30,7 @@ def _is_word_char(char: str) -> bool:
 
 
 def contains_whole_name(text: str, name: str) -> bool:
-    """Does the name stand in the text as a whole?"""
+    """Return whether the text contains the name as a whole."""
     at = text.find(name)
     while at >= 0:
         if _is_whole_match(text, at, name):
@@ -40,7 +40,7 @@ def contains_whole_name(text: str, name: str) -> bool:
 
 
 class WordPageIndex:
-    """Pages of text, one a message, and which of them have a word."""
+    """Pages of text, one per message, and which pages contain a word."""
 
     def __init__(self, pages: Sequence[str]) -> None:
         self._pages_by_word: dict[str, list[int]] = {}
@@ -49,9 +49,9 @@ class WordPageIndex:
                 self._pages_by_word.setdefault(word, []).append(number)
 
     def candidate_pages(self, text: str, before: int, *, whole: bool) -> Iterator[int] | None:
-        """Pages before this one that may hold the text, newest first. None if its words tell nothing.
+        """Return the pages before this one that may contain the text, newest first. None if its words decide nothing.
 
-        If it need not stand whole, the words at its two ends may be parts of longer ones, and are not asked.
+        If it need not occur as a whole, the words at its ends may be parts of longer ones and are not looked up.
         """
         words = _find_words(text)
         if not whole and words:
@@ -63,7 +63,7 @@ class WordPageIndex:
 
 
 class PageStream:
-    """Some of the pages, as one text in which each is followed by a mark. Places are offsets into that text."""
+    """Some of the pages as one text, each followed by a separator. Positions are offsets into that text."""
 
     def __init__(self, pages: Sequence[str], shelf: WordPageIndex, chosen: Sequence[int] | None = None) -> None:
         self._index = shelf
@@ -80,16 +80,16 @@ class PageStream:
         self._text = "\x01".join([*(pages[number] for number in self.page_numbers), ""])
 
     def page_start(self, page: int) -> int:
-        """Where this page, or the next one that is here, begins."""
+        """Return the offset at which this page, or the next one that is included, starts."""
         at = bisect_left(self.page_numbers, page)
         return self._starts[at] if at < len(self._starts) else self._length
 
     def page_at(self, place: int) -> int:
-        """The page that holds this place."""
+        """Return the page at this offset."""
         return self.page_numbers[max(0, bisect_left(self._starts, place + 1) - 1)]
 
     def find_last(self, text: str, before: int, *, whole: bool = True) -> int:
-        """Where the text last stands before this page, or -1."""
+        """Return the offset of the last occurrence before this page, or -1."""
         end = self.page_start(before)
         pages = self._index.candidate_pages(text, before, whole=whole)
         if pages is None:
@@ -110,7 +110,7 @@ class PageStream:
         return at
 
     def _is_hidden(self, text: str, place: int, end: int) -> bool:
-        """Do too many longer words stand behind this place? Counted one by one only if they could be."""
+        """Return whether too many longer words follow this offset. They are counted only if there could be."""
         if self._text.count(text, place + 1, end) * len(text) <= _MAX_PARTIAL_MATCHES:
             return False
         return self._search_back(text, end) != place

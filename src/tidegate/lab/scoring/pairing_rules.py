@@ -1,8 +1,8 @@
-"""The rules that every provider shares about who speaks after whom and which result answers which call.
+"""The rules that every provider shares: the order of speakers, and which result answers which call.
 
-They are fewer than what a dialect's validator asks (`wire/check_*.py`), and on purpose: other tools that score recorded
-sessions judge by these, and figures are to be comparable. A rule that the recording itself breaks at the same place is
-not held against a policy.
+They are fewer than those of a dialect's validator (`wire/validation`), on purpose: other tools that score recorded
+sessions use these, and the figures should be comparable. A rule that the recording itself breaks at the same place does
+not count against a policy.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def _is_empty_message(message: _Json) -> bool:
 
 
 def find_chat_faults(messages: Sequence[_Json]) -> set[str]:
-    """The broken rules of a request in OpenAI chat form."""
+    """Return the broken rules of a request in OpenAI chat form."""
     if not messages:
         return {"no messages"}
     broken: set[str] = set()
@@ -76,7 +76,7 @@ def _check_message(message: _Json, begun: bool, broken: set[str]) -> bool:
 
 
 def _check_results(asked: _Json | None, answers: Sequence[object], broken: set[str]) -> None:
-    """The calls of one message against the results that followed it."""
+    """Check the calls of one message against the results that follow it."""
     if asked is None:
         return
     calls = asked["tool_calls"]
@@ -95,7 +95,7 @@ def _check_results(asked: _Json | None, answers: Sequence[object], broken: set[s
 
 
 class _Turn:
-    """What one side said until the other spoke: results, uses, and how often text stood where."""
+    """The messages of one side until the other speaks: results, calls, and where there was text."""
 
     def __init__(self, mine: bool) -> None:
         self.assistant = mine
@@ -105,7 +105,7 @@ class _Turn:
 
 
 def find_turn_faults(messages: Sequence[_Json]) -> set[str]:
-    """The broken rules after system messages are lifted out and what one side said in a row is one turn."""
+    """Return the broken rules after system messages are removed and consecutive messages of a side are merged."""
     broken: set[str] = set()
     turns: list[_Turn] = []
     for message in messages:

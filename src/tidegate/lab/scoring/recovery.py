@@ -1,4 +1,4 @@
-"""Is what a request lost only a call away? The request must print that call, and the call must give it back."""
+"""Check whether lost text can be recalled: the request must print a recall call, and the call must return the text."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -13,10 +13,10 @@ _LIST_PREFIX: Final = "- "
 
 
 def find_recall_calls(text: str) -> tuple[str, ...]:
-    """The recall calls that a text of the engine prints: ids (m12), and ranges (m2..m40, also written m2 to m40).
+    """Return the recall calls that a text of the engine prints: ids (m12) and ranges (m2..m40, or m2 to m40).
 
-    A ledger tells of recall in its first line only, so what goes on as a list is read, too. The ids in that line are
-    examples, and lead nowhere.
+    A ledger mentions recall only in its first line, so the list after it is read too. The ids in that first line are
+    examples and are ignored.
     """
     if "recall" not in text and not text.startswith(_LIST_PREFIX):
         return ()
@@ -28,7 +28,7 @@ def find_recall_calls(text: str) -> tuple[str, ...]:
 
 
 class RecallRecovery:
-    """Makes each printed call once a session."""
+    """Runs each printed recall call once a session."""
 
     def __init__(self) -> None:
         self._text_by_call: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Requests held against what the session needed: fed one request after the other, it ends with the figures of a cell.
+"""Score the requests of a cell against what the session needed, one request after the other.
 
-A cell is one recording under one policy in one window; what the figures mean is in `measures.py`. Most messages of a
-request stood in the one before, so whatever is known of a message is kept by its content.
+A cell is one recording under one policy in one window; `measures.py` defines the figures. Most messages of a request
+were in the previous one, so facts about a message are cached by its content.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ _NO_NEEDS: Final[tuple[Need, ...]] = ()
 
 
 class ScoringTask(NamedTuple):
-    """What the requests are held against. `common` are names that say nothing of memory."""
+    """What the requests are scored against. `common_names` are names that say nothing about memory."""
 
     signals: SessionSignals
     messages: Sequence[_Json]
@@ -49,7 +49,7 @@ class ScoringTask(NamedTuple):
 
 
 class _MessageFacts(NamedTuple):
-    """What is known of one message of a request: its size, its text, pieces of the user's words, recall calls."""
+    """Facts about one message of a request: its size, its text, pieces of the user's words, recall calls."""
 
     units: int
     text: str
@@ -58,7 +58,7 @@ class _MessageFacts(NamedTuple):
 
 
 class _NeedsByMessage(NamedTuple):
-    """By the place of the assistant message."""
+    """Needs by the index of the assistant message."""
 
     references: dict[int, list[Need]]
     strict_references: dict[int, list[Need]]
@@ -75,7 +75,7 @@ def _group_by_message(needs: Sequence[Need], left_out: frozenset[str] = frozense
 
 
 class RequestScorer:
-    """`add` every request in order, then take `figures()`."""
+    """Call `add_request` for every request in order, then `finish` for the figures."""
 
     def __init__(self, task: ScoringTask, bill: InputBill) -> None:
         signals = task.signals
@@ -127,7 +127,7 @@ class RequestScorer:
             self._check_needs(at, asked.recall)
 
     def _count_needs(self, at: int) -> None:
-        """Count what this request ought to hold, whether it could be made or not."""
+        """Count what this request should contain, whether or not it could be made."""
         figures, needs, half = self._figures, self._needs, self._half_window
         for wanted, everything, far in (
             (needs.references, figures.all_references, figures.far_references),
@@ -282,7 +282,7 @@ class RequestScorer:
 
 
 def compute_unmanaged_cost(task: ScoringTask, bill: InputBill) -> UnmanagedCost:
-    """What the session would have cost with its whole history in every request."""
+    """Compute what the session would have cost with its whole history in every request."""
     cost = tokens = before = 0.0
     for at in task.signals.answer_indices:
         size = task.signals.units_before[at] / task.unit_counter.units_per_token

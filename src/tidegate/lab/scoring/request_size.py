@@ -1,7 +1,7 @@
-"""How large a rendered request is, counted anew on what would be sent and apart from the engine's own sums.
+"""Measure a rendered request, independently of the engine's own sums.
 
-By `chars/4` it is what other tools count: the characters of content, call names and call arguments. Otherwise it is
-the counter's tokens of these texts, pictures by their pixels, and what the engine takes for the framing.
+With `chars/4` it is what other tools count: the characters of content, call names and call arguments. Otherwise it is
+the counter's tokens of these texts, of images by their pixels, and the overhead the engine assumes for framing.
 """
 
 import json
@@ -21,7 +21,7 @@ _Json = Mapping[str, object]
 
 
 class RequestSize(NamedTuple):
-    """Of a request. `shared` is the part in leading messages that are those of the request before."""
+    """The tokens of a request. `shared` is the part in leading messages that the previous request also had."""
 
     tokens: float
     shared_tokens: float
@@ -29,7 +29,9 @@ class RequestSize(NamedTuple):
 
 
 class UnitCounter:
-    """Weighs single messages in units: characters, `per` of them a token, or tokens. `once` is for the request."""
+    """Counts messages in units: characters (`units_per_token` of them a token) or tokens. `request_units` is
+    overhead.
+    """
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
@@ -38,7 +40,7 @@ class UnitCounter:
         self.request_units = 0 if self.by_characters else REQUEST_OVERHEAD
 
     def count_message(self, message: _Json) -> int:
-        """Of one message in OpenAI chat form."""
+        """Count the units of one message in OpenAI chat form."""
         texts = list(_iterate_texts(message))
         if self.by_characters:
             return sum(map(len, texts))
@@ -50,12 +52,12 @@ class UnitCounter:
         )
 
     def count_text(self, text: str) -> float:
-        """Tokens of a text."""
+        """Count the tokens of a text."""
         return len(text) / self.units_per_token if self.by_characters else self._counter.count_text(text)
 
 
 class RequestSizer:
-    """Weighs one request after the other; only messages the request before did not have are counted."""
+    """Measures consecutive requests; only messages that the previous request did not have are counted."""
 
     def __init__(self, counter: TokenCounter, window: int) -> None:
         self._unit_counter = UnitCounter(counter)

@@ -1,10 +1,10 @@
-"""What was found of one recording under one policy in one window: counts, and the measures made of them."""
+"""The figures of one recording under one policy in one window: counts, and the measures computed from them."""
 
 import msgspec
 
 
 class KeptShare(msgspec.Struct):
-    """So many of so many; nothing if there was nothing to count."""
+    """A count out of a total."""
 
     kept: int = 0
     total: int = 0
@@ -15,7 +15,7 @@ class KeptShare(msgspec.Struct):
 
 
 class LostItem(msgspec.Struct, frozen=True):
-    """Something far back that a request needed and did not hold. `recoverable` is None where nobody could recall."""
+    """Something far back that a request needed and lacked. `recoverable` is None for contenders without recall."""
 
     message_index: int
     measure: str
@@ -25,7 +25,7 @@ class LostItem(msgspec.Struct, frozen=True):
 
 
 class UnmanagedCost(msgspec.Struct, frozen=True):
-    """The same session with its whole history in every request: by the rule of thumb, in tokens, in dollars."""
+    """The cost with the whole history in every request: by the rule of thumb, in tokens, in dollars."""
 
     cost: float
     tokens: float
@@ -33,9 +33,9 @@ class UnmanagedCost(msgspec.Struct, frozen=True):
 
 
 class SessionFigures(msgspec.Struct):
-    """Sums of one cell, in tokens where nothing else is said. `beyond`: requests whose history is over the window.
+    """Sums of one cell, in tokens unless the name says otherwise.
 
-    Fidelity is judged at those only: before the history is longer than the window everything is there anyway.
+    Fidelity is measured only for requests beyond the window: before that, everything still fits.
     """
 
     recording_tokens: float
@@ -82,7 +82,7 @@ class SessionFigures(msgspec.Struct):
     error: str = ""
 
     def compute_measures(self) -> dict[str, float | None]:
-        """Every measure of `measures.MEASURES` by its key; None where the session gives no answer."""
+        """Return every measure of `MEASURES` by its key; None where the session gives no answer."""
         beyond, made = self.requests_beyond_window, self.requests_beyond_window - self.failed_beyond_window
         full = self.unmanaged
         return {

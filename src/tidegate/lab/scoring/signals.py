@@ -1,12 +1,12 @@
-"""What a recorded session itself says about which past it needed: once a recording, whatever the policy.
+"""Extract from a recorded session which parts of its past it needed: once per recording, for all policies.
 
 Three signals, each checkable in a request without a model:
 
-- a *reference*: a name in the arguments of a call that stood earlier in a user message or a tool result;
-- an *edit anchor*: a line of the old text that an edit quotes word for word, and that stood earlier;
+- a *reference*: a name in the arguments of a call that occurred earlier in a user message or a tool result;
+- an *edit anchor*: a line of the old text that an edit quotes word for word, and that occurred earlier;
 - the words of the user, in pieces.
 
-How far back each was last seen goes with it. The strict reading takes all of an argument instead of its head, code
+Each has the distance to its last occurrence. The strict reading takes all of an argument instead of its head, code
 symbols as well, and every line of the old text instead of the first.
 """
 
@@ -54,7 +54,7 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UserWords(msgspec.Struct, frozen=True, array_like=True):
-    """A user message as pieces: their numbers in `Signals.pieces`, and how long each is."""
+    """A user message as pieces: their numbers in `SessionSignals.pieces`, and their lengths."""
 
     message_index: int
     pieces: list[int]
@@ -89,7 +89,7 @@ def iterate_chat_calls(message: _Json) -> Iterator[_Json]:
 
 
 def searchable_text_of(message: _Json) -> str:
-    """Everything of a message that can be searched: content, names of calls, their arguments."""
+    """Return all text of a message that can be searched: content, names of calls, their arguments."""
     calls = [f"{call['name']} {flatten_arguments(call['arguments'])}" for call in iterate_chat_calls(message)]
     return "\n".join([chat_text_of(message), *calls])
 
@@ -116,7 +116,7 @@ def extract_signals(messages: Sequence[_Json], ruler: UnitCounter) -> SessionSig
 
 
 def list_argument_names(messages: Sequence[_Json]) -> list[str]:
-    """Every name in the heads of the arguments of a session: what tells which names are common to many projects."""
+    """Return every name in the heads of a session's arguments, to find names common to many projects."""
     found: dict[str, None] = {}
     for message in messages:
         for call in iterate_chat_calls(message):
@@ -145,7 +145,7 @@ class _SearchablePages(NamedTuple):
 
 
 class _Distance:
-    """How many tokens lie between a place and a message: by characters, or by the counted tokens of the messages."""
+    """Counts the tokens between an offset and a message: by characters, or by the counted tokens of the messages."""
 
     def __init__(self, stream: PageStream, messages: Sequence[_Json], pages: Sequence[str], ruler: UnitCounter) -> None:
         self._stream = stream
@@ -184,7 +184,7 @@ def _find_references(messages: Sequence[_Json], searched: _SearchablePages, head
 
 
 def _find_earlier_name(name: str, kind: str, at: int, told: PageStream) -> Identifier | None:
-    """The name, or for a path the longest end of it, that a user message or tool result held before."""
+    """Return the name, or the longest end of a path, that an earlier user message or tool result contains."""
     if told.find_last(name, at) >= 0:
         return Identifier(name, kind)
     for end in iterate_path_suffixes(name) if kind == "path" else ():
@@ -196,7 +196,7 @@ def _find_earlier_name(name: str, kind: str, at: int, told: PageStream) -> Ident
 def _find_anchors(
     messages: Sequence[_Json], shelf: WordPageIndex, ruler: UnitCounter, *, first: bool
 ) -> Iterator[Need]:
-    """Without the names of calls: an anchor is content."""
+    """Find edit anchors in contents, not in the names of calls."""
     pages = [
         "\n".join(
             [

@@ -1,6 +1,6 @@
-"""Would a provider take these requests? Judged from the messages alone, whoever made them.
+"""Check whether a provider would accept a request, from its messages alone.
 
-A rule that the recording itself breaks at the same place is not held against the policy.
+A rule that the recording itself breaks at the same place does not count against the policy.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _OPENAI_PROFILE: Final = ValidationProfile(alternate=False, json_arguments=False
 
 
 class ValidityVerdict(NamedTuple):
-    """`rules` of the dialect that are broken; whether the shared rules of pairing are, in chat form and in turns."""
+    """The broken `rules` of the dialect, and whether the shared pairing rules are broken, in chat form and in turns."""
 
     broken_rules: frozenset[str]
     breaks_chat_pairing: bool
@@ -25,7 +25,7 @@ class ValidityVerdict(NamedTuple):
 
 
 class RequestJudge:
-    """Reads one request after the other; what stood in the one before is not read again."""
+    """Checks consecutive requests; what the previous request had is not checked again."""
 
     def __init__(self, recorded: Sequence[_Json]) -> None:
         self._recorded = recorded
@@ -34,7 +34,9 @@ class RequestJudge:
         self._recording_read_to = 0
 
     def check_request(self, at: int, messages: Sequence[_Json], extends: int) -> ValidityVerdict:
-        """`extends`: how many messages of the request before this one begins with, if it has all of them; else 0."""
+        """Check a request. `extends`: how many messages it shares with the previous one, if it starts with all of them;
+        else 0.
+        """
         if not extends:
             self._validator = ChatValidator({}, _OPENAI_PROFILE)
         for message in messages[extends:]:
@@ -58,5 +60,5 @@ class RequestJudge:
 
 
 def _sendable(message: _Json) -> _Json:
-    """Without the plain thinking that recordings carry and no provider takes."""
+    """Return the message without the reasoning that recordings carry and no provider accepts."""
     return {key: value for key, value in message.items() if key != "reasoning_content"}

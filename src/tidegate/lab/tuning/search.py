@@ -1,7 +1,8 @@
-"""Searching a policy's settings on one part of the sessions, and judging what was found on the other part.
+"""Search the settings of a policy on one part of the sessions, and judge the result on the other part.
 
-A setting that fits the sessions it was chosen on proves nothing. So projects are divided in two before the search, and
-the report is made on the part that the search never saw. Everything is seeded: the same search finds the same.
+Settings that fit the sessions they were chosen on prove nothing. Projects are therefore split in two before the search,
+and the report is made on the part that the search never saw. Everything is seeded: the same search gives the same
+result.
 """
 
 import random
@@ -45,7 +46,7 @@ class SessionSplit(NamedTuple):
 
 
 class MeasureChange(NamedTuple):
-    """One measure on the part that was kept aside: before, after, and the paired difference."""
+    """One measure on the held-out part: before, after, and the paired difference."""
 
     measure_key: str
     before: MeanEstimate
@@ -55,7 +56,7 @@ class MeasureChange(NamedTuple):
 
 
 class TuningResult(NamedTuple):
-    """`settings` is empty if nothing better than the beginning was found."""
+    """The result of a search. `settings` is empty if nothing better was found."""
 
     settings: SettingOverrides
     score: float
@@ -66,7 +67,7 @@ class TuningResult(NamedTuple):
 
 
 def split_sessions(sources: Sequence[SessionSource], seed: int) -> SessionSplit:
-    """Two parts of about as many sessions, no project in both."""
+    """Split sessions into two parts of about the same size, with no project in both."""
     by_project: dict[str, list[SessionSource]] = {}
     for source in sources:
         by_project.setdefault(source.project, []).append(source)
@@ -89,7 +90,7 @@ def split_sessions(sources: Sequence[SessionSource], seed: int) -> SessionSplit:
 
 
 def score_figures(figures: Mapping[str, SessionFigures], before: Mapping[str, SessionFigures]) -> float:
-    """What is kept, over sessions, less what it costs more than before; broken requests outweigh everything."""
+    """Return the mean fidelity less a penalty for added cost; a broken request outweighs everything."""
     kept, cost, cost_before = [], 0.0, 0.0
     broken = 0.0
     for session, each in figures.items():
@@ -104,7 +105,7 @@ def score_figures(figures: Mapping[str, SessionFigures], before: Mapping[str, Se
 
 
 class SettingsSearch:
-    """`policy` is where to begin. `step` is told of each trial that is done, with the best worth so far."""
+    """A search that starts at `policy`."""
 
     def __init__(
         self, plan: ComparisonPlan, policy: str, knobs: Sequence[TunableSetting], seed: int, jobs: int
@@ -141,7 +142,7 @@ class SettingsSearch:
         return TuningResult(best, most, worth_before, done, self.split, self._measure_changes(best) if best else [])
 
     def _score_trials(self, asked: Sequence["Trial"], before: Mapping[str, SessionFigures]) -> list["_ScoredTrial"]:
-        """The worth of each; settings that are no policy are worth less than any that are."""
+        """Return the score of each trial; settings that make no valid policy score lower than any other."""
         contenders: dict[str, Contender] = {}
         tried: list[SettingOverrides] = []
         for trial in asked:
@@ -169,7 +170,7 @@ class SettingsSearch:
         return run_comparison(plan, self._jobs)
 
     def _measure_changes(self, settings: SettingOverrides) -> list[MeasureChange]:
-        """On the part that was kept aside, and on no other."""
+        """Measure the changes on the held-out part only."""
         after = make_policy_contender(self._policy, settings, key="tuned")
         aside = self.split.report_sources
         results = self._measure([self._baseline, after], aside)

@@ -1,4 +1,4 @@
-"""The settings of a policy that can be searched, and a policy file written with other values for them."""
+"""List the settings of a policy that can be tuned, and write a policy file with other values for them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _RANGE_PATTERN: Final = re.compile(r"(\w+)=(-?[\d.]+?)\.\.(-?[\d.]+)").fullmatch
 
 
 class TunableSetting(NamedTuple):
-    """A setting and its bounds. What spans orders of magnitude is searched by its logarithm."""
+    """A setting and its bounds. A range over orders of magnitude is searched by its logarithm."""
 
     name: str
     low: float
@@ -24,12 +24,12 @@ class TunableSetting(NamedTuple):
     is_logarithmic: bool
 
     def format_value(self, value: float) -> str:
-        """As it stands in a policy file: short, for a third decimal is not worth believing."""
+        """Format a value for a policy file, with three significant digits."""
         return str(round(value)) if self.is_integer else f"{value:.3g}"
 
 
 def list_tunable_settings(policy: Policy, vary: Sequence[str] = ()) -> list[TunableSetting]:
-    """Those asked for, or every number above 0: shares within 0 and 1, others from a quarter to fourfold."""
+    """Return the named settings, or every number above 0: shares within 0 and 1, others from a quarter to fourfold."""
     numbers = {
         name: value
         for name, value in policy.settings.items()
@@ -77,7 +77,7 @@ def read_policy_text(name: str) -> str:
 
 
 def rewrite_policy_settings(text: str, settings: Mapping[str, str], comments: Sequence[str]) -> str:
-    """The same policy file with other values; whatever else it says, and its own comments, stay."""
+    """Return the policy file with other values. The rest of it, with its comments, stays."""
     lines = text.splitlines()
     inside = False
     for place, line in enumerate(lines):

@@ -3,15 +3,26 @@
 import csv
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from tidegate.lab.comparison.confidence_intervals import MIN_GROUPS
 from tidegate.lab.comparison.cost_curve import COST_KEY, EQUAL_COST_KEYS
+from tidegate.lab.comparison.report.findings import (
+    CurveEntry,
+    CurvePointMeans,
+    EqualCostEntry,
+    Findings,
+    MeasuredDifference,
+    PairedDifference,
+    PairVerdict,
+    PolicyMeans,
+    WindowFindings,
+)
 from tidegate.lab.scoring.measures import JUDGED_KEYS, MEASURES, MEASURES_BY_KEY
 
 # Tables for a terminal: how a measure is headed, how its values and differences are written.
-
-_TableJson = dict[str, Any]
 
 _COLUMN_HEADINGS: Final = {
     "held": "held",
@@ -38,14 +49,14 @@ def _column_heading(key: str) -> str:
     return _COLUMN_HEADINGS.get(key, key)
 
 
-def _format_mean(means: _TableJson, key: str, bounded: Sequence[str] = _INTERVAL_KEYS) -> str:
-    value = means["values"][key]
-    if value["mean"] is None:
+def _format_mean(means: PolicyMeans | CurvePointMeans, key: str, bounded: Sequence[str] = _INTERVAL_KEYS) -> str:
+    value = means.values[key]
+    if value.mean is None:
         return "-"
     write = _number_format(key)
-    text = write(value["mean"])
-    if key in bounded and value["low"] is not None:
-        text += f" [{write(value['low'])} {write(value['high'])}]"
+    text = write(value.mean)
+    if key in bounded and value.low is not None and value.high is not None:
+        text += f" [{write(value.low)} {write(value.high)}]"
     return text
 
 
@@ -58,15 +69,15 @@ def _number_format(key: str) -> Callable[[float], str]:
     return {"ratio": "{:.3f}", "usd": "{:.2f}", "seconds": "{:.3f}", "count": "{:.1f}"}[unit].format
 
 
-def _format_difference(each: _TableJson) -> str:
+def _format_difference(each: PairedDifference | MeasuredDifference) -> str:
     """A mark only where the interval leaves no doubt."""
-    if each["mean"] is None:
+    if each.mean is None:
         return "-"
-    scale, digits = (100, 1) if MEASURES_BY_KEY[each["measure"]].unit == "share" else (1, 3)
-    text = f"{scale * each['mean']:+.{digits}f}"
-    if each["low"] is not None:
-        text += f" [{scale * each['low']:+.{digits}f} {scale * each['high']:+.{digits}f}]"
-    return text + _VERDICT_MARKS[each["verdict"]]
+    scale, digits = (100, 1) if MEASURES_BY_KEY[each.measure].unit == "share" else (1, 3)
+    text = f"{scale * each.mean:+.{digits}f}"
+    if each.low is not None and each.high is not None:
+        text += f" [{scale * each.low:+.{digits}f} {scale * each.high:+.{digits}f}]"
+    return text + _VERDICT_MARKS[each.verdict]
 
 
 def _align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -79,8 +90,6 @@ def _align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
-_FindingsJson = dict[str, Any]
-
 _FIDELITY_COLUMNS: Final = ("held", "far", "far_strict", "anchors", "anchors_strict", "user", "newest", "recoverable")
 _COST_COLUMNS: Final = tuple(
     "over failed mended invalid cached rewritten cost billed billed_ratio summaries pause".split()
@@ -90,30 +99,30 @@ _MAX_NAMED_CASES: Final = 3
 """So many negative cases of a policy are named in the text."""
 
 
-def render_findings_text(found: _FindingsJson) -> str:
+def render_findings_text(found: Findings) -> str:
     """All windows. What a figure means is in `docs/lab.md` and in the JSON."""
     blocks = []
-    for window in found["windows"]:
+    for window in found.windows:
         blocks.append(_render_window(found, window))
-    blocks += [f"note: {note}" for note in found["notes"]]
-    if found["unfinished"]:
-        blocks.append(f"stopped: {found['unfinished']} of the cells are not measured yet; the same command goes on.")
+    blocks += [f"note: {note}" for note in found.notes]
+    if found.unfinished:
+        blocks.append(f"stopped: {found.unfinished} of the cells are not measured yet; the same command goes on.")
     return "\n\n".join(blocks)
 
 
-def _render_window(found: _FindingsJson, window: _FindingsJson) -> str:
-    counts = window["counts"]
+def _render_window(found: Findings, window: WindowFindings) -> str:
+    counts = window.counts
     drawn = {
-        "projects": f"95% intervals over {counts['projects']} projects",
+        "projects": f"95% intervals over {counts.projects} projects",
         "sessions": "95% intervals over sessions: there are too few projects, so they speak of these projects only",
         "": "too few sessions for intervals",
-    }[window["resampled"]]
+    }[window.resampled]
     lines = [
-        f"window {window['window']:,}: {counts['sessions']} sessions of {counts['projects']} projects,"
-        f" {counts['requests']:,} requests, {counts['beyond']:,} beyond the window; {counts['far']:,} far references,"
-        f" {counts['anchors']:,} far anchors; means over sessions, {drawn}",
+        f"window {window.window:,}: {counts.sessions} sessions of {counts.projects} projects,"
+        f" {counts.requests:,} requests, {counts.beyond:,} beyond the window; {counts.far:,} far references,"
+        f" {counts.anchors:,} far anchors; means over sessions, {drawn}",
     ]
-    if not counts["sessions"]:
+    if not counts.sessions:
         return "\n".join([*lines, "no session is long enough for this window: nothing is measured"])
     lines += [
         "",
@@ -123,44 +132,44 @@ def _render_window(found: _FindingsJson, window: _FindingsJson) -> str:
         "what it costs",
         *_render_table(window, _COST_COLUMNS),
     ]
-    if window["paired"]:
+    if window.paired:
         lines += ["", *_render_differences(found, window), *_render_pairs(window)]
     if curve := _render_curve(found, window):
         lines += ["", *curve]
     return "\n".join([*lines, "", *_render_negative_cases(found, window)])
 
 
-def _render_table(window: _FindingsJson, keys: Sequence[str]) -> list[str]:
+def _render_table(window: WindowFindings, keys: Sequence[str]) -> list[str]:
     rows = [("policy", *(_column_heading(key) for key in keys))]
-    for means in window["means"]:
-        cells = [f"{means['totals'][key]:.0f}" if key in _TOTAL_COLUMNS else _format_mean(means, key) for key in keys]
-        rows.append((means["policy"], *cells))
+    for means in window.means:
+        cells = [f"{means.totals[key]:.0f}" if key in _TOTAL_COLUMNS else _format_mean(means, key) for key in keys]
+        rows.append((means.policy, *cells))
     return _align_rows(rows)
 
 
-def _render_differences(found: _FindingsJson, window: _FindingsJson) -> list[str]:
+def _render_differences(found: Findings, window: WindowFindings) -> list[str]:
     """Paired with the baseline on the same sessions; a mark only where the interval leaves no doubt."""
-    by = {(each["policy"], each["measure"]): each for each in window["paired"]}
-    verdicts = {each["policy"]: each for each in window["verdicts"] if each["against"] == found["baseline"]}
+    by = {(each.policy, each.measure): each for each in window.paired}
+    verdicts = {each.policy: each for each in window.verdicts if each.against == found.baseline}
     rows = [("policy", *(_column_heading(key) for key in JUDGED_KEYS), "verdict")]
-    for policy in dict.fromkeys(each["policy"] for each in window["paired"]):
+    for policy in dict.fromkeys(each.policy for each in window.paired):
         cells = [_format_difference(by[policy, key]) for key in JUDGED_KEYS]
         rows.append((policy, *cells, _format_verdict(verdicts[policy])))
-    return [f"difference from {found['baseline']} on the same sessions ({_MARKS_LEGEND})", *_align_rows(rows)]
+    return [f"difference from {found.baseline} on the same sessions ({_MARKS_LEGEND})", *_align_rows(rows)]
 
 
-def _format_verdict(each: _FindingsJson) -> str:
+def _format_verdict(each: PairVerdict) -> str:
     words = {"better": "better", "worse": "worse", "trade": "trade", "": "no verdict"}
-    return words[each["verdict"]]
+    return words[each.verdict]
 
 
-def _render_pairs(window: _FindingsJson) -> list[str]:
+def _render_pairs(window: WindowFindings) -> list[str]:
     """Every policy against every other, a sign each. Of two there is the table above."""
-    policies = [each["policy"] for each in window["means"]]
+    policies = [each.policy for each in window.means]
     if len(policies) < 3:
         return []
     signs = {"better": "+", "worse": "-", "trade": "~", "": "."}
-    by = {(each["policy"], each["against"]): signs[each["verdict"]] for each in window["verdicts"]}
+    by = {(each.policy, each.against): signs[each.verdict] for each in window.verdicts}
     numbers = [str(number) for number in range(1, len(policies) + 1)]
     rows = [("every pair", *numbers)]
     for number, policy in zip(numbers, policies, strict=True):
@@ -169,19 +178,19 @@ def _render_pairs(window: _FindingsJson) -> list[str]:
     return ["", title, *_align_rows(rows)]
 
 
-def _render_negative_cases(found: _FindingsJson, window: _FindingsJson) -> list[str]:
+def _render_negative_cases(found: Findings, window: WindowFindings) -> list[str]:
     """Sessions that cost more managed than unmanaged: how many, and the worst of each policy by name."""
-    if not window["worse"]:
+    if not window.worse:
         return ["negative cases: none; no session costs more managed than with its whole history"]
-    names = {each["key"]: each["name"] for each in found["sessions"]}
+    names = {each.key: each.name for each in found.sessions}
     lines = ["negative cases: sessions that cost more managed than with their whole history (the JSON has all)"]
-    for policy in dict.fromkeys(each["policy"] for each in window["worse"]):
+    for policy in dict.fromkeys(each.policy for each in window.worse):
         told = []
-        for measure in dict.fromkeys(each["measure"] for each in window["worse"]):
-            cases = [each for each in window["worse"] if (each["policy"], each["measure"]) == (policy, measure)]
+        for measure in dict.fromkeys(each.measure for each in window.worse):
+            cases = [each for each in window.worse if (each.policy, each.measure) == (policy, measure)]
             if cases:
-                worst = sorted(cases, key=lambda each: -float(each["value"]))[:_MAX_NAMED_CASES]
-                named = ", ".join(f"{names[each['session']]} {each['value']:.2f}" for each in worst)
+                worst = sorted(cases, key=lambda each: -float(each.value))[:_MAX_NAMED_CASES]
+                named = ", ".join(f"{names[each.session]} {each.value:.2f}" for each in worst)
                 told.append(
                     f"{len(cases)} by {_column_heading(measure)}, {'worst ' * (len(cases) > _MAX_NAMED_CASES)}{named}"
                 )
@@ -189,98 +198,97 @@ def _render_negative_cases(found: _FindingsJson, window: _FindingsJson) -> list[
     return lines
 
 
-def render_findings_csv(found: _FindingsJson) -> str:
+def render_findings_csv(found: Findings) -> str:
     """One line for each session under each policy in each window."""
-    sessions = {each["key"]: each for each in found["sessions"]}
+    sessions = {each.key: each for each in found.sessions}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     keys = [measure.key for measure in MEASURES]
     writer.writerow(["window", "policy", "session", "project", "agent", "tokens", "error", *keys])
-    for window in found["windows"]:
-        for row in window["rows"]:
-            session = sessions[row["session"]]
-            about = [session[key] for key in ("name", "project", "agent", "tokens")]
-            values = [row["values"].get(key) for key in keys]
-            writer.writerow([window["window"], row["policy"], *about, row["error"], *values])
+    for window in found.windows:
+        for row in window.rows:
+            session = sessions[row.session]
+            about = [session.name, session.project, session.agent, session.tokens]
+            values = [row.values.get(key) for key in keys]
+            writer.writerow([window.window, row.policy, *about, row.error, *values])
     return out.getvalue()
 
 
 # A curve and its comparisons at equal cost, for a terminal and for a sheet.
 
-_CurveJson = dict[str, Any]
-
 _CURVE_COLUMNS: Final = ("held", "far", "far_strict", "anchors", "anchors_strict", "user", "cost", "billed_ratio")
 _CURVE_TOTALS: Final = ("over", "invalid")
 
 
-def _render_curve(found: _CurveJson, window: _CurveJson) -> list[str]:
+def _render_curve(found: Findings, window: WindowFindings) -> list[str]:
     """Nothing if no curve was asked for."""
-    curve = found["curve"]
+    curve = found.curve
     if not curve:
         return []
-    rows = [(curve["setting"], *map(_column_heading, (*_CURVE_COLUMNS, *_CURVE_TOTALS)), "dearer")]
-    for point in window["points"]:
-        totals = [f"{point['totals'][key]:.0f}" for key in _CURVE_TOTALS]
-        value = point["value"] + " x" * point["beaten"]
+    rows = [(curve.setting, *map(_column_heading, (*_CURVE_COLUMNS, *_CURVE_TOTALS)), "dearer")]
+    for point in window.points:
+        totals = [f"{point.totals[key]:.0f}" for key in _CURVE_TOTALS]
+        value = point.value + " x" * point.beaten
         rows.append(
-            (value, *(_format_mean(point, key, (COST_KEY,)) for key in _CURVE_COLUMNS), *totals, str(point["dearer"]))
+            (value, *(_format_mean(point, key, (COST_KEY,)) for key in _CURVE_COLUMNS), *totals, str(point.dearer))
         )
     lines = [
-        f"the curve of {curve['policy']} by {curve['setting']} (dearer: sessions that cost more than unmanaged)",
+        f"the curve of {curve.policy} by {curve.setting} (dearer: sessions that cost more than unmanaged)",
         *_align_rows(rows),
     ]
-    if any(point["beaten"] for point in window["points"]):
+    if any(point.beaten for point in window.points):
         lines.append("x passed over below: another point costs no more and keeps no less")
-    return [*lines, "", *_render_equal_cost(curve, window)] if window["equal_cost"] else lines
+    return [*lines, "", *_render_equal_cost(curve, window)] if window.equal_cost else lines
 
 
-def _render_equal_cost(curve: _CurveJson, window: _CurveJson) -> list[str]:
+def _render_equal_cost(curve: CurveEntry, window: WindowFindings) -> list[str]:
     title = (
-        f"at equal cost: {curve['policy']} at the {curve['setting']} that costs the most without costing more, less the"
+        f"at equal cost: {curve.policy} at the {curve.setting} that costs the most without costing more, less the"
         f" other, on the same sessions ({_MARKS_LEGEND})"
     )
-    rows = [("against", "its cost", curve["setting"], "costs", *map(_column_heading, EQUAL_COST_KEYS), "verdict")]
-    for each in window["equal_cost"]:
-        by = {one["measure"]: one for one in each["differences"]}
-        costs = (f"{each['their_cost']:.3f}", each["value"] + "*" * each["dearer"], f"{each['cost']:.3f}")
+    rows = [("against", "its cost", curve.setting, "costs", *map(_column_heading, EQUAL_COST_KEYS), "verdict")]
+    for each in window.equal_cost:
+        by = {one.measure: one for one in each.differences}
+        costs = (f"{each.their_cost:.3f}", each.value + "*" * each.dearer, f"{each.cost:.3f}")
         rows.append(
             (
-                each["against"],
+                each.against,
                 *costs,
                 *(_format_difference(by[key]) for key in EQUAL_COST_KEYS),
                 _format_equal_cost_verdict(each),
             )
         )
     lines = [title, *_align_rows(rows)]
-    if any(each["dearer"] for each in window["equal_cost"]):
+    if any(each.dearer for each in window.equal_cost):
         lines.append("* cheaper than the whole curve: compared with the cheapest point, which costs more")
-    if any(one["low"] is None for each in window["equal_cost"] for one in each["differences"]):
+    if any(one.low is None for each in window.equal_cost for one in each.differences):
         lines.append(
             f"a difference without an interval: fewer than {MIN_GROUPS} {_resampled_unit(window)} have an answer"
         )
     return lines
 
 
-def _resampled_unit(window: _CurveJson) -> str:
-    return window["resampled"] or "sessions"
+def _resampled_unit(window: WindowFindings) -> str:
+    return window.resampled or "sessions"
 
 
-def _format_equal_cost_verdict(each: _CurveJson) -> str:
-    partly = {"partly better": "better", "partly worse": "worse"}.get(each["verdict"])
-    if partly:
-        return f"{partly} in {len(each[partly])} of {len(EQUAL_COST_KEYS)}"
-    return each["verdict"] or "not told apart"
+def _format_equal_cost_verdict(each: EqualCostEntry) -> str:
+    if each.verdict == "partly better":
+        return f"better in {len(each.better)} of {len(EQUAL_COST_KEYS)}"
+    if each.verdict == "partly worse":
+        return f"worse in {len(each.worse)} of {len(EQUAL_COST_KEYS)}"
+    return each.verdict or "not told apart"
 
 
-def render_equal_cost_csv(found: _CurveJson) -> str:
+def render_equal_cost_csv(found: Findings) -> str:
     """One line for each contender and measure in each window."""
     out = io.StringIO()
     sheet = csv.writer(out, lineterminator="\n")
-    keys = ("mean", "low", "high", "n", "verdict")
-    sheet.writerow(["window", "against", "their cost", "point", "cost", "dearer", "measure", *keys])
-    for window in found["windows"]:
-        for each in window["equal_cost"]:
-            about = (each["against"], each["their_cost"], each["point"], each["cost"], each["dearer"])
-            for one in each["differences"]:
-                sheet.writerow([window["window"], *about, one["measure"], *(one[key] for key in keys)])
+    figures = ("measure", "mean", "low", "high", "n", "verdict")
+    sheet.writerow(["window", "against", "their cost", "point", "cost", "dearer", *figures])
+    for window in found.windows:
+        for each in window.equal_cost:
+            about = (each.against, each.their_cost, each.point, each.cost, each.dearer)
+            for one in each.differences:
+                sheet.writerow([window.window, *about, *msgspec.structs.astuple(one)])
     return out.getvalue()

@@ -1,8 +1,8 @@
-"""Claude Code: one line per content block, under `~/.claude/projects`.
+"""Claude Code sessions: one line per content block, under `~/.claude/projects`.
 
-The blocks of one answer share `message.id`, and results can stand between them. Subagents (`isSidechain`) are sessions
-of their own. When Claude Code compacts, the file goes on: its summary is kept aside, the messages before stay.
-A prompt that was taken back and said anew stays in the file with all that followed; only the newest is the session.
+The blocks of one answer share `message.id`; results can come between them. Subagents (`isSidechain`) are sessions of
+their own. After a compaction the file continues: the summary is stored apart and the earlier messages stay. A prompt
+that was taken back and written again stays in the file with all that followed it; only the newest version is read.
 """
 
 from collections.abc import Iterator
@@ -145,7 +145,7 @@ def _read_texts(content: object) -> list[str]:
 
 
 def _read_content(content: object) -> ChatContent:
-    """Texts and images of a content; its tool results are not among them."""
+    """Return the texts and images of a content, without its tool results."""
     images = []
     for block in list_objects(content):
         if block.get("type") == "image":
@@ -158,7 +158,9 @@ def _read_content(content: object) -> ChatContent:
 
 
 def _find_abandoned_lines(lines: list[JsonRecord]) -> set[str]:
-    """What hangs on prompts that were said anew: of prompts behind the same line only the last counts."""
+    """Return the lines that follow prompts which were written again: of several prompts after one line the last
+    counts.
+    """
     children: dict[str, list[str]] = {}
     prompts: dict[str, list[str]] = {}
     for line in lines:
@@ -186,6 +188,6 @@ def _is_prompt(line: JsonRecord) -> bool:
 
 
 def _is_typed(line: JsonRecord) -> bool:
-    """A prompt that is not a command of the program, or what one printed: these stand between tags."""
+    """Return whether the user typed this prompt. Commands of the program and their output are in tags."""
     texts = "\n".join(_read_texts(object_or_empty(line.get("message")).get("content")))
     return _is_prompt(line) and not texts.lstrip().startswith("<")

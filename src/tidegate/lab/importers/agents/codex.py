@@ -1,7 +1,7 @@
 """Codex rollouts: `response_item` lines are what the model sees; `event_msg` lines repeat it for the screen.
 
-Old rollouts have the items bare, without the wrapper. Reasoning and the summary of a compaction are encrypted; what is
-plain of them is kept.
+Old rollouts have the items without the wrapper. Reasoning and the summary of a compaction are encrypted; only their
+plain parts are read.
 """
 
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ class _RolloutReader:
             self._typed.add(string_or_empty(payload.get("message")).strip())
 
     def mark_typed(self) -> None:
-        """Mark what the user typed: the model's view also holds instructions, the events repeat only the prompts."""
+        """Mark what the user typed. The model's input also holds instructions; the events repeat only the prompts."""
         for place, message in enumerate(self.conversation.messages):
             if self._typed and message["role"] == "user":
                 text = "\n".join(string_or_empty(part.get("text")) for part in list_content_parts(message["content"]))
@@ -145,7 +145,7 @@ def _read_content(value: object) -> ChatContent:
 
 
 def _read_output(value: object) -> ChatContent:
-    """A text, parts, or an object with the text inside."""
+    """Return the text of an output: a text, parts, or an object with the text inside."""
     if isinstance(value, dict):
         inner = value.get("content", value.get("output"))
         return _read_content(inner) if isinstance(inner, str | list) else encode_recorded_json(value)

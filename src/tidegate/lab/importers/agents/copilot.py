@@ -1,4 +1,6 @@
-"""Copilot CLI: a log of events, `events.jsonl`. What a subagent does carries the id of the call that began it."""
+"""Copilot CLI sessions: a log of events, `events.jsonl`. Events of a subagent carry the id of the call that started
+it.
+"""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
-"""Gemini CLI: one JSON with all messages, or, since 0.58, lines that add to it and change it.
+"""Gemini CLI sessions: one JSON document with all messages or, since version 0.58, lines that extend and change it.
 
-In the lines form a message can come again under its id, now with its results; `$set` with messages replaces all of
-them, `$rewindTo` takes back everything from a message on. Results stand inside their calls.
+In the line form a message can come again under its id, now with its results. `$set` with messages replaces all of them;
+`$rewindTo` removes everything from a message on. Results are inside their calls.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""OpenCode, as `opencode export` writes a session: one JSON with messages, each with its parts.
+"""OpenCode sessions as `opencode export` writes them: one JSON document with messages, each with its parts.
 
-A message can hold several steps of the model, each begun by a `step-start`; a result stands inside its call.
+A message can hold several steps of the model, each started by a `step-start`. A result is inside its call.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
 def build_opencode_recording(
     source: SourceFile | RecordingLocation, info: JsonRecord, messages: list[tuple[JsonRecord, list[JsonRecord]]]
 ) -> Recording | None:
-    """A session of its info and its messages, each with its parts: however they were kept."""
+    """Build a recording from the info and the messages of a session, from whichever storage they were read."""
     talk = ConversationBuilder()
     model = ""
     for about, parts in messages:
@@ -88,7 +88,7 @@ def _add_user_message(talk: ConversationBuilder, parts: list[JsonRecord], time: 
 
 
 def _add_answers(talk: ConversationBuilder, parts: list[JsonRecord], time: float) -> None:
-    """What is said behind a call of the same step is an answer of its own: results must follow their calls."""
+    """Add the answers of a step. Text after a call becomes a new answer: results must directly follow their calls."""
     answer: JsonRecord | None = None
     results: list[tuple[str, ChatContent, float]] = []
     for part in parts:

@@ -1,6 +1,6 @@
-"""OpenCode's own keeping: a folder of small JSON files, and since version 1.2 a SQLite database.
+"""OpenCode's own storage: a folder of small JSON files and, since version 1.2, a SQLite database.
 
-Only read: a database is copied first, for opening it where it lies would write beside it.
+A database is copied before it is opened, because opening it in place would write files next to it.
 """
 
 import os
@@ -32,7 +32,7 @@ _REQUIRED_TABLES = {"session", "message", "part"}
 
 
 def recognizes(head: SourceFile) -> bool:
-    """The file of a session; its messages lie beside it."""
+    """Return whether this is the file of a session. Its messages are in folders next to it."""
     info = object_or_empty(head.single_value())
     return string_or_empty(info.get("id")).startswith("ses_") and "messages" not in info and "role" not in info
 
@@ -56,7 +56,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
 
 
 def _folder_name(value: JsonRecord) -> str:
-    """An id as the name of a folder, and nothing else."""
+    """Return an id as the name of one folder, without path separators."""
     name = os.path.basename(string_or_empty(value.get("id")))
     return name if name.strip(".") else "none"
 
@@ -72,7 +72,7 @@ def _list_json_files(folder: Path) -> list[Path]:
 
 
 def read_opencode_database(path: Path, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) -> Iterator[Recording]:
-    """Every session of a database."""
+    """Yield every session of a database."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.db"
         _copy_database(path, copy)

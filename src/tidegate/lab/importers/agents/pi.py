@@ -1,4 +1,4 @@
-"""Pi: lines that form a tree by `parentId`. The session is the path from the last line up to the root."""
+"""Pi sessions: lines that form a tree by `parentId`. The session is the path from the last line up to the root."""
 
 from collections.abc import Iterator
 
@@ -50,7 +50,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
 
 
 def _current_branch(lines: list[JsonRecord]) -> list[JsonRecord]:
-    """From the root to the last line. Sessions of the first version have no ids: all their lines count."""
+    """Return the lines from the root to the last one. Sessions of the first version have no ids: all lines count."""
     known = {
         string_or_empty(line.get("id")): line for line in lines if line.get("type") != "session" and line.get("id")
     }
@@ -102,7 +102,7 @@ class _SessionReader:
             self.conversation.add_answer(_read_content(content), calls, "\n".join(filter(None, thoughts)), time)
 
     def _read_shell_command(self, message: JsonRecord, time: float) -> None:
-        """A command the user ran; the model is told of it unless the user said not to."""
+        """Read a command that the user ran. The model sees it unless the user excluded it."""
         if message.get("excludeFromContext") is True:
             self.conversation.count_omitted("commands kept from the model")
         else:

@@ -1,6 +1,6 @@
-"""LiveMCPBench: a list of tasks with messages in OpenAI chat form.
+"""LiveMCPBench recordings: a list of tasks with messages in OpenAI chat form.
 
-A result is the printed form of an MCP object, and stays so: that text is what the model was given.
+A result is the printed form of an MCP object and stays so: the model was given that text.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""mini-swe-agent: `messages` in OpenAI chat form, with notes of the program under `extra`.
+"""mini-swe-agent trajectories: `messages` in OpenAI chat form, with notes of the program under `extra`.
 
-Version 2 calls tools. Version 1, and version 2 in its text mode, writes its command in a fenced block: that becomes a
-call of `bash`, and what the user says next its result. A message with the role `exit` is the end, not a message.
+Version 2 calls tools. Version 1, and version 2 in its text mode, write the command in a fenced block: it becomes a call
+of `bash`, and the next user message its result. A message with the role `exit` is the end, not a message.
 """
 
 import re

@@ -1,8 +1,9 @@
-"""OpenHands: the events of an instance (`history`), one instance a line in `output.jsonl`; also a saved trajectory.
+"""OpenHands recordings: the events of an instance (`history`), one instance a line in `output.jsonl`, or a saved
+trajectory.
 
-The answer of the model stands whole in the metadata of the first action it led to. The last call, `finish`, is never
-answered: its words stay, the call does not. An error that answers no action was a call the program refused to read;
-the call itself is not recorded.
+The whole answer of the model is in the metadata of the first action it led to. The last call, `finish`, is never
+answered: its text is read, the call is not. An error that answers no action was a call the program could not parse;
+that call is not recorded.
 """
 
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
 
 
 def _find_events(value: object) -> list[JsonRecord]:
-    """The history in its three forms: under a key, as a bare list, or as pairs of action and observation."""
+    """Return the history in any of its three forms: under a key, a bare list, or pairs of action and observation."""
     found = list_or_empty(value.get("history", value.get("trajectory")) if isinstance(value, dict) else value)
     events: list[JsonRecord] = []
     for each in found:

@@ -1,7 +1,8 @@
 """SWE-agent trajectories (`.traj`): `history` is what the model saw.
 
-Where the model writes its action as text, the action becomes a call of `shell` and what the user says next its result.
-The last action ends the run and is never answered: its words stay. A demonstration at the head is not the session.
+Where the model writes its action as text, the action becomes a call of `shell` and the next user message its result.
+The last action ends the run and is never answered: only its text is read. A demonstration at the start is not part of
+the session.
 """
 
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ def _build_conversation(history: list[JsonRecord]) -> ConversationBuilder:
 
 
 def _add_answer(talk: ConversationBuilder, message: JsonRecord, content: ChatContent, after: JsonRecord) -> bool:
-    """Whether what the user says next is the result of a text action."""
+    """Add an answer. Returns whether the next user message is the result of a text action."""
     made = [
         RecordedCall(
             string_or_empty(each.get("id")),

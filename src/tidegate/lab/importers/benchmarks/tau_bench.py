@@ -1,7 +1,7 @@
 """tau-bench and tau2-bench results: many simulated conversations in one file.
 
 In tau2 the simulated user may have tools of its own; the agent never sees these calls. The system prompt is not in the
-file: it is made of the policy, as the agent gets it.
+file: it is built from the policy, as the agent gets it.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Messages as they are sent: OpenAI chat form, one a line behind an optional `meta` line, or a list of them.
+"""Chat messages in OpenAI form: one a line after an optional `meta` line, or a list of them.
 
-Messages of other providers in the same place are read by their own dialect.
+Messages of other providers in the same place are parsed by their own dialect.
 """
 
 from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ def _is_chat_message(value: object) -> bool:
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    """A meta line begins a session; most files hold one."""
+    """Yield the sessions of a file. A meta line starts a session; most files hold one."""
     sessions = [_ChatSession({}, ConversationBuilder())]
     for number, value in source.read_values():
         if _is_meta(value):
@@ -87,7 +87,7 @@ def _build_recording(source: SourceFile, name: str, session: _ChatSession) -> Re
 
 
 def build_chat_conversation(source: SourceFile, number: int, messages: Iterable[JsonRecord]) -> ConversationBuilder:
-    """Messages of a conversation that stands at this line of the file."""
+    """Build a conversation from messages that are at this line of the file."""
     talk = ConversationBuilder()
     for message in messages:
         _add_chat_message(source, number, message, talk)
@@ -153,7 +153,7 @@ def _add_foreign_message(
 
 
 def add_core_message(talk: ConversationBuilder, message: Message, time: float = 0.0) -> None:
-    """A message of ours, in chat form."""
+    """Add a message of tidegate's own type, in chat form."""
     if message.role == "assistant":
         thoughts = [part.text for part in message.parts if isinstance(part, Thinking) and part.text]
         calls = [RecordedCall(call.id, call.name, call.arguments) for call in calls_of(message)]
@@ -174,7 +174,7 @@ def _render_parts(parts: Iterable[object]) -> ChatContent:
 
 
 def render_chat_tools(tools: Iterable[Tool]) -> list[JsonRecord]:
-    """Tools of ours, in chat form."""
+    """Return tidegate's tools in chat form."""
     return [
         {
             "type": "function",

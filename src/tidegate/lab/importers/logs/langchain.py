@@ -1,6 +1,6 @@
-"""LangChain and LangGraph: messages as `messages_to_dict`, `dumpd` or `model_dump` write them; states.
+"""LangChain and LangGraph: messages as `messages_to_dict`, `dumpd` or `model_dump` write them, and states.
 
-A LangGraph state, or its history, is taken by its longest list of messages: each later state holds the earlier ones.
+Of a LangGraph state, or its history, the longest list of messages is read: each later state holds the earlier ones.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ _STATE_KEYS = ("messages", "values", "channel_values", "checkpoint", "state", "k
 
 
 class _UnwrappedMessage:
-    """A message whatever its wrapping: its role and its fields."""
+    """The role and the fields of a message, without its wrapping."""
 
     def __init__(self, value: JsonRecord) -> None:
         kind = string_or_empty(value.get("type")).removesuffix("Chunk").removesuffix("Message") or ""
@@ -65,7 +65,7 @@ def _is_message(value: object) -> bool:
 
 
 def _find_messages(value: object, depth: int = 0) -> list[JsonRecord]:
-    """The longest list of messages inside a dump."""
+    """Return the longest list of messages inside a dump."""
     if depth > 6:
         return []
     if isinstance(value, dict):
@@ -83,7 +83,9 @@ def recognizes(head: SourceFile) -> bool:
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    """One message a line is one session; else each line is the state of a session, the longest counts."""
+    """Yield the sessions of a file. Lines that are messages are one session; of lines that are states the longest
+    counts.
+    """
     longest: list[JsonRecord] = []
     said: list[JsonRecord] = []
     for _, value in source.read_values():

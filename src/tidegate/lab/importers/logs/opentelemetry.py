@@ -1,8 +1,8 @@
-"""Traces of OpenTelemetry: sessions out of the spans of model calls.
+"""OpenTelemetry traces: sessions from the spans of model calls.
 
-A span of a model call holds the whole prompt of that call, so the longest of an agent's calls is its session. Spans
-come nested (`child_spans`), as OTLP JSON (`resourceSpans`) or as an SDK prints them; messages as attributes of
-OpenInference, of OpenLLMetry, or of the GenAI conventions. See `span_messages` for these.
+The span of a model call holds the whole prompt of that call, so the longest of an agent's calls is its session. Spans
+come nested (`child_spans`), as OTLP JSON (`resourceSpans`) or as an SDK prints them. Messages are attributes of
+OpenInference, of OpenLLMetry, or of the GenAI conventions: see `opentelemetry_messages`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -87,7 +87,7 @@ def _build_recording(source: SourceFile, name: str, span: _TraceSpan, spans: dic
 
 
 def _find_owner(span: _TraceSpan, spans: dict[str, _TraceSpan]) -> str:
-    """The nearest agent above a span; without one, its trace."""
+    """Return the nearest agent above a span, or its trace if there is none."""
     seen: set[str] = set()
     key = f"{span.trace}/{span.parent}"
     while key in spans and key not in seen and len(seen) < _MAX_ANCESTORS:
@@ -130,7 +130,7 @@ def _read_span(span: JsonRecord, above: str) -> _TraceSpan:
 
 
 def _unwrap_otlp_value(value: object) -> object:
-    """A value of OTLP JSON, which says its type, without it."""
+    """Return a value of OTLP JSON without its type."""
     inner = object_or_empty(value)
     if "arrayValue" in inner:
         return [_unwrap_otlp_value(each) for each in list_objects(object_or_empty(inner["arrayValue"]).get("values"))]

@@ -1,8 +1,8 @@
-"""The messages in the attributes of a span, in the three conventions, and in the words of smolagents.
+"""Read the messages in the attributes of a span, in the three conventions and in the form of smolagents.
 
-smolagents writes calls and results as text: `Calling tools:` with the printed form of Python objects, which is read as
-a literal and never run, and `Call id: ... Observation: ...`. The answer to the last prompt is there only as text too,
-its call not yet told apart, so it is left out.
+smolagents writes calls and results as text: `Calling tools:` with the printed form of Python objects, which is parsed
+as a literal and never executed, and `Call id: ... Observation: ...`. The answer to the last prompt is there only as
+text, with its call inside, so it is left out.
 """
 
 import ast
@@ -30,7 +30,7 @@ _RESULT_PATTERN = re.compile(r"(?:Call id: (\S+)\n)?(?:Observation|Error):\n(.*)
 
 
 def read_span_prompt(attributes: JsonRecord) -> list[JsonRecord]:
-    """The messages of a prompt, as far as told apart by role; empty if this is not a model call."""
+    """Return the messages of a prompt by role, or nothing if the span is not a model call."""
     structured = _load_objects(attributes.get("gen_ai.input.messages"))
     if structured:
         return list_objects(_load_objects(attributes.get("gen_ai.system_instructions"))) + structured
@@ -59,7 +59,7 @@ def _load_objects(value: object) -> list[JsonRecord]:
 
 
 def _unflatten_messages(attributes: JsonRecord, prefixes: tuple[str, ...]) -> list[JsonRecord]:
-    """From keys such as `llm.input_messages.0.message.role` to messages."""
+    """Build messages from keys such as `llm.input_messages.0.message.role`."""
     tree: JsonRecord = {}
     for key, value in attributes.items():
         prefix = next((each for each in prefixes if key.startswith(each)), "")
@@ -85,7 +85,7 @@ def _numbered_values(tree: object) -> list[object]:
 
 
 def _unwrap_message(message: JsonRecord) -> JsonRecord:
-    """OpenInference puts each level under a name of its own."""
+    """Unwrap a message of OpenInference, which puts each level under a name."""
     inner = object_or_empty(message.get("message")) or message
     calls = [
         object_or_empty(object_or_empty(each).get("tool_call")) or object_or_empty(each)
@@ -118,7 +118,7 @@ def _add_message(talk: ConversationBuilder, message: JsonRecord) -> None:
 
 
 def _add_genai_message(talk: ConversationBuilder, message: JsonRecord) -> None:
-    """A message of the GenAI conventions; instructions are parts without a message around them."""
+    """Add a message of the GenAI conventions. Instructions are parts without a message around them."""
     parts = list_objects(message.get("parts")) or [message]
     texts = [string_or_empty(part.get("content")) for part in parts if part.get("type") == "text"]
     role = string_or_empty(message.get("role"))
@@ -160,7 +160,7 @@ def _add_smolagents_calls(talk: ConversationBuilder, content: str) -> None:
 
 
 def _parse_literal(text: str) -> list[object]:
-    """Python's printed form of a list. Only literals are read; nothing is run."""
+    """Parse Python's printed form of a list. Only literals are parsed; nothing is executed."""
     if len(text) > _MAX_LITERAL_CHARS:
         return []
     try:

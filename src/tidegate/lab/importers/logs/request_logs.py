@@ -1,7 +1,8 @@
-"""Logs of requests to a model, of OpenAI (chat and responses), Anthropic and Gemini, with the answers if there.
+"""Logs of requests to a model, of OpenAI (chat and responses), Anthropic and Gemini, with the answers if they are
+there.
 
 Each line is the body of a request, or an object that holds one: a proxy's log, a batch file, a completion log of
-litellm. Requests that each begin with all of the one before are one session; the last of them is all of it.
+litellm. Requests that each start with all of the previous one are one session; the last of them holds all of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,14 +40,14 @@ class _LoggedRequest(NamedTuple):
 
 
 class _RequestTime(NamedTuple):
-    """When an answer was asked for, by how many answers the request held already."""
+    """The time of a request, with the number of answers it already held."""
 
     answer_count: int
     time: float
 
 
 class _RequestChain(NamedTuple):
-    """A session so far: its last request, and of those before only when they were made."""
+    """A session so far: its last request, and only the times of the earlier ones."""
 
     last_request: _LoggedRequest
     request_times: tuple[_RequestTime, ...]
@@ -61,7 +62,7 @@ def _list_entries(value: object) -> list[JsonRecord]:
 
 
 def _find_body(value: JsonRecord) -> JsonRecord:
-    """The body of a request, wherever in this object it is."""
+    """Return the body of a request, wherever in this object it is."""
     places = [value, *(object_or_empty(value.get(key)) for key in _REQUEST_KEYS)]
     places.extend(object_or_empty(place.get("body")) for place in places[1:])
     return next((place for place in places if _guess_dialect(place)), {})
@@ -114,7 +115,7 @@ def _find_response(value: JsonRecord) -> JsonRecord:
 
 
 def _extend_chain(chains: list[_RequestChain], ends: dict[str, int], logged: _LoggedRequest) -> None:
-    """To the session whose last request this one goes on from, by a sum over its messages; else it begins one."""
+    """Add a request to the session whose last request it continues, found by a hash of its messages, or start one."""
     key = DIALECTS[_guess_dialect(logged.body)].messages_key
     told = logged.body.get(key)
     messages: Sequence[object] = told if isinstance(told, list) else [told]
@@ -135,7 +136,7 @@ def _extend_chain(chains: list[_RequestChain], ends: dict[str, int], logged: _Lo
 
 
 def _normalize_message(message: object) -> object:
-    """Without the marks for the provider's cache, which move from request to request."""
+    """Return the message without the marks for the provider's cache, which move from request to request."""
     if not isinstance(message, dict):
         return message
     parts = [
@@ -171,7 +172,7 @@ def _build_conversation(source: SourceFile, logged: _LoggedRequest) -> Conversat
 
 
 def _find_answers(response: JsonRecord) -> list[JsonRecord]:
-    """The message in a response of any provider; more than one only where the response is a list of items."""
+    """Return the messages in a response of any provider; more than one only where it is a list of items."""
     choices = list_objects(response.get("choices"))
     if choices:
         return list_objects([choices[0].get("message")])

@@ -1,6 +1,6 @@
-"""Our own sessions: a file that `tidegate export` wrote, or the sessions of a data folder.
+"""Sessions of tidegate: a file that `tidegate export` wrote, or the sessions of a data folder.
 
-What was said is the recording; what policies did to it is not. So a session can be tried under another policy.
+The recording holds the messages, not what policies did to them, so that a session can be replayed under another policy.
 """
 
 import sqlite3
@@ -33,7 +33,7 @@ def recognizes(head: SourceFile) -> bool:
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
-    """Proved to the last line before anything of it is believed."""
+    """Yield the session of an export file, after the whole file has been verified."""
     name = source.stem
     events: list[Event] = []
     limits = ArchiveLimits(source.limits.value_bytes, source.limits.total_bytes)
@@ -52,7 +52,7 @@ def read(source: SourceFile) -> Iterator[Recording]:
 
 
 def read_data_folder(folder: Path) -> Iterator[Recording | BadInput]:
-    """Every session of a data folder; of one that cannot be read, why."""
+    """Yield every session of a data folder, or the error of one that cannot be read."""
     data = DataFolder(folder)
     try:
         for info in data.store.sessions():

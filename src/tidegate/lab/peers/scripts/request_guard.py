@@ -1,0 +1,101 @@
+"""Repair a peer's request that no provider would accept, so that its figures can be compared.
+
+This is not the peer's own code, and every repaired request is marked. Standard library only.
+"""
+
+# mypy: disable-error-code="import-not-found"
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from chat_messages import (
+    CHARS_PER_TOKEN,
+    Chat,
+    count_chars,
+    count_leading_system,
+    fits_window,
+    read_chat_text,
+    split_chat_groups,
+)
+
+FILLER_MESSAGE: Chat = {"role": "user", "content": "[earlier messages left out]"}
+"""The first message where a conversation would start with an answer."""
+
+CUT_MARK = "\n[... cut ...]\n"
+
+
+class GuardedRequest(NamedTuple):
+    messages: list[Chat]
+    dropped: int
+    clipped: int
+
+
+def _is_whole_group(group: Sequence[Chat]) -> bool:
+    """Return whether every call is answered once and every result has its call."""
+    wanted = [call.get("id") for call in group[0].get("tool_calls") or ()]
+    given = [message.get("tool_call_id") for message in group if message.get("role") == "tool"]
+    return sorted(map(str, wanted)) == sorted(map(str, given))
+
+
+def find_request_defects(view: Sequence[Chat], window: int, begins: Sequence[Chat] = ()) -> list[str]:
+    """Return the defects for which a provider would reject this request. Starting as the recording does is none."""
+    found = []
+    if not fits_window(view, window):
+        found.append("over")
+    said = view[count_leading_system(view) :]
+    if not said:
+        return [*found, "empty"]
+    if said[0].get("role") != "user" and said[0] not in begins:
+        found.append("headless")
+    if not all(map(_is_whole_group, split_chat_groups(said))):
+        found.append("unpaired")
+    return found
+
+
+def guard_request(view: Sequence[Chat], window: int, newest: Sequence[Chat]) -> GuardedRequest:
+    """Change as little as possible of a peer's request to make it valid.
+
+    Broken pairs are dropped, then the oldest groups until the rest fits, and a filler message is put first where a
+    user message is missing. `newest` is what must be answered now: it is sent if the peer left nothing. Texts are cut
+    only if the newest group alone is too large.
+    """
+    head = list(view[: count_leading_system(view)])
+    said = [group for group in split_chat_groups(view[len(head) :]) if _is_whole_group(group)] or [
+        list(newest) or [FILLER_MESSAGE]
+    ]
+    dropped = len(view) - len(head) - sum(map(len, said))
+    room = window * CHARS_PER_TOKEN - sum(map(count_chars, head))
+    weights = [sum(map(count_chars, group)) for group in said]
+    held = sum(weights)
+    first = 0
+    while (
+        first < len(said) - 1 and held + (0 if said[first][0]["role"] == "user" else count_chars(FILLER_MESSAGE)) > room
+    ):
+        held -= weights[first]
+        dropped += len(said[first])
+        first += 1
+    kept = [message for group in said[first:] for message in group]
+    if kept[0]["role"] != "user":
+        kept.insert(0, FILLER_MESSAGE)
+    messages = head + kept
+    clipped = 0
+    while not fits_window(messages, window) and (at := _longest(messages)) is not None:
+        excess = sum(map(count_chars, messages)) - window * CHARS_PER_TOKEN
+        messages[at] = _cut(messages[at], excess)
+        clipped += 1
+    return GuardedRequest(messages, dropped, clipped)
+
+
+def _longest(messages: Sequence[Chat]) -> int | None:
+    at = max(range(len(messages)), key=lambda index: count_chars(messages[index]))
+    return at if count_chars(messages[at]) > 2 * len(CUT_MARK) else None
+
+
+def _cut(message: Chat, excess: int) -> Chat:
+    """Return the message about `excess` characters shorter. Arguments are dropped whole: half a JSON text is none."""
+    text = read_chat_text(message)
+    if message.get("tool_calls") and count_chars(message) > 2 * len(text):
+        calls = [{**call, "function": {**call["function"], "arguments": "{}"}} for call in message["tool_calls"]]
+        return {**message, "tool_calls": calls}
+    half = max(0, len(text) - excess - len(CUT_MARK)) // 2
+    return {**message, "content": text[:half] + CUT_MARK + text[len(text) - half :]}

@@ -1,0 +1,56 @@
+"""Tail only, re-expressed: the system's messages and the newest groups that fit; the rest is gone.
+
+With `low` at 0 the cut moves at every request (a sliding window). With `low` above 0 it stays until the window is full,
+and then leaves only so large a part of the window: the beginning stays the same for many requests.
+No library's code: this is what `messages[-n:]` amounts to when it keeps pairs whole and is told a window.
+"""
+
+# mypy: disable-error-code="import-not-found"
+
+from typing import Any
+
+from chat_messages import CHARS_PER_TOKEN, SYSTEM_ROLES, Chat, count_chars
+from request_guard import FILLER_MESSAGE
+
+DEFAULT_SETTINGS = {"low": 0.0}
+
+
+class TailOnly:
+    def __init__(self, window: int, settings: dict[str, Any]) -> None:
+        self.most = window * CHARS_PER_TOKEN
+        self.low = int(self.most * settings["low"]) or self.most
+        self.head: list[Chat] = []
+        self.groups: list[list[Chat]] = []
+        self.sizes: list[int] = []
+        self.first = 0
+
+    def add_message(self, index: int, message: Chat) -> None:
+        if message["role"] in SYSTEM_ROLES and not self.groups:
+            self.head.append(message)
+        elif message["role"] == "tool" and self.groups:
+            self.groups[-1].append(message)
+            self.sizes[-1] += count_chars(message)
+        else:
+            self.groups.append([message])
+            self.sizes.append(count_chars(message))
+
+    def build_request(self) -> list[Chat]:
+        fixed = sum(map(count_chars, self.head)) + count_chars(FILLER_MESSAGE)
+        if fixed + sum(self.sizes[self.first :]) > self.most:
+            self.first = max(0, len(self.groups) - 1)
+            held = fixed + sum(self.sizes[self.first :])
+            while self.first and held + self.sizes[self.first - 1] <= self.low:
+                self.first -= 1
+                held += self.sizes[self.first]
+        said = [message for group in self.groups[self.first :] for message in group]
+        begins = [FILLER_MESSAGE] if self.first and said[0]["role"] != "user" else []
+        return [*self.head, *begins, *said]
+
+    def take_summary_costs(self) -> list[dict[str, int]]:
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+create_peer = TailOnly
