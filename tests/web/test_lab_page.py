@@ -12,7 +12,6 @@ from tests.cli.calling import run_command
 from tests.web.browser import Looked, looking
 from tests.web.sample_report import MEASURES, POINTS, POLICIES, SESSIONS, Json, report
 from tests.web.sample_sessions import SECRET
-from tidegate.core.errors import BadInput
 from tidegate.core.text.secrets import SecretMask
 from tidegate.lab.comparison.report.findings import decode_findings
 from tidegate.proof.session_generator import generate_session
