@@ -117,3 +117,44 @@ def test_preset_is_found_in_the_installed_package(installed: Installed, preset: 
     recording.write_text(RECORDING, "utf-8")
     arguments = ["replay", str(recording), "--policy", preset, "--window", "32000", "--json"]
     assert installed.run("tidegate", *arguments).strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (["chat"], "agent"),
+        (["run", "Hello."], "agent"),
+        (["demo", "--generated"], "chat"),
+        (["tune", "recording.jsonl", "--window", "4000"], "tune"),
+        (["import", "recording.jsonl", "--store", "postgresql://localhost/none"], "postgres"),
+    ],
+)
+def test_a_command_without_its_extra_names_it(installed: Installed, arguments: list[str], extra: str) -> None:
+    (installed.folder / "recording.jsonl").write_text(RECORDING, "utf-8")
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(installed.folder), "OPENAI_API_KEY": "none"}
+    command = [str(installed.bin / "tidegate"), *arguments]
+    done = subprocess.run(
+        command,
+        cwd=installed.folder,
+        env=bare,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 2, done.stderr
+    assert f"pip install 'tidegate[{extra}]'" in done.stderr
+
+
+def test_the_extra_is_all_that_is_missing(installed: Installed, tmp_path: Path) -> None:
+    """With the packages of the extra beside it, the command runs."""
+    (extra,) = PROJECT["optional-dependencies"]["agent"]
+    for dependency in needed([extra]).values():
+        link(dependency, tmp_path)
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    command = [str(installed.bin / "tidegate"), "run", "Hello.", "--model", "no-such-provider/model"]
+    done = subprocess.run(command, cwd=tmp_path, env=bare, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2
+    assert "pip install" not in done.stderr
+    assert "no-such-provider" in done.stderr

@@ -184,7 +184,7 @@ def test_the_day_is_capped_over_sessions(tmp_path: Path) -> None:
 
 def test_a_cap_that_cannot_be_held_is_said() -> None:
     (turn,) = talk(["Yes."], "One.", config="spend: {day: {tokens: 1}}")
-    assert "not held" in "".join(notices(turn))
+    assert "not enforced" in "".join(notices(turn))
 
 
 def test_turns_and_time_are_bounded() -> None:

@@ -104,7 +104,7 @@ class KeptLife(RuleBasedStateMachine):
 
     @rule()
     def overflowed(self) -> None:
-        self.run(self.at.session.shrink_after_overflow)
+        self.run(self.at.session.overflowed)
 
     @rule(moment=st.sampled_from(("compact", "end_turn")))
     def moment(self, moment: str) -> None:

@@ -121,7 +121,7 @@ class Life(RuleBasedStateMachine):
         start = self.session.log.head
         tries = self.session.view.recoveries
         try:
-            request = self.session.shrink_after_overflow()
+            request = self.session.overflowed()
         except TooSmall as refusal:
             self.too_small(refusal)
         except GiveUp as refusal:

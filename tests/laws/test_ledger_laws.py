@@ -127,7 +127,7 @@ def test_the_laws_hold_with_a_ledger(
 ) -> None:
     session = played(turns, window, wire, summarise, share)
     if session.window and session.window >= 700:
-        session.shrink_after_overflow()
+        session.overflowed()
         check_new_edits(session, 0)
         check_ledger(session)
 

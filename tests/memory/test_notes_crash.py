@@ -29,7 +29,7 @@ def test_killed_at_every_step_the_file_is_old_or_new(tmp_path: Path) -> None:
         notes = opened(tmp_path / str(steps))
         notes.add_entry("old " * 500)
         old = notes.read(DAY)
-        alive = not killed_at(steps, lambda notes=notes: notes.add("new " * 500) and None)  # type: ignore[misc]
+        alive = not killed_at(steps, lambda notes=notes: notes.add_entry("new " * 500) and None)  # type: ignore[misc]
         now = notes.read(DAY)
         assert now.startswith(old)
         texts = [entry.text for entry in notes.read_entries(DAY)]

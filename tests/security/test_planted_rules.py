@@ -649,7 +649,7 @@ def test_a_rule_that_is_removed_stays_removed_until_it_is_said_again() -> None:
     assert desk.says("/pins") == "1. Use tabs.  (in the configuration, `rules`)"
     work(session)
     assert rules(session) == []
-    assert "Take it out of `rules`" in desk.says("/pins remove 1")
+    assert "Remove it from `rules`" in desk.says("/pins remove 1")
     assert "There is no rule 2." in desk.says("/pins remove 2")
     assert "There is no rule x." in desk.says("/pins remove x")
     session.add({"role": "user", "content": TYPED}, typed=True)

@@ -214,15 +214,15 @@ def test_an_overflow_is_compacted_and_retried_once(preset: Preset) -> None:
     session.add(*turns(1, 20, reply=8_000), asks("ask-21"))
     before = session.prepare(scribe).tokens
     assert stages(session) == []
-    request = session.shrink_after_overflow(scribe)
+    request = session.overflowed(scribe)
     assert stages(session) == ["summarise"]
     assert request.messages[1]["content"].startswith(CHECKPOINT + "\nthe gist")
     assert request.tokens < before * 0.6
     assert request.messages[-1] == asks("ask-21")
     with pytest.raises(GiveUp):
-        session.shrink_after_overflow(scribe)
+        session.overflowed(scribe)
     session.add(replies("reply-21"), asks("ask-22"))
-    assert session.shrink_after_overflow(scribe).messages, "the next turn has its own retry"
+    assert session.overflowed(scribe).messages, "the next turn has its own retry"
 
 
 @pytest.mark.seed("AI-09", change={"auto_compact": False})

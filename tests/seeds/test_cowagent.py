@@ -112,9 +112,9 @@ def test_a_parallel_batch_is_never_split(preset: Preset) -> None:
         seen |= set(stages(session))
     session.add(asks("ask-16"))
     session.prepare()
-    assert all(len(batch) == 3 for batch in paired(session.shrink_after_overflow()))
+    assert all(len(batch) == 3 for batch in paired(session.overflowed()))
     assert numbers(session.render_request(), "ask-") == [15, 16]
-    assert paired(session.shrink_after_overflow()) == []
+    assert paired(session.overflowed()) == []
     assert {"cap_results", "drop_turns", "clear_context"} <= set(stages(session))
     few = opened(policy, system="")
     few.add(*turns(1, 3, (300, 300, 300), (19_000, 19_000, 19_000)), asks("ask-4"))

@@ -160,7 +160,7 @@ def test_overflow_saves_all_then_trims_hard_then_clears(preset: Preset) -> None:
     before = session.prepare(scribe)
     assert numbers(before, "ask-") == list(range(1, 9))
 
-    second = session.shrink_after_overflow(scribe)
+    second = session.overflowed(scribe)
     flush = only(edge.flushed)
     assert flush.text == "all that was worth keeping"
     assert [message.id for message in flush.request.messages] == [f"m{seq}" for seq in range(2, 40)]
@@ -173,13 +173,13 @@ def test_overflow_saves_all_then_trims_hard_then_clears(preset: Preset) -> None:
     assert asked[-1] == passage("ask-8", 12_000), "the newest words of the user outrank every rule"
     assert replies("reply-7") in second.messages
 
-    third = session.shrink_after_overflow(scribe)
+    third = session.overflowed(scribe)
     assert third.messages[1:] == [asks("ask-8", 12_000)]
     assert passage("call-1.1.1", 11_000) in said(session), "the record is not cleared"
     assert session.recall("m2").parts
     assert "guard" not in stages(session)
     with pytest.raises(GiveUp):
-        session.shrink_after_overflow(scribe)
+        session.overflowed(scribe)
 
 
 @pytest.mark.seed("COW-11", change={"max_context_turns": 60})

@@ -129,7 +129,7 @@ def test_the_emergency_truncates_hard_and_is_tried_once(preset: Preset) -> None:
     session.add(*turns(1, 8, (3_000,)), asks("ask-9"), *batch("big", 30_000))
     session.prepare(scribe)
     assert stages(session) == []
-    request = session.shrink_after_overflow(scribe)
+    request = session.overflowed(scribe)
     assert scribe.asked == [], "no model, for the model refuses"
     assert names(request) == ["call-8.1.1", "reply-8", "ask-9", "big.1"], "keep_recent // 2: a group is not cut for it"
     assert TRUNCATED in flat(request)
@@ -140,7 +140,7 @@ def test_the_emergency_truncates_hard_and_is_tried_once(preset: Preset) -> None:
     assert request.tokens <= 20_000
     assert "guard" not in stages(session)
     with pytest.raises(GiveUp):
-        session.shrink_after_overflow(scribe)
+        session.overflowed(scribe)
 
 
 @pytest.mark.seed("DIG-10", without=("overflow/keep_recent",))
@@ -152,7 +152,7 @@ def test_the_emergency_comes_down_to_half_of_the_window(preset: Preset) -> None:
         for place, sizes in enumerate(steps):
             session.add(*batch(f"step-{place}", *sizes))
         assert session.count_tokens() > 25_000
-        request = session.shrink_after_overflow()
+        request = session.overflowed()
         assert request.tokens <= 0.52 * 40_000
         assert paired(request)
         assert passage("ask-3") in flat(request)

@@ -62,9 +62,9 @@ def test_an_overflow_saves_all_into_memory_and_clears_only_the_context(preset: P
         session = kept(DataFolder(tmp_path), preset("cowagent"))
         session.add(*turns(1, 7, (11_000,)), asks("ask-8"))
         session.prepare()
-        second = session.shrink_after_overflow(Scribe("- all that was worth keeping"))
+        second = session.overflowed(Scribe("- all that was worth keeping"))
         assert numbers(second, "ask-") == [4, 5, 6, 7, 8]
-        return names(session.shrink_after_overflow())
+        return names(session.overflowed())
 
     assert elsewhere(overflow) == ["ask-8"]
     assert "- all that was worth keeping\n" in memory(tmp_path)

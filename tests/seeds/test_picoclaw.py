@@ -107,7 +107,7 @@ def test_the_emergency_drops_the_older_half_once(preset: Preset) -> None:
     session.add(*turns(1, 6, (400, 400)), asks("ask-7"))
     before = session.prepare(scribe)
     assert stages(session) == [], "an estimate that says it fits is believed"
-    after = session.shrink_after_overflow(scribe)
+    after = session.overflowed(scribe)
     assert scribe.asked == [], "no model is asked when the model refuses"
     system, first, *rest = after.messages
     assert system == before.messages[0], "the system prompt is not edited"
@@ -116,7 +116,7 @@ def test_the_emergency_drops_the_older_half_once(preset: Preset) -> None:
     assert first["content"].endswith(passage("ask-4"))
     assert rest == before.messages[17:], "31 messages: of the oldest 15 all go, at the border of a turn's group"
     with pytest.raises(GiveUp):
-        session.shrink_after_overflow(scribe)
+        session.overflowed(scribe)
     assert passage("ask-1") in said(session)
 
 
@@ -127,7 +127,7 @@ def test_the_emergency_leaves_the_summary(preset: Preset) -> None:
     session.prepare(scribe)
     assert stages(session) == ["summarise"]
     session.add(*turn(9)[1:], *turn(10), asks("ask-11"))
-    request = session.shrink_after_overflow(scribe)
+    request = session.overflowed(scribe)
     assert stages(session) == ["summarise", "drop_oldest"]
     assert "what was said before" in flat(request)
     assert "[Note: the oldest half" in flat(request)
@@ -142,7 +142,7 @@ def test_a_cut_moves_before_a_group(preset: Preset) -> None:
         small = [each for number in range(before) for each in (asks(f"ask-{number}"), replies(f"reply-{number}"))]
         session.add(*small, asks("ask-x"), *batch("x", 200, 200, 200, 200), replies("reply-x"), *turns(90, 91))
         count = session.view.message_count
-        request = session.shrink_after_overflow()
+        request = session.overflowed()
         batches = paired(request)
         start = 2 * before + 1
         half = count // 2

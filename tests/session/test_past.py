@@ -57,7 +57,7 @@ def a_life(policy: str) -> Life:
             if place == 45:
                 session.redo()
             if place in (50, 51):
-                request = session.shrink_after_overflow()
+                request = session.overflowed()
                 was.append(Was(log.head, request.to_bytes(), request.tokens))
             if place == 60:
                 session.clear()

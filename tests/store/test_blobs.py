@@ -327,9 +327,9 @@ def test_putting_and_collecting_exclude_each_other(tmp_path: Path) -> None:
     with hold_lock(tmp_path / ".lock", shared=True):  # as another's put does
         blobs.put("s", b"new")
         for touch in (blobs.collect, lambda: blobs.set_claims("s", []), lambda: blobs.release("s")):
-            with pytest.raises(NotKept, match="Another writer"):
+            with pytest.raises(NotKept, match="Another process"):
                 touch()
-    with hold_lock(tmp_path / ".lock"), pytest.raises(NotKept, match="Another writer"):
+    with hold_lock(tmp_path / ".lock"), pytest.raises(NotKept, match="Another process"):
         blobs.put("s", b"newer")
     assert sha in blobs.claimed_by("s")
     assert len(blobs.claimed_by("s")) == 2

@@ -250,7 +250,7 @@ def test_a_question(tmp_path: Path) -> None:
 
 
 SAID = {
-    "help": ("/help compact", "make room now"),
+    "help": ("/help compact", "compact now"),
     "context": ("/context", "by role: user 1, assistant 1"),
     "compact": ("/compact", "Nothing was compacted"),
     "undo": ("/undo", "There is no compaction to undo"),
@@ -267,7 +267,7 @@ SAID = {
     "config": ("/config window", "8000"),
     "skills": ("/skills", "There are no skills"),
     "hooks": ("/hooks", "There are no hooks."),
-    "policy": ("/policy jutul", "The policy jutul holds"),
+    "policy": ("/policy jutul", "The policy jutul is used"),
     "model": ("/model openai/other", "other"),
 }
 """What is said and what the answer holds."""

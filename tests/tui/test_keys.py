@@ -108,7 +108,7 @@ def test_commands_are_completed_and_answered(tmp_path: Path) -> None:
             await stage.press("enter")
             await stage.sees("messages: 0")
             await stage.type("/cos")
-            await stage.sees("› /cost  what was spent, by model")
+            await stage.sees("› /cost  the cost, by model")
             await stage.press("enter")  # it needs nothing more: it is said
             await stage.sees("today, all sessions")
             await stage.type("/pi")

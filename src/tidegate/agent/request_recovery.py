@@ -47,7 +47,7 @@ class RequestRecovery:
             return await self._session.prepare_async(self._summarizer)
         limit = error.limit if error.kind == "rate_bucket" else None
         self._session.learn_limits(error.window or limit, error.prompt_tokens if error.kind == "overflow" else None)
-        return await self._session.shrink_after_overflow_async(self._summarizer)
+        return await self._session.overflowed_async(self._summarizer)
 
     def _use_once(self, step: RecoveryStep) -> RecoveryStep:
         found: RecoveryStep = "" if step in self._used_steps else step

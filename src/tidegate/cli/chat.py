@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from tidegate.cli.extras import require_packages
 from tidegate.cli.options import Subparsers, add_agent_options, add_command, add_data_options
 from tidegate.terminal.exit_codes import EXIT_OK
 
@@ -50,6 +51,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     from tidegate.agent.environment import hide_environment
 
+    require_packages("pyte")
     hide_environment()
 
     from pathlib import Path

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from tidegate.cli.extras import describe_missing_package
 from tidegate.cli.parser import make_parser
 from tidegate.core.errors import BadInput, BadPolicy, TidegateError
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
@@ -41,15 +42,28 @@ def _main(argv: Sequence[str] | None) -> int:
     except OSError as error:
         what = f"error: {error.filename or 'reading or writing'}: {error.strerror or error}"
         return _report_error(what, "Check the path, its permissions and the space left.", EXIT_FAILED)
+    except ModuleNotFoundError as error:
+        return _report_missing_package(error)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a sentence instead of a traceback
-        if os.environ.get(_DEBUG_VARIABLE):
-            import traceback
-
-            traceback.print_exc()
-            return EXIT_FAILED
-        remedy = f"This is a defect; {_DEBUG_VARIABLE}=1 shows where it happened. Please report it."
-        return _report_error(f"internal error: {type(error).__name__}: {error}", remedy, EXIT_FAILED)
+        return _report_defect(error)
     return status
+
+
+def _report_missing_package(error: ModuleNotFoundError) -> int:
+    missing = describe_missing_package(error.name or "")
+    if missing is None:
+        return _report_defect(error)
+    return _report_error(f"error: {missing.args[0]}", missing.remedy, EXIT_USAGE)
+
+
+def _report_defect(error: Exception) -> int:
+    if os.environ.get(_DEBUG_VARIABLE):
+        import traceback
+
+        traceback.print_exc()
+        return EXIT_FAILED
+    remedy = f"This is a defect; {_DEBUG_VARIABLE}=1 shows where it happened. Please report it."
+    return _report_error(f"internal error: {type(error).__name__}: {error}", remedy, EXIT_FAILED)
 
 
 def _report_error(what: str, remedy: str = "", status: int = EXIT_FAILED) -> int:

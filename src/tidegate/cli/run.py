@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from tidegate.cli.extras import require_packages
 from tidegate.cli.options import Subparsers, add_agent_options, add_command, add_data_options
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
@@ -42,6 +43,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     from tidegate.agent.environment import hide_environment
 
+    require_packages("pyte")
     hide_environment()
 
     import asyncio

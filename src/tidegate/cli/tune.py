@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tidegate.cli.extras import require_packages
 from tidegate.cli.options import Subparsers, add_command, add_comparison_options, count_cores, parse_positive_int
 from tidegate.core.errors import BadInput
 from tidegate.terminal.exit_codes import EXIT_OK
@@ -49,6 +50,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    require_packages("optuna")
+
     from pathlib import Path
 
     from tidegate.cli.comparison_setup import (

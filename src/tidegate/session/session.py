@@ -161,12 +161,12 @@ class Session(LiveConversation):
         self._remember_request()
         return self.last_decisions
 
-    def shrink_after_overflow(self, summarise: Summarizer | None = None) -> Request:
+    def overflowed(self, summarise: Summarizer | None = None) -> Request:
         """Shrink the view after the provider refused the last request as too long; at most twice per turn."""
         run_steps(self._shrink_steps(), summarise, self._note_summary_failure)
         return self.render_request()
 
-    async def shrink_after_overflow_async(self, summarise: AsyncSummarizer | None = None) -> Request:
+    async def overflowed_async(self, summarise: AsyncSummarizer | None = None) -> Request:
         """The same for async code."""
         await run_steps_async(self._shrink_steps(), summarise, self._note_summary_failure)
         return self.render_request()

@@ -57,7 +57,7 @@ def _postgres(url: str) -> Store:
     except ImportError as absent:
         raise BadInput(
             f"A PostgreSQL store needs a package that is not installed: {absent.name}.",
-            "Install it: pip install 'psycopg[binary,pool]'.",
+            "Run: pip install 'tidegate[postgres]'",
         ) from None
     secrets = _secrets(url)
     try:

@@ -9,6 +9,7 @@ check in `tui/control_filter.py`.
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
@@ -147,6 +148,10 @@ def show_progress(what: str, total: int) -> Iterator[ProgressStep]:
     if not sys.stderr.isatty() or not total:
         yield lambda _: None
         return
+    if find_spec("rich") is None:
+        yield _make_plain_progress(what, total)
+        print(file=sys.stderr)
+        return
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -160,3 +165,15 @@ def show_progress(what: str, total: int) -> Iterator[ProgressStep]:
     with Progress(*columns, console=make_console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda steps: bar.advance(task, steps)
+
+
+def _make_plain_progress(what: str, total: int) -> ProgressStep:
+    """A counter in one line of the terminal, for an installation without rich."""
+    done = 0
+
+    def advance(steps: int) -> None:
+        nonlocal done
+        done += steps
+        print(f"\r{what} {done:,}/{total:,}", end="", file=sys.stderr, flush=True)
+
+    return advance
