@@ -11,7 +11,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check format peers bench keeping crash chat-soak pictures sweep lock wheel clean
+.PHONY: help setup demo test test-fast check format peers bench keeping crash chat-soak pictures sweep lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,13 @@ demo: $(STAMP) ## chat with a model on this machine in a tiny window; any key ta
 
 test: $(STAMP) ## run the tests, in two processes (ARGS="-k word" goes to pytest)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+# The packages that most changes touch, without processes, servers and screens: about a minute on two cores.
+FAST = tests/core tests/wire tests/session tests/memory tests/disk tests/commands tests/store/test_conformance.py \
+  tests/store/test_sqlite.py tests/test_layers.py tests/test_surface.py
+
+test-fast: $(STAMP) ## run the quick tests of the engine, for the inner loop
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(FAST) $(ARGS)
 
 check: $(STAMP) ## format, lint, strict types
 	@$(BIN)/ruff format --check .
