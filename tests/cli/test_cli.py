@@ -287,3 +287,19 @@ def test_policies_lists_and_prints() -> None:
     wrong = called("policies", "pico")
     assert wrong.returncode == 2
     assert "picoclaw" in wrong.stderr
+
+
+def test_without_a_command_it_prints_help_and_chat_comes_first() -> None:
+    done = called()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: tidegate")
+    assert done.stdout.index("    chat ") < min(
+        done.stdout.index(f"    {name} ") for name in ("run", "demo", "sessions")
+    )
+
+
+@pytest.mark.parametrize("more", [[], ["--generated"]])
+def test_a_demo_in_a_tiny_window_is_refused(more: list[str]) -> None:
+    done = called("demo", "--window", 10, *more)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--window 200 or more" in done.stderr

@@ -170,6 +170,9 @@ def test_undo_redo_clear_and_fork(kept: Kept) -> None:
 def test_export_and_import(kept: Kept, tmp_path: Path) -> None:
     file = tmp_path / "copy.tidegate"
     assert "records" in called("export", "build-fix", file, "--data", kept.folder).stdout
+    again = called("export", "build-fix", file, "--data", kept.folder)
+    assert (again.returncode, "exists already" in again.stderr, "--force" in again.stderr) == (2, True, True)
+    assert called("export", "build-fix", file, "--force", "--data", kept.folder).returncode == 0
     assert file.stat().st_mode & 0o777 == 0o600
     taken = called("import", file, "--data", kept.folder)
     assert taken.returncode == 2

@@ -3,7 +3,10 @@
 import argparse
 
 from tidegate.cli.options import Subparsers, add_command, parse_positive_int
+from tidegate.core.errors import BadInput
 
+_MIN_WINDOW = 200
+"""Tokens. In a smaller window the demo's system prompt leaves no room for a conversation."""
 _ABOUT = """\
 Chat with a small model that runs on this machine, in a window that floods within a minute: see how room is made, and
 then the proof that nothing was lost. On a terminal a script chats and any key takes over; elsewhere it plays by itself.
@@ -41,6 +44,10 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     from tidegate.agent.environment import hide_environment
 
+    if 0 < options.window < _MIN_WINDOW:
+        raise BadInput(
+            f"A window of {options.window} tokens is too small for the demo.", f"Use --window {_MIN_WINDOW} or more."
+        )
     hide_environment()
     if options.generated:
         from tidegate.proof.demo.generated import run_generated_demo

@@ -3,19 +3,21 @@
 import argparse
 
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
+from tidegate.core.errors import BadInput
 from tidegate.terminal.exit_codes import EXIT_OK
 
 _ABOUT = "Write a session into one portable file: its log and its files, with secrets masked."
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    examples = format_examples("export", "build-fix", "build-fix copy.tidegate")
+    examples = format_examples("export", "build-fix", "build-fix copy.tidegate", "build-fix copy.tidegate --force")
     parser = add_command(
         subparsers, "export", run, summary="a session as one file", description=_ABOUT, epilog=examples
     )
     add_data_options(parser)
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("file", nargs="?", default="", metavar="FILE", help="default: SESSION.tidegate")
+    parser.add_argument("--force", action="store_true", help="overwrite the file if it exists")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -30,6 +32,8 @@ def run(options: argparse.Namespace) -> int:
     with open_data_folder(options) as data:
         open_existing_log(data, options.session)
         path = Path(options.file or f"{session_file_key(options.session)}.tidegate")
+        if path.exists() and not options.force:
+            raise BadInput(f"{path} exists already.", "Name another file, or add --force to overwrite it.")
         done = export_session(data, options.session, path)
     masked = f"; {done.masked_count} secrets masked" if done.masked_count else ""
     size = format_byte_size(path.stat().st_size)

@@ -29,15 +29,15 @@ from tidegate.cli import (
     undo,
     view,
 )
-from tidegate.terminal.exit_codes import EXIT_USAGE
+from tidegate.terminal.exit_codes import EXIT_OK, EXIT_USAGE
 
 _ABOUT = "Keeps an LLM agent's context window from flooding: an append-only log, and a view of it that always fits."
 _COMMANDS = (
-    *(replay, demo, policies, seeds),
-    *(sessions, show, trace, recall, memory),
-    *(undo, clear, fork, forget, export, doctor, import_),
-    *(view, lab, tune),
-    *(run, config, fetch, chat),
+    *(chat, run, demo),
+    *(sessions, show, trace, view, recall, memory),
+    *(undo, clear, fork, forget, export, import_, doctor),
+    *(lab, replay, tune, policies, seeds),
+    *(config, fetch),
 )
 """In the order of `tidegate --help`."""
 
@@ -51,10 +51,16 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser. Its result has `run_command`, the function of the chosen command."""
+    """Return the parser. Its result has `run_command`, the function of the command. Without one it prints the help."""
     parser = CommandParser(prog="tidegate", description=_ABOUT)
     parser.add_argument("--version", action="version", version=f"tidegate {__version__}")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
+
+    def print_help(_: argparse.Namespace) -> int:
+        parser.print_help()
+        return EXIT_OK
+
+    parser.set_defaults(run_command=print_help)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for command in _COMMANDS:
         command.add_parser(subparsers)
     return parser
