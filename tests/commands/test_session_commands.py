@@ -190,6 +190,7 @@ def test_sessions_resume_and_fork(desk: Desk) -> None:
 
 def test_export_is_a_session_again(desk: Desk, tmp_path: Path) -> None:
     told = desk.says(f"/export {tmp_path / 'copy.tidegate'}")
+    assert "exists already" in desk.says(f"/export {tmp_path / 'copy.tidegate'}").text
     assert f"{desk.session.log.head:,} records" in told.text
     name = import_session(desk.data, tmp_path / "copy.tidegate", "again")
     assert desk.data.store.head(name) == desk.session.log.head + 1  # the last says that it was imported

@@ -155,6 +155,8 @@ async def run_export(context: CommandContext, arguments: str) -> CommandAnswer:
     path = (
         Path(arguments).expanduser() if arguments else Path(re.sub(r"[^\w.-]", "_", context.session_name) + ".tidegate")
     )
+    if path.exists():
+        raise BadInput(f"{path} exists already.", "Name another file.")
     done = await asyncio.to_thread(export_session, context.require_data(), context.session_name, path)
     masked = f"; {done.masked_count} secrets are masked" if done.masked_count else ""
     return CommandAnswer(f"{done.event_count:,} records and {done.file_count} files are in {path}{masked}.")
