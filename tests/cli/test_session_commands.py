@@ -210,3 +210,10 @@ def test_doctor_finds_and_mends(kept: Kept) -> None:
     assert "mended" in called("doctor", "--repair", *data).stdout
     assert called("doctor", "--repair", *data).returncode == 0
     assert isinstance(json.loads(called("doctor", "--json", *data).stdout), list)
+
+
+def test_a_mistyped_session_is_suggested(kept: Kept) -> None:
+    done = called("show", "biuld-fix", "--data", kept.folder)
+    assert done.returncode == 1
+    assert "Did you mean 'build-fix'?" in done.stderr
+    assert "Did you mean" not in called("show", "zzz", "--data", kept.folder).stderr

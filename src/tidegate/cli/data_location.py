@@ -1,6 +1,7 @@
 """The data folder that a command works on, and the logs in it."""
 
 import argparse
+import difflib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from tidegate.cli.options import DATA_VARIABLE, STORE_VARIABLE
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.store.errors import SessionNotFound
 from tidegate.store.memory import session_not_found
 from tidegate.store.session_log import KeptLog
 
@@ -41,5 +43,14 @@ def open_existing_log(data: DataFolder, name: str) -> KeptLog:
     """Open the log of a session, which must have a record."""
     log = data.open_log(name)
     if not log.head:
-        raise session_not_found(name)
+        raise _make_not_found(data, name)
     return log
+
+
+def _make_not_found(data: DataFolder, name: str) -> SessionNotFound:
+    """The error for an unknown session, with the most similar name if there is one."""
+    error = session_not_found(name)
+    similar = difflib.get_close_matches(name[:80], [info.name for info in data.store.sessions()], n=1)
+    if similar:
+        return SessionNotFound(error.args[0], f"Did you mean {similar[0]!r}? {error.remedy}")
+    return error

@@ -30,7 +30,10 @@ def stale_head_error(session: str, after: int, head: int) -> StaleHead:
 
 
 def session_not_found(session: str) -> SessionNotFound:
-    return SessionNotFound(f"There is no session {session!r}.", "`sessions()` lists those there are.")
+    return SessionNotFound(
+        f"There is no session {session!r}.",
+        "List the sessions with `tidegate sessions`, or with `store.sessions()` in a program.",
+    )
 
 
 def check_fork_request(session: str, at: int, head: int, new: str, taken: bool) -> None:
