@@ -122,6 +122,8 @@ def _unpacked(path: Path) -> Iterator[bytes]:
     yield data
     if data[:2] == b"\x1f\x8b":
         yield gzip.decompress(data)
+    if "blobs" in path.parts:
+        yield _text(data).encode("utf-8", "replace")
     if data[:15] == b"SQLite format 3":
         yield "\n".join(_cells(path)).encode("utf-8", "replace")
 
@@ -160,5 +162,5 @@ def leaks(folder: Path, is_log: Callable[[Path], bool] = lambda path: False) -> 
 
 
 def in_log(path: Path) -> bool:
-    """The log itself: the database with what SQLite keeps beside it, and its large records."""
-    return path.name.startswith("tidegate.db") or path.parts[0] == "blobs"
+    """The log itself: the database with what SQLite keeps beside it."""
+    return path.name.startswith("tidegate.db")

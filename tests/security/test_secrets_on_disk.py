@@ -25,7 +25,7 @@ from tidegate import BadInput, DataFolder, Session
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.runtime import open_agent
 from tidegate.core.events import MessageAdded
-from tidegate.core.messages import Call, Message, Text, Thinking, calls_of
+from tidegate.core.messages import Call, Message, Text, Thinking, calls_of, text_of
 from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
 from tidegate.datafolder.archive.transfer import export_session, import_session
@@ -162,6 +162,20 @@ def test_a_secret_that_a_cut_has_split_is_masked(tmp_path: Path) -> None:
     data.close()
     assert leaks(tmp_path, in_log) == {}
     assert seen_in(gzip.decompress((tmp_path.parent / f"{tmp_path.name}.tidegate").read_bytes())) == set()
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_large_record_with_a_secret_stays_in_the_log(tmp_path: Path, kind: str) -> None:
+    data = DataFolder(tmp_path, secrets=SECRETS)
+    text = "plain words of a long result\n" * 12_000
+    with data.open("s", "gpt-4o", window=1_000_000, count="estimate") as session:
+        (secret,) = session.add({"role": "user", "content": f"{text}{PLANTED[kind].text}\n{text}"})
+        assert list((tmp_path / "blobs").rglob("*")) == []
+        session.add({"role": "user", "content": text})
+    assert any(path.is_file() for path in (tmp_path / "blobs").rglob("*")), "a large record without a secret is a blob"
+    assert PLANTED[kind].text in text_of(recall_message(data.open_log("s"), secret))
+    data.close()
+    assert leaks(tmp_path, in_log) == {}
 
 
 # --- the agent and its commands ---------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ from tidegate.store.session_log import KeptLog
 from tidegate.store.store import Store
 
 _MAX_FILE_BYTES = 64 * 1024 * 1024
+_MAX_SEARCHED_BYTES = 8 * 1024 * 1024
+"""Bytes of a record that is searched for secrets before it is put into a blob."""
 
 
 class FolderContents:
@@ -47,8 +49,8 @@ class FolderContents:
         self.root = Path(folder)
         self.clock = clock
         self.store: Store = open_store(store or self.root, clock) if isinstance(store, str) else store
-        self.blobs = None if store else Blobs(self.root / "blobs")
         self.mask = SecretMask(keys_of(os.environ) if secrets is None else secrets)
+        self.blobs = None if store else Blobs(self.root / "blobs", has_secret=self._has_secret)
         self.notes = Notes(self.root / "memory", mask=self.mask, clock=clock)
         self.snapshots = Snapshots(self.root / "views", self.mask)
         self.retention_folder = Folder(self.root / "retention", max_file=10_000)
@@ -62,6 +64,13 @@ class FolderContents:
                 "The name of this session contains a secret.",
                 "Use another name: the session's files are named after it.",
             )
+
+    def _has_secret(self, record: bytes) -> bool:
+        """Whether a record holds a secret. One that is too long to be searched counts as if it did."""
+        if len(record) > _MAX_SEARCHED_BYTES:
+            return True
+        text = record.decode("utf-8", "ignore")
+        return self.mask(text) != text
 
     def open_log(self, name: str) -> KeptLog:
         return KeptLog(self.store, name, self.blobs)

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -60,10 +60,15 @@ class Blobs:
         max_session: int = _MAX_SESSION_BYTES,
         max_all: int = _MAX_TOTAL_BYTES,
         patience: float = LOCK_TIMEOUT_SECONDS,
+        has_secret: Callable[[bytes], bool] = lambda data: False,
     ) -> None:
-        """`patience` is how many seconds a call waits for others that are at work on the same folder."""
+        """`patience` is how many seconds a call waits for others that are at work on the same folder.
+
+        `has_secret` says whether data holds a secret and therefore must not be put into a blob.
+        """
         self.folder = folder if isinstance(folder, Path) else Path(folder)
         self.max_blob, self.max_session, self.max_total = max_blob, max_session, max_all
+        self.has_secret = has_secret
         self._patience = patience
         self._claims = BlobClaims(self.folder / "claims", patience)
         self._lock = self.folder / ".lock"

@@ -33,8 +33,11 @@ def parse_blob_reference(record: bytes) -> str | None:
 
 
 def store_if_large(record: bytes, session: str, blobs: Blobs | None) -> bytes:
-    """Return the record as it is to be stored. A large one is put into a blob, and a reference is returned."""
-    if blobs is None or len(record) <= MAX_INLINE_BYTES:
+    """Return the record as it is to be stored. A large one is put into a blob, and a reference is returned.
+
+    A record that holds a secret stays in the store: only the log may contain secrets.
+    """
+    if blobs is None or len(record) <= MAX_INLINE_BYTES or blobs.has_secret(record):
         return record
     return make_blob_reference(blobs.put(session, record), len(record))
 

@@ -46,7 +46,7 @@ from tidegate.disk.folder import safe_join
 from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import parse_model_note
 from tidegate.store.memory import check_session_name, session_not_found
-from tidegate.store.session_log import MAX_INLINE_BYTES, make_blob_reference
+from tidegate.store.session_log import store_if_large
 
 _DEFAULT_LIMITS = ArchiveLimits()
 _BATCH_EVENTS, _BATCH_BYTES = 512, 4 * 1024 * 1024
@@ -284,7 +284,9 @@ def _store_session(data: FolderContents, name: str, found: Iterable[ArchiveItem]
             head = 0
             for batch in _batches(found, data, name, files):
                 events = batch if trust else map(without_rules, batch)
-                head = data.store.append(staging, head, [_make_record(data, staging, event) for event in events])
+                head = data.store.append(
+                    staging, head, [store_if_large(encode_event(event), staging, data.blobs) for event in events]
+                )
             if data.blobs is not None:
                 data.blobs.set_claims(name, data.blobs.claimed_by(staging))
             data.store.fork(staging, head, name)
@@ -296,13 +298,6 @@ def _store_session(data: FolderContents, name: str, found: Iterable[ArchiveItem]
         # FORGOTTEN_REASON: a removal with any other reason is cancelled while the log is still whole.
         with suppress(TidegateError):
             remove_session(data, staging, FORGOTTEN_REASON)
-
-
-def _make_record(data: FolderContents, session: str, event: Event) -> bytes:
-    record = encode_event(event)
-    if data.blobs is None or len(record) <= MAX_INLINE_BYTES:
-        return record
-    return make_blob_reference(data.blobs.put(session, record), len(record))
 
 
 def _batches(found: Iterable[ArchiveItem], data: FolderContents, name: str, files: list[str]) -> Iterator[list[Event]]:
