@@ -239,9 +239,9 @@ def _remove_index_line(index: str | None, name: str) -> str | None:
     return None if text == index else text
 
 
-# What leaves the view goes into the day's note. Given to a session as its `carry`:
+# Text that leaves the view goes into the note of the day, if a session is opened with these effects:
 #
-#     Session(..., carry=Remember(notes, "my-session", others=files))
+#     Session(..., log=SessionStorage(effects=NoteEffects(notes, "my-session", others=files)))
 #
 # It raises when the note could not be written. The plan then leaves the view as it is: nothing is lost unsaved.
 

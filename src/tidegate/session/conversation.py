@@ -1,18 +1,19 @@
 """A log and its view, updated together: every change is appended to the log first and then folded into the view."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
-from tidegate.core.errors import BadInput, GiveUp
+from tidegate.core.errors import GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
-from tidegate.core.ledger.writer import PIN
-from tidegate.core.messages import Message, Tool, mark_texts, user_message
+from tidegate.core.messages import Message, Tool, mark_texts
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
-from tidegate.session.recall import find_edit_to_toggle, recall_message
+from tidegate.session.history import History
+from tidegate.session.recall import recall_message
 from tidegate.store.errors import StaleHead
 from tidegate.store.log import Log
 from tidegate.wire.dialect import Dialect
@@ -21,10 +22,6 @@ from tidegate.wire.registry import parse_any_message, parse_tools
 from tidegate.wire.usage import read_usage
 
 _MAX_APPEND_ATTEMPTS = 100
-_MAX_PIN_CHARS = 1_000
-_ENGINE_TOPICS = frozenset(
-    "system tools undo redo clear turn overflow model forgotten tried unsigned weighed foreign".split()
-)
 
 
 def _append_race_error() -> GiveUp:
@@ -46,10 +43,8 @@ def _parse_messages(messages: Sequence[Mapping[str, object] | Message], typed: b
 class LiveConversation:
     """A session without a policy: its log, its view, and everything that only appends.
 
-    `view` may be a snapshot, folded up to some seq: the rest of the log is folded into it.
-
-    The functions in `on_event` are called, in order, with every event that is folded from now on, no matter who wrote
-    it: trace and snapshots depend on them. Those in `on_close` are called by `close`, the last one first.
+    `DataFolder.open_conversation` returns one, to read a stored session or to undo edits in it. `view` may be a
+    snapshot, folded up to some seq: the rest of the log is folded into it.
     """
 
     def __init__(
@@ -63,25 +58,59 @@ class LiveConversation:
         clock: Callable[[], float],
         view: View | None = None,
     ) -> None:
-        self.log = log
-        self.model = model
-        self.dialect = dialect
-        self.counter = counter
+        self._log = log
+        self._model = model
+        self._dialect = dialect
+        self._counter = counter
         self._meter = meter
         self._clock = clock
         self._last_request = (0, 0)
         self._shared_messages = 0
-        self.on_event: list[Callable[[Event], None]] = []
-        self.on_close: list[Callable[[], None]] = []
-        self.view: View = self._fold_log() if view is None else view
+        self._observers: list[Callable[[Event], None]] = []
+        self._resources = ExitStack()
+        self._history = History(log, self._append, self._refresh, self._observers)
+        self._view: View = self._fold_log() if view is None else view
         if view is not None:
             view.recount(counter, thinking=dialect.sends_thinking)
             self._fold_all(log.read(view.head + 1))
 
     def close(self) -> None:
         """Release the files and locks that were opened for this session. A session in memory has none."""
-        while self.on_close:
-            self.on_close.pop()()
+        self._resources.close()
+
+    def call_on_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the session is closed. The callback that was added last runs first."""
+        self._resources.callback(callback)
+
+    @property
+    def log(self) -> Log:
+        """The events of this session, oldest first. Only the session may append to it."""
+        return self._log
+
+    @property
+    def view(self) -> View:
+        """What the model sees now. Read it, but do not change it."""
+        return self._view
+
+    @property
+    def model(self) -> str:
+        """The name of the model, as it was given."""
+        return self._model
+
+    @property
+    def dialect(self) -> Dialect:
+        """The provider's message format."""
+        return self._dialect
+
+    @property
+    def counter(self) -> TokenCounter:
+        """The function that counts the tokens of a text for this model."""
+        return self._counter
+
+    @property
+    def history(self) -> History:
+        """Undo and redo, past requests, search, notes: everything about the log."""
+        return self._history
 
     def __enter__(self) -> Self:
         return self
@@ -102,7 +131,7 @@ class LiveConversation:
     async def add_async(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
         """`add` without blocking the event loop. Sessions of one store that append at the same time share an fsync.
 
-        If the task is cancelled, the message may still be stored; `refresh` then shows it.
+        If the task is cancelled, the message may still be stored; `history.refresh` then shows it.
         """
         return [await self._append_message_async(message) for message in _parse_messages(messages, typed)]
 
@@ -130,6 +159,7 @@ class LiveConversation:
             self._append(NoteAdded("system", text, count_system(text, self.counter)))
 
     def set_tools(self, tools: Sequence[Mapping[str, object] | Tool]) -> None:
+        """Change the tool definitions. The provider's cached prefix is lost with it."""
         parsed = parse_tools(tools)
         if parsed != self.view.tools:
             text = msgspec.json.encode(parsed).decode()
@@ -152,14 +182,7 @@ class LiveConversation:
             )
         )
 
-    def add_note(self, topic: str, text: str = "") -> None:
-        """Append a note to the log. The model never sees it."""
-        if topic in _ENGINE_TOPICS:
-            raise BadInput(f"The topic {topic} is reserved.", "Choose another topic for the note.")
-        self._append(NoteAdded(topic, repair_unicode(text)))
-
-    def refresh(self) -> None:
-        """Fold what others appended to this session."""
+    def _refresh(self) -> None:
         self._fold_all(self.log.read_new_events())
 
     def _fold_all(self, events: Iterable[Event]) -> None:
@@ -185,7 +208,7 @@ class LiveConversation:
             try:
                 self.log.append(event)
             except StaleHead:
-                self.refresh()
+                self._refresh()
             else:
                 self._fold(event)
                 return event.seq
@@ -197,7 +220,7 @@ class LiveConversation:
             try:
                 ours = await self.log.append_async(event)
             except StaleHead:
-                self.refresh()
+                self._refresh()
             else:
                 if ours:
                     self._fold(event)
@@ -212,26 +235,9 @@ class LiveConversation:
         try:
             self.view.fold(event)
         except RefoldNeeded:
-            self.view = self._fold_log()
-        for watch in self.on_event:
-            watch(event)
-
-    def clear(self) -> None:
-        """Empty the view. Everything stays in the log."""
-        self._append(NoteAdded("clear"))
-
-    def pin(self, text: str) -> str:
-        """Add a rule that stays in the view and is never summarized. Return its message id."""
-        text = " ".join(repair_unicode(text).split())
-        if not 0 < len(text) <= _MAX_PIN_CHARS:
-            raise BadInput(
-                f"The pin has {len(text):,} characters.", f"Pin a sentence or two, at most {_MAX_PIN_CHARS:,}."
-            )
-        return self._append_message(user_message(text, PIN))
-
-    def discard_signed_reasoning(self) -> None:
-        """Stop sending the reasoning signed so far, because the provider no longer accepts it."""
-        self._append(NoteAdded("unsigned"))
+            self._view = self._fold_log()
+        for observe in self._observers:
+            observe(event)
 
     def _remember_request(self) -> None:
         """Remember our token count of this request, to compare it with the provider's report."""
@@ -240,17 +246,3 @@ class LiveConversation:
     def recall(self, ident: str) -> Message:
         """Return a message as it was added, even if it is no longer in the view."""
         return recall_message(self.log, ident)
-
-    def undo(self) -> int | None:
-        """Undo the newest edit; messages added since stay. Return the seq of the edit, or None if there is none."""
-        return self._toggle_edit("undo")
-
-    def redo(self) -> int | None:
-        """Redo the edit that was undone last. Return its seq, or None if there is none."""
-        return self._toggle_edit("redo")
-
-    def _toggle_edit(self, topic: str) -> int | None:
-        seq = find_edit_to_toggle(topic, self.log)
-        if seq is not None:
-            self._append(NoteAdded(topic, str(seq)))
-        return seq

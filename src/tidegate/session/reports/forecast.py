@@ -146,7 +146,7 @@ def _trigger_context(policy: Policy, view: View, budget: Budget, moment: str) ->
 def list_thresholds(session: Session) -> list[Threshold]:
     """Every trigger of every rule, and the guard's own. Cheap: nothing is tried out."""
     policy, view = session.policy, session.view
-    budget = priced_now(view, session.budget(), session._clock())
+    budget = priced_now(view, session.budget, session._clock())
     pace = _tokens_per_turn(view, budget)
     found = [
         each
@@ -251,7 +251,7 @@ def _distance(threshold: Threshold) -> tuple[float, float]:
 
 def find_removing_rules(session: Session) -> dict[str, str]:
     """For each message that a rule would take or shorten if it acted now: which rule, and what it waits for."""
-    policy, view, budget = session.policy, session.view, session.budget()
+    policy, view, budget = session.policy, session.view, session.budget
     seen, takers = hide_ledger(view), dict[str, str]()
     for moment in AUTOMATIC_MOMENTS:
         for rule in policy.moments.get(moment, ()):

@@ -88,7 +88,7 @@ class BackgroundSummarizer:
         self._in_progress: PreparedSummary | None = None
         self.prepared: list[PreparedSummary] = []
         self.failures: list[str] = []
-        session.on_close.append(self.cancel)
+        session.call_on_close(self.cancel)
 
     @property
     def is_busy(self) -> bool:
@@ -152,7 +152,7 @@ class BackgroundSummarizer:
     async def __call__(self, request: SummaryRequest) -> str | None:
         """What was prepared for this, or else whatever the summariser writes now."""
         for failure in self.failures:
-            self._session.add_note(_FAILED_TOPIC, failure)
+            self._session.history.add_note(_FAILED_TOPIC, failure)
         self.failures = []
         await self._settle_task(request)
         fit = self._find_match(request)
@@ -192,7 +192,7 @@ class BackgroundSummarizer:
         return _Match(held.text, tuple(each for each in request.messages if each.id not in told))
 
     def _is_small(self, rest: Sequence[Message], request: SummaryRequest) -> bool:
-        count = self._session.budget().count
+        count = self._session.budget.count
         return sum(map(count, rest)) <= MAX_NEW_SHARE * sum(map(count, request.messages))
 
     def _join_digest(self, fit: _Match, request: SummaryRequest) -> str:
