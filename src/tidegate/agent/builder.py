@@ -117,8 +117,7 @@ class AgentBuilder(NamedTuple):
             "reserve": config.output_reserve if config.output_reserve is not None else brain.max_output,
             "max_tokens": connection.max_output_tokens,
             "cache": True,
-            "temperature": brain.temperature,
-            "top_p": brain.top_p,
+            "request_options": {"temperature": brain.temperature, "top_p": brain.top_p},
             "clock": self.clock,
             "prices": connection.model_overrides,
         }

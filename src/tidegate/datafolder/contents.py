@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from tidegate.core.errors import BadInput
 from tidegate.core.text.secrets import SecretMask, keys_of
@@ -115,5 +117,14 @@ class FolderContents:
             self._search = None
 
     def close(self) -> None:
+        """Close the store and the index. Sessions that are still open can no longer be read."""
         self.close_search()
         self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -12,6 +12,7 @@
 Traces, snapshots and the index are derived from the rest and can be rebuilt.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from tidegate.disk.folder import session_file_key
 from tidegate.presets import load
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.request import parse_model_note
+from tidegate.session.serial_calls import finish
 from tidegate.session.session import Session
 from tidegate.session.storage import SessionStorage
 from tidegate.store.memory import check_fork_request, session_not_found
@@ -77,6 +79,23 @@ class DataFolder(FolderContents):
                 session.run_rules("restore")
             on_failure.pop_all()
         return session
+
+    async def open_async(
+        self, name: str, model: str = "", *, policy: str | Policy = "default", restore: bool = True, **options: Any
+    ) -> Session:
+        """`open` for async code. If the task is cancelled, the session is closed again."""
+        opened: list[Session] = []
+
+        def act() -> Session:
+            opened.append(self.open(name, model, policy=policy, restore=restore, **options))
+            return opened[0]
+
+        try:
+            return await finish(asyncio.to_thread(act))
+        except asyncio.CancelledError:
+            for session in opened:
+                await finish(asyncio.to_thread(session.close))
+            raise
 
     def _make_session(self, name: str, model: str, policy: Policy, options: dict[str, Any]) -> tuple[bool, Session]:
         """Return whether the session was stored before, and the session."""

@@ -1,9 +1,10 @@
 """A log and its view, updated together: every change is appended to the log first and then folded into the view."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import ParamSpec, Self, TypeVar
 
 import msgspec
 
@@ -14,14 +15,23 @@ from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_
 from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
+from tidegate.session.serial_calls import SerialCalls
 from tidegate.store.errors import StaleHead
 from tidegate.store.log import Log
 from tidegate.wire.dialect import Dialect
-from tidegate.wire.parsing import normalize_message_arguments, repair_message_unicode, repair_unicode
+from tidegate.wire.parsing import (
+    normalize_message,
+    repair_message_texts,
+    repair_unicode,
+    require_object,
+)
 from tidegate.wire.registry import parse_any_message, parse_tools
+from tidegate.wire.sdk_objects import SdkModel, to_plain_json
 from tidegate.wire.usage import read_usage
 
 _MAX_APPEND_ATTEMPTS = 100
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def _append_race_error() -> GiveUp:
@@ -31,11 +41,15 @@ def _append_race_error() -> GiveUp:
     )
 
 
-def _parse_messages(messages: Sequence[Mapping[str, object] | Message], typed: bool | None) -> list[Message]:
+GivenMessage = Mapping[str, object] | SdkModel | Message
+"""A message as callers give it: in any provider's format, as an object of a provider's SDK, or our own."""
+
+
+def _parse_messages(messages: Sequence[GivenMessage], typed: bool | None) -> list[Message]:
     parsed: list[Message] = []
     for message in messages:
         parsed.extend(
-            [normalize_message_arguments(message)] if isinstance(message, Message) else parse_any_message(message)
+            [normalize_message(message)] if isinstance(message, Message) else parse_any_message(to_plain_json(message))
         )
     return parsed if typed is None else [mark_texts(message, typed) for message in parsed]
 
@@ -68,6 +82,7 @@ class LiveConversation:
         self._shared_messages = 0
         self._observers: list[Callable[[Event], None]] = []
         self._resources = ExitStack()
+        self._calls = SerialCalls()
         self._history = History(log, self._append, self._refresh, self._observers)
         self._view: View = self._fold_log() if view is None else view
         if view is not None:
@@ -120,37 +135,62 @@ class LiveConversation:
     ) -> None:
         self.close()
 
-    def add(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
-        """Append messages in any provider's format. Return their ids. All are parsed before the first is stored.
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._calls.run(self.close)
+
+    def add(self, *messages: GivenMessage, typed: bool | None = None) -> list[str]:
+        """Append messages. Return their ids. All are parsed before the first is stored.
+
+        A message may be a dictionary in the format of any provider, an object of the OpenAI, Anthropic or Gemini SDK
+        (`reply.choices[0].message`), or a `Message`.
 
         `typed` says whether a person typed the texts of the user in them: False for files, tool output and anything
         else that must not lay down rules. Without it, rules are read with care (docs/policies.md).
         """
         return [self._append_message(message) for message in _parse_messages(messages, typed)]
 
-    async def add_async(self, *messages: Mapping[str, object] | Message, typed: bool | None = None) -> list[str]:
-        """`add` without blocking the event loop. Sessions of one store that append at the same time share an fsync.
+    async def add_async(self, *messages: GivenMessage, typed: bool | None = None) -> list[str]:
+        """`add` for async code. Sessions of one store that append at the same time share an fsync.
 
-        If the task is cancelled, the message may still be stored; `history.refresh` then shows it.
+        If the task is cancelled, the message that is being stored is stored first; the messages after it are not.
         """
-        return [await self._append_message_async(message) for message in _parse_messages(messages, typed)]
+        return [
+            await self._calls.finish(self._append_message_async(message))
+            for message in _parse_messages(messages, typed)
+        ]
 
     def _append_message(self, message: Message) -> str:
         try:
             return f"m{self._append(self._message_payload(message))}"
         except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
-            return f"m{self._append(self._message_payload(repair_message_unicode(message)))}"
+            return f"m{self._append(self._message_payload(repair_message_texts(message)))}"
 
     async def _append_message_async(self, message: Message) -> str:
         try:
             return f"m{await self._append_async(self._message_payload(message))}"
         except UnicodeEncodeError:
-            return f"m{await self._append_async(self._message_payload(repair_message_unicode(message)))}"
+            return f"m{await self._append_async(self._message_payload(repair_message_texts(message)))}"
 
     def _message_payload(self, message: Message) -> Callable[[int], MessageAdded]:
         seen = resolve_visibility(message)
         tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
         return lambda seq: MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), tokens)
+
+    async def record_async(self, usage: Mapping[str, object] | SdkModel | None) -> None:
+        """`record` for async code."""
+        await self._calls.run(self.record, usage)
+
+    async def call_async(self, method: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call any other method of the session without blocking the event loop.
+
+        For example: `await session.call_async(session.history.undo)`.
+        """
+        return await self._calls.run(method, *args, **kwargs)
 
     def set_system(self, text: str) -> None:
         """Change the system prompt. The provider's cached prefix is lost with it."""
@@ -165,10 +205,15 @@ class LiveConversation:
             text = msgspec.json.encode(parsed).decode()
             self._append(NoteAdded("tools", text, count_tools(parsed, self.counter)))
 
-    def record(self, usage: Mapping[str, object]) -> None:
-        """Record the usage of the last request, in the provider's own format."""
+    def record(self, usage: Mapping[str, object] | SdkModel | None) -> None:
+        """Record the usage that the provider reported for the last request: `reply.usage`, or the same as a dictionary.
+
+        None, which a provider returns if it counted nothing, is ignored.
+        """
+        if usage is None:
+            return
         head, counted = self._last_request
-        read = read_usage(usage)
+        read = read_usage(require_object(to_plain_json(usage), "The usage"))
         self._append(
             UsageReported(
                 self.model,
@@ -220,10 +265,10 @@ class LiveConversation:
             try:
                 ours = await self.log.append_async(event)
             except StaleHead:
-                self._refresh()
+                await asyncio.to_thread(self._refresh)
             else:
                 if ours:
-                    self._fold(event)
+                    await asyncio.to_thread(self._fold, event)  # observers may write files
                 return event.seq
         raise _append_race_error()
 

@@ -95,7 +95,7 @@ class KeptLog:
             raise self._sequence_error(event)
         record = encode_event(event)
         if len(record) > MAX_INLINE_BYTES:
-            record = self._move_to_blob(record)
+            record = await asyncio.to_thread(self._move_to_blob, record)
         append = self._append_async = self._append_async or _get_append_async(self._store)
         head = await append(self.session_name, self._head, [record])
         if head <= self._head:

@@ -260,6 +260,7 @@ class _StoryReader:
                 max_tokens=sent.max_tokens,
                 temperature=sent.temperature,
                 top_p=sent.top_p,
+                extra=sent.extra,
             )
         self._renderer.update(self._view)
         rendered = self._renderer.freeze()

@@ -87,7 +87,9 @@ def forecast_rules(session: Session) -> Iterator[RuleForecast]:
     """Every rule of the policy, in the order of the moments, each looked at when it is asked for."""
     for moment in MOMENTS:
         for rule in session.policy.moments.get(moment, ()):
-            yield _forecast_rule(rule, moment, session._plan_context(session.policy)._replace(fruitless_runs=set()))
+            yield _forecast_rule(
+                rule, moment, session._runner.plan_context(session.policy)._replace(fruitless_runs=set())
+            )
 
 
 def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:

@@ -17,6 +17,7 @@ from tidegate.wire.parsing import repair_json_unicode, require_object
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject, LayoutBlock, RenderableView, RequestOptions
 from tidegate.wire.rendering.layout import Layout
+from tidegate.wire.rendering.request_options import THINKING_OPTION, merge_extra_options
 from tidegate.wire.validation.faults import RequestFault, RequestValidator
 
 _encode = msgspec.json.Encoder().encode
@@ -39,9 +40,10 @@ class RequestRenderer:
         cache: bool = False,
         temperature: float | None = None,
         top_p: float | None = None,
+        extra: JsonObject | None = None,
     ) -> None:
         self.dialect = get_dialect(dialect) if isinstance(dialect, str) else dialect
-        self.options = RequestOptions(model, max_tokens, thinking, cache, temperature, top_p)
+        self.options = RequestOptions(model, max_tokens, thinking, cache, temperature, top_p, extra or {})
         self.shared = 0
         self._layout = Layout(self.dialect.capabilities)
         self._system = ""
@@ -94,18 +96,30 @@ class RequestRenderer:
 
     def _renew_head(self) -> None:
         """Render the head again if its inputs have changed."""
-        thinks = bool(self.options.thinking_budget) and self.dialect.allows_thinking(self._messages)
+        wants_thinking = self.options.thinking_budget or THINKING_OPTION in self.options.extra
+        thinks = bool(wants_thinking) and self.dialect.allows_thinking(self._messages)
         calls = self._layout.has_calls
         made_of = (calls, thinks, self.options.max_tokens)
         if self._head_of == made_of:
             return
         options = self.options if thinks else msgspec.structs.replace(self.options, thinking_budget=0)
-        head, encoded = _encode_repaired(self.dialect.render_head(self._system, self._tools, options, calls))
+        extra = self.options.extra
+        if THINKING_OPTION in extra and not thinks:  # the provider would refuse it with these messages
+            extra = {name: value for name, value in extra.items() if name != THINKING_OPTION}
+        rendered = self.dialect.render_head(self._system, self._tools, options, calls)
+        head, encoded = _encode_repaired(merge_extra_options(rendered, extra))
         self._head_of = made_of
         if encoded != self._head_bytes:
             self._head, self._head_bytes = head, encoded
             self._check = None
             self.shared = 0
+
+    def without_extra_options(self, view: RenderableView) -> "RequestRenderer":
+        """Return a renderer of the same view that leaves out the user's own options."""
+        plain = RequestRenderer(self.dialect)
+        plain.options = msgspec.structs.replace(self.options, extra={})
+        plain.update(view)
+        return plain
 
     def lower_output(self, most: int) -> bool:
         """Lower the output limit from the next update on. Return False if the limit is not above `most` already."""
