@@ -75,7 +75,7 @@ class LiveConversation:
         self.on_close: list[Callable[[], None]] = []
         self.view: View = self._fold_log() if view is None else view
         if view is not None:
-            view.recount(counter, thinking=dialect.sends_thinking)
+            view.recount(counter, thinking=dialect.capabilities.plain_thinking)
             self._fold_all(log.read(view.head + 1))
 
     def close(self) -> None:
@@ -120,7 +120,9 @@ class LiveConversation:
 
     def _message_payload(self, message: Message) -> Callable[[int], MessageAdded]:
         seen = resolve_visibility(message)
-        tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
+        tokens = (
+            0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.capabilities.plain_thinking)
+        )
         return lambda seq: MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), tokens)
 
     def set_system(self, text: str) -> None:
@@ -170,12 +172,12 @@ class LiveConversation:
                 self._fold(event)
                 folded = True
         if folded:
-            self.view.recount(self.counter, thinking=self.dialect.sends_thinking, since=known)
+            self.view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=known)
 
     def _fold_log(self) -> View:
         """Fold the view from the whole log. Only the messages it shows are counted again."""
         view = fold_log(self.log.read, self._meter)
-        view.recount(self.counter, thinking=self.dialect.sends_thinking, since=0)
+        view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=0)
         return view
 
     def _append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:

@@ -389,7 +389,7 @@ class Session(LiveConversation):
             reserve=self.reserve,
             counter=self.counter,
             model=self.model,
-            thinking=self.dialect.sends_thinking,
+            thinking=self.dialect.capabilities.plain_thinking,
             cap=self.policy.unknown_limit or None,
             prices=self._prices,
         )
