@@ -38,6 +38,7 @@ from tidegate.presets import load
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.reports.explanation import Explanation
 from tidegate.session.request import ModelNote, Request
+from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
 from tidegate.session.summaries.drivers import (
     AsyncSummarizer,
     Summarizer,
@@ -243,7 +244,7 @@ class Session(LiveConversation):
                     step = steps.send(answer)
                     if isinstance(step, AskSummary):
                         self._note_compaction_start(step.request)
-                        answer = yield step.request
+                        answer = self._check_summary((yield step.request), step.request)
                     else:
                         answer = self._run_step(step)
             except StopIteration as done:
@@ -283,6 +284,15 @@ class Session(LiveConversation):
         """Note that the summarizer failed. The deterministic summary is used instead."""
         self._summary_failure = f"; {type(failure).__name__}"
         self.add_note("summary_failed", type(failure).__name__)
+
+    def _check_summary(self, answer: object, request: SummaryRequest) -> str | None:
+        """The text of a summarizer, if it can be used. Else the log says why, and the deterministic summary is used."""
+        try:
+            text = check_written_summary(answer, request, self.counter)
+        except AnswerRejected as no:
+            self.add_note(REJECTED_TOPIC, str(no))
+            return None
+        return None if text is None else str(text)
 
     def _run_step(self, step: RunEffect | CommitEdits) -> str | None:
         if isinstance(step, CommitEdits):
