@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidegate.core.budget import Budget as Budget
+    from tidegate.core.edits import Drop as Drop
+    from tidegate.core.edits import Edit as Edit
+    from tidegate.core.edits import Insert as Insert
+    from tidegate.core.edits import Replace as Replace
     from tidegate.core.errors import BadEdit as BadEdit
     from tidegate.core.errors import BadInput as BadInput
     from tidegate.core.errors import BadPolicy as BadPolicy
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from tidegate.core.outcome import SummaryRequest as SummaryRequest
     from tidegate.core.plan import Decision as Decision
     from tidegate.core.policy.policy import Policy as Policy
+    from tidegate.core.view import Item as Item
     from tidegate.core.view import View as View
     from tidegate.datafolder.data_folder import DataFolder as DataFolder
     from tidegate.presets import load as load
@@ -46,12 +51,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "core.budget": ("Budget",),
+    "core.edits": ("Drop", "Edit", "Insert", "Replace"),
     "core.errors": ("BadEdit", "BadInput", "BadPolicy", "BadRequest", "GiveUp", "NotKept", "TidegateError", "TooSmall"),
     "core.messages": ("Call", "Image", "MarkedText", "Message", "Result", "Text", "Thinking", "Tool"),
     "core.outcome": ("Flush", "Outcome", "Spill", "SummaryRequest"),
     "core.plan": ("Decision",),
     "core.policy.policy": ("Policy",),
-    "core.view": ("View",),
+    "core.view": ("Item", "View"),
     "datafolder.data_folder": ("DataFolder",),
     "presets": ("load",),
     "session.reports.explanation": ("Explanation",),

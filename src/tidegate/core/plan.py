@@ -25,6 +25,7 @@ from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
 from tidegate.core.messages import Message, user_message
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
+from tidegate.core.policy.external_stage import ExternalStage, StageFailed
 from tidegate.core.policy.policy import (
     Moment,
     Policy,
@@ -67,7 +68,7 @@ StepAnswer = str | None
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What one rule did and why, for `explain`."""
+    """What one rule did and why, for `explain`. `failed`: its stage raised an error or asked for an invalid edit."""
 
     moment: str
     rule: str
@@ -76,6 +77,7 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str | TriggerReading
     tokens_before: int = 0
     tokens_after: int = 0
+    failed: bool = False
 
     @property
     def why(self) -> str:
@@ -180,7 +182,10 @@ def _act(rule: Rule, moment: Moment, why: str, at: PlanContext) -> Generator[Pla
     key = (rule.name, at.view.changed_seq)
     if key in at.fruitless_runs:
         return Decision(moment, rule.name, rule.stage, False, "made no progress here before", tokens, tokens)
-    outcome = rule.run(hide_ledger(at.view), at.budget, **rule.settings)
+    try:
+        outcome = rule.run(hide_ledger(at.view), at.budget, **rule.settings)
+    except StageFailed as failed:
+        return Decision(moment, rule.name, rule.stage, False, f"{failed}; nothing was changed", tokens, tokens, True)
     if outcome.empty:
         return Decision(moment, rule.name, rule.stage, False, f"{why}; nothing to do", tokens, tokens)
     because = "; ".join(filter(None, (why, outcome.why)))
@@ -228,7 +233,8 @@ def _carry_out(
         if kept.lost:
             return refused(f"{outcome.why}; would free too little to keep the rules of the user")
         outcome, edits = _with_tally(outcome, kept), kept.edits
-    return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits))
+    origin = rule.run.origin if isinstance(rule.run, ExternalStage) else ""
+    return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits, origin=origin))
 
 
 def _update_ledger_within(edits: tuple[Edit, ...], spare: int, at: PlanContext) -> LedgerUpdate:
@@ -248,8 +254,12 @@ def _commit(
     edits: tuple[Edit, ...] | None = None,
     *,
     newest: bool = False,
+    origin: str = "",
 ) -> Generator[PlanStep, StepAnswer, Decision]:
-    """Check a transaction and have the caller commit it. One that breaks a law is refused, and the session goes on."""
+    """Check a transaction and have the caller commit it. One that breaks a law is refused, and the session goes on.
+
+    `origin` says where a stage comes from that is not part of tidegate.
+    """
     if edits is None:
         edits = _with_token_counts(outcome.edits, at)
     before = at.view.tokens
@@ -257,7 +267,8 @@ def _commit(
     try:
         check_edits(at.view, edits, may_touch_newest=newest)
     except BadEdit as bad:
-        return Decision(moment, rule, stage, False, f"refused: {bad}", before, before)
+        source = f" The stage {stage} comes from {origin}." if origin else ""
+        return Decision(moment, rule, stage, False, f"refused: {bad}{source}", before, before, True)
     failed = yield CommitEdits(ViewEdited(stage, moment, rule, outcome.why, before, after, edits))
     if failed is not None:
         return Decision(moment, rule, stage, False, failed, before, before)
