@@ -158,7 +158,8 @@ class LiveConversation:
             )
         visible = [resolve_visibility(message) for message in messages]
         tokens = [
-            0 if m is None else count_message(m, self.counter, thinking=self.dialect.capabilities.plain_thinking) for m in visible
+            0 if m is None else count_message(m, self.counter, thinking=self.dialect.capabilities.plain_thinking)
+            for m in visible
         ]
         note = [NoteAdded(_KEY_TOPIC, f"{len(messages)} {key}")] if key else []
 
