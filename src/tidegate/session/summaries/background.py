@@ -94,7 +94,7 @@ class BackgroundSummarizer:
         self._in_progress: PreparedSummary | None = None
         self.prepared: list[PreparedSummary] = []
         self.failures: list[str] = []
-        session.on_close.append(self.cancel)
+        session.call_on_close(self.cancel)
 
     @property
     def is_busy(self) -> bool:
@@ -158,7 +158,7 @@ class BackgroundSummarizer:
     async def __call__(self, request: SummaryRequest) -> str | None:
         """Return the prepared text for this request, or have the summarizer write one now."""
         for failure in self.failures:
-            self._session.add_note(_FAILED_TOPIC, failure)
+            self._session.history.add_note(_FAILED_TOPIC, failure)
         self.failures = []
         await self._settle_task(request)
         fit = self._find_match(request)
@@ -177,7 +177,7 @@ class BackgroundSummarizer:
         try:
             return check_written_summary(await self._summarise(request), request, self._session.counter)
         except AnswerRejected as no:
-            self._session.add_note(REJECTED_TOPIC, str(no))
+            self._session.history.add_note(REJECTED_TOPIC, str(no))
             return None
 
     async def _settle_task(self, request: SummaryRequest) -> None:
@@ -206,7 +206,7 @@ class BackgroundSummarizer:
         return _Match(held.text, tuple(each for each in request.messages if each.id not in told))
 
     def _is_small(self, rest: Sequence[Message], request: SummaryRequest) -> bool:
-        count = self._session.budget().count
+        count = self._session.budget.count
         return sum(map(count, rest)) <= MAX_NEW_SHARE * sum(map(count, request.messages))
 
     def _join_digest(self, fit: _Match, request: SummaryRequest) -> str:

@@ -152,7 +152,7 @@ class _ModelSummarizer:
         if self._note is not None:
             self._note(why)
         elif self._conversation is not None:
-            self._conversation.add_note(REJECTED_TOPIC, why)
+            self._conversation.history.add_note(REJECTED_TOPIC, why)
 
     async def _summarize(self, request: SummaryRequest) -> str:
         tries, why = self._tries, ""
@@ -256,7 +256,7 @@ class _ModelSummarizer:
         head = find_leading_items(talk.view, request)
         tokens = self._summary_tokens(request)
         text = write_closing_question(request, tokens)
-        budget = talk.budget()
+        budget = talk.budget
         size = budget.fixed + sum(item.tokens for item in head) + self._counter.count_text(text) + REQUEST_OVERHEAD
         window = min(self._window, talk.window or self._window)
         if not head or math.ceil(size * budget.scale) + self._output_limit(tokens) > window:
