@@ -86,7 +86,6 @@ class DataFolder(FolderContents):
         trace = Trace(self.trace_path(name), name, self.mask)
         trace.append_missing(log)
         session.on_event += [trace, make_snapshot_watcher(session, self.snapshots, key, policy.meter)]
-        session.on_close.append(trace.close)
         if known and restore and policy.moments.get("restore"):
             session.run_restore_rules()
         return session

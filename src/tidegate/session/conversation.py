@@ -8,6 +8,7 @@ from typing import Self
 
 import msgspec
 
+from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.ledger.writer import PIN
@@ -27,10 +28,11 @@ _MAX_APPEND_ATTEMPTS = 100
 _MAX_PIN_CHARS = 1_000
 _MAX_KEY_CHARS = 200
 _KEY_TOPIC = "key"
+_ENCODER = msgspec.msgpack.Encoder()
 _ENGINE_TOPICS = frozenset(
     "system tools undo redo clear turn overflow model forgotten tried unsigned weighed foreign key".split()
 )
-_UNCERTAIN = (StoreUnreachable, MemoryError, KeyboardInterrupt, CancelledError)
+_UNCERTAIN = (StoreUnreachable, KeyboardInterrupt, CancelledError)
 """An append that ends with one of these may have been stored."""
 
 
@@ -43,12 +45,12 @@ def _append_race_error() -> GiveUp:
 
 def _encode_content(what: EventPayload) -> bytes:
     """The bytes of a payload without its token count, which depends on the counter."""
-    return msgspec.msgpack.encode(what.message if isinstance(what, MessageAdded) else what)
+    return encode_into_bytes(_ENCODER, what.message if isinstance(what, MessageAdded) else what)
 
 
 def _make_encodable(message: Message) -> Message:
     try:
-        msgspec.msgpack.encode(message)
+        encode_into_bytes(_ENCODER, message)
     except UnicodeEncodeError:
         return repair_message_unicode(message)
     return message

@@ -3,15 +3,18 @@
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
+
+from tidegate.core.encoding import encode_into_bytes
 
 MAX_STRING_CHARS = 10_485_760
 MAX_ARGUMENT_CHARS = 1_048_576
 
 is_tool_name = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 
-_encode = msgspec.json.Encoder().encode
+_encode = partial(encode_into_bytes, msgspec.json.Encoder())
 # Raw values are checked but not built: arguments only have to be an object.
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
