@@ -8,6 +8,7 @@ with a default, so that old logs can still be read.
 import msgspec
 
 from tidegate.core.edits import Edit
+from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.messages import Message, Tool
 
 
@@ -93,7 +94,7 @@ def read_tools(noted: NoteAdded) -> tuple[Tool, ...]:
 
 
 def encode_event(event: Event) -> bytes:
-    return _encoder.encode(event)
+    return encode_into_bytes(_encoder, event)
 
 
 def decode_event(data: bytes) -> Event:

@@ -12,10 +12,12 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from typing import IO, NamedTuple, TypeVar
 
 import msgspec
 
+from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.errors import BadInput
 from tidegate.core.event_check import find_impossible_value, is_possible_time
 from tidegate.core.events import Event
@@ -56,7 +58,7 @@ class ArchiveEnd(msgspec.Struct, frozen=True):
 ArchiveItem = ArchiveHeader | Event | ArchiveFile | ArchiveEnd
 _T = TypeVar("_T")
 
-_encode = msgspec.json.Encoder().encode
+_encode = partial(encode_into_bytes, msgspec.json.Encoder())
 
 
 class ArchiveWriter:

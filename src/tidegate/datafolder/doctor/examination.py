@@ -254,7 +254,6 @@ class _SessionExamination:
         if os.path.lexists(self._data.trace_path(self._name)):
             trace = Trace(self._data.trace_path(self._name), self._name, self._data.mask)
             trace.rewrite(log)
-            trace.close()
         self._add(which, "mended")
 
     # --- what they mean -------------------------------------------------------------------------------------------
@@ -309,7 +308,6 @@ class _SessionExamination:
                 files.move_to_damaged(self._data, path, "trace")
             trace = Trace(path, self._name, self._data.mask)
             trace.append_missing(log) if 0 <= told < log.head else trace.rewrite(log)
-            trace.close()
         self._add_mended("Its trace does not tell all of its log, or is damaged.")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.edits import EditIndex
+from tidegate.core.encoding import encode_into_bytes
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import calls_of, result_of, texts_of
 from tidegate.core.text.clip import clip_chars
@@ -188,7 +189,7 @@ _decoder = msgspec.json.Decoder(TraceLine)
 
 
 def encode_trace_line(line: TraceLine) -> bytes:
-    return _encoder.encode(line) + b"\n"
+    return encode_into_bytes(_encoder, line) + b"\n"
 
 
 def decode_trace_line(data: bytes) -> TraceLine | None:
