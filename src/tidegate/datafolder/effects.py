@@ -1,9 +1,9 @@
-"""What a policy asks to be saved before the view forgets it, on disk. The `carry` of a session in a data folder.
+"""Carries out the effects of a policy on disk: the `carry` of a session in a data folder.
 
-A Spill becomes a plain file in the session's folder, under the name by which the view speaks of it: the agent's read
-tool opens it there. A Flush becomes an entry of the day's note. Secrets are masked in both. Whatever cannot be written
-raises, and the plan then leaves the view as it is. All of it may be repeated: after a crash nobody knows whether the
-last attempt was the one that came through.
+A Spill becomes a plain file in the session's folder, under the name that the view gives, so that the agent's read tool
+can open it. A Flush becomes an entry of the note of the day. Secrets are masked in both. If something cannot be
+written, an error is raised and the plan does not change the view. Effects may be repeated, because after a crash it is
+not known whether the last attempt succeeded.
 """
 
 from tidegate.core.errors import BadInput
@@ -13,7 +13,7 @@ from tidegate.disk.folder import Folder
 from tidegate.memory.notes import NoteEffects, Notes
 
 _MAX_FILES_BYTES = 2 << 30
-"""Bytes that the files of one session may take in all. What one file may take is the folder's to say."""
+"""Bytes that the files of one session may take together. `Folder` limits a single file."""
 
 
 class DataFolderEffects:

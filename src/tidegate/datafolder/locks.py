@@ -14,7 +14,9 @@ _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SessionLocks:
-    """One lock file per session: shared by all who have the session open, exclusive for those who remove or mend it."""
+    """One lock file per session: shared by all processes that have the session open, exclusive for processes that
+    remove or repair it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,11 +1,11 @@
 """The full-text index: one SQLite file, or memory. Losing it costs time, never content.
 
-Words are ours (`words.py`), ranking is FTS5's bm25. The words table holds no text; texts stand beside it in compressed
-blocks of many passages, because a passage alone hardly compresses and a word can only be taken out of the index by
-someone who still knows the text. The number of a passage is its block's number and its place there.
+`words.py` splits texts into words; bm25 of FTS5 ranks them. The words table holds no text. The texts are in compressed
+blocks of many passages, because a single passage hardly compresses, and because removing a word from the index needs
+the text. The number of a passage combines the number of its block and its place in the block.
 
-FTS5 merges as it grows and leaves free pages behind, up to a third of the file: they are given back as they gather.
-An index made by another version of the rules is worthless and thrown away.
+FTS5 merges as it grows and frees pages, up to a third of the file; these are returned to the file system from time to
+time. An index that was made by another version of the rules is discarded.
 """
 
 import os
@@ -37,7 +37,7 @@ _INDEX_VERSION = f"tidegate search 3, Unicode {unicodedata.unidata_version}"
 _BLOCK_PASSAGES = 64
 _MAX_UNPACKED_BLOCKS = 16
 _FREE_SHARE = 16
-"""Free pages are given back when they are more than this part of the file, so many at a time that nobody waits."""
+"""Free pages are returned when they exceed this share of the file, a limited number at a time to keep calls short."""
 _VACUUM_PAGES = 2_000
 _DAMAGE_CODES = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
@@ -69,7 +69,7 @@ class RankedPassage(NamedTuple):
 
 
 class _UnpackedBlock(NamedTuple):
-    """A block as it is read."""
+    """A block that was read from the index."""
 
     kind: SourceKind
     name: str
@@ -78,7 +78,7 @@ class _UnpackedBlock(NamedTuple):
 
 
 class IndexedNote(NamedTuple):
-    """What is known of a note: the hash of its text, and how its file looked when that was read."""
+    """The state of an indexed note: the hash of its text, and the stamp of its file when it was read."""
 
     digest: bytes
     file_stamp: str
@@ -88,7 +88,7 @@ _NO_NOTE = IndexedNote(b"", "")
 
 
 class _OpenBlock(NamedTuple):
-    """A block to write into, with its number if it is there."""
+    """A block to write into, with its number if it is stored already."""
 
     number: int | None
     text: str
@@ -96,7 +96,10 @@ class _OpenBlock(NamedTuple):
 
 
 class SearchIndex:
-    """Every method runs in one transaction. `damaged` tells which of the errors that come out mean a useless file."""
+    """The index.
+
+    Every method runs in one transaction. `damaged` says whether an error means that the file is useless.
+    """
 
     def __init__(self, path: Path | None, lock_timeout: float) -> None:
         if path is not None:
@@ -114,7 +117,7 @@ class SearchIndex:
 
     def _open(self) -> None:
         run = self._db.execute
-        run("PRAGMA auto_vacuum=INCREMENTAL")  # heeded by a new file only, and only before anything else
+        run("PRAGMA auto_vacuum=INCREMENTAL")  # only a new file accepts this, and only before anything else
         run("PRAGMA journal_mode=WAL")
         run("PRAGMA synchronous=NORMAL")
         run("PRAGMA secure_delete=ON")
@@ -138,7 +141,7 @@ class SearchIndex:
         if self._path is not None:
             delete_index_files(self._path)
 
-    # --- what is in it --------------------------------------------------------------------------------------------
+    # --- contents --------------------------------------------------------------------------------------------
 
     def indexed_notes(self) -> dict[str, IndexedNote]:
         rows = self._db.execute("SELECT name, hash, seen FROM sources WHERE kind = 'note'")
@@ -148,7 +151,7 @@ class SearchIndex:
         return [name for (name,) in self._db.execute("SELECT name FROM sources WHERE kind = 'session' ORDER BY name")]
 
     def set_file_stamp(self, name: str, seen: str) -> None:
-        """A note's file looks like this now, and its text is as it was."""
+        """Store the new stamp of a note's file whose text has not changed."""
         with self._writing():
             self._db.execute("UPDATE sources SET seen = ? WHERE kind = 'note' AND name = ?", (seen, name))
 
@@ -158,14 +161,14 @@ class SearchIndex:
         return row[0] if row else 0
 
     def replace_note(self, name: str, known: IndexedNote, pieces: Iterable[TextPiece]) -> None:
-        """Put a note in the place of what it was."""
+        """Replace the passages of a note."""
         with self._writing():
             self._remove("note", name)
             self._insert(self._source("note", name, known), pieces)
         self._shrink()
 
     def extend_session(self, name: str, pieces: Iterable[TextPiece]) -> int:
-        """Add to a session, and say how many were new. What stands at or before its head is known already."""
+        """Add lines of a session and return how many were new. Those up to its head are known already."""
         with self._writing():
             source, head = self._source("session", name), self.indexed_head(name)
             new = [piece for piece in pieces if piece.place > head]
@@ -182,7 +185,7 @@ class SearchIndex:
         self._shrink()
 
     def purge(self) -> None:
-        """Make what was removed unreadable in the file too: merged indexes, no free pages, no old log."""
+        """Erase removed text from the file: merge the indexes, return free pages, truncate the write-ahead log."""
         self._db.execute("INSERT INTO words (words) VALUES ('optimize')")
         self._db.execute("VACUUM")
         if self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
@@ -191,7 +194,7 @@ class SearchIndex:
             raise busy
 
     def _shrink(self) -> None:
-        """After a commit, not in it: that is when FTS5 writes and merges."""
+        """Return free pages. This is done after a commit, because FTS5 writes and merges during the commit."""
         pages, free = (self._db.execute(f"PRAGMA {what}_count").fetchone()[0] for what in ("page", "freelist"))
         if free * _FREE_SHARE > pages:
             # A row comes for each page and has no columns: `execute` would stop after the first.
@@ -205,7 +208,9 @@ class SearchIndex:
         return int(row[0])
 
     def _insert(self, source: int, pieces: Iterable[TextPiece]) -> None:
-        """Add passages, first to the last block if it has room: a log that grows line by line packs well too."""
+        """Add passages, first to the last block if it has room, so that a log that grows line by line
+        compresses well.
+        """
         passages = (part for piece in pieces for part in split_text(piece))
         number, text, spans = self._last_block(source)
         while some := list(islice(passages, _BLOCK_PASSAGES - len(spans))):
@@ -248,15 +253,18 @@ class SearchIndex:
         self._db.execute("DELETE FROM blocks WHERE source = ?", source)
         self._db.execute("DELETE FROM sources WHERE id = ?", source)
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- search --------------------------------------------------------------------------------------------------
 
     def match_passages(self, match: str, most: int, kind: str = "", name: str = "") -> list[PassageMatch]:
-        """Passages by rank, the best first; of equals the newest."""
+        """Return passages by rank, the best first; of equal rank, the newest first."""
         rows = self._db.execute(_SELECT_MATCHES, (match, kind, kind, name, name, most))
         return [PassageMatch(ident, -score) for ident, score in rows]
 
     def load_passages(self, found: Iterable[PassageMatch]) -> Iterator[RankedPassage]:
-        """What was found, without what was taken out meanwhile. Hits crowd in a few blocks: each is unpacked once."""
+        """Read the hits, without those removed since.
+
+        Hits are often in the same blocks, so each block is unpacked once.
+        """
         blocks: dict[int, _UnpackedBlock | None] = {}
         for ident, score in found:
             block, nth = divmod(ident, _BLOCK_PASSAGES)
@@ -270,7 +278,10 @@ class SearchIndex:
                 yield RankedPassage(make_passage(held.kind, held.name, held.text, held.spans[nth]), score)
 
     def scan_passages(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
-        """Passages that hold all of these somewhere, the newest first; about so many characters are looked through."""
+        """Return passages that contain all of these texts, the newest first.
+
+        At most about this many characters are read.
+        """
         blocks = self._db.execute(
             f"{_SELECT_BLOCKS} WHERE (? = '' OR kind = ?) AND (? = '' OR name = ?) ORDER BY blocks.id DESC",
             (kind, kind, name, name),
@@ -286,7 +297,7 @@ class SearchIndex:
 
 
 class _Transaction:
-    """All or nothing, and one writer at a time from the first statement on."""
+    """A transaction that excludes other writers from its first statement on."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -302,7 +313,7 @@ class _Transaction:
 
 
 def is_index_damaged(failure: Exception) -> bool:
-    """Does this mean that the file is useless? A full disk or a locked file does not.
+    """Return whether an error means that the file is useless. A full disk or a locked file does not.
 
     Our statements are fixed and tested, so an error in one means tables that are not ours.
     """

@@ -1,4 +1,4 @@
-"""What a log holds for search: every message as it was said, whatever the view shows of it now."""
+"""The searchable text of a log: every original message, independent of what the view shows now."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -10,9 +10,10 @@ from tidegate.core.messages import Message, calls_of, text_of
 
 
 class LogLine(NamedTuple):
-    """What was said at a place of a log; nothing, for an event that is no message.
+    """The text of one event of a log; empty if the event is not a message.
 
-    `afresh`: what was read of this session before is no longer so. It is taken out, without a trace, and read again.
+    `afresh`: earlier events of this session were changed by `forget`. The session is erased from the index and read
+    again.
     """
 
     session: str
@@ -22,12 +23,12 @@ class LogLine(NamedTuple):
 
 
 LogLineSource = Callable[[Callable[[str], int]], Iterable[LogLine]]
-"""Given a function that tells how far a session was read (0: not at all), everything behind that, in order of seq."""
+"""Called with a function that returns the last seq read of a session (0: none); yields the later lines in order."""
 
 
 def extract_log_lines(session: str, events: Iterable[Event]) -> Iterator[LogLine]:
-    """A line for each event, so that a log is read once. Only messages have a text: summaries and notes of the engine
-    are not said by anyone, their source is."""
+    """Yield a line for each event, so that a log is read once. Summaries and notes of the engine have no text: the
+    messages that they are made of do."""
     for event in events:
         what = event.payload
         text = _message_text(what.message) if isinstance(what, MessageAdded) else ""
@@ -35,7 +36,7 @@ def extract_log_lines(session: str, events: Iterable[Event]) -> Iterator[LogLine
 
 
 def _message_text(message: Message) -> str:
-    """Texts and results, and calls with their arguments: a path is looked for wherever it stood."""
+    """Return texts, results, and calls with their arguments, because a path may occur in any of them."""
     calls = [f"{call.name} {_argument_text(call.arguments)}" for call in calls_of(message)]
     return "\n".join(filter(None, (text_of(message), *calls)))
 

@@ -1,8 +1,8 @@
-"""Notes: plain files a person can read and edit. The files are the truth; nothing of them is kept in memory.
+"""Notes: plain files that a person can read and edit. The files are the only copy; nothing is cached in memory.
 
     2026-11-15.md     the day's entries, each under a heading: time, where it came from, title
     MEMORY.md         the index: what there is to know and which note says it; this is what goes into a prompt
-    anything.md       notes of their own, also in folders
+    anything.md       other notes, also in folders
 
 An entry's heading is `## 14:03:22 · session · title`. Every other line is free, also other headings; a line of an
 entry that looks like the heading of another gets a backslash, which is not part of it.
@@ -37,7 +37,7 @@ _WORD_BORDER = re.compile(r"[\s()\[\]<>\"'`,;*]+")
 
 
 class NoteEntry(msgspec.Struct, frozen=True):
-    """One entry of a day. `line` is where its heading stands."""
+    """One entry of a day. `line` is the line number of its heading."""
 
     time: str
     source: str
@@ -47,9 +47,9 @@ class NoteEntry(msgspec.Struct, frozen=True):
 
 
 class Notes:
-    """The notes of a folder. Sizes are in bytes; what does not fit is refused and nothing is written.
+    """The notes of a folder. Sizes are in bytes. A note that does not fit is refused, and nothing is written.
 
-    `mask` hides secrets in what is written.
+    `mask` hides secrets in text that is written.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Notes:
         return [name for name in self.names() if _DAILY_NAME(name)]
 
     def read(self, name: str) -> str:
-        """A note as it is on disk now."""
+        """Read a note."""
         text = self.folder.read(name)
         if text is None:
             raise BadInput(f"There is no note {name!r}.", f"{INDEX_NOTE} and names() say which there are.")
@@ -90,9 +90,9 @@ class Notes:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def add_entry(self, text: str, *, source: str = "", title: str = "", at: float | None = None) -> str:
-        """Put an entry into the note of its day and give the name of the note that holds it.
+        """Add an entry to the note of its day and return the name of the note that has it.
 
-        A text that some day's note already has is not written again.
+        A text that the note of any day already has is not written again.
         """
         text, source, title = clean_note_text(self._mask(text)), self._mask(source), self._mask(title)
         if not text:
@@ -101,7 +101,7 @@ class Notes:
         if size > self.max_entry:
             raise BadInput(
                 f"The entry has {size:,} bytes, more than {self.max_entry:,}; nothing was written.",
-                "Shorten it, or write it as a note of its own.",
+                "Shorten it, or write it as a separate note.",
             )
         moment = datetime.fromtimestamp(self._clock() if at is None else at, self._zone)
         day = f"{moment:%Y-%m-%d}.md"
@@ -119,7 +119,10 @@ class Notes:
         return day if self.folder.update(day, change) else found[0]
 
     def _find_day_with(self, text: str, guarded: str) -> str:
-        """The daily note that holds this text as an entry, the newest first. Days are few and small: they are read."""
+        """Return the newest daily note that has this text as an entry.
+
+        Daily notes are few and small, so all are read.
+        """
         for day in reversed(self.daily_names()):
             try:
                 held = self.folder.read(day) or ""
@@ -130,7 +133,7 @@ class Notes:
         return ""
 
     def write(self, name: str, text: str, *, about: str = "") -> bool:
-        """Write a note whole. With `about`, its line in the index says that. True if the file changed."""
+        """Write a whole note. `about` becomes its line in the index. Return whether the file changed."""
         if self._mask(name) != name:
             raise BadInput("The name of this note holds a secret; nothing was written.", "Give it another name.")
         text, about = clean_note_text(self._mask(text)) + "\n", self._mask(about)
@@ -149,9 +152,9 @@ class Notes:
     # --- the prompt -----------------------------------------------------------------------------------------------
 
     def render_index(self, max_tokens: int = 2000, *, max_chars: int = 0, counter: TokenCounter | None = None) -> str:
-        """What a prompt says of the memory: the index, and what is in the folder without standing in it.
+        """Return the text about the memory for a prompt: the index, and the notes that the index does not name.
 
-        Whole lines, from the top, as many as fit; the last then says how many do not.
+        As many whole lines as fit, from the top; the last line then says how many were left out.
         """
         counter = counter or TokenEstimator()
         lines = self._index_lines()
@@ -184,7 +187,7 @@ class Notes:
 
 
 def parse_note_entries(text: str) -> list[NoteEntry]:
-    """The entries of a day's text, whoever wrote it. What stands before the first heading belongs to none."""
+    """Parse the entries of a day's text. Text before the first heading belongs to no entry."""
     headings = list(_HEADING.finditer(text))
     ends = [*(heading.start() for heading in headings), len(text)][1:]
     return [_entry(text, heading, end) for heading, end in zip(headings, ends, strict=True)]
@@ -199,7 +202,7 @@ def _entry(text: str, heading: re.Match[str], end: int) -> NoteEntry:
 
 
 def clean_note_text(text: str) -> str:
-    """As it will stand in a file: valid Unicode, Unix lines, no control characters, no blanks around it."""
+    """Clean a text for a file: valid Unicode, Unix line ends, no control characters, no surrounding blanks."""
     text = repair_unicode(text).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub("\ufffd", text).rstrip().lstrip("\n")
 
@@ -239,7 +242,7 @@ def _remove_index_line(index: str | None, name: str) -> str | None:
     return None if text == index else text
 
 
-# What leaves the view goes into the day's note. Given to a session as its `carry`:
+# Saves summaries of messages that leave the view to the note of the day. Pass it to a session as its `carry`:
 #
 #     Session(..., carry=Remember(notes, "my-session", others=files))
 #
@@ -264,6 +267,6 @@ class NoteEffects:
 
 
 def make_note_title(messages: Sequence[Message]) -> str:
-    """What it was about, in the words of who asked: the first line of the first request."""
+    """Return a title: the first line of the first user request."""
     asked = next((text for message in messages if is_user_request(message) and (text := text_of(message).strip())), "")
     return asked.split("\n", 1)[0] or f"{len(messages)} messages"

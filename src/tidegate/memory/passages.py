@@ -1,4 +1,4 @@
-"""Passages: the pieces of text that are found, and how many of them stand together in a block of the index."""
+"""Passages: the pieces of text that a search finds, and the blocks in which the index stores them."""
 
 import re
 import sqlite3
@@ -13,7 +13,7 @@ SourceKind = Literal["note", "session"]
 _MAX_PASSAGE_CHARS = 4_000
 _SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
 BLOCK_DECODE_ERRORS = (zlib.error, UnicodeDecodeError, msgspec.MsgspecError)
-"""What comes out of a block that is not as it was written."""
+"""A block of the index is damaged."""
 
 
 class TextPiece(NamedTuple):
@@ -63,14 +63,17 @@ def slice_passage(text: str, span: PassageSpan) -> str:
 
 
 def make_passage(kind: SourceKind, name: str, text: str, span: PassageSpan) -> Passage:
-    """SQLite keeps any type in any column, so a flipped byte can make a number of a name."""
+    """Check the type of a column:
+
+    SQLite stores any type in any column, so a damaged byte can turn text into a number.
+    """
     if not isinstance(name, str):
         raise sqlite3.DatabaseError("a passage is no passage")
     return Passage(kind, name, span.place, slice_passage(text, span))
 
 
 def split_text(piece: TextPiece, most: int = _MAX_PASSAGE_CHARS) -> Iterator[TextPiece]:
-    """A long text as passages, cut at the end of a line or at a blank if there is one in the last quarter."""
+    """Split a long text into passages, at the end of a line or at a blank if there is one in the last quarter."""
     place, text = piece
     start = 0
     while len(text) - start > most:
@@ -83,7 +86,7 @@ def split_text(piece: TextPiece, most: int = _MAX_PASSAGE_CHARS) -> Iterator[Tex
 
 
 def split_sections(text: str) -> Iterator[TextPiece]:
-    """A note by its headings, each piece with the line it begins at."""
+    """Split a note at its headings. Each piece has the number of its first line."""
     line = 1
     for section in _SECTION.split(text):
         for piece in split_text(TextPiece(line, section)):

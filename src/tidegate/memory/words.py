@@ -1,14 +1,16 @@
-"""What counts as a word, for texts and for queries alike: both go through here, so what was indexed can be found.
+"""The words of texts and queries. Both are split by the same rules, so that indexed text can be found.
 
-- An identifier is its parts: `maxContextTokens`, `max_context_tokens`, `max.context.tokens` are "max context tokens".
-  Without points and slashes it is also kept as one word, so that it is found written together.
-- Scripts without spaces are cut into overlapping pairs. Most Chinese words have two characters, so pairs find what
-  triples cannot.
-- Case, width and accents do not count.
-- The commonest English words count only inside an identifier. They tell nothing about a text, take a tenth of an index,
-  and a question in whole sentences would have to find them all. A query of nothing else is looked for in the texts.
+- An identifier is split into its parts: `maxContextTokens`, `max_context_tokens` and `max.context.tokens` are "max
+  context
+  tokens". Without dots and slashes it is also indexed as one word.
+- Scripts without spaces are split into overlapping pairs of characters, because most Chinese words have two.
+- Case, width and accents are ignored.
+- The most common English words are indexed only inside an identifier. They say nothing about a text, would take a
+  tenth of
+  the index, and a question in whole sentences would have to match all of them. A query that has only such words is
+  searched in the texts.
 
-Only letters, digits and their marks come out of here: nothing that has a meaning in a query language can.
+The results contain only letters, digits and their marks, nothing with a meaning in a query language.
 """
 
 import re
@@ -21,7 +23,7 @@ _UNSPACED = (
     "\u0e01-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    "\u1100-\u11ff\uac00-\ud7af"  # Hangul: spaced, but its endings are grown to the word
+    "\u1100-\u11ff\uac00-\ud7af"  # Hangul: it has spaces, but its endings are attached to the word
 )
 _WORD_RUN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])\w)+")
 _UNSPACED_START = re.compile(rf"[{_UNSPACED}]").match
@@ -34,9 +36,9 @@ _COMMON = frozenset(
     " these they this to was we were what when where which will with you your".split()
 )
 _MAX_WORD_CHARS = 64
-"""Characters of a word. What is longer (base64) is found by its beginning."""
+"""Characters of a word. A longer one (base64) is found by its beginning."""
 _MAX_IDENTIFIER_CHARS = 160
-"""A chain longer than this is data, and no identifier with parts."""
+"""A longer chain of characters is data, not an identifier."""
 
 
 class IndexWords(NamedTuple):
@@ -59,7 +61,8 @@ def extract_words(text: str) -> IndexWords:
     wholes: list[str] = []
     for chain in _WORD_RUN.findall(normalize_text(text)):
         if _UNSPACED_START(chain):
-            # The last character stands alone too: so each character begins a word, and one alone can be asked for.
+            # The last character is also a word by itself: so each character begins a word, and a single one can be
+            # searched.
             parts.extend(chain[at : at + 2] for at in range(len(chain)))
             continue
         some = _identifier_parts(chain) if len(chain) <= _MAX_IDENTIFIER_CHARS else (chain[:_MAX_WORD_CHARS].lower(),)
@@ -73,12 +76,12 @@ def extract_words(text: str) -> IndexWords:
 
 @lru_cache(maxsize=8192)
 def _identifier_parts(chain: str) -> tuple[str, ...]:
-    """Texts repeat their words: most of the work is done once."""
+    """Split one word. Results are cached, because texts repeat their words."""
     return tuple(part[:_MAX_WORD_CHARS].lower() for part in _PART.findall(chain))
 
 
 def parse_query(query: str, most: int) -> list[QueryUnit]:
-    """A query, read as the texts were. It is data: signs in it mean nothing."""
+    """Split a query like a text. Its punctuation has no meaning."""
     return list(dict.fromkeys(_parse_unit(piece) for piece in normalize_text(query).split()))[:most]
 
 
@@ -101,7 +104,7 @@ def _parse_unit(piece: str) -> QueryUnit:
 
 
 def build_match_expression(units: Sequence[QueryUnit], *, prefix: bool = False, every: bool = True) -> str:
-    """An FTS5 expression. Words are letters and digits in quotes; nothing else of a query gets here."""
+    """Return an FTS5 expression. It contains only quoted words of letters and digits."""
     star = " *" if prefix else ""
     terms: list[str] = []
     for unit in units:
@@ -120,21 +123,21 @@ def _phrase(words: Sequence[str], star: str) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """The text without what does not count, except ASCII case, which shows the borders inside an identifier."""
+    """Normalize a text, except ASCII case, which shows the parts of an identifier."""
     if text.isascii():
         return text
     text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
     return _NOT_ASCII.sub(lambda run: run[0].casefold(), unicodedata.normalize("NFC", text))
 
 
-# What of a text is shown for a query.
+# Which part of a text is shown for a query.
 
 
 def find_match_offset(text: str, units: list[QueryUnit]) -> int:
-    """Where to show a text: at the rarest kind of match there is, a whole piece of the query before its words."""
+    """Return where to show a text: at the most specific match, a whole piece of the query rather than its words."""
     text = text if text.isascii() else text.translate(_normalization_table(text))
     phrases = [phrase for unit in units for phrase in unit.phrases]
-    # ASCII only: there a word holds none of what may stand between two, so the pattern has one way to match.
+    # ASCII only: no character of a word can also separate two words, so the pattern can match in one way only.
     together = [r"[\W_]*".join(phrase) for phrase in phrases if all(map(str.isascii, phrase))]
     words = [re.escape(word) for phrase in phrases for word in phrase]
     for pattern in ("|".join(re.escape(unit.raw) for unit in units), "|".join(together), "|".join(words)):
@@ -144,7 +147,7 @@ def find_match_offset(text: str, units: list[QueryUnit]) -> int:
 
 
 def cut_snippet(text: str, at: int, chars: int) -> str:
-    """The text around a place on one line, at most so many characters."""
+    """Return the text around a place on one line, with at most this many characters."""
     chars = max(chars, 16)
     start = max(0, at - chars // 3)
     if start:

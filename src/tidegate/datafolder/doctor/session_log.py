@@ -36,15 +36,15 @@ from tidegate.wire.rendering.request import RequestRenderer
 
 LOST_TOPIC = "lost"
 FAR = 4
-"""So many times fewer tokens than we count cannot be right, by whichever counter."""
+"""A count that is this many times smaller than ours is wrong for every tokenizer."""
 _MAX_REFOLDS = 100
-"""So many undos are followed exactly; each has the log folded again from the start."""
+"""Up to this many undos are followed exactly; each needs the log to be folded again from the start."""
 
 
 class RecordFault(NamedTuple):
     """Records that are not what they should be. `raw` is the record, where there is a whole one.
 
-    One that is not `mendable` may be right for another version, or its extent is not known: it stays as it is.
+    One that is not `mendable` may be right for another version, or its extent is not known: it is not changed.
     """
 
     first: int
@@ -64,7 +64,7 @@ class LogSurvey(NamedTuple):
 
 
 def survey_log(store: Store, blobs: Blobs | None, session: str) -> LogSurvey:
-    """Read every record. It goes on behind each damage, and always ends."""
+    """Read every record. Reading continues after each damaged place and always ends."""
     found = LogSurvey(store.head(session), [], set())
     start = 1
     while start <= found.head:
@@ -109,7 +109,7 @@ def _check_record(seq: int, record: bytes, blobs: Blobs | None, shas: set[str]) 
 
 
 def _looks_like_event(seq: int, content: bytes) -> bool:
-    """What a newer tidegate may have written is right, whatever we make of it."""
+    """Return whether a newer version of tidegate may have written this record; then it is left as it is."""
     try:
         value = msgspec.msgpack.decode(content)
     except (msgspec.DecodeError, UnicodeError):
@@ -126,18 +126,19 @@ def encode_lost_record(seq: int, time: float, fault: RecordFault) -> bytes:
     return encode_event(Event(seq, time, NoteAdded(LOST_TOPIC, f"records {fault.first} to {fault.last} were damaged")))
 
 
-# --- what cannot be ---------------------------------------------------------------------------------------------------
+# --- impossible values
+# ---------------------------------------------------------------------------------------------------
 
 
 class Wrong(NamedTuple):
-    """A record with a value that cannot be: why, and the same event with possible ones."""
+    """A record with an impossible value: the reason, and the event with a possible one."""
 
     why: str
     right: Event
 
 
 def impossible_values(log: Log) -> dict[int, Wrong]:
-    """By number. A count of tokens is wrong only if it is far below what the message holds: counters differ."""
+    """Find impossible values by record number. A token count is wrong only if it is far too low: counters differ."""
     found: dict[int, Wrong] = {}
     model_note, time = "", 0.0
     for event in log.read():
@@ -163,7 +164,7 @@ def _miscounted(what: EventPayload) -> str:
 
 
 def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
-    """The counts of an event, each with what it is the count of."""
+    """Return the counts of an event, each with the message it counts."""
     if isinstance(what, MessageAdded):
         seen = resolve_visibility(what.message)
         if seen is not None:
@@ -179,7 +180,7 @@ def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
 
 
 def _corrected(event: Event, time: float) -> Event:
-    """With a time before it, and without what a provider cannot have reported."""
+    """Return the event with a possible time, and without impossible reported values."""
     what = event.payload
     if not is_possible_time(event.time):
         event = msgspec.structs.replace(event, time=time)
@@ -198,11 +199,11 @@ def _corrected(event: Event, time: float) -> Event:
     return msgspec.structs.replace(event, payload=NoteAdded(LOST_TOPIC, "its numbers cannot be"))
 
 
-# --- what follows from what -------------------------------------------------------------------------------------------
+# --- consistency -------------------------------------------------------------------------------------------
 
 
 class LogCheck(NamedTuple):
-    """The view at the end, and the events whose edits were not lawful for the view as it was then.
+    """The final view, and the events whose edits were not valid for the view at their time.
 
     `failed` is the event that cannot be folded: then there is no view, and the session cannot be opened.
     """
@@ -251,7 +252,9 @@ def _is_lawful(view: View, edited: ViewEdited) -> bool:
 
 
 def find_request_faults(view: View) -> Iterator[str]:
-    """What the provider would refuse in the next request, once what is open or orphaned in it was mended."""
+    """Return what the provider would refuse in the next request, after open calls and orphaned results were
+    repaired.
+    """
     outcome = repair_view(view)
     if outcome.edits:
         placed = tuple(
