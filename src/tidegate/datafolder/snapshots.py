@@ -115,7 +115,7 @@ class Snapshots:
     def remove(self, key: str) -> None:
         """Remove the snapshot of a session whose log is removed or rewritten, and unfinished files of killed saves.
 
-        Nobody may have the session open meanwhile.
+        No process may have the session open meanwhile.
         """
         self._saved_seqs.pop(key, None)
         self._secret_searches.pop(key, None)

@@ -140,7 +140,7 @@ def open_row(row: Row) -> list[bytes]:
 
 
 def last_number(row: Row) -> int:
-    """Return the number of a row's last record; by its own word if it is damaged and that is plausible."""
+    """Return the number of a row's last record. For a damaged row, use its own count if that is plausible."""
     try:
         return row.first + len(open_row(row)) - 1
     except Damaged:

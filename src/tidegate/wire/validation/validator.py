@@ -82,7 +82,7 @@ class MessageListValidator(ABC):
 
     @property
     def faults(self) -> list[RequestFault]:
-        """The faults that no later message can cure."""
+        """The faults that no later message can correct."""
         return self._found.all()
 
     def feed(self, message: object, /) -> None:
