@@ -18,6 +18,7 @@ LADDER = (
     ("core",),
     ("wire",),
     ("disk",),
+    ("plugins",),
     ("store", "models", "memory", "presets"),
     ("session",),
     ("datafolder",),

@@ -116,7 +116,7 @@ def test_an_argument_lays_down_rules_and_a_pipe_does_not(desk: Desk) -> None:
     desk.serve(["Good."] * 2, act)
     data = DataFolder(desk.folder / "data", secrets=[])
     with data.open("a", "gpt-4o") as session:
-        assert [rule.text for rule in session.rules()] == ["Never push to main."]
+        assert [rule.text for rule in list(session.rules)] == ["Never push to main."]
     data.close()
 
 

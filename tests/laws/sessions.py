@@ -145,11 +145,11 @@ def check_request(session: Session, request: Request) -> None:
 
 
 def check_size(session: Session, request: Request) -> None:
-    budget = session.budget()
+    budget = session.budget
     assert request.tokens <= budget.capacity
     assert session.window is None or request.tokens + budget.reserve <= session.window
     assert session.view.tokens <= budget.room
-    assert request.tokens == session.count_tokens()
+    assert request.tokens == session.tokens
     body = fresh_rendering(session.view, "openai_chat").body()
     texts = chat_texts(body)
     counted = sum(session.counter.count_text(text) for text in texts if text)
@@ -259,7 +259,7 @@ def check_new_edits(session: Session, start: int) -> None:
         if isinstance(event.payload, ViewEdited):
             before = fold_log(lambda: events[: event.seq - 1], session.view.meter)  # noqa: B023 - read at once
             after = fold_log(lambda: events[: event.seq], session.view.meter)  # noqa: B023
-            check_edit(before, after, event.payload, session.budget())
+            check_edit(before, after, event.payload, session.budget)
 
 
 def sound(message: Message) -> Message:

@@ -239,9 +239,9 @@ def _remove_index_line(index: str | None, name: str) -> str | None:
     return None if text == index else text
 
 
-# Writes what leaves the view into the day's note. Pass it to a session as `carry`:
+# Text that leaves the view goes into the note of the day, if a session is opened with these effects:
 #
-# Session(..., carry=NoteEffects(notes, "my-session", others=files))
+#     Session(..., log=SessionStorage(effects=NoteEffects(notes, "my-session", others=files)))
 #
 # It raises if the note cannot be written; the plan then leaves the view unchanged, so nothing is lost.
 

@@ -202,10 +202,8 @@ class AgentThread:
         self.agent, self.launch_options = agent, launch
         session = agent.session
         self._status_watcher = StatusWatcher(agent, self._listener)
-        session.on_event += [
-            lambda event: self._listener(EventLogged(event)),
-            self._status_watcher.handle_event,
-        ]
+        session.history.observe(lambda event: self._listener(EventLogged(event)))
+        session.history.observe(self._status_watcher.handle_event)
         self._listener(AgentOpened(agent.session_name, session.model, agent.greeting, not session.view.total_turns))
         self._status_watcher.update()
 

@@ -147,7 +147,7 @@ def _trigger_context(policy: Policy, view: View, budget: Budget, moment: str) ->
 def list_thresholds(session: Session) -> list[Threshold]:
     """List every trigger of every rule and of the guard. Cheap: no stage runs."""
     policy, view = session.policy, session.view
-    budget = priced_now(view, session.budget(), session._clock())
+    budget = priced_now(view, session.budget, session._clock())
     pace = _tokens_per_turn(view, budget)
     found = [
         each
@@ -252,7 +252,7 @@ def _distance(threshold: Threshold) -> tuple[float, float]:
 
 def find_removing_rules(session: Session) -> dict[str, str]:
     """Map each message that some rule would remove or shorten now to the rule and its trigger."""
-    policy, view, budget = session.policy, session.view, session.budget()
+    policy, view, budget = session.policy, session.view, session.budget
     seen, takers = hide_ledger(view), dict[str, str]()
     for moment in AUTOMATIC_MOMENTS:
         for rule in policy.moments.get(moment, ()):

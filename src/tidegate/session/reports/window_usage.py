@@ -219,9 +219,9 @@ def measure_window_usage(
     max_messages: int = _MAX_MESSAGES,
 ) -> WindowUsage:
     """Measure the window. `prompt_parts` are the tokens of the system prompt's parts by name."""
-    view, budget = session.view, session.budget()
+    view, budget = session.view, session.budget
     cells = list(_make_cells(view, prompt_parts or {}))
-    size = session.count_tokens()
+    size = session.tokens
     _assign_tokens(cells, view, size)
     _assign_prices(cells, session, size, model_overrides)
     told = sorted(

@@ -7,12 +7,15 @@ truncated end is cut back to a sentence) and rejected otherwise; then the digest
 import re
 import zlib
 from collections import Counter as Tally
+from collections.abc import Coroutine
 from typing import Final, NamedTuple
 
 from tidegate.core.digest.units import HELD
+from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.text.facts import Fact, find_facts, find_rule_sentences
 from tidegate.core.tokens.counting import TokenCounter
+from tidegate.session.summaries.prompt import make_record_entries
 from tidegate.wire.parsing import repair_unicode
 
 # Each line names its author: the user, a tool, or the agent. A line without one could pass for an order.
@@ -81,11 +84,21 @@ class AnswerRejected(Exception):
         self.was_cut = cut
 
 
+REJECTED_TOPIC: Final = "summary_rejected"
+"""The topic of the note in the log that says why a summary was not used."""
+
+
+class CheckedSummary(str):
+    """A summary that passed `check_answer`, so that it is not checked twice."""
+
+
 class AnswerCriteria(NamedTuple):
     """What an answer is compared with: `source` is the record as the model saw it, `instructions` the rest of its
     prompt.
 
     `counter` measures `max_tokens`. `was_cut`: the output limit ended the answer.
+    `is_trusted`: the program's own function wrote it. It may then be short, need not name facts of the record, its
+    lines stay without an author, and the plan clips it.
     """
 
     source: str
@@ -96,8 +109,10 @@ class AnswerCriteria(NamedTuple):
     max_chars: int
     counter: TokenCounter
     was_cut: bool = False
+    is_trusted: bool = False
 
 
+_MAX_CHARS_PER_TOKEN: Final = 32  # per requested token; a longer answer is not a summary
 _MAX_REFUSAL_CHARS: Final = 600  # a refusal is short; a summary that mentions one is not
 _THINKING_BLOCK: Final = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _WRAPPED: Final = re.compile(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
@@ -162,10 +177,52 @@ def check_answer(answer: str, asked: AnswerCriteria) -> str:
     if asked.was_cut:
         text = _trim_to_sentence(text)
     _check_words(text, asked)
-    text = attribute_lines(_neutralize(text, asked.fence_mark))
-    if count_substance(text) < 12:
-        raise AnswerRejected("it said nothing")
+    text = _neutralize(text, asked.fence_mark)
+    if asked.is_trusted:
+        return text
+    text = attribute_lines(text)
+    _check_substance(text, asked)
     return clip_answer(text, asked)
+
+
+def _check_substance(text: str, asked: AnswerCriteria) -> None:
+    if count_substance(text) < (1 if asked.is_trusted else 12):
+        raise AnswerRejected("it said nothing")
+
+
+def check_written_summary(answer: object, request: SummaryRequest, counter: TokenCounter) -> CheckedSummary | None:
+    """The summary that any summarizer returned, checked and within its limits; None if it wrote none.
+
+    AnswerRejected with the reason if it cannot be used. The digest then takes its place.
+    """
+    if answer is None or isinstance(answer, CheckedSummary):
+        return answer
+    if not isinstance(answer, str):
+        if isinstance(answer, Coroutine):
+            answer.close()
+        raise AnswerRejected(f"it was of type {type(answer).__name__}, not text")
+    if len(answer) > max_answer_chars(request.max_tokens):
+        raise AnswerRejected("it was far longer than asked for")
+    text = str.__str__(answer)  # a subclass may join and encode in its own way
+    if not text.strip():
+        return None
+    source = "\n".join(entry.text for entry in make_record_entries(request.messages))
+    asked = AnswerCriteria(
+        source,
+        request.previous,
+        request.instructions,
+        fence_mark="",
+        max_tokens=request.max_tokens,
+        max_chars=request.max_chars,
+        counter=counter,
+        is_trusted=True,
+    )
+    return CheckedSummary(check_answer(text, asked))
+
+
+def max_answer_chars(tokens: int) -> int:
+    """Characters beyond which an answer that should have so many tokens is not read."""
+    return _MAX_CHARS_PER_TOKEN * tokens + 100_000
 
 
 def _unwrap(text: str) -> str:
@@ -194,8 +251,7 @@ def _check_words(text: str, asked: AnswerCriteria) -> None:
         raise AnswerRejected("it said that there was nothing to summarise")
     if any(_normalize(hole[0]) not in source for hole in _PLACEHOLDERS.finditer(text)):
         raise AnswerRejected("it was a template that nobody filled in")
-    if count_substance(text) < 12:
-        raise AnswerRejected("it said nothing")
+    _check_substance(text, asked)
     if any(line in plain for line in _instruction_sentences(asked.instructions) if line not in source):
         raise AnswerRejected("it repeated its instructions")
     if _is_repetitive(text):
@@ -204,7 +260,7 @@ def _check_words(text: str, asked: AnswerCriteria) -> None:
         raise AnswerRejected("it repeated the conversation instead of summarising it")
     if _is_dialogue(text):
         raise AnswerRejected("it was written as a conversation")
-    if _is_unrelated(text, f"{asked.source}\n{asked.previous}"):
+    if not asked.is_trusted and _is_unrelated(text, f"{asked.source}\n{asked.previous}"):
         raise AnswerRejected("it had nothing to do with what was said")
 
 

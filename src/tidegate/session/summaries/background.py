@@ -36,6 +36,12 @@ from tidegate.core.policy.policy import (
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.view import View
 from tidegate.session.session import Session
+from tidegate.session.summaries.answer_check import (
+    REJECTED_TOPIC,
+    AnswerRejected,
+    CheckedSummary,
+    check_written_summary,
+)
 from tidegate.session.summaries.drivers import AsyncSummarizer
 
 _FAILED_TOPIC: Final = "ahead_failed"
@@ -88,7 +94,7 @@ class BackgroundSummarizer:
         self._in_progress: PreparedSummary | None = None
         self.prepared: list[PreparedSummary] = []
         self.failures: list[str] = []
-        session.on_close.append(self.cancel)
+        session.call_on_close(self.cancel)
 
     @property
     def is_busy(self) -> bool:
@@ -139,10 +145,10 @@ class BackgroundSummarizer:
             asked = msgspec.structs.replace(asked, messages=fit.rest, previous=fit.text)
         self._in_progress = PreparedSummary(request, "", view)
         try:
-            text = await self._summarise(asked)
+            text = await self._ask(asked)
         finally:
             self._in_progress = None
-        if text is not None and text.strip():
+        if text is not None:
             rest = [each for each in self.prepared if each.view is view and not _is_same_task(each.request, request)]
             self.prepared = [*rest, PreparedSummary(request, text, view)][-_MAX_PREPARED:]
         return text
@@ -152,19 +158,27 @@ class BackgroundSummarizer:
     async def __call__(self, request: SummaryRequest) -> str | None:
         """Return the prepared text for this request, or have the summarizer write one now."""
         for failure in self.failures:
-            self._session.add_note(_FAILED_TOPIC, failure)
+            self._session.history.add_note(_FAILED_TOPIC, failure)
         self.failures = []
         await self._settle_task(request)
         fit = self._find_match(request)
         if fit is None:
-            return await self._summarise(request)
+            return await self._ask(request)
         self.prepared = [each for each in self.prepared if each.text != fit.text]
         if fit.rest and not self._is_small(fit.rest, request):
             more = msgspec.structs.replace(request, messages=fit.rest, previous=fit.text)
-            text = await self._summarise(more)
-            if text is not None and text.strip():
+            text = await self._ask(more)
+            if text is not None:
                 return text
-        return self._join_digest(fit, request)
+        return CheckedSummary(self._join_digest(fit, request))
+
+    async def _ask(self, request: SummaryRequest) -> CheckedSummary | None:
+        """The summarizer's text, checked. If it cannot be used, the log says why."""
+        try:
+            return check_written_summary(await self._summarise(request), request, self._session.counter)
+        except AnswerRejected as no:
+            self._session.history.add_note(REJECTED_TOPIC, str(no))
+            return None
 
     async def _settle_task(self, request: SummaryRequest) -> None:
         """Wait for the running task if it writes this request's summary: it started earlier than a new question would.
@@ -192,7 +206,7 @@ class BackgroundSummarizer:
         return _Match(held.text, tuple(each for each in request.messages if each.id not in told))
 
     def _is_small(self, rest: Sequence[Message], request: SummaryRequest) -> bool:
-        count = self._session.budget().count
+        count = self._session.budget.count
         return sum(map(count, rest)) <= MAX_NEW_SHARE * sum(map(count, request.messages))
 
     def _join_digest(self, fit: _Match, request: SummaryRequest) -> str:

@@ -30,9 +30,12 @@ from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
 from tidegate.session.summaries.answer_check import (
+    REJECTED_TOPIC,
     AnswerCriteria,
     AnswerRejected,
+    CheckedSummary,
     check_answer,
+    max_answer_chars,
     restore_missing_facts,
 )
 from tidegate.session.summaries.drivers import AsyncSummarizer, strip_focus_line
@@ -51,14 +54,12 @@ from tidegate.session.summaries.prompt import (
 from tidegate.wire.rendering.request import RequestRenderer
 from tidegate.wire.streaming.reply import Delta
 
-_REJECTED_TOPIC: Final = "summary_rejected"
 DEFAULT_SUMMARY_WINDOW: Final = 8_192
 """The assumed window of a summary model whose window is not known."""
 
 _USABLE_SHARE: Final = 0.9  # of the window is used, because the model counts other tokens than our counter
 _REASONING_TOKENS: Final = 512  # for a model that reasons before it answers
 _MAX_WINDOW_RETRIES: Final = 2
-_MAX_CHARS_PER_TOKEN: Final = 32  # per requested token; a longer answer is not a summary
 _STOP_REJECTIONS: Final = {
     "refused": "the model refused",
     "filtered": "the provider's filter stopped it",
@@ -138,7 +139,7 @@ class _ModelSummarizer:
     async def __call__(self, request: SummaryRequest) -> str | None:
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._summarize(request)
+                return CheckedSummary(await self._summarize(request))
         except TimeoutError:
             self._report_rejection(f"there was no answer within {self._timeout:g} seconds")
         except AnswerRejected as no:
@@ -151,7 +152,7 @@ class _ModelSummarizer:
         if self._note is not None:
             self._note(why)
         elif self._conversation is not None:
-            self._conversation.add_note(_REJECTED_TOPIC, why)
+            self._conversation.history.add_note(REJECTED_TOPIC, why)
 
     async def _summarize(self, request: SummaryRequest) -> str:
         tries, why = self._tries, ""
@@ -255,7 +256,7 @@ class _ModelSummarizer:
         head = find_leading_items(talk.view, request)
         tokens = self._summary_tokens(request)
         text = write_closing_question(request, tokens)
-        budget = talk.budget()
+        budget = talk.budget
         size = budget.fixed + sum(item.tokens for item in head) + self._counter.count_text(text) + REQUEST_OVERHEAD
         window = min(self._window, talk.window or self._window)
         if not head or math.ceil(size * budget.scale) + self._output_limit(tokens) > window:
@@ -314,7 +315,7 @@ class _ModelSummarizer:
 
     async def _read_reply(self, question: _Question) -> Reply:
         """Return the reply at the end of the stream. Raise if the answer grows too long."""
-        seen, most = 0, _MAX_CHARS_PER_TOKEN * self._output_limit(question.asked.max_tokens) + 100_000
+        seen, most = 0, max_answer_chars(self._output_limit(question.asked.max_tokens))
         async with aclosing(self._provider.stream(question.body)) as stream:
             async for each in stream:
                 if not isinstance(each, Delta):
