@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tidegate.session.reports.explanation import Explanation as Explanation
     from tidegate.session.request import Request as Request
     from tidegate.session.session import Session as Session
+    from tidegate.session.storage import SessionStorage as SessionStorage
     from tidegate.store.log import Log as Log
     from tidegate.store.log import MemoryLog as MemoryLog
     from tidegate.store.open import open_store as open_store
@@ -63,6 +64,7 @@ _HOMES = {
     "session.reports.explanation": ("Explanation",),
     "session.request": ("Request",),
     "session.session": ("Session",),
+    "session.storage": ("SessionStorage",),
     "store.session_log": ("KeptLog",),
     "store.log": ("Log", "MemoryLog"),
     "store.open": ("open_store",),

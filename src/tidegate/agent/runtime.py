@@ -170,7 +170,7 @@ class OpenAgent:
             return
         self.window = await self.connection.window_resolver.query_server()
         if self.window.source == "server" and self.window.tokens:
-            self.session.window = self.window.tokens
+            self.session.recovery.set_window(self.window.tokens)
 
     def _review_turn(self) -> None:
         """After a turn, start a background summary if one is due, and check the reported usage."""
@@ -195,7 +195,8 @@ class OpenAgent:
         )
         if window is not None and self.connection.window_resolver is not None:
             self.window = window
-            self.session.window = window.tokens or self.session.window
+            if window.tokens:
+                self.session.recovery.set_window(window.tokens)
             self.notices.append(self.connection.window_resolver.forgotten_notice)
 
     def _take_notices(self) -> list[UserNotice]:
@@ -245,9 +246,7 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         context = builder.build_tool_context(session, name)
         agent = Agent(
             session,
-            MeteredProvider(
-                connection.provider, [spending], recorded=True, estimate_tokens=lambda _: session.count_tokens()
-            ),
+            MeteredProvider(connection.provider, [spending], recorded=True, estimate_tokens=lambda _: session.tokens),
             toolbox,
             context,
             summarizer=await builder.build_summarizer(config, connection, session, spending),

@@ -10,12 +10,13 @@ replay use the same plan.
   guard, needs no model and always fits.
 """
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.budget import MIN_ROOM, Budget, count_excess, priced_now
+from tidegate.core.budget import MIN_ROOM, Budget, count_excess, measure_request, priced_now
 from tidegate.core.digest.writer import write_digest
 from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Drop, Edit, Insert, Replace
@@ -59,6 +60,9 @@ class CommitEdits(NamedTuple):
 
     edited: ViewEdited
 
+
+_RETRY_SHARE = 0.1
+"""The share of a refused request that must leave before it is sent again."""
 
 PlanStep = AskSummary | RunEffect | CommitEdits
 StepAnswer = str | None
@@ -107,6 +111,7 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
         decisions.append((yield from _commit("repair", moment, "", repair_view(view), at)))
     recovery = view.recoveries if moment == "overflow" else 0
     compacted = 0
+    retry_target = _retry_target(at) if moment == "overflow" else None
     occasion = TriggerContext(view, at.budget, at.policy, measure_for_triggers(at.policy, view, at.budget), 0, recovery)
     for rule in at.policy.moments.get(moment, ()):
         verdict = judge_rule(rule, occasion, at.now)
@@ -119,22 +124,35 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
             decision = Decision(moment, rule.name, rule.stage, False, verdict.why, view.tokens, view.tokens)
         decisions.append(decision)
     if moment in ("before_call", "overflow"):
-        target = _guard_target(moment, at, compacted)
+        target = _guard_target(at, retry_target, compacted)
         if target is not None:
             decisions.extend((yield from _run_guard(moment, target, at)))
     return decisions
 
 
-def _guard_target(moment: Moment, at: PlanContext, compacted: int) -> int | None:
-    """The size the guard must reach, in tokens, or None. If no rule acted on an overflow, half of the history."""
-    over = count_excess(at.view, at.budget)
-    if over:
-        # A report far above our count must not shorten the newest request: if it fits the room, it stays whole.
-        newest = next((i.tokens for i in at.view.items if i.message.id == at.view.newest_request), 0)
-        return min(at.budget.room, max(at.view.tokens - over, MIN_ROOM, newest))
-    if moment == "overflow" and not compacted:
-        return min(at.budget.room, max(at.view.tokens // 2, MIN_ROOM))
-    return None
+def _retry_target(at: PlanContext) -> int:
+    """The largest history, in our own tokens, with which a refused request is worth sending again.
+
+    It must shrink by a tenth, both by our own count and by the measured size, which may be a provider's report.
+    """
+    fixed, scale = at.budget.fixed, at.budget.scale
+    size = min(fixed + at.view.tokens, math.floor(measure_request(at.view, at.budget) / scale))
+    return max(size - math.ceil(size * _RETRY_SHARE) - fixed, MIN_ROOM)
+
+
+def _guard_target(at: PlanContext, retry_target: int | None, compacted: int) -> int | None:
+    """The size the guard must reach, in tokens, or None if there is nothing to do.
+
+    If the rules of an overflow freed too little, a tenth of the request leaves; if they freed nothing, half of
+    everything but the newest request. That stays whole if it fits: a report far above our count must not shorten it.
+    """
+    view, room = at.view, at.budget.room
+    over = count_excess(view, at.budget)
+    newest = next((item.tokens for item in view.items if item.message.id == view.newest_request), 0)
+    if retry_target is None or view.tokens <= retry_target:
+        return min(room, max(view.tokens - over, MIN_ROOM, newest)) if over else None
+    half = view.tokens if compacted else newest + (view.tokens - newest) // 2
+    return min(room, retry_target, max(half - over, newest, MIN_ROOM))
 
 
 def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanStep, StepAnswer, list[Decision]]:

@@ -1,9 +1,9 @@
-"""Carries out the effects of a policy on disk: the `carry` of a session in a data folder.
+"""Saves on disk what a policy wants saved before it leaves the view. The `carry` argument of a session in a data
+folder.
 
-A Spill becomes a plain file in the session's folder, under the name that the view gives, so that the agent's read tool
-can open it. A Flush becomes an entry of the note of the day. Secrets are masked in both. If something cannot be
-written, an error is raised and the plan does not change the view. Effects may be repeated, because after a crash it is
-not known whether the last attempt succeeded.
+A Spill becomes a plain file in the session's folder, under the path that the view mentions, where the agent's read tool
+opens it. A Flush becomes an entry of the day's note. Secrets are masked in both. If a write fails, this raises and the
+plan leaves the view unchanged. Both may be repeated: after a crash it is unknown whether the last attempt succeeded.
 """
 
 from tidegate.core.errors import BadInput
@@ -13,7 +13,7 @@ from tidegate.disk.folder import Folder
 from tidegate.memory.notes import NoteEffects, Notes
 
 _MAX_FILES_BYTES = 2 << 30
-"""Bytes that the files of one session may take together. `Folder` limits a single file."""
+"""The most bytes that the files of one session may take together. The folder limits the size of one file."""
 
 
 class DataFolderEffects:
@@ -33,7 +33,9 @@ class DataFolderEffects:
             self._write_spill(effect)
 
     def _write_spill(self, effect: Spill) -> None:
-        """The sum of sizes is cached and computed again only before a refusal: others may have changed the files."""
+        """The sum of sizes is cached and computed again only before a refusal, because others may have changed the
+        files.
+        """
         if not effect.path:
             raise BadInput("A file needs a name.", "The policy's `folder` or `save` gives it.")
         text = self.mask(effect.text)

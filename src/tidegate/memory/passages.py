@@ -1,4 +1,4 @@
-"""Passages: the pieces of text that a search finds, and the blocks in which the index stores them."""
+"""Passages: the units that a search returns, and how they are stored in blocks of the index."""
 
 import re
 import sqlite3
@@ -13,11 +13,11 @@ SourceKind = Literal["note", "session"]
 _MAX_PASSAGE_CHARS = 4_000
 _SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
 BLOCK_DECODE_ERRORS = (zlib.error, UnicodeDecodeError, msgspec.MsgspecError)
-"""A block of the index is damaged."""
+"""Errors of a damaged block."""
 
 
 class TextPiece(NamedTuple):
-    """A text with its place: the line of a note, the seq of a log."""
+    """A text with its place: the line in a note, the seq in a log."""
 
     place: int
     text: str
@@ -63,17 +63,14 @@ def slice_passage(text: str, span: PassageSpan) -> str:
 
 
 def make_passage(kind: SourceKind, name: str, text: str, span: PassageSpan) -> Passage:
-    """Check the type of a column:
-
-    SQLite stores any type in any column, so a damaged byte can turn text into a number.
-    """
+    """Check the types: SQLite stores any type in any column, so a flipped bit can turn a name into a number."""
     if not isinstance(name, str):
         raise sqlite3.DatabaseError("a passage is no passage")
     return Passage(kind, name, span.place, slice_passage(text, span))
 
 
 def split_text(piece: TextPiece, most: int = _MAX_PASSAGE_CHARS) -> Iterator[TextPiece]:
-    """Split a long text into passages, at the end of a line or at a blank if there is one in the last quarter."""
+    """Split a long text into passages, at a line end or blank in the last quarter if there is one."""
     place, text = piece
     start = 0
     while len(text) - start > most:
@@ -86,7 +83,7 @@ def split_text(piece: TextPiece, most: int = _MAX_PASSAGE_CHARS) -> Iterator[Tex
 
 
 def split_sections(text: str) -> Iterator[TextPiece]:
-    """Split a note at its headings. Each piece has the number of its first line."""
+    """Split a note at its headings; each piece has the line number of its start."""
     line = 1
     for section in _SECTION.split(text):
         for piece in split_text(TextPiece(line, section)):

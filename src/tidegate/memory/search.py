@@ -1,20 +1,17 @@
-"""Search over the notes and over whole logs.
+"""Search over notes and whole logs.
 
     search = Search(notes, logs, path=data / "search.db")
     for hit in search.search("where is the port configured"):
         print(hit.kind, hit.name, hit.place, hit.snippet)
 
-Each search first updates the index: it reads notes whose file has changed, and logs from the last event that was read.
-A log in which something was forgotten is erased from the index and read again. The search runs in steps, the strictest
-first, each ranked by bm25:
+Each search first indexes changes: notes whose file changed, and the new part of each log. A log from which something
+was forgotten is erased from the index and read again. Hits come in steps, stricter ones first, each ranked by bm25:
 
-    1. all words, as they are           2. all words, as beginnings
-    3. all pieces anywhere in a text    4. any word, as a beginning
+    1. all words, as they are           2. all words, as prefixes
+    3. all pieces anywhere in a text    4. any word, as a prefix
 
-Step 3 reads texts instead of the index, the newest first and up to a limit, and only if steps 1 and 2 found nothing. An
-index of all trigrams would cost several times as much and would still not find a Chinese word of two characters.
-
-A second signal (embeddings) would be one more ranked list of passages here; nothing else would change.
+Step 3 scans texts, newest first up to a limit, and only if steps 1 and 2 found nothing: an index of all character
+triples would cost several times the rest and still not find a Chinese word of two characters.
 """
 
 import hashlib
@@ -44,17 +41,17 @@ _MAX_HITS = 100
 _MAX_SCANNED_CHARS = 8_000_000
 _BATCH = 256
 _SETTLE_SECONDS = 2.0
-"""Seconds. A file that was changed this recently may change again and keep the same stamp."""
+"""Seconds. A file modified more recently than this before it was read may change again without changing its stamp."""
 
 _T = TypeVar("_T")
 
 
 class SearchUnavailable(TidegateError):
-    """The index can neither be used nor rebuilt. Notes and logs are untouched."""
+    """The index can neither be used nor rebuilt. Notes and logs are intact."""
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """One hit. `place` is the line in a note or the seq in a session. `step` and `score` decided its position."""
+    """A hit. `place` is the line in a note or the seq in a session; `step` and `score` explain its rank."""
 
     kind: SourceKind
     name: str
@@ -65,7 +62,7 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class IndexUpdate(msgspec.Struct, frozen=True):
-    """The result of an update. `skipped` are notes that cannot be read, each with the reason."""
+    """What an update indexed. `skipped` are unreadable notes, each with the reason."""
 
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -78,7 +75,7 @@ class _IndexRebuilt(Exception):
 
 
 class Search:
-    """The index is at `path`, or in memory without one. Threads may share it. `mask` hides secrets from the index."""
+    """Full-text search. The index is at `path`, or in memory. Thread-safe. `mask` hides secrets from the index."""
 
     def __init__(
         self,
@@ -116,16 +113,15 @@ class Search:
     def close(self) -> None:
         self._index.close()
 
-    # --- update ------------------------------------------------------------------------------------------------
+    # --- taking in ------------------------------------------------------------------------------------------------
 
     def refresh(self) -> IndexUpdate:
-        """Index what has changed. A damaged index is discarded and built again."""
+        """Index all changes. A damaged index is deleted and rebuilt."""
         return self._retry_after_rebuild(self._refresh)
 
     def forget_session(self, session: str) -> None:
-        """Erase a session, also from the free space of the file.
-
-        If its log still exists, the next update indexes it again.
+        """Erase a session from the index, including the file's free pages. If its log still exists, it is indexed again
+        later.
         """
 
         def act() -> None:
@@ -135,7 +131,7 @@ class Search:
         self._retry_after_rebuild(act)
 
     def indexed_sessions(self) -> list[str]:
-        """Return the indexed sessions, including those whose log no longer exists: `forget` erases one."""
+        """Return all indexed sessions, including those whose log is gone; `forget_session` removes one."""
         return self._retry_after_rebuild(lambda: self._use_index(SearchIndex.indexed_sessions))
 
     def _refresh(self) -> IndexUpdate:
@@ -161,7 +157,9 @@ class Search:
         return IndexUpdate(tuple(changed), tuple(sorted(gone)), tuple(skipped))
 
     def _index_note(self, name: str, known: IndexedNote | None) -> bool:
-        """Index a note if it changed, and return whether it did. It is read only if the stamp of its file differs."""
+        """Index a note if its file and text changed. Return whether it did. The file is read only if its stamp
+        differs.
+        """
         assert self._notes is not None
         seen = _file_stamp(self._notes.folder.root / name, self._clock())
         if known and seen and seen == known.file_stamp:
@@ -189,7 +187,7 @@ class Search:
             return heads[session]
 
         rows = iter(self._logs(head))
-        # A batch is read before it is written, so that an error of the log is not taken for an error of the index.
+        # Read a batch before writing it, so that an error of the log is not taken for an error of the index.
         while batch := list(islice(rows, _BATCH)):
             # A session that was never indexed needs no erasing.
             afresh |= {line.session for line in batch if line.reindex and heads.get(line.session)}
@@ -208,12 +206,12 @@ class Search:
             new += self._use_index(partial(SearchIndex.extend_session, name=repair_unicode(session), pieces=pieces))
         return new
 
-    # --- search --------------------------------------------------------------------------------------------------
+    # --- looking --------------------------------------------------------------------------------------------------
 
     def search(
         self, query: str, limit: int = 10, *, kind: SourceKind | None = None, name: str = "", chars: int = 240
     ) -> list[SearchHit]:
-        """Return the best hits for a query. The query is data: no content of it raises an error."""
+        """Return the best hits. The query is data; no query raises an error."""
         limit = min(max(limit, 1), _MAX_HITS)
         query = repair_unicode(query[:_MAX_QUERY_CHARS])
         if not query.strip():
@@ -229,7 +227,7 @@ class Search:
 
         return self._retry_after_rebuild(act)
 
-    # --- the index --------------------------------------------------------------------------------------
+    # --- the index behind it --------------------------------------------------------------------------------------
 
     def _use_index(self, act: Callable[[SearchIndex], _T]) -> _T:
         try:
@@ -260,10 +258,10 @@ def _search_unavailable(failure: Exception) -> SearchUnavailable:
 
 
 def _file_stamp(path: Path, now: float) -> str:
-    """Return the stamp of a file (its size and times); empty if the stamp cannot be trusted.
+    """Return a stamp that changes with the file; empty if it cannot be trusted.
 
-    Two changes within one tick of the file system's clock give the same stamp, so a file that has just changed is read
-    again. The stamp includes the time of the last status change, because an editor can reset the modification time.
+    Two changes within one tick of the file system's clock look alike, so a file that has just changed is read again.
+    The stamp includes ctime because an editor can reset mtime.
     """
     try:
         status = os.stat(path)

@@ -1,16 +1,14 @@
-"""The words of texts and queries. Both are split by the same rules, so that indexed text can be found.
+"""How texts and queries are split into words. Both use the same rules, so indexed text can be found.
 
-- An identifier is split into its parts: `maxContextTokens`, `max_context_tokens` and `max.context.tokens` are "max
-  context
-  tokens". Without dots and slashes it is also indexed as one word.
-- Scripts without spaces are split into overlapping pairs of characters, because most Chinese words have two.
+- An identifier is split into parts: `maxContextTokens`, `max_context_tokens` and `max.context.tokens` are "max context
+  tokens". Without dots and slashes it is also kept as one word.
+- Scripts without spaces are split into overlapping pairs. Most Chinese words have two characters, so triples would miss
+  them.
 - Case, width and accents are ignored.
-- The most common English words are indexed only inside an identifier. They say nothing about a text, would take a
-  tenth of
-  the index, and a question in whole sentences would have to match all of them. A query that has only such words is
-  searched in the texts.
+- The most common English words count only inside identifiers. They distinguish no text, take a tenth of an index, and a
+  question in whole sentences would have to match them all. A query of nothing else is searched in the texts.
 
-The results contain only letters, digits and their marks, nothing with a meaning in a query language.
+The result contains only letters, digits and combining marks, so nothing in it has a meaning in a query language.
 """
 
 import re
@@ -23,7 +21,7 @@ _UNSPACED = (
     "\u0e01-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    "\u1100-\u11ff\uac00-\ud7af"  # Hangul: it has spaces, but its endings are attached to the word
+    "\u1100-\u11ff\uac00-\ud7af"  # Hangul: written with spaces, but with endings attached to words
 )
 _WORD_RUN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])\w)+")
 _UNSPACED_START = re.compile(rf"[{_UNSPACED}]").match
@@ -38,18 +36,20 @@ _COMMON = frozenset(
 _MAX_WORD_CHARS = 64
 """Characters of a word. A longer one (base64) is found by its beginning."""
 _MAX_IDENTIFIER_CHARS = 160
-"""A longer chain of characters is data, not an identifier."""
+"""A longer chain of words is data, not an identifier."""
 
 
 class IndexWords(NamedTuple):
-    """`parts` in the order of the text; `wholes`: the identifiers of several parts, each as one word."""
+    """`parts` in text order; `wholes` are identifiers of several parts, each as one word."""
 
     parts: list[str]
     wholes: list[str]
 
 
 class QueryUnit(NamedTuple):
-    """A piece of a query between blanks: itself, the phrases to look for, and itself as one word, if that differs."""
+    """A piece of a query between blanks: the piece, the phrases to search for, and the piece as one word if that
+    differs.
+    """
 
     raw: str
     phrases: tuple[tuple[str, ...], ...]
@@ -61,8 +61,7 @@ def extract_words(text: str) -> IndexWords:
     wholes: list[str] = []
     for chain in _WORD_RUN.findall(normalize_text(text)):
         if _UNSPACED_START(chain):
-            # The last character is also a word by itself: so each character begins a word, and a single one can be
-            # searched.
+            # The last character is a word too, so that every character begins a word and a single one can be found.
             parts.extend(chain[at : at + 2] for at in range(len(chain)))
             continue
         some = _identifier_parts(chain) if len(chain) <= _MAX_IDENTIFIER_CHARS else (chain[:_MAX_WORD_CHARS].lower(),)
@@ -76,12 +75,12 @@ def extract_words(text: str) -> IndexWords:
 
 @lru_cache(maxsize=8192)
 def _identifier_parts(chain: str) -> tuple[str, ...]:
-    """Split one word. Results are cached, because texts repeat their words."""
+    """Cached, because texts repeat their words."""
     return tuple(part[:_MAX_WORD_CHARS].lower() for part in _PART.findall(chain))
 
 
 def parse_query(query: str, most: int) -> list[QueryUnit]:
-    """Split a query like a text. Its punctuation has no meaning."""
+    """Split a query by the same rules as texts. Operators in it have no meaning."""
     return list(dict.fromkeys(_parse_unit(piece) for piece in normalize_text(query).split()))[:most]
 
 
@@ -104,7 +103,7 @@ def _parse_unit(piece: str) -> QueryUnit:
 
 
 def build_match_expression(units: Sequence[QueryUnit], *, prefix: bool = False, every: bool = True) -> str:
-    """Return an FTS5 expression. It contains only quoted words of letters and digits."""
+    """Build an FTS5 expression of quoted words, which consist of letters and digits only."""
     star = " *" if prefix else ""
     terms: list[str] = []
     for unit in units:
@@ -123,21 +122,21 @@ def _phrase(words: Sequence[str], star: str) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """Normalize a text, except ASCII case, which shows the parts of an identifier."""
+    """Remove width and accents, but keep ASCII case, which shows word boundaries inside an identifier."""
     if text.isascii():
         return text
     text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
     return _NOT_ASCII.sub(lambda run: run[0].casefold(), unicodedata.normalize("NFC", text))
 
 
-# Which part of a text is shown for a query.
+# Snippets: the part of a text that is shown for a query.
 
 
 def find_match_offset(text: str, units: list[QueryUnit]) -> int:
-    """Return where to show a text: at the most specific match, a whole piece of the query rather than its words."""
+    """Return the offset of the most specific match: a whole piece of the query before its single words."""
     text = text if text.isascii() else text.translate(_normalization_table(text))
     phrases = [phrase for unit in units for phrase in unit.phrases]
-    # ASCII only: no character of a word can also separate two words, so the pattern can match in one way only.
+    # ASCII only: there, a word contains no separator, so the pattern has only one way to match.
     together = [r"[\W_]*".join(phrase) for phrase in phrases if all(map(str.isascii, phrase))]
     words = [re.escape(word) for phrase in phrases for word in phrase]
     for pattern in ("|".join(re.escape(unit.raw) for unit in units), "|".join(together), "|".join(words)):
@@ -147,7 +146,7 @@ def find_match_offset(text: str, units: list[QueryUnit]) -> int:
 
 
 def cut_snippet(text: str, at: int, chars: int) -> str:
-    """Return the text around a place on one line, with at most this many characters."""
+    """Return at most `chars` characters around an offset, on one line."""
     chars = max(chars, 16)
     start = max(0, at - chars // 3)
     if start:
@@ -159,5 +158,5 @@ def cut_snippet(text: str, at: int, chars: int) -> str:
 
 
 def _normalization_table(text: str) -> dict[int, str]:
-    """What does not count of each character of a text, where leaving it out does not move the others."""
+    """Map each character to its normalized form, where that keeps the positions of the others."""
     return {ord(char): new for char in set(text) if not char.isascii() and len(new := normalize_text(char)) == 1}
