@@ -149,7 +149,7 @@ def test_nothing_to_compact_is_said() -> None:
     session = opened()
     session.add(asks("ask-1"))
     (done,) = fired(HookRunner([Hook("h", Always(), CompactContext("truncate", 4), "turn_start")]), session)
-    assert "nothing compacted" in done.text
+    assert "nothing was compacted. There is nothing to do." in done.text
     assert not done.is_error
 
 
@@ -270,10 +270,10 @@ def test_without_modules_an_action_fails_and_says_so() -> None:
 
 
 class FullLog(MemoryLog):
-    def append(self, event: Event) -> None:
-        if isinstance(event.payload, NoteAdded) and event.payload.topic.startswith("hook"):
+    def append(self, *events: Event) -> None:
+        if any(isinstance(event.payload, NoteAdded) and event.payload.topic.startswith("hook") for event in events):
             raise OSError("disk full")
-        super().append(event)
+        super().append(*events)
 
 
 def test_a_hook_whose_failure_cannot_be_noted_is_still_reported() -> None:

@@ -60,10 +60,10 @@ class Desk:
         (self.folder / "tidegate.yaml").write_text(text)
         trust_project_file(locate_config_files(self.folder, self.environment))
 
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+    async def start(self, *arguments: str, stdout: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(
-            *TIDEGATE, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, cwd=self.folder, env=self.environment
+            *TIDEGATE, *arguments, stdin=pipe, stdout=stdout, stderr=pipe, cwd=self.folder, env=self.environment
         )
 
     async def run(self, *arguments: str, stdin: str = "") -> Ran:

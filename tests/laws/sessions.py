@@ -195,7 +195,7 @@ def check_truth(session: Session) -> None:
     But for counts: those of a log are upper bounds where something was forgotten, and are made again when it is opened.
     """
     told = fold_log(session.log.read, session.view.meter)
-    told.recount(session.counter, thinking=session.dialect.sends_thinking, since=0)
+    told.recount(session.counter, thinking=session.dialect.capabilities.plain_thinking, since=0)
     if session.view.usage is None:  # else it is what was said since the report
         told.tokens_since_report, told.metered_since_report = (
             session.view.tokens_since_report,

@@ -149,7 +149,8 @@ def test_a_cut_moves_before_a_group(preset: Preset) -> None:
         assert batches == ([] if half >= start + 5 else [("x.1", "x.2", "x.3", "x.4")])
         gone = half if half <= start or half >= start + 5 else start
         assert session.view.message_count == count - gone + 1
-        assert stages(session) == ["drop_oldest"]
+        # If that is less than a tenth of the request, the guard shortens the old results that stay.
+        assert stages(session) in (["drop_oldest"], ["drop_oldest", "guard"])
         _stored_whole(session)
 
 

@@ -21,7 +21,7 @@ from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.rule_notice import make_rule_notice
 from tidegate.agent.config.settings import ExecutionSettings, SpendCap
 from tidegate.agent.config.tool_access import list_offered_tools, resolve_approval
-from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, TurnEnded, UserSteered
+from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded, UserSteered
 from tidegate.agent.provider_connection import ProviderConnection, find_provider_keys
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
@@ -119,6 +119,8 @@ class OpenAgent:
         until = clock() + execution.timeout if execution.timeout else None
         async with aclosing(self.agent.run_turn(message)) as stream:
             while (each := await self._next_event(stream, until)) is not None:
+                if isinstance(each, RequestSent):
+                    self.notices += [f"The rule {one.rule} failed: {one.why}." for one in each.decisions if one.failed]
                 if isinstance(each, RequestRefused):
                     self.window = self.connection.learn_window(each.error) or self.window
                 if isinstance(each, UserSteered):

@@ -1,22 +1,25 @@
 """A log and its view, updated together: every change is appended to the log first and then folded into the view."""
 
 import asyncio
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 import msgspec
 
-from tidegate.core.errors import GiveUp
+from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import Event, EventPayload, MessageAdded, NoteAdded, UsageReported
-from tidegate.core.messages import Message, Tool, mark_texts
+from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, RefoldNeeded, View, fold_log, resolve_visibility
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
 from tidegate.session.serial_calls import SerialCalls
-from tidegate.store.errors import StaleHead
+from tidegate.session.unconfirmed import MakePayloads, UnconfirmedAppend, UnconfirmedAppends
+from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.log import Log
 from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import (
@@ -32,6 +35,11 @@ from tidegate.wire.usage import read_usage
 _MAX_APPEND_ATTEMPTS = 100
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_MAX_KEY_CHARS = 200
+_KEY_TOPIC = "key"
+_ENCODER = msgspec.msgpack.Encoder()
+_UNCERTAIN = (StoreUnreachable, KeyboardInterrupt, CancelledError)
+"""An append that ends with one of these may have been stored."""
 
 
 def _append_race_error() -> GiveUp:
@@ -43,6 +51,19 @@ def _append_race_error() -> GiveUp:
 
 GivenMessage = Mapping[str, object] | SdkModel | Message
 """A message as callers give it: in any provider's format, as an object of a provider's SDK, or our own."""
+
+
+def _encode_content(what: EventPayload) -> bytes:
+    """The bytes of a payload without its token count, which depends on the counter."""
+    return encode_into_bytes(_ENCODER, what.message if isinstance(what, MessageAdded) else what)
+
+
+def _make_encodable(message: Message) -> Message:
+    try:
+        encode_into_bytes(_ENCODER, message)
+    except UnicodeEncodeError:
+        return repair_message_texts(message)
+    return message
 
 
 def _parse_messages(messages: Sequence[GivenMessage], typed: bool | None) -> list[Message]:
@@ -80,13 +101,15 @@ class LiveConversation:
         self._clock = clock
         self._last_request = (0, 0)
         self._shared_messages = 0
+        self._unconfirmed: UnconfirmedAppends | None = None  # made when an append fails
+        self._first_seq_by_key: dict[str, int] | None = None  # read from the log when the first key is given
         self._observers: list[Callable[[Event], None]] = []
         self._resources = ExitStack()
         self._calls = SerialCalls()
         self._history = History(log, self._append, self._refresh, self._observers)
         self._view: View = self._fold_log() if view is None else view
         if view is not None:
-            view.recount(counter, thinking=dialect.sends_thinking)
+            view.recount(counter, thinking=dialect.capabilities.plain_thinking)
             self._fold_all(log.read(view.head + 1))
 
     def close(self) -> None:
@@ -143,43 +166,93 @@ class LiveConversation:
     ) -> None:
         await self._calls.run(self.close)
 
-    def add(self, *messages: GivenMessage, typed: bool | None = None) -> list[str]:
-        """Append messages. Return their ids. All are parsed before the first is stored.
+    def add(self, *messages: GivenMessage, typed: bool | None = None, key: str = "") -> list[str]:
+        """Append messages, all or none. Return their ids.
 
         A message may be a dictionary in the format of any provider, an object of the OpenAI, Anthropic or Gemini SDK
         (`reply.choices[0].message`), or a `Message`.
 
         `typed` says whether a person typed the texts of the user in them: False for files, tool output and anything
         else that must not lay down rules. Without it, rules are read with care (docs/policies.md).
-        """
-        return [self._append_message(message) for message in _parse_messages(messages, typed)]
 
-    async def add_async(self, *messages: GivenMessage, typed: bool | None = None) -> list[str]:
+        `key` is an idempotency key: messages that were added with it before, by any process, are not added again, and
+        their ids are returned. Without a key, an `add` that raised can be repeated in this session before any other
+        `add` succeeds: if the messages were stored after all, they are not stored twice.
+        """
+        parsed = _parse_messages(messages, typed)
+        try:
+            return self._add_parsed(parsed, key)
+        except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
+            return self._add_parsed(list(map(_make_encodable, parsed)), key)
+
+    async def add_async(self, *messages: GivenMessage, typed: bool | None = None, key: str = "") -> list[str]:
         """`add` for async code. Sessions of one store that append at the same time share an fsync.
 
-        If the task is cancelled, the message that is being stored is stored first; the messages after it are not.
+        If the task is cancelled while the messages are being stored, they are stored first.
         """
-        return [
-            await self._calls.finish(self._append_message_async(message))
-            for message in _parse_messages(messages, typed)
-        ]
-
-    def _append_message(self, message: Message) -> str:
+        parsed = _parse_messages(messages, typed)
         try:
-            return f"m{self._append(self._message_payload(message))}"
-        except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
-            return f"m{self._append(self._message_payload(repair_message_texts(message)))}"
-
-    async def _append_message_async(self, message: Message) -> str:
-        try:
-            return f"m{await self._append_async(self._message_payload(message))}"
+            return await self._calls.finish(self._add_parsed_async(parsed, key))
         except UnicodeEncodeError:
-            return f"m{await self._append_async(self._message_payload(repair_message_texts(message)))}"
+            return await self._calls.finish(self._add_parsed_async(list(map(_make_encodable, parsed)), key))
 
-    def _message_payload(self, message: Message) -> Callable[[int], MessageAdded]:
-        seen = resolve_visibility(message)
-        tokens = 0 if seen is None else count_message(seen, self.counter, thinking=self.dialect.sends_thinking)
-        return lambda seq: MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), tokens)
+    def _add_parsed(self, messages: Sequence[Message], key: str = "") -> list[str]:
+        first = self._append_all(self._make_message_payloads(messages, key), key) if messages else 0
+        return [f"m{seq}" for seq in range(first, first + len(messages))]
+
+    async def _add_parsed_async(self, messages: Sequence[Message], key: str) -> list[str]:
+        first = await self._append_all_async(self._make_message_payloads(messages, key), key) if messages else 0
+        return [f"m{seq}" for seq in range(first, first + len(messages))]
+
+    def _make_message_payloads(self, messages: Sequence[Message], key: str) -> MakePayloads:
+        if len(key) > _MAX_KEY_CHARS or repair_unicode(key) != key:
+            raise BadInput(
+                f"The key has {len(key):,} characters, or some that are not valid Unicode.",
+                f"Give a key of at most {_MAX_KEY_CHARS} characters, such as a UUID.",
+            )
+        visible = [resolve_visibility(message) for message in messages]
+        tokens = [
+            0 if m is None else count_message(m, self.counter, thinking=self.dialect.capabilities.plain_thinking)
+            for m in visible
+        ]
+        note = [NoteAdded(_KEY_TOPIC, f"{len(messages)} {key}")] if key else []
+
+        def make(first: int) -> Sequence[EventPayload]:
+            numbered = zip(range(first, first + len(messages)), messages, tokens, strict=True)
+            return [
+                *(
+                    MessageAdded(msgspec.structs.replace(message, id=f"m{seq}"), count)
+                    for seq, message, count in numbered
+                ),
+                *note,
+            ]
+
+        return make
+
+    def _find_key(self, key: str, make: MakePayloads) -> int | None:
+        """Return the seq of the first message that was added with this key; None if there is none."""
+        if self._first_seq_by_key is None:
+            self._first_seq_by_key = {}
+            for event in self.log.read():
+                self._note_key(event)
+        first = self._first_seq_by_key.get(key)
+        if first is None:
+            return None
+        given = make(first)
+        stored = [event.payload for event in islice(self.log.read(first), len(given))]
+        if list(map(_encode_content, given)) != list(map(_encode_content, stored)):
+            raise BadInput(
+                f"The key {key!r} was used before, for message m{first}, which has another content.",
+                "Give each message a key of its own; nothing was added.",
+            )
+        return first
+
+    def _note_key(self, event: Event) -> None:
+        what = event.payload
+        if isinstance(what, NoteAdded) and what.topic == _KEY_TOPIC and self._first_seq_by_key is not None:
+            count, _, key = what.text.partition(" ")
+            if count.isdecimal() and len(count) < 20:
+                self._first_seq_by_key.setdefault(key, max(1, event.seq - int(count)))
 
     async def record_async(self, usage: Mapping[str, object] | SdkModel | None) -> None:
         """`record` for async code."""
@@ -234,53 +307,93 @@ class LiveConversation:
         """Fold events that somebody else counted."""
         known, folded = self.view.head, False
         for event in events:
+            if self._unconfirmed:
+                self._unconfirmed.settle(event)
             if event.seq > self.view.head:  # not if an undo among them caused the whole log to be folded
                 self._fold(event)
                 folded = True
         if folded:
-            self.view.recount(self.counter, thinking=self.dialect.sends_thinking, since=known)
+            self.view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=known)
 
     def _fold_log(self) -> View:
         """Fold the view from the whole log. Only the messages it shows are counted again."""
         view = fold_log(self.log.read, self._meter)
-        view.recount(self.counter, thinking=self.dialect.sends_thinking, since=0)
+        view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=0)
         return view
 
     def _append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
-        """Append, then fold. If someone else appended first, fold their events and try again after them."""
+        return self._append_all(lambda seq: (what(seq) if callable(what) else what,))
+
+    def _append_all(self, make: MakePayloads, key: str = "") -> int:
+        """Append events in one step, then fold them. Return the seq of the first.
+
+        If someone else appended first, fold their events and try again after them. Nothing is appended if the log shows
+        that it is stored: with the same key, or by an earlier try that failed without knowing that it had succeeded.
+        """
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            event = self._next_event(what)
-            try:
-                self.log.append(event)
-            except StaleHead:
-                self._refresh()
-            else:
-                self._fold(event)
-                return event.seq
+            known = self._find_key(key, make) if key else None
+            events, repeated = self._next_events(make)
+            if known is None and not (repeated and repeated.stored):
+                try:
+                    self.log.append(*events)
+                except StaleHead:
+                    self._refresh()
+                    continue
+                except _UNCERTAIN:
+                    self._note_failure(events, repeated)
+                    raise
+                self._fold_own(events)
+            return known or self._confirm(events, repeated)
         raise _append_race_error()
 
-    async def _append_async(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
+    async def _append_all_async(self, make: MakePayloads, key: str = "") -> int:
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            event = self._next_event(what)
-            try:
-                ours = await self.log.append_async(event)
-            except StaleHead:
-                await asyncio.to_thread(self._refresh)
-            else:
+            known = await asyncio.to_thread(self._find_key, key, make) if key else None
+            events, repeated = self._next_events(make)
+            if known is None and not (repeated and repeated.stored):
+                try:
+                    ours = await self.log.append_async(*events)
+                except StaleHead:
+                    await asyncio.to_thread(self._refresh)
+                    continue
+                except _UNCERTAIN:
+                    self._note_failure(events, repeated)
+                    raise
                 if ours:
-                    await asyncio.to_thread(self._fold, event)  # observers may write files
-                return event.seq
+                    await asyncio.to_thread(self._fold_own, events)  # observers may write files
+            return known or self._confirm(events, repeated)
         raise _append_race_error()
 
-    def _next_event(self, what: EventPayload | Callable[[int], EventPayload]) -> Event:
+    def _next_events(self, make: MakePayloads) -> tuple[Sequence[Event], UnconfirmedAppend | None]:
+        """Return the events to append, and the failed append that they repeat."""
         seq = self.log.head + 1
-        return Event(seq, self._clock(), what(seq) if callable(what) else what)
+        payloads = make(seq)
+        repeated = self._unconfirmed.find_repeated(make, type(payloads[0])) if self._unconfirmed else None
+        if repeated and (repeated.stored or (repeated.stored is None and repeated.first_seq == seq)):
+            return repeated.events, repeated
+        return [Event(seq + place, self._clock(), what) for place, what in enumerate(payloads)], repeated
+
+    def _fold_own(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if self._unconfirmed:
+                self._unconfirmed.settle(event)
+            self._fold(event)
+
+    def _note_failure(self, events: Sequence[Event], repeated: UnconfirmedAppend | None) -> None:
+        self._unconfirmed = self._unconfirmed or UnconfirmedAppends()
+        self._unconfirmed.note_failure(events, repeated)
+
+    def _confirm(self, events: Sequence[Event], repeated: UnconfirmedAppend | None) -> int:
+        if self._unconfirmed:
+            self._unconfirmed.confirm(type(events[0].payload), repeated)
+        return events[0].seq
 
     def _fold(self, event: Event) -> None:
         try:
             self.view.fold(event)
         except RefoldNeeded:
             self._view = self._fold_log()
+        self._note_key(event)
         for observe in self._observers:
             observe(event)
 

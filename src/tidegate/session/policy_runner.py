@@ -23,6 +23,7 @@ from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.storage import SessionStorage
+from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
 from tidegate.session.summaries.drivers import SummarySteps, run_steps
 
 _MAX_RECOVERIES = 2
@@ -78,7 +79,7 @@ class PolicyRunner:
             reserve=self._reserve,
             counter=self.conversation.counter,
             model=self.conversation.model,
-            thinking=self.conversation.dialect.sends_thinking,
+            thinking=self.conversation.dialect.capabilities.plain_thinking,
             cap=self.policy.unknown_limit or None,
             prices=self._prices,
         )
@@ -145,7 +146,7 @@ class PolicyRunner:
                     step = steps.send(answer)
                     if isinstance(step, AskSummary):
                         self._note_compaction_start(step.request)
-                        answer = yield step.request
+                        answer = self._check_summary((yield step.request), step.request)
                     else:
                         answer = self._run_step(step)
             except StopIteration as done:
@@ -187,6 +188,15 @@ class PolicyRunner:
         """Note that the summarizer failed. The deterministic summary is used instead."""
         self._summary_failure = f"; {type(failure).__name__}"
         self.conversation.history.add_note("summary_failed", type(failure).__name__)
+
+    def _check_summary(self, answer: object, request: SummaryRequest) -> str | None:
+        """The text of a summarizer, if it can be used. Else the log says why, and the deterministic summary is used."""
+        try:
+            text = check_written_summary(answer, request, self.conversation.counter)
+        except AnswerRejected as no:
+            self.conversation.history.add_note(REJECTED_TOPIC, str(no))
+            return None
+        return None if text is None else str(text)
 
     def _run_step(self, step: RunEffect | CommitEdits) -> str | None:
         if isinstance(step, CommitEdits):

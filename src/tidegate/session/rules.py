@@ -31,7 +31,7 @@ class SessionRules:
             raise BadInput(
                 f"The rule has {len(text):,} characters.", f"Pin a sentence or two, at most {_MAX_PIN_CHARS:,}."
             )
-        return self._conversation._append_message(user_message(text, PIN))
+        return self._conversation._add_parsed([user_message(text, PIN)])[0]
 
     def remove(self, text: str) -> bool:
         """Remove the rule with this text. False if no such rule applies. `history.undo` restores it.
