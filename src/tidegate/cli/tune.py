@@ -21,8 +21,8 @@ Search the settings of a policy on one part of the sessions and report on the ot
 The parts share no project. The result is written as a policy file with its evidence in comments.
 """
 _EPILOG = """\
-The search looks for settings that keep the most (mean of far references, edit anchors and user words) at no more cost
-than before; settings that break requests lose. The optimizer is an extra: pip install 'tidegate[tune]'
+The search looks for settings that keep the most (mean of edit blocks, lines, references in context and user words) at
+no more cost than before; settings that break requests lose. The optimizer is an extra: pip install 'tidegate[tune]'
 
 examples:
   tidegate tune recordings/ --window 32000 --out tuned.yaml

@@ -7,10 +7,12 @@ viewed.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from tidegate.core.messages import encode_into_bytes
 from tidegate.datafolder.masking import EventMasker
 
 MAX_POOL_TEXT_CHARS: Final = 100_000
@@ -21,7 +23,7 @@ _MIN_BLOB_CHARS: Final = 1_000
 _OMITTED_REST: Final = "\n[… the rest is left out: it is made of too many pieces …]"
 _match_base64 = re.compile(r"(?:data:[\w/+.-]{0,80};base64,)?[A-Za-z0-9+/_=-]+").fullmatch
 
-_encode = msgspec.json.Encoder().encode
+_encode = partial(encode_into_bytes, msgspec.json.Encoder())
 
 
 class TextPool:

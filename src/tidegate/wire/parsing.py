@@ -11,10 +11,11 @@ from typing import NoReturn
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool
+from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Part, Result, Role, Text, Tool, encode_into_bytes
 from tidegate.core.tokens.image_size import read_image_size
 from tidegate.wire.limits import has_too_many_values
 
+_JSON_ENCODER = msgspec.json.Encoder()
 _MAX_DEPTH = 200
 
 
@@ -70,7 +71,7 @@ def repair_json_unicode(value: object, depth: int = 0) -> object:
 
 def encode_json_text(value: object) -> str:
     """Encode a JSON value as text that is valid Unicode."""
-    return msgspec.json.encode(repair_json_unicode(value)).decode()
+    return encode_into_bytes(_JSON_ENCODER, repair_json_unicode(value)).decode()
 
 
 def _reject_constant(text: str) -> NoReturn:

@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from typing import IO, NamedTuple, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.event_check import find_impossible_value, is_possible_time
 from tidegate.core.events import Event
+from tidegate.core.messages import encode_into_bytes
 
 ARCHIVE_FORMAT = "tidegate session"
 ARCHIVE_VERSION = 1
@@ -56,7 +58,7 @@ class ArchiveEnd(msgspec.Struct, frozen=True):
 ArchiveItem = ArchiveHeader | Event | ArchiveFile | ArchiveEnd
 _T = TypeVar("_T")
 
-_encode = msgspec.json.Encoder().encode
+_encode = partial(encode_into_bytes, msgspec.json.Encoder())
 
 
 class ArchiveWriter:

@@ -180,7 +180,7 @@ class _SessionExamination:
                 self._add(_describe_fault(fault), "broken", f"They could not be replaced: {hindrance}")
             return found
         for fault, place in zip(repairable, places, strict=True):
-            self._add(f"{_describe_fault(fault)} They are lost; the others are there.", "lost", place)
+            self._add(f"{_describe_fault(fault)} They are lost; the other records are intact.", "lost", place)
         return survey_log(self._data.store, self._data.blobs, self._name)
 
     def _save_remains(self, fault: RecordFault) -> str:
@@ -254,7 +254,6 @@ class _SessionExamination:
         if os.path.lexists(self._data.trace_path(self._name)):
             trace = Trace(self._data.trace_path(self._name), self._name, self._data.mask)
             trace.rewrite(log)
-            trace.close()
         self._add(which, "mended")
 
     # --- meaning -------------------------------------------------------------------------------------------
@@ -309,7 +308,6 @@ class _SessionExamination:
                 files.move_to_damaged(self._data, path, "trace")
             trace = Trace(path, self._name, self._data.mask)
             trace.append_missing(log) if 0 <= told < log.head else trace.rewrite(log)
-            trace.close()
         self._add_mended("Its trace does not tell all of its log, or is damaged.")
 
 

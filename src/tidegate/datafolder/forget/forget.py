@@ -255,12 +255,8 @@ def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: Step
 def _rebuild_derived(data: FolderContents, name: str, step: StepCallback) -> None:
     """Rebuild the trace and the index from the log and the notes."""
     if data.trace_path(name).exists():
-        trace = Trace(data.trace_path(name), name, data.mask)
-        try:
-            trace.rewrite(data.open_log(name))
-            sync_file(data.trace_path(name))
-        finally:
-            trace.close()
+        Trace(data.trace_path(name), name, data.mask).rewrite(data.open_log(name))
+        sync_file(data.trace_path(name))
         step("trace made again")
     if (search := data.open_existing_search()) is not None:
         search.refresh()

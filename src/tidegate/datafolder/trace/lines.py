@@ -11,7 +11,7 @@ import msgspec
 
 from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
-from tidegate.core.messages import calls_of, result_of, texts_of
+from tidegate.core.messages import calls_of, encode_into_bytes, result_of, texts_of
 from tidegate.core.text.clip import clip_chars
 
 _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
@@ -188,7 +188,7 @@ _decoder = msgspec.json.Decoder(TraceLine)
 
 
 def encode_trace_line(line: TraceLine) -> bytes:
-    return _encoder.encode(line) + b"\n"
+    return encode_into_bytes(_encoder, line) + b"\n"
 
 
 def decode_trace_line(data: bytes) -> TraceLine | None:

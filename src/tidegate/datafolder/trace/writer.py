@@ -61,7 +61,7 @@ class Trace:
         self._session = session.encode("utf-8", "replace").decode()  # a name may contain what JSON cannot represent
         self._mask, self._patience = mask, patience
         self._log: Log | None = None
-        self._file: int | None = None
+        self._inode = 0
         self._size = -1
         self._tail = _Tail()
         self._call_names: dict[str, str] = {}
@@ -97,11 +97,6 @@ class Trace:
         if self.last_error:
             raise NotKept(f"The trace was not made again: {self.last_error}", "Remove the file and open the session.")
 
-    def close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-        self._file, self._size = None, -1
-
     @contextmanager
     def _record_errors(self) -> Iterator[None]:
         """Record a failed write. The session continues, because the log has everything."""
@@ -116,30 +111,29 @@ class Trace:
 
     @contextmanager
     def _locked_file(self) -> Iterator[int]:
-        """Open and lock the file, and read it to its end."""
+        """Open and lock the file, and read it to its end. It is open only during a write."""
         while True:
             file = self._open()
-            self._lock(file)
-            status = os.fstat(file)
-            if status.st_nlink:
-                break
-            self.close()  # it was removed meanwhile, and the lock is on nothing
-        try:
-            if status.st_size != self._size:
-                self._read_tail(file, status.st_size)
-            yield file
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+            try:
+                self._lock(file)
+                status = os.fstat(file)
+                if not status.st_nlink:
+                    continue  # it was removed meanwhile, and the lock is on nothing
+                if (status.st_ino, status.st_size) != (self._inode, self._size):
+                    self._read_tail(file, status.st_size)
+                    self._inode = status.st_ino
+                yield file
+                return
+            finally:
+                os.close(file)
 
     def _open(self) -> int:
-        if self._file is None:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            try:
-                self._file = os.open(self.path, flags, 0o600)
-            except FileNotFoundError:
-                make_folder(self.path.parent)
-                self._file = os.open(self.path, flags, 0o600)
-        return self._file
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            return os.open(self.path, flags, 0o600)
+        except FileNotFoundError:
+            make_folder(self.path.parent)
+            return os.open(self.path, flags, 0o600)
 
     def _lock(self, file: int) -> None:
         """Wait for the lock for a limited time; after a timeout, do not wait again for a while."""
@@ -186,7 +180,7 @@ class Trace:
     def _write(self, file: int, events: Iterable[Event]) -> None:
         waiting, last = bytearray(), None
         for last in events:
-            waiting += self._encoded(last)
+            waiting += self._encoded(file, last)
             if len(waiting) >= _BATCH:
                 self._write_batch(file, waiting, last)
                 waiting = bytearray()
@@ -202,23 +196,23 @@ class Trace:
         self._size = size + len(data)
         self._tail = _Tail(last.seq, last.time, self._size)
 
-    def _encoded(self, event: Event) -> bytes:
+    def _encoded(self, file: int, event: Event) -> bytes:
         lines = make_trace_lines(event, self._session, self._mask)
         for line in lines:
             if line.call is None:
                 continue
             if line.name is None:
-                line.name = self._call_names.get(line.call) or self._load_call_names().get(line.call)
+                line.name = self._call_names.get(line.call) or self._load_call_names(file).get(line.call)
             else:
                 self._call_names[line.call] = line.name
         while len(self._call_names) > _MAX_CALL_NAMES:
             del self._call_names[next(iter(self._call_names))]
         return b"".join(encode_trace_line(line) for line in lines)
 
-    def _load_call_names(self) -> dict[str, str]:
+    def _load_call_names(self, file: int) -> dict[str, str]:
         """Read the tools of calls that were written earlier. Most sessions have no call that waits for its result."""
-        if self._unread_tail.end and self._file is not None:
-            self._call_names = _read_call_names(self._file, self._unread_tail) | self._call_names
+        if self._unread_tail.end:
+            self._call_names = _read_call_names(file, self._unread_tail) | self._call_names
             self._unread_tail = _Tail()
         return self._call_names
 

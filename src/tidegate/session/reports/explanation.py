@@ -93,9 +93,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class SweepOutlook(msgspec.Struct, frozen=True):
-    """When the next sweep comes: when `current_tokens`, by the count that decides, reach `threshold_tokens`.
-
-    `seconds_since_reply` is None if there was no reply yet, or if the time was not given.
+    """When the next sweep is due: at `threshold_tokens`, while the view has `current_tokens` by the count that decides.
+    `seconds_since_reply` is None if there was no reply yet or no clock was given.
     """
 
     current_tokens: int

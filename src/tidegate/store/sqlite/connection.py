@@ -159,12 +159,24 @@ def open_file(path: Path, *, timeout: float, migrations: Sequence[Migration], st
 
 def _connect(path: Path, timeout: float, step: Step) -> Database:
     # mode=rw: a file that has disappeared meanwhile is an error, not a new empty store.
-    address = f"file://{quote(os.fsencode(path.absolute()))}?mode=rw"
+    address = f"file://{quote(os.fsencode(path.absolute()))}?{_choose_mode(path)}"
     db = sqlite3.connect(address, timeout, 0, None, check_same_thread=False, factory=Database, uri=True)
     db.step = step
     db.text_factory = _decode_text
     db.executescript("".join(f"PRAGMA {setting};" for setting in _SETTINGS)).close()
     return db
+
+
+def _choose_mode(path: Path) -> str:
+    """How to open the file. Where nothing can be written it is only read, and every change is refused.
+
+    SQLite reads a file with a write-ahead log beside it only if it can write, or if the log's index (-shm) is there. If
+    there is no log and none can be made, the file cannot change while it is read.
+    """
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        return "mode=rw"
+    log = path.with_name(f"{path.name}-wal")
+    return "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
 
 
 def connect_readonly(path: Path) -> sqlite3.Connection:
